@@ -1,0 +1,25 @@
+"""Settings: one frozen, nested value, read from the environment in `bootstrap` only."""
+
+from nova_workers.config.settings import (
+    ApiSettings,
+    EffectSettings,
+    ModelSettings,
+    RunSettings,
+    Settings,
+    StreamSettings,
+    TelemetrySettings,
+    WorkerSettings,
+    load_settings,
+)
+
+__all__ = [
+    "ApiSettings",
+    "EffectSettings",
+    "ModelSettings",
+    "RunSettings",
+    "Settings",
+    "StreamSettings",
+    "TelemetrySettings",
+    "WorkerSettings",
+    "load_settings",
+]

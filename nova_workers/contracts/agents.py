@@ -1,0 +1,50 @@
+"""What an agent is: configuration, never code."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+__all__ = ["AGENT_ID_PATTERN", "AgentId", "AgentSpec", "CapabilityGrant", "Responsibility"]
+
+AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
+
+AgentId = Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN, min_length=1, max_length=64)]
+"""Lower case letters, digits and hyphens; unique within a tenant."""
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Responsibility(_Value):
+    """One duty of an agent. The title is unique within the agent."""
+
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    content: Annotated[str, Field(max_length=20_000)]
+
+
+class CapabilityGrant(_Value):
+    """One capability that the agent has: which of its tools, and its configuration."""
+
+    tools: tuple[str, ...] | None = None
+    """Allow-list; None allows every tool that the capability declares."""
+    config: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class AgentSpec(_Value):
+    """An agent's whole configuration; what a version of it freezes."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    description: Annotated[str, Field(max_length=2_000)] = ""
+    identity: Annotated[str, Field(max_length=100_000)] = ""
+    instructions: Annotated[str, Field(max_length=200_000)] = ""
+    responsibilities: tuple[Responsibility, ...] = ()
+    directories: tuple[str, ...] = ()
+    capabilities: dict[str, CapabilityGrant] = Field(default_factory=dict[str, CapabilityGrant])
+    trust: Literal["sandbox", "controlled", "unrestricted"] = "sandbox"
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """An alias or a full id; None takes the fleet's default."""
+    engine: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """None takes the fleet's default."""
+    engine_config: dict[str, Any] = Field(default_factory=dict[str, Any])
+    max_turns: Annotated[int, Field(ge=1, le=1_000)] | None = None

@@ -1,0 +1,330 @@
+"""The engine contract: what executes one turn, and all that it may know.
+
+Above this seam: runs, threads, agents, capabilities, the ledger. Below it: one AI SDK. An engine gets a
+message and fully resolved options, and gives a result. It keeps no state between calls and imports
+nothing of ours but `nova_workers.contracts` and `nova_workers.errors`.
+
+The contract follows the OpenNova engine contract in names and meaning (`run`, trust levels, callbacks,
+resume fallback), and the agent engine interface in its richer result (stop reasons, error kinds, token
+counts, tool calls, compaction). What the run protocol adds is optional: `history`, `journal`,
+`token_budget`, `fallback_models`, and the awaited callbacks of `EngineCallbacks`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.errors import EngineErrorKind
+
+__all__ = [
+    "CompactionRecord",
+    "Engine",
+    "EngineCallbacks",
+    "EngineError",
+    "EngineEvent",
+    "EngineOptions",
+    "EngineResult",
+    "EngineUsage",
+    "HttpMcpServer",
+    "InProcessMcpServer",
+    "McpServer",
+    "StdioMcpServer",
+    "StepRecord",
+    "StepVerdict",
+    "StopReason",
+    "SubagentConfig",
+    "ToolAuthorization",
+    "ToolCall",
+    "ToolCallStatus",
+    "TrustLevel",
+]
+
+TrustLevel = Literal["sandbox", "controlled", "unrestricted"]
+"""Which native tools the engine offers: none; files and web; the same plus Bash. Strictly additive."""
+
+StopReason = Literal["end_turn", "max_tokens", "tool_use", "timeout", "aborted", "error"]
+"""Why a turn stopped. ``tool_use``: it stopped between a step and the next model call, because the step
+verdict asked for it or `max_turns` was reached."""
+
+ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupted"]
+
+StepVerdict = Literal["continue", "stop"]
+"""What the caller says at a step boundary."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessMcpServer:
+    """An MCP server object of this process (``mcp.server.mcpserver.MCPServer`` or a low-level ``Server``)."""
+
+    server: Any
+    tools: tuple[str, ...] | None = None
+    """Allow-list of tool names; None allows every tool that the server declares."""
+
+
+@dataclass(frozen=True, slots=True)
+class StdioMcpServer:
+    """An MCP server that is a child process speaking on stdin and stdout."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    tools: tuple[str, ...] | None = None
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpMcpServer:
+    """An MCP server behind a streamable-HTTP URL."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    tools: tuple[str, ...] | None = None
+    timeout_s: float = 60.0
+
+
+McpServer = InProcessMcpServer | StdioMcpServer | HttpMcpServer
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentConfig:
+    """A helper that the main turn may call as a nested loop."""
+
+    description: str
+    prompt: str
+    tools: tuple[str, ...] | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tool invocation as the ledger records it.
+
+    Attributes:
+        id: The model's id of the call; a result refers to it.
+        result: The content blocks of the result, None until it ended.
+        step: The step of the turn, from 0.
+        sequence: Order within the turn.
+        idempotent: Whether the tool's own declaration allows to run it again after a crash.
+    """
+
+    id: str
+    tool_name: str
+    params: JsonObject
+    step: int
+    sequence: int
+    status: ToolCallStatus = "pending"
+    result: tuple[JsonObject, ...] | None = None
+    error: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    idempotent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One model response and the results of the tools that it called: the unit of the journal.
+
+    Attributes:
+        index: From 0 within the turn.
+        messages: The assistant message, then the user message with every tool's result if it called any.
+            In a journal that is handed back, steering messages that joined at this boundary follow.
+        tool_calls: The calls of this step.
+        usage: What this step alone used.
+        final: Whether the turn ends with this step. The caller commits a final step with the turn's end.
+        complete: False only in a journal that is handed back after a crash: the response is committed,
+            some of its tools may not have ended.
+    """
+
+    index: int
+    messages: tuple[Message, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    model: str | None = None
+    final: bool = False
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Everything an engine needs for one turn, resolved. No SDK's permission fields: trust says it all."""
+
+    cwd: str | None = None
+    directories: tuple[str, ...] = ()
+    system_prompt: str | None = None
+    model: str | None = None
+    """An alias (haiku, sonnet, opus) or a full model id."""
+    max_turns: int | None = None
+    """Most model calls that the turn may make."""
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
+    agents: Mapping[str, SubagentConfig] = field(default_factory=dict[str, SubagentConfig])
+    max_tokens: int | None = None
+    temperature: float | None = None
+    thinking_budget_tokens: int | None = None
+    timeout_s: float | None = None
+    """Most wall time that the turn may take; it then stops with ``timeout``."""
+    history: tuple[Message, ...] = ()
+    """The conversation before this message, oldest first; every tool_use in it has its result."""
+    journal: tuple[StepRecord, ...] = ()
+    """Steps of this same turn that are already committed. The engine goes on after the last."""
+    token_budget: int | None = None
+    fallback_models: tuple[str, ...] = ()
+    engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options that only one engine understands (the script of `scripted`)."""
+    run_id: str | None = None
+    """For traces and provider metadata only."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEvent:
+    """A structured event: ``assistant_text`` (text), ``tool_use`` (name, input), ``result`` (cost and counts)."""
+
+    type: Literal["assistant_text", "tool_use", "result"]
+    data: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAuthorization:
+    """The verdict on one tool call. A refusal's reason goes to the model as the tool's error."""
+
+    allowed: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCallbacks:
+    """Real-time visibility and the awaited seams of the run protocol. All are optional.
+
+    The plain ones must return at once and must not raise. The awaited ones may raise `RunLost`, upon
+    which the engine stops without any further callback.
+
+    Attributes:
+        on_thinking: At the start and after tool results: waiting for the model.
+        on_assistant_message: Text that accompanies tool use (narration). Text that ends the turn is not
+            given here; it is the result.
+        on_tool_use: Name, input, human-friendly summary of a call that begins.
+        on_tool_use_summary: What a tool did, in one line, when it ended.
+        on_event: Every structured event.
+        on_token: A piece of the answer's text, as it arrives.
+        on_reasoning: A piece of extended thinking.
+        on_tool_result: Call id, tool name, ended well, summary; when a tool ended. Awaited with
+            the call so that it can be committed before the others of its step end.
+        on_tool_calls: Awaited after a response that calls tools and before the first of them runs: the
+            assistant message with its calls pending, so that a crash knows what was in flight.
+        on_step: Awaited after each step. ``stop`` ends the turn here with stop reason ``tool_use``.
+        take_steering: Awaited after each step that is not final: messages that join the turn now.
+        authorize_tool: Awaited before each call.
+    """
+
+    on_thinking: Callable[[], None] | None = None
+    on_assistant_message: Callable[[str], None] | None = None
+    on_tool_use: Callable[[ToolCall, str], None] | None = None
+    on_tool_use_summary: Callable[[str], None] | None = None
+    on_event: Callable[[EngineEvent], None] | None = None
+    on_token: Callable[[str], None] | None = None
+    on_reasoning: Callable[[str], None] | None = None
+    on_tool_result: Callable[[ToolCall, str], Awaitable[None]] | None = None
+    on_tool_calls: Callable[[StepRecord], Awaitable[None]] | None = None
+    on_step: Callable[[StepRecord], Awaitable[StepVerdict]] | None = None
+    take_steering: Callable[[], Awaitable[tuple[Message, ...]]] | None = None
+    authorize_tool: Callable[[str, JsonObject], Awaitable[ToolAuthorization]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUsage:
+    """What one `Engine.run` call used: tokens and cost, wall time, model calls."""
+
+    tokens: TokenUsage = field(default_factory=TokenUsage)
+    duration_ms: int = 0
+    turns: int = 0
+    """Model calls made."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineError:
+    """Why a turn failed, in the vocabulary of the agent engine interface."""
+
+    kind: EngineErrorKind
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRecord:
+    """What a compaction replaced and what it cost; every field of the agent engine interface."""
+
+    summary: str
+    summarized_through_turn_id: str
+    first_kept_turn_id: str
+    turns_summarized: int
+    model: str
+    provider: str
+    tokens_before: int
+    tokens_after: int
+    summary_tokens: int
+    summarization_input_tokens: int
+    summarization_output_tokens: int
+    duration_ms: int
+    trigger: Literal["context_limit", "overflow_recovery"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineResult:
+    """What came of a turn. Failure is a value here, so that partial work is never lost with a traceback.
+
+    Attributes:
+        text: The final assistant text; with ``aborted`` and ``error``, what there was of it.
+        messages: All messages that this call produced, in order; every tool_use has its result.
+    """
+
+    text: str
+    stop_reason: StopReason
+    usage: EngineUsage = field(default_factory=EngineUsage)
+    session_id: str | None = None
+    messages: tuple[Message, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    model: str | None = None
+    provider: str | None = None
+    error: EngineError | None = None
+    compaction: CompactionRecord | None = None
+
+
+class Engine(Protocol):
+    """Executes one turn. Stateless: one object serves all runs of a process at the same time."""
+
+    name: str
+
+    async def run(
+        self,
+        message: str | tuple[JsonObject, ...],
+        options: EngineOptions,
+        trust: TrustLevel,
+        session_id: str | None = None,
+        callbacks: EngineCallbacks | None = None,
+        abort: AbortSignal | None = None,
+    ) -> EngineResult:
+        """Execute one turn.
+
+        Args:
+            message: The user's message, as text or as content blocks.
+            options: All that the turn needs.
+            trust: Which native tools to offer.
+            session_id: A transcript of the SDK to resume; if that fails, a new conversation is begun.
+            callbacks: See `EngineCallbacks`.
+            abort: Stops the turn at once; the result then has stop reason ``aborted`` and what there was.
+
+        Returns:
+            The result; a failure is in `EngineResult.error`.
+
+        Raises:
+            RunLost: A callback said that the run is no longer ours.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections. The engine is not used afterwards."""
+        ...

@@ -1,0 +1,213 @@
+"""Live events of a run: the only definition, shared by workers, the API and clients.
+
+An event travels inside an `EventRecord`, whose id is ``<attempt>-<seq>``: attempts count claims of the
+run, seq counts events within the attempt from 1. Ids of one run only grow, so a client that knows the last
+id it saw can tell a gap from silence, and resumes exactly.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+__all__ = [
+    "EVENTS_VERSION",
+    "AssistantMessage",
+    "Compaction",
+    "Event",
+    "EventCursor",
+    "Reasoning",
+    "Steered",
+    "Step",
+    "StreamEnd",
+    "StreamError",
+    "StreamStart",
+    "Thinking",
+    "Token",
+    "ToolStatus",
+    "ToolUseSummary",
+    "Usage",
+    "Waiting",
+    "event_adapter",
+]
+
+EVENTS_VERSION = 1
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class StreamStart(_Event):
+    """A worker began an attempt. Text of an earlier attempt that no `step` closed is void."""
+
+    type: Literal["stream_start"] = "stream_start"
+    version: int = EVENTS_VERSION
+    run_id: str
+    thread_id: str
+    attempt: int
+    agent_id: str
+    model: str | None = None
+
+
+class Token(_Event):
+    """A piece of the answer."""
+
+    type: Literal["token"] = "token"
+    text: str
+
+
+class Reasoning(_Event):
+    """A piece of extended thinking."""
+
+    type: Literal["reasoning"] = "reasoning"
+    text: str
+
+
+class Thinking(_Event):
+    """The turn waits for the model."""
+
+    type: Literal["thinking"] = "thinking"
+
+
+class AssistantMessage(_Event):
+    """Text that accompanies tool use, whole. In a replay from the ledger, any text of a step."""
+
+    type: Literal["assistant_message"] = "assistant_message"
+    text: str
+
+
+class ToolStatus(_Event):
+    """A tool call began or ended."""
+
+    type: Literal["tool_status"] = "tool_status"
+    tool_call_id: str
+    tool_name: str
+    status: Literal["started", "completed", "failed", "interrupted"]
+    summary: str | None = None
+
+
+class ToolUseSummary(_Event):
+    """What a tool did, in one line."""
+
+    type: Literal["tool_use_summary"] = "tool_use_summary"
+    summary: str
+
+
+class Step(_Event):
+    """A step is committed: whatever happens now, it is not done again."""
+
+    type: Literal["step"] = "step"
+    index: int
+
+
+class Usage(_Event):
+    """Tokens and cost of the turn so far."""
+
+    type: Literal["usage"] = "usage"
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class Waiting(_Event):
+    """The run gave up its slot and waits for something."""
+
+    type: Literal["waiting"] = "waiting"
+    kind: str
+    until: str | None = None
+
+
+class Steered(_Event):
+    """Messages of other runs joined this turn."""
+
+    type: Literal["steered"] = "steered"
+    run_ids: tuple[str, ...]
+
+
+class Compaction(_Event):
+    """The conversation's older part was summarised."""
+
+    type: Literal["compaction"] = "compaction"
+    phase: Literal["start", "end"]
+    tokens_before: int | None = None
+    tokens_after: int | None = None
+
+
+class StreamEnd(_Event):
+    """The last event of a run that is over, or of an attempt that another worker will go on from.
+
+    `final` is True once the run is in a terminal state; it then carries the outcome, so that a waiter needs no
+    further request.
+    """
+
+    type: Literal["stream_end"] = "stream_end"
+    run_id: str
+    final: bool
+    status: str
+    stop_reason: str | None = None
+    text: str | None = None
+    merged_into: str | None = None
+    usage: Usage | None = None
+
+
+class StreamError(_Event):
+    """The turn failed. `partial`: text was sent before. A `stream_end` follows."""
+
+    type: Literal["stream_error"] = "stream_error"
+    error: str
+    kind: str
+    retryable: bool
+    partial: bool
+
+
+Event = Annotated[
+    StreamStart
+    | Token
+    | Reasoning
+    | Thinking
+    | AssistantMessage
+    | ToolStatus
+    | ToolUseSummary
+    | Step
+    | Usage
+    | Waiting
+    | Steered
+    | Compaction
+    | StreamEnd
+    | StreamError,
+    Field(discriminator="type"),
+]
+
+event_adapter: TypeAdapter[Event] = TypeAdapter(Event)
+"""Parses an event from JSON; an unknown type is an error, an unknown field is not."""
+
+
+class EventCursor(BaseModel):
+    """The id of an event: where a client stands in a run's stream. ``0-0`` is before the first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attempt: int = Field(default=0, ge=0, le=2**31)
+    seq: int = Field(default=0, ge=0, le=2**53)
+
+    @classmethod
+    def parse(cls, text: str) -> "EventCursor":
+        """Read ``<attempt>-<seq>``.
+
+        Raises:
+            ValueError: The text has another form.
+        """
+        attempt, dash, seq = text.partition("-")
+        if not (dash and attempt.isascii() and attempt.isdigit() and seq.isascii() and seq.isdigit()):
+            raise ValueError(f"{text!r} is not an event id; expected <attempt>-<seq>, such as 1-42")
+        return cls(attempt=int(attempt), seq=int(seq))
+
+    def __str__(self) -> str:
+        return f"{self.attempt}-{self.seq}"
+
+    def key(self) -> tuple[int, int]:
+        """Return a value that orders cursors of one run."""
+        return (self.attempt, self.seq)

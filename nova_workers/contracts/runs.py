@@ -1,0 +1,143 @@
+"""Values of the run protocol that cross rooms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.content import ContentBlock, Message
+from nova_workers.contracts.engine import EngineError, StepRecord, StopReason
+from nova_workers.contracts.usage import TokenUsage
+
+__all__ = [
+    "Accepted",
+    "CancelReason",
+    "Claim",
+    "Doorbell",
+    "Finish",
+    "FinishStatus",
+    "Finished",
+    "Submission",
+    "TurnContext",
+]
+
+CancelReason = Literal["cancel", "interrupt"]
+FinishStatus = Literal["succeeded", "failed", "canceled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Doorbell:
+    """Which run to ring for, and on which queue."""
+
+    run_id: str
+    thread_id: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A message for a thread, checked for form. With no `thread_id` a thread of `agent_id` is made."""
+
+    tenant_id: str
+    content: tuple[ContentBlock, ...]
+    thread_id: str | None = None
+    agent_id: str | None = None
+    on_busy: Literal["enqueue", "reject", "interrupt", "steer"] = "enqueue"
+    queue: Literal["interactive", "background"] = "interactive"
+    source: str = "api"
+    model: str | None = None
+    max_turns: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parent_run_id: str | None = None
+    idempotency_key: str | None = None
+    body_hash: bytes | None = None
+    """SHA-256 of the request's body; compared where the idempotency key comes again."""
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A run that is in the ledger. `replayed`: it was there already, under the same idempotency key."""
+
+    run_id: str
+    thread_id: str
+    agent_id: str
+    seq: int
+    queue: str
+    created_at: datetime
+    interrupted_run_id: str | None = None
+    replayed: bool = False
+
+    @property
+    def doorbell(self) -> Doorbell:
+        """Return the bell that wakes a worker for it."""
+        return Doorbell(self.run_id, self.thread_id, self.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that this worker owns until its lease ends. Every write carries `run_id` and `fence`."""
+
+    run_id: str
+    tenant_id: str
+    thread_id: str
+    turn_id: str
+    agent_id: str
+    agent_version: int
+    agent: AgentSpec
+    fence: int
+    attempt: int
+    max_attempts_spent: bool
+    cancel_reason: CancelReason | None
+    """Set when the run was canceled before this claim: end it without a model call."""
+    parent_turn_id: str | None
+    session_id: str | None
+    content: tuple[ContentBlock, ...]
+    model: str | None
+    max_turns: int | None
+    queue: str
+    traceparent: str | None
+    created_at: datetime
+    claim_latency_s: float
+    """From the latest entry into the line to the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnContext:
+    """What the conversation held before the turn, and the steps that an earlier attempt committed."""
+
+    history: tuple[Message, ...]
+    journal: tuple[StepRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How a run ends. Written in one fenced statement with the turn, the usage and the head pointer."""
+
+    status: FinishStatus
+    stop_reason: StopReason
+    text: str
+    last_step: StepRecord | None = None
+    """The final step, committed here."""
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    """Of this attempt's final step only; committed steps are already counted."""
+    error: EngineError | None = None
+    session_id: str | None = None
+    engine: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    duration_ms: int = 0
+    final_event_id: str | None = None
+    first_token_at: datetime | None = None
+    effects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What the finish found: who is next in line, and whether effects wait."""
+
+    usage: TokenUsage
+    effects: int
+    model_calls: int
+    next_run: Doorbell | None

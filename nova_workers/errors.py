@@ -1,0 +1,182 @@
+"""The one error tree. The branch says who acts on the error, and how.
+
+::
+
+    NovaError
+    ├── Rejected            the caller must change the request (HTTP 4xx)
+    │   ├── InvalidInput        a field is malformed
+    │   ├── Unauthenticated     no key, or a key that is not known
+    │   ├── Forbidden           the key lacks a scope
+    │   ├── NotFound            no such thing in this tenant
+    │   ├── Gone                it was deleted
+    │   ├── Conflict            the state does not allow it
+    │   │   ├── ThreadBusy          on_busy = reject and a run is active
+    │   │   ├── IdempotencyMismatch the same key came with another body
+    │   │   └── IllegalTransition   the run is past the state that the request needs
+    │   └── LimitExceeded       a size, rate or count is over its bound
+    ├── Unavailable         try again later (HTTP 503); nothing was half-written
+    ├── RunLost             this worker no longer owns the run: stop at once, write nothing
+    ├── ToolFailure         tell the model; the turn goes on
+    ├── EngineFailure       the turn failed; `retryable` says whether trying again can help
+    └── ConfigurationError  the operator must act; the process refuses to start
+"""
+
+from typing import Literal
+
+__all__ = [
+    "ConfigurationError",
+    "Conflict",
+    "EngineErrorKind",
+    "EngineFailure",
+    "Forbidden",
+    "Gone",
+    "IdempotencyMismatch",
+    "IllegalTransition",
+    "InvalidInput",
+    "LimitExceeded",
+    "NotFound",
+    "NovaError",
+    "Rejected",
+    "RunLost",
+    "ThreadBusy",
+    "ToolFailure",
+    "Unauthenticated",
+    "Unavailable",
+]
+
+EngineErrorKind = Literal[
+    "context_overflow",
+    "auth_failure",
+    "rate_limit",
+    "model_error",
+    "timeout",
+    "compaction_failure",
+    "worker_lost",
+    "unknown",
+]
+
+
+class NovaError(Exception):
+    """Base of every error that this system raises on purpose.
+
+    Attributes:
+        code: A stable slug for programs, such as ``thread_busy``.
+        fields: The values that the message quotes, for logs and problem documents.
+    """
+
+    code = "nova_error"
+
+    def __init__(self, message: str, /, **fields: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+
+
+class Rejected(NovaError):
+    """The request is refused whole; the caller must change it."""
+
+    code = "rejected"
+
+
+class InvalidInput(Rejected):
+    """A field has the wrong form. ``fields['field']`` names it."""
+
+    code = "invalid_input"
+
+
+class Unauthenticated(Rejected):
+    """The request carries no key, or one that is unknown, revoked or expired."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(Rejected):
+    """The key is good but lacks the scope."""
+
+    code = "forbidden"
+
+
+class NotFound(Rejected):
+    """No such thing in this tenant. Another tenant's id looks exactly the same."""
+
+    code = "not_found"
+
+
+class Gone(Rejected):
+    """The thing existed in this tenant and was deleted."""
+
+    code = "gone"
+
+
+class Conflict(Rejected):
+    """The request is well formed, but the present state does not allow it."""
+
+    code = "conflict"
+
+
+class ThreadBusy(Conflict):
+    """``on_busy = reject`` met an active run. ``fields['active_run_id']`` names it."""
+
+    code = "thread_busy"
+
+
+class IdempotencyMismatch(Conflict):
+    """An Idempotency-Key came again within its life with another body."""
+
+    code = "idempotency_mismatch"
+
+
+class IllegalTransition(Conflict):
+    """The run is not in a state from which the request can start."""
+
+    code = "illegal_transition"
+
+
+class LimitExceeded(Rejected):
+    """A size, a rate or a count is over its bound."""
+
+    code = "limit_exceeded"
+
+
+class Unavailable(NovaError):
+    """A server that we need does not answer. Nothing was half-written; try again."""
+
+    code = "unavailable"
+
+
+class RunLost(NovaError):
+    """A guarded write matched no row: the run is no longer this worker's.
+
+    The only right reaction is to stop: no event, no write, no retry. Whoever owns the run now goes on
+    from the last committed step.
+    """
+
+    code = "run_lost"
+
+
+class ToolFailure(NovaError):
+    """A tool could not do what the model asked. The message goes to the model as an error result."""
+
+    code = "tool_failure"
+
+
+class EngineFailure(NovaError):
+    """A turn failed inside an engine.
+
+    Attributes:
+        kind: What kind of failure, in the vocabulary of the engine contract.
+        retryable: Whether the same turn may succeed later.
+    """
+
+    code = "engine_failure"
+
+    def __init__(self, message: str, /, *, kind: EngineErrorKind, retryable: bool, **fields: object) -> None:
+        super().__init__(message, **fields)
+        self.kind: EngineErrorKind = kind
+        self.retryable = retryable
+
+
+class ConfigurationError(NovaError):
+    """A setting or the environment is wrong; the message says which and how to mend it."""
+
+    code = "configuration_error"

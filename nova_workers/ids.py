@@ -1,0 +1,25 @@
+"""Prefixed ULIDs: the text primary keys of every table.
+
+A ULID sorts by the time it was made, so a primary key doubles as a creation order for keyset
+pagination, and inserts land at the right edge of the index. The prefix says what an id names, in
+logs and in error messages, and lets an endpoint refuse the wrong kind before it asks the database.
+"""
+
+from typing import Literal
+
+from ulid import ULID
+
+__all__ = ["IdKind", "new_id"]
+
+IdKind = Literal[
+    "cmp", "dlv", "eff", "emb", "evt", "key", "mem", "msg", "run", "ten", "thr", "tlc", "turn", "use", "wait", "wkr"
+]
+
+
+def new_id(kind: IdKind) -> str:
+    """Return a fresh id such as ``run_01JD3X5V0Q6Q8ZK3N5T9R2M4WB``.
+
+    Args:
+        kind: The prefix that says what the id names.
+    """
+    return f"{kind}_{ULID()}"

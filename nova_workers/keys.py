@@ -1,0 +1,81 @@
+"""Every Redis key and channel of the fleet, with its life.
+
+Redis holds nothing that cannot be lost: locks, live events and doorbells. So every key has a TTL,
+except those that Celery's transport owns (its queues, its unacked set and its bindings), whose life
+is the broker's own business. ``tests/contract/test_redis_keys.py`` fails on any other permanent key.
+
+All names start with ``nova:`` so that one Redis database can be watched, and wiped, by prefix.
+"""
+
+from typing import Final
+
+__all__ = [
+    "BROKER_KEY_PREFIX",
+    "CONTROL_CHANNEL",
+    "EVENTS_MAX_ENTRIES",
+    "EVENTS_TTL_S",
+    "WORKER_TTL_S",
+    "broker_queue",
+    "open_streams",
+    "run_channel",
+    "run_events",
+    "thread_knock",
+    "thread_lock",
+    "worker_presence",
+    "workers_index",
+]
+
+BROKER_KEY_PREFIX: Final = "nova:"
+"""``global_keyprefix`` of Celery's transport."""
+
+EVENTS_TTL_S: Final = 3_600
+"""Life of a run's event stream after its last entry. Later the same endpoint replays from the ledger."""
+
+EVENTS_MAX_ENTRIES: Final = 20_000
+"""Approximate cap of entries a stream, against a run that never ends."""
+
+WORKER_TTL_S: Final = 30
+"""Life of a worker's presence record; renewed every 10 s."""
+
+CONTROL_CHANNEL: Final = "nova:control"
+"""Pub/sub channel on which every worker process hears cancel and steer nudges. No key, so no TTL."""
+
+
+def thread_lock(thread_id: str) -> str:
+    """String: token of the worker that holds the thread. TTL: that of the lease, with which it is renewed."""
+    return f"nova:lock:thread:{thread_id}"
+
+
+def thread_knock(thread_id: str) -> str:
+    """String: set by a doorbell that found the lock held, taken by the release. TTL: the lease's."""
+    return f"nova:knock:thread:{thread_id}"
+
+
+def run_events(run_id: str) -> str:
+    """Stream: live events of a run, entry ids ``<attempt>-<seq>``. TTL `EVENTS_TTL_S` after the last entry."""
+    return f"nova:run:{run_id}:events"
+
+
+def run_channel(run_id: str) -> str:
+    """Pub/sub channel that carries each new stream entry of a run to the API processes. No key."""
+    return f"nova:run:{run_id}:live"
+
+
+def worker_presence(worker_id: str) -> str:
+    """String: JSON of a live worker process (host, pid, slots, busy, queues). TTL `WORKER_TTL_S`."""
+    return f"nova:worker:{worker_id}"
+
+
+def workers_index() -> str:
+    """Sorted set: worker ids by last heartbeat. TTL `WORKER_TTL_S`, renewed by each heartbeat."""
+    return "nova:workers"
+
+
+def open_streams(api_key_id: str) -> str:
+    """Sorted set: open SSE streams of an API key by expiry. TTL two minutes, renewed by heartbeats."""
+    return f"nova:streams:{api_key_id}"
+
+
+def broker_queue(queue: str) -> str:
+    """List: Celery's own queue. Permanent by the transport's design."""
+    return f"{BROKER_KEY_PREFIX}{queue}"
