@@ -1,0 +1,38 @@
+"""The ledger's tables. Importing this package registers all of them in one metadata."""
+
+from sqlmodel.main import default_registry
+
+from models.agents import Agent, AgentVersion
+from models.base import metadata
+from models.effects import Delivery, Effect, Embedding, Memory
+from models.runs import IdempotencyKey, Run, RunWait, Switch
+from models.tenancy import ApiKey, Tenant
+from models.threads import Thread, ThreadHead
+from models.turns import Compaction, Message, ToolCall, Turn, Usage
+
+__all__ = [
+    "Agent",
+    "AgentVersion",
+    "ApiKey",
+    "Compaction",
+    "Delivery",
+    "Effect",
+    "Embedding",
+    "IdempotencyKey",
+    "Memory",
+    "Message",
+    "Run",
+    "RunWait",
+    "Switch",
+    "Tenant",
+    "Thread",
+    "ThreadHead",
+    "ToolCall",
+    "Turn",
+    "Usage",
+    "metadata",
+]
+
+for _mapper in default_registry.mappers:
+    # What the class says of itself is what `\d+` shows.
+    metadata.tables[_mapper.class_.__tablename__].comment = (_mapper.class_.__doc__ or "").partition("\n")[0]

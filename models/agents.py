@@ -1,0 +1,42 @@
+"""Agents and the versions of their configuration."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKeyConstraint
+
+from models.base import Table
+from models.columns import count, id_ref, json, string, time
+
+__all__ = ["Agent", "AgentVersion"]
+
+
+class Agent(Table, table=True):
+    """An agent as it stands: the newest version's configuration, beside it for one-row reads."""
+
+    __tablename__ = "agents"
+    __table_args__ = (ForeignKeyConstraint(["tenant_id"], ["tenants.id"], ondelete="CASCADE"),)
+
+    tenant_id: str = id_ref(primary=True)
+    id: str = id_ref(primary=True, comment="Slug, unique within the tenant")
+    version: int = count(default=1)
+    spec: dict[str, Any] = json(comment="contracts.agents.AgentSpec")
+    created_at: datetime = time(now=True)
+    updated_at: datetime = time(now=True)
+    deleted_at: datetime | None = time(null=True)
+
+
+class AgentVersion(Table, table=True):
+    """What an agent was. Immutable; a run names the version it used."""
+
+    __tablename__ = "agent_versions"
+    __table_args__ = (
+        ForeignKeyConstraint(["tenant_id", "agent_id"], ["agents.tenant_id", "agents.id"], ondelete="CASCADE"),
+    )
+
+    tenant_id: str = id_ref(primary=True)
+    agent_id: str = id_ref(primary=True)
+    version: int = count(default=None, primary=True)
+    spec: dict[str, Any] = json()
+    created_by: str = string(default="api", comment="api, seed, or the agent that changed itself")
+    created_at: datetime = time(now=True)

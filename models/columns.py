@@ -1,0 +1,108 @@
+"""Column kinds that every table shares: one place says how ids, times and JSON are stored."""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Float, ForeignKey, Integer, Numeric, Text, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlmodel import Field
+
+__all__ = [
+    "Id",
+    "big",
+    "boolean",
+    "count",
+    "fk",
+    "id_ref",
+    "json",
+    "money",
+    "number",
+    "pk",
+    "string",
+    "time",
+    "words",
+]
+
+Id = Text(collation="C")
+"""Prefixed ULIDs compare as bytes: byte order is creation order, and needs no locale."""
+
+
+def _default(value: str | None) -> Any:
+    return None if value is None else text(value)
+
+
+def pk() -> Any:
+    """Primary key: a prefixed ULID made by the application."""
+    return Field(sa_column=Column(Id, primary_key=True))
+
+
+def id_ref(*, null: bool = False, comment: str | None = None, primary: bool = False) -> Any:
+    """An id without a foreign key: on hot tables a key share lock on the parent costs more than it guards."""
+    return Field(default=None, sa_column=Column(Id, nullable=null, comment=comment, primary_key=primary))
+
+
+def fk(target: str, *, null: bool = False, cascade: bool = True, comment: str | None = None) -> Any:
+    """An id with a foreign key."""
+    key = ForeignKey(target, ondelete="CASCADE" if cascade else None)
+    return Field(default=None, sa_column=Column(Id, key, nullable=null, comment=comment))
+
+
+def string(*, null: bool = False, default: str | None = None, comment: str | None = None, primary: bool = False) -> Any:
+    """Text. `default` is the plain value."""
+    server = None if default is None else text(f"'{default}'")
+    return Field(
+        default=default,
+        sa_column=Column(Text, nullable=null, server_default=server, comment=comment, primary_key=primary),
+    )
+
+
+def words(*, default: str = "{}", comment: str | None = None) -> Any:
+    """A list of short texts (``text[]``)."""
+    return Field(sa_column=Column(ARRAY(Text), nullable=False, server_default=text(f"'{default}'"), comment=comment))
+
+
+def json(*, null: bool = False, default: str | None = None, comment: str | None = None) -> Any:
+    """JSONB. `default` is SQL, such as ``'{}'``."""
+    return Field(
+        default=None, sa_column=Column(JSONB, nullable=null, server_default=_default(default), comment=comment)
+    )
+
+
+def time(*, null: bool = False, now: bool = False, comment: str | None = None) -> Any:
+    """``timestamptz``, UTC. `now` makes the server's clock the default."""
+    return Field(
+        default=None,
+        sa_column=Column(
+            DateTime(timezone=True), nullable=null, server_default=text("now()") if now else None, comment=comment
+        ),
+    )
+
+
+def count(*, null: bool = False, default: int | None = 0, comment: str | None = None, primary: bool = False) -> Any:
+    """A 32-bit integer."""
+    server = None if default is None else text(str(default))
+    return Field(
+        default=default,
+        sa_column=Column(Integer, nullable=null, server_default=server, comment=comment, primary_key=primary),
+    )
+
+
+def big(*, null: bool = False, default: int | None = 0, comment: str | None = None) -> Any:
+    """A 64-bit integer."""
+    server = None if default is None else text(str(default))
+    return Field(default=default, sa_column=Column(BigInteger, nullable=null, server_default=server, comment=comment))
+
+
+def number(*, null: bool = False, comment: str | None = None) -> Any:
+    """A double."""
+    return Field(default=None, sa_column=Column(Float, nullable=null, comment=comment))
+
+
+def money(*, null: bool = True, comment: str | None = None) -> Any:
+    """US dollars, exact to a hundred-millionth: token prices have many places."""
+    return Field(default=None, sa_column=Column(Numeric(18, 8), nullable=null, comment=comment))
+
+
+def boolean(*, default: bool = False, comment: str | None = None) -> Any:
+    """A boolean that is never null."""
+    server = text("true" if default else "false")
+    return Field(default=default, sa_column=Column(Boolean, nullable=False, server_default=server, comment=comment))

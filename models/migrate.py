@@ -1,0 +1,112 @@
+"""Bring a database to the schema of this version. Works from an installed wheel; needs no alembic.ini."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import asyncpg
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+__all__ = ["current", "downgrade", "engine_for", "head", "upgrade"]
+
+_LOCK_KEY = 6_116_271_953_047_312
+"""Any constant: the advisory lock that one migrating process holds."""
+_LOCK_POLL_S = 0.2
+
+_TRY_LOCK = text("SELECT pg_try_advisory_lock(:key)")
+
+_Migration = Callable[[Connection], None]
+
+
+def engine_for(url: str) -> AsyncEngine:
+    """Return an engine that connects as the runtime does: asyncpg itself reads the URL.
+
+    Args:
+        url: ``postgresql://…``; a socket folder goes into ``?host=``.
+    """
+
+    async def connect() -> asyncpg.Connection:
+        return await asyncpg.connect(url)
+
+    return create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+
+
+def head() -> str:
+    """Return the revision that this version of the code needs."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    if revision is None:
+        raise RuntimeError("The package has no migrations; it was built without models/migrations/versions.")
+    return revision
+
+
+async def current(url: str) -> str | None:
+    """Return the database's revision; None for a database that was never migrated."""
+
+    def read(connection: Connection) -> str | None:
+        return MigrationContext.configure(connection).get_current_revision()
+
+    engine = engine_for(url)
+    try:
+        async with engine.connect() as connection:
+            return await connection.run_sync(read)
+    finally:
+        await engine.dispose()
+
+
+async def upgrade(url: str, revision: str = "head") -> None:
+    """Migrate up to `revision`. Does nothing when the database is there already.
+
+    Idempotent, and safe when several processes do it at once: one migrates and the others wait for it.
+    Each migration is one transaction.
+    """
+
+    def run(connection: Connection) -> None:
+        command.upgrade(_config(connection), revision)
+
+    await _under_lock(url, run)
+
+
+async def downgrade(url: str, revision: str) -> None:
+    """Migrate down to `revision`; ``base`` drops everything, with all data."""
+
+    def run(connection: Connection) -> None:
+        command.downgrade(_config(connection), revision)
+
+    await _under_lock(url, run)
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+async def _under_lock(url: str, run: _Migration) -> None:
+    engine = engine_for(url)
+    try:
+        async with engine.connect() as lock, engine.connect() as connection:
+            await _take_lock(lock)
+            await connection.run_sync(run)
+    finally:
+        # Closing the session that holds the lock frees it.
+        await engine.dispose()
+
+
+async def _take_lock(connection: AsyncConnection) -> None:
+    """Wait for the lock by asking again: a statement that waits holds a snapshot.
+
+    CREATE INDEX CONCURRENTLY waits for all older snapshots, so the two would wait for each other.
+    """
+    session = await connection.execution_options(isolation_level="AUTOCOMMIT")
+    while not await session.scalar(_TRY_LOCK, {"key": _LOCK_KEY}):  # noqa: ASYNC110 - the lock is another process's
+        await asyncio.sleep(_LOCK_POLL_S)

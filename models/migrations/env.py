@@ -1,0 +1,17 @@
+"""Alembic's entry: runs migrations on the connection that `models.migrate` hands over."""
+
+from alembic import context
+
+from models import metadata
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=metadata,
+    compare_type=True,
+    compare_server_default=True,
+    # Each migration stands or falls alone, and may leave its transaction for a concurrent index.
+    transaction_per_migration=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,140 @@
+"""Requests to execute a turn: what is queued, claimed, canceled and retried."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, text
+from sqlmodel import Field
+
+from models.base import Table
+from models.columns import big, boolean, count, fk, id_ref, json, pk, string, time
+from models.enums import OnBusy, RunQueue, RunSource, RunStatus, SwitchScope, WaitStatus, one_of
+
+__all__ = ["IdempotencyKey", "Run", "RunWait", "Switch"]
+
+
+class Run(Table, table=True):
+    """One run. See docs/run-protocol.md for every transition."""
+
+    __tablename__ = "runs"
+    __table_args__ = (
+        one_of("status", RunStatus),
+        one_of("queue", RunQueue),
+        one_of("on_busy", OnBusy),
+        one_of("source", RunSource),
+        CheckConstraint("(status = 'running') = (lease_expires_at IS NOT NULL)", name="running_has_lease"),
+        Index("uq_runs__thread_id_seq", "thread_id", "seq", unique=True),
+        # At most one run of a thread runs, whatever the code above does.
+        Index("uq_runs__running_thread", "thread_id", unique=True, postgresql_where=text("status = 'running'")),
+        # The claim: the front of a thread's line. Finished runs are not in it, so its cost does not grow.
+        Index(
+            "ix_runs__line",
+            "thread_id",
+            text("(attempt > 0) DESC"),
+            text("front DESC"),
+            "seq",
+            postgresql_where=text("status = 'queued'"),
+        ),
+        # The reconciler: doorbells that are due, leases that ran out.
+        Index("ix_runs__doorbell", "rang_at", postgresql_where=text("status = 'queued'")),
+        Index("ix_runs__lease", "lease_expires_at", postgresql_where=text("status = 'running'")),
+        Index(
+            "ix_runs__open",
+            "tenant_id",
+            "id",
+            postgresql_where=text("status IN ('queued', 'running', 'waiting')"),
+        ),
+        Index("ix_runs__tenant_id_id", "tenant_id", "id"),
+        {"postgresql_with": {"fillfactor": "70"}},
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    thread_id: str = fk("threads.id")
+    agent_id: str = id_ref()
+    agent_version: int | None = count(null=True, default=None, comment="The version that the claim used")
+    seq: int = big(default=None, comment="Place in the thread's line")
+    front: bool = boolean(comment="Goes before the line: it interrupted the run that was active")
+    status: str = string(default=RunStatus.QUEUED.value)
+    queue: str = string(default=RunQueue.INTERACTIVE.value)
+    on_busy: str = string(default=OnBusy.ENQUEUE.value)
+    source: str = string(default=RunSource.API.value)
+    content: list[dict[str, Any]] = json(comment="The user's message as content blocks")
+    model: str | None = string(null=True)
+    max_turns: int | None = count(null=True, default=None)
+    meta: dict[str, Any] = json(default="'{}'")
+    parent_run_id: str | None = id_ref(null=True)
+
+    attempt: int = count(comment="Claims so far")
+    losses: int = count(comment="Leases that ran out: workers that died or went silent with this run")
+    fence: int | None = big(null=True, default=None, comment="Of the latest claim")
+    worker_id: str | None = id_ref(null=True)
+    lease_expires_at: datetime | None = time(null=True)
+    cancel_requested_at: datetime | None = time(null=True)
+    cancel_reason: str | None = string(null=True, comment="cancel or interrupt")
+    rang_at: datetime = time(now=True, comment="When its doorbell was last rung, as far as we know")
+
+    turn_id: str | None = id_ref(null=True)
+    merged_into: str | None = id_ref(null=True, comment="The run whose turn absorbed this message")
+    stop_reason: str | None = string(null=True)
+    result_text: str | None = string(null=True)
+    error_kind: str | None = string(null=True)
+    error_message: str | None = string(null=True)
+    error_retryable: bool | None = Field(default=None, nullable=True)
+    final_event_id: str | None = string(null=True, comment="<attempt>-<seq> of its last live event")
+    traceparent: str | None = string(null=True, comment="W3C trace context of the request")
+
+    created_at: datetime = time(now=True)
+    queued_at: datetime = time(now=True, comment="Latest entry into the line")
+    started_at: datetime | None = time(null=True, comment="First claim")
+    first_token_at: datetime | None = time(null=True)
+    finished_at: datetime | None = time(null=True)
+
+
+class RunWait(Table, table=True):
+    """What a waiting run waits for, and until when."""
+
+    __tablename__ = "run_waits"
+    __table_args__ = (
+        one_of("status", WaitStatus),
+        Index("ix_run_waits__due", "due_at", postgresql_where=text("status = 'open'")),
+        Index(None, "run_id"),
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    run_id: str = fk("runs.id")
+    tool_call_id: str = string(comment="The model's id of the call whose result this wait writes")
+    kind: str = string(comment="user, agent, child, approval or timer")
+    payload: dict[str, Any] = json(default="'{}'")
+    status: str = string(default=WaitStatus.OPEN.value)
+    answer: dict[str, Any] | None = json(null=True)
+    due_at: datetime | None = time(null=True)
+    created_at: datetime = time(now=True)
+    resolved_at: datetime | None = time(null=True)
+
+
+class IdempotencyKey(Table, table=True):
+    """An Idempotency-Key that was used, the run it made and a hash of the body it came with."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (Index(None, "expires_at"),)
+
+    tenant_id: str = id_ref(primary=True)
+    key: str = string(primary=True)
+    run_id: str = id_ref()
+    body_hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    expires_at: datetime = time()
+
+
+class Switch(Table, table=True):
+    """A pause: nothing new starts within its scope while the row stands."""
+
+    __tablename__ = "switches"
+    __table_args__ = (one_of("scope", SwitchScope),)
+
+    scope: str = string(primary=True)
+    tenant_id: str = id_ref(primary=True, comment="Empty for the fleet")
+    target: str = id_ref(primary=True, comment="The agent's id; empty for fleet and tenant")
+    reason: str | None = string(null=True)
+    created_at: datetime = time(now=True)

@@ -1,0 +1,65 @@
+"""Conversations: a pointer to the head of a tree of turns, and the history of its moves."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Identity, Index, text
+from sqlmodel import Field
+
+from models.base import Table
+from models.columns import big, count, fk, id_ref, json, pk, string, time
+from models.enums import HeadMove, one_of
+
+__all__ = ["Thread", "ThreadHead"]
+
+
+class Thread(Table, table=True):
+    """One conversation owned by one agent."""
+
+    __tablename__ = "threads"
+    __table_args__ = (
+        Index(None, "tenant_id", "id", postgresql_where=text("deleted_at IS NULL")),
+        Index(None, "tenant_id", "agent_id", "id", postgresql_where=text("deleted_at IS NULL")),
+        Index(
+            "uq_threads__tenant_id_label",
+            "tenant_id",
+            "label",
+            unique=True,
+            postgresql_where=text("label IS NOT NULL AND deleted_at IS NULL"),
+        ),
+        # Several updates a run: room for heap-only tuples keeps the indexes out of it.
+        {"postgresql_with": {"fillfactor": "70"}},
+    )
+
+    id: str = pk()
+    tenant_id: str = fk("tenants.id")
+    agent_id: str = id_ref()
+    label: str | None = string(null=True, comment="A name for the pointer, unique while the thread lives")
+    title: str | None = string(null=True)
+    head_turn_id: str | None = id_ref(null=True, comment="Newest finished turn; null before the first")
+    active_run_id: str | None = id_ref(null=True, comment="The run that holds the thread, if any")
+    fence: int = big(comment="Grows at every claim; a write that carries an older one is refused")
+    next_seq: int = big(default=1, comment="Place in line of the next run")
+    turn_count: int = count(comment="Finished normal turns")
+    session_id: str | None = string(null=True, comment="The SDK session of engines that keep their own")
+    forked_from_thread_id: str | None = id_ref(null=True)
+    forked_from_turn_id: str | None = id_ref(null=True)
+    meta: dict[str, Any] = json(default="'{}'")
+    created_at: datetime = time(now=True)
+    updated_at: datetime = time(now=True)
+    deleted_at: datetime | None = time(null=True)
+
+
+class ThreadHead(Table, table=True):
+    """One move of a thread's head pointer."""
+
+    __tablename__ = "thread_heads"
+    __table_args__ = (Index(None, "thread_id", "id"), one_of("move", HeadMove))
+
+    id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    tenant_id: str = id_ref()
+    thread_id: str = fk("threads.id")
+    turn_id: str | None = id_ref(null=True)
+    run_id: str | None = id_ref(null=True)
+    move: str = string(default=HeadMove.TURN.value)
+    changed_at: datetime = time(now=True)

@@ -1,0 +1,158 @@
+"""The ledger of what was executed: turns, messages, tool calls, compactions, usage."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ForeignKeyConstraint, Index
+
+from models.base import Table
+from models.columns import big, count, fk, id_ref, json, money, pk, string, time
+from models.enums import MessageKind, ToolCallStatus, TurnStatus, TurnType, one_of
+
+__all__ = ["Compaction", "Message", "ToolCall", "Turn", "Usage"]
+
+
+class Turn(Table, table=True):
+    """One executed run, child of the turn before it. Immutable once it is not running or waiting."""
+
+    __tablename__ = "turns"
+    __table_args__ = (
+        one_of("type", TurnType),
+        one_of("status", TurnStatus),
+        Index("uq_turns__run_id", "run_id", unique=True),
+        Index(None, "thread_id", "depth"),
+        Index(None, "parent_turn_id"),
+        {"postgresql_with": {"fillfactor": "80"}},
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    thread_id: str = fk("threads.id")
+    run_id: str | None = id_ref(null=True, comment="Null for a compaction")
+    parent_turn_id: str | None = id_ref(null=True, comment="In another thread where this thread was forked")
+    depth: int = count(comment="Distance from the root")
+    type: str = string(default=TurnType.NORMAL.value)
+    status: str = string(default=TurnStatus.RUNNING.value)
+    agent_id: str = id_ref()
+    agent_version: int | None = count(null=True, default=None)
+    engine: str | None = string(null=True)
+    model: str | None = string(null=True)
+    provider: str | None = string(null=True)
+    role: str | None = string(null=True, comment="manager, worker or unified")
+    toolset_name: str | None = string(null=True)
+    tools_available: list[str] | None = json(null=True)
+    permissions_granted: dict[str, Any] | None = json(null=True)
+    permissions_used: dict[str, Any] | None = json(null=True)
+    source_event_id: str | None = string(null=True)
+    workspace_path: str | None = string(null=True)
+    steps: int = count(comment="Committed steps")
+    tool_call_count: int = count()
+    input_tokens: int = big()
+    output_tokens: int = big()
+    cache_read_tokens: int = big()
+    cache_write_tokens: int = big()
+    reasoning_tokens: int = big()
+    cost_usd: Decimal | None = money(comment="Null where the price of the model is not known")
+    stop_reason: str | None = string(null=True)
+    error_kind: str | None = string(null=True)
+    error_message: str | None = string(null=True)
+    started_at: datetime = time(now=True)
+    completed_at: datetime | None = time(null=True)
+
+
+class Message(Table, table=True):
+    """One message of a turn, its content blocks as they went over the wire."""
+
+    __tablename__ = "messages"
+    __table_args__ = (
+        one_of("kind", MessageKind),
+        Index("uq_messages__turn_id_seq", "turn_id", "seq", unique=True),
+        Index(None, "thread_id"),
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    thread_id: str = id_ref()
+    turn_id: str = fk("turns.id")
+    run_id: str | None = id_ref(null=True, comment="For steering: the run whose message this was")
+    seq: int = count(default=None, comment="Order within the turn; 0 is the query")
+    step: int | None = count(null=True, default=None, comment="The step that it belongs to; null for the query")
+    kind: str = string()
+    role: str = string()
+    content: list[dict[str, Any]] = json()
+    event_id: str | None = string(null=True, comment="<attempt>-<seq> of the live event that closed its step")
+    created_at: datetime = time(now=True)
+
+
+class ToolCall(Table, table=True):
+    """One tool invocation: pending before it starts, its result once it ended."""
+
+    __tablename__ = "tool_calls"
+    __table_args__ = (
+        one_of("status", ToolCallStatus),
+        Index("uq_tool_calls__turn_id_call_id", "turn_id", "call_id", unique=True),
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    turn_id: str = fk("turns.id")
+    call_id: str = string(comment="The model's id of the call")
+    step: int = count(default=None)
+    sequence: int = count(default=None)
+    tool_name: str = string()
+    params: dict[str, Any] = json()
+    status: str = string(default=ToolCallStatus.PENDING.value)
+    result: list[dict[str, Any]] | None = json(null=True)
+    error: str | None = string(null=True)
+    spawned_run_id: str | None = id_ref(null=True)
+    started_at: datetime | None = time(null=True)
+    completed_at: datetime | None = time(null=True)
+
+
+class Compaction(Table, table=True):
+    """What a compaction turn replaced, and what it cost."""
+
+    __tablename__ = "compactions"
+    __table_args__ = (ForeignKeyConstraint(["turn_id"], ["turns.id"], ondelete="CASCADE"),)
+
+    turn_id: str = pk()
+    tenant_id: str = id_ref()
+    summary: str = string()
+    summarized_through_turn_id: str = id_ref()
+    first_kept_turn_id: str | None = id_ref(null=True)
+    turns_summarized: int = count()
+    model: str = string()
+    provider: str = string()
+    tokens_before: int = big()
+    tokens_after: int = big()
+    summary_tokens: int = big()
+    summarization_input_tokens: int = big()
+    summarization_output_tokens: int = big()
+    duration_ms: int = big()
+    trigger: str = string(comment="context_limit or overflow_recovery")
+    created_at: datetime = time(now=True)
+
+
+class Usage(Table, table=True):
+    """What a run cost: one row a run, written with its end."""
+
+    __tablename__ = "usage"
+    __table_args__ = (Index("uq_usage__run_id", "run_id", unique=True), Index(None, "tenant_id", "created_at"))
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    run_id: str = id_ref()
+    thread_id: str = id_ref()
+    agent_id: str = id_ref()
+    model: str | None = string(null=True)
+    provider: str | None = string(null=True)
+    input_tokens: int = big()
+    output_tokens: int = big()
+    cache_read_tokens: int = big()
+    cache_write_tokens: int = big()
+    reasoning_tokens: int = big()
+    cost_usd: Decimal | None = money()
+    model_calls: int = count()
+    duration_ms: int = big()
+    created_at: datetime = time(now=True)
