@@ -1,0 +1,114 @@
+"""Runs that are not wanted any more: one guarded statement for one or many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ledger.database import Connection
+
+__all__ = ["CancelRequest", "edit_queued", "request_cancel", "run_status", "select_open", "withdraw_queued"]
+
+# A run that was never begun ends here and now. Any other is asked; its worker, or the next claim, ends it.
+_REQUEST = """
+UPDATE runs
+   SET status = CASE WHEN status = 'queued' AND attempt = 0 THEN 'canceled' ELSE status END,
+       stop_reason = CASE WHEN status = 'queued' AND attempt = 0 THEN 'aborted' ELSE stop_reason END,
+       finished_at = CASE WHEN status = 'queued' AND attempt = 0 THEN now() ELSE finished_at END,
+       final_event_id = CASE WHEN status = 'queued' AND attempt = 0 THEN '0-1' ELSE final_event_id END,
+       cancel_requested_at = COALESCE(cancel_requested_at, now()),
+       cancel_reason = COALESCE(cancel_reason, 'cancel')
+ WHERE tenant_id = $1 AND id = ANY($2::text[]) AND status IN ('queued', 'running', 'waiting')
+RETURNING id, thread_id, queue, status
+"""
+
+_SELECT_OPEN = """
+SELECT id FROM runs
+ WHERE tenant_id = $1 AND status IN ('queued', 'running', 'waiting')
+   AND ($2::text IS NULL OR thread_id = $2)
+   AND ($3::text IS NULL OR agent_id = $3)
+   AND ($4::text IS NULL OR status = $4)
+   AND ($5::text[] IS NULL OR id = ANY($5))
+ ORDER BY id
+ LIMIT $6
+"""
+
+_STATUS = "SELECT status FROM runs WHERE tenant_id = $1 AND id = $2"
+
+_EDIT = """
+UPDATE runs SET content = $3
+ WHERE tenant_id = $1 AND id = $2 AND status = 'queued' AND attempt = 0 AND cancel_requested_at IS NULL
+RETURNING id
+"""
+
+
+_WITHDRAW = """
+UPDATE runs
+   SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
+       cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
+ WHERE tenant_id = $1 AND id = $2 AND status = 'queued' AND attempt = 0
+RETURNING id, thread_id, queue
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """What became of one run: `ended` here, or asked to stop."""
+
+    doorbell: Doorbell
+    ended: bool
+    running: bool
+
+
+async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[CancelRequest]:
+    """Cancel open runs. Runs that are over, unknown or another tenant's are not in the answer."""
+    rows = await connection.fetch(_REQUEST, tenant_id, list(run_ids))
+    return [
+        CancelRequest(
+            Doorbell(row["id"], row["thread_id"], row["queue"]),
+            ended=row["status"] == "canceled",
+            running=row["status"] == "running",
+        )
+        for row in rows
+    ]
+
+
+async def select_open(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    thread_id: str | None,
+    agent_id: str | None,
+    status: str | None,
+    run_ids: Sequence[str] | None,
+    limit: int,
+) -> list[str]:
+    """Return ids of a tenant's open runs that match every filter given, oldest first."""
+    rows = await connection.fetch(
+        _SELECT_OPEN,
+        tenant_id,
+        thread_id,
+        agent_id,
+        status,
+        None if run_ids is None else list(run_ids),
+        limit,
+    )
+    return [row["id"] for row in rows]
+
+
+async def run_status(connection: Connection, tenant_id: str, run_id: str) -> str | None:
+    """Return the status of a tenant's run, or None."""
+    return await connection.fetchval(_STATUS, tenant_id, run_id)
+
+
+async def edit_queued(connection: Connection, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> bool:
+    """Replace the message of a run that was never begun. False where it is past that."""
+    return await connection.fetchval(_EDIT, tenant_id, run_id, list(content)) is not None
+
+
+async def withdraw_queued(connection: Connection, tenant_id: str, run_id: str) -> list[Doorbell]:
+    """End a run that was never begun. Empty where it is past that."""
+    rows = await connection.fetch(_WITHDRAW, tenant_id, run_id)
+    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

@@ -1,0 +1,134 @@
+"""A worker takes the next run of a thread, and what it needs to execute it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.content import Message
+from nova_workers.contracts.runs import Claim
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+
+__all__ = ["claim_next", "load_history"]
+
+# A pause holds back what is new; a run that was canceled is still ended.
+PAUSED = """
+EXISTS (SELECT 1 FROM switches s
+         WHERE s.scope = 'fleet'
+            OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
+            OR (s.scope = 'agent' AND s.tenant_id = r.tenant_id AND s.target = r.agent_id))
+"""
+
+# $1 thread, $2 worker, $3 lease, $4 id for a new turn, $5 id for the query message, $6 losses allowed.
+# The thread's row lock and `active_run_id IS NULL` let one claim through; the fence grows in the same statement, so
+# every later write can tell this claim from all before it. A run that was begun goes before the line, then one that
+# interrupted, then the line by place.
+_CLAIM = f"""
+WITH thread AS (
+    SELECT id, head_turn_id, fence + 1 AS fence, session_id
+      FROM threads
+     WHERE id = $1 AND active_run_id IS NULL AND deleted_at IS NULL
+       FOR UPDATE
+), next AS (
+    SELECT r.id, r.queued_at
+      FROM runs r, thread t
+     WHERE r.thread_id = t.id AND r.status = 'queued'
+       AND (r.cancel_requested_at IS NOT NULL OR NOT {PAUSED})
+     ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+     LIMIT 1
+       FOR UPDATE OF r
+), claimed AS (
+    UPDATE runs r
+       SET status = 'running', attempt = r.attempt + 1, fence = t.fence, worker_id = $2,
+           lease_expires_at = now() + $3, turn_id = COALESCE(r.turn_id, $4),
+           started_at = COALESCE(r.started_at, now()), agent_version = COALESCE(r.agent_version, a.version)
+      FROM next n, thread t, agents a
+     WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id
+    RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, n.queued_at AS entered_at
+), held AS (
+    UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
+), turn AS (
+    INSERT INTO turns (id, tenant_id, thread_id, run_id, parent_turn_id, depth, agent_id, agent_version)
+    SELECT c.turn_id, c.tenant_id, c.thread_id, c.id, c.head_turn_id,
+           COALESCE((SELECT p.depth + 1 FROM turns p WHERE p.id = c.head_turn_id), 0), c.agent_id, c.agent_version
+      FROM claimed c
+     WHERE c.turn_id = $4
+), query AS (
+    INSERT INTO messages (id, tenant_id, thread_id, turn_id, run_id, seq, kind, role, content)
+    SELECT $5, c.tenant_id, c.thread_id, c.turn_id, c.id, 0, 'query', 'user', c.content
+      FROM claimed c
+     WHERE c.turn_id = $4
+)
+SELECT c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec, c.fence, c.attempt,
+       c.losses >= $6 AS spent, c.cancel_requested_at IS NOT NULL AS canceled, c.cancel_reason,
+       CASE WHEN c.turn_id = $4 THEN c.head_turn_id
+            ELSE (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) END AS parent_turn_id,
+       c.thread_session_id, c.content, c.model, c.max_turns, c.queue, c.traceparent, c.created_at,
+       EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
+  FROM claimed c
+  JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.agent_id AND v.version = c.agent_version
+"""
+
+# $1 the newest turn, $2 tenant. Walks to the root, or to the compaction that stands for what is before it.
+_HISTORY = """
+WITH RECURSIVE lineage AS (
+    SELECT id, parent_turn_id, depth, type FROM turns WHERE id = $1 AND tenant_id = $2
+    UNION ALL
+    SELECT t.id, t.parent_turn_id, t.depth, t.type
+      FROM turns t JOIN lineage l ON t.id = l.parent_turn_id
+     WHERE l.type <> 'compaction'
+)
+SELECT m.role, m.content
+  FROM lineage l JOIN messages m ON m.turn_id = l.id
+ ORDER BY l.depth, m.seq
+"""
+
+
+async def claim_next(
+    connection: Connection, thread_id: str, *, worker_id: str, lease_ttl_s: float, max_attempts: int
+) -> Claim | None:
+    """Take the run that is next in a thread's line, in one statement.
+
+    Returns:
+        The claim; None where nothing stands in line, another run is active, or a pause holds.
+    """
+    row = await connection.fetchrow(
+        _CLAIM,
+        thread_id,
+        worker_id,
+        timedelta(seconds=lease_ttl_s),
+        new_id("turn"),
+        new_id("msg"),
+        max_attempts,
+    )
+    if row is None:
+        return None
+    return Claim(
+        run_id=row["id"],
+        tenant_id=row["tenant_id"],
+        thread_id=row["thread_id"],
+        turn_id=row["turn_id"],
+        agent_id=row["agent_id"],
+        agent_version=row["agent_version"],
+        agent=AgentSpec.model_validate(row["spec"]),
+        fence=row["fence"],
+        attempt=row["attempt"],
+        max_attempts_spent=row["spent"],
+        cancel_reason=(row["cancel_reason"] or "cancel") if row["canceled"] else None,
+        parent_turn_id=row["parent_turn_id"],
+        session_id=row["thread_session_id"],
+        content=tuple(row["content"]),
+        model=row["model"],
+        max_turns=row["max_turns"],
+        queue=row["queue"],
+        traceparent=row["traceparent"],
+        created_at=row["created_at"],
+        claim_latency_s=row["claim_latency_s"],
+    )
+
+
+async def load_history(connection: Connection, tenant_id: str, turn_id: str) -> tuple[Message, ...]:
+    """Return the conversation up to and including a turn, oldest message first."""
+    rows = await connection.fetch(_HISTORY, turn_id, tenant_id)
+    return tuple(Message(role=row["role"], content=tuple(row["content"])) for row in rows)

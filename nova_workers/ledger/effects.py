@@ -1,0 +1,242 @@
+"""Effects: the rows that drive post-run work, and what the title effect reads and writes.
+
+An effect is due when its time has come and the run's effects before it are over. Claiming one moves its
+`due_at` to the end of a lease, so that an effect whose worker died is simply due again; `attempts` grows with
+each claim and fences the writes of the one before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from nova_workers.ledger.database import Connection
+
+__all__ = [
+    "DueEffect",
+    "EffectEnd",
+    "Opening",
+    "any_effect_due",
+    "claim_effects",
+    "open_title",
+    "release_effects",
+    "set_title",
+    "settle_effects",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DueEffect:
+    """One piece of post-run work, held until its lease ends.
+
+    Attributes:
+        attempt: Which try this is, from 1. Writes carry it, so that a late one of an earlier try is ignored.
+        traceparent: Of the run, so that the effect shows in the run's trace.
+    """
+
+    id: str
+    tenant_id: str
+    run_id: str
+    thread_id: str
+    kind: str
+    attempt: int
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectEnd:
+    """How one try of an effect ended.
+
+    Attributes:
+        outcome: ``done``; ``retried``, due again after `delay`; or ``failed`` for good.
+        error: Why it was not done.
+    """
+
+    effect: DueEffect
+    outcome: Literal["done", "retried", "failed"]
+    error: str | None = None
+    delay: timedelta = timedelta()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The beginning of a conversation that has no title yet."""
+
+    user_texts: tuple[str, ...]
+    answer: str
+
+
+# Claims, for each kind in $1, up to $2 effects that are due. Two runners never get the same row: rows are locked
+# before they are read, and locked ones are passed over. An effect that spent its attempts without coming to an
+# end took its worker with it each time: it is failed here, or it would go on to kill workers for ever.
+# $3 most attempts, $4 lease.
+_CLAIM = """
+WITH due AS (
+    SELECT found.id
+      FROM unnest($1::text[], $2::int[]) AS wanted(kind, most)
+     CROSS JOIN LATERAL (
+           SELECT e.id
+             FROM effects e
+            WHERE e.kind = wanted.kind
+              AND e.status IN ('pending', 'running')
+              AND e.due_at <= now()
+              AND NOT EXISTS (SELECT 1
+                                FROM effects earlier
+                               WHERE earlier.run_id = e.run_id
+                                 AND earlier.position < e.position
+                                 AND earlier.status IN ('pending', 'running'))
+            ORDER BY e.due_at
+            LIMIT wanted.most
+              FOR UPDATE OF e SKIP LOCKED) AS found
+)
+UPDATE effects e
+   SET status = CASE WHEN e.attempts < $3 THEN 'running' ELSE 'failed' END,
+       attempts = CASE WHEN e.attempts < $3 THEN e.attempts + 1 ELSE e.attempts END,
+       due_at = now() + $4::interval,
+       done_at = CASE WHEN e.attempts < $3 THEN NULL ELSE now() END,
+       error = CASE WHEN e.attempts < $3 THEN e.error
+                    ELSE 'The worker was lost in each of ' || e.attempts || ' attempts. ' || coalesce(e.error, '') END
+  FROM due, runs r
+ WHERE e.id = due.id AND r.id = e.run_id
+RETURNING e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, r.traceparent
+"""
+
+# Ends a batch of tries. A try that lost its lease to a later one changes nothing. What waits behind an effect that
+# is to be tried again is put off as long, so that a claim need not look at it meanwhile.
+# Per try: $1 id, $2 attempt, $3 outcome, $4 error, $5 delay.
+_SETTLE = """
+WITH tries AS (
+    SELECT * FROM unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::interval[])
+                  AS t(id, attempt, outcome, error, delay)
+), settled AS (
+    UPDATE effects e
+       SET status = CASE t.outcome WHEN 'retried' THEN 'pending' ELSE t.outcome END,
+           error = CASE t.outcome WHEN 'done' THEN NULL ELSE t.error END,
+           due_at = now() + t.delay,
+           done_at = CASE t.outcome WHEN 'retried' THEN NULL ELSE now() END
+      FROM tries t
+     WHERE e.id = t.id AND e.attempts = t.attempt AND e.status = 'running'
+    RETURNING e.id, e.run_id, e.position, e.status, e.due_at
+), put_off AS (
+    UPDATE effects later
+       SET due_at = s.due_at
+      FROM settled s
+     WHERE s.status = 'pending' AND later.run_id = s.run_id AND later.position > s.position
+       AND later.status = 'pending' AND later.due_at < s.due_at
+)
+SELECT count(*)::int FROM settled
+"""
+
+# Gives effects back as if they had not been claimed: the worker stops, which is not the effect's fault.
+# Per effect: $1 id, $2 attempt.
+_RELEASE = """
+UPDATE effects e
+   SET status = 'pending', attempts = e.attempts - 1, due_at = now()
+  FROM unnest($1::text[], $2::int[]) AS held(id, attempt)
+ WHERE e.id = held.id AND e.attempts = held.attempt AND e.status = 'running'
+"""
+
+_ANY_DUE = """
+SELECT EXISTS (SELECT 1 FROM effects WHERE status IN ('pending', 'running') AND due_at <= now())
+"""
+
+# The first messages of a thread that lives, has no title, and has at least two messages of the user. Texts are cut
+# here: a message may hold a megabyte. $1 tenant, $2 thread, $3 most user messages, $4 most characters of each.
+_OPEN_TITLE = """
+WITH thread AS (
+    SELECT id FROM threads WHERE tenant_id = $1 AND id = $2 AND title IS NULL AND deleted_at IS NULL
+), said AS (
+    SELECT m.id, m.kind,
+           left((SELECT string_agg(block->>'text', ' ')
+                   FROM jsonb_array_elements(m.content) block
+                  WHERE block->>'type' = 'text'), $4) AS text
+      FROM messages m, thread
+     WHERE m.tenant_id = $1 AND m.thread_id = thread.id AND m.kind IN ('query', 'steering', 'response')
+), asked AS (
+    SELECT text, id FROM said WHERE kind <> 'response' ORDER BY id LIMIT $3
+)
+SELECT (SELECT array_agg(coalesce(text, '') ORDER BY id) FROM asked) AS user_texts,
+       (SELECT text FROM said WHERE kind = 'response' AND text <> '' ORDER BY id LIMIT 1) AS answer
+  FROM thread
+ WHERE (SELECT count(*) FROM asked) >= 2
+"""
+
+# The first title wins: one that the user or another effect gave meanwhile stays.
+_SET_TITLE = """
+UPDATE threads
+   SET title = $3, updated_at = now()
+ WHERE tenant_id = $1 AND id = $2 AND title IS NULL AND deleted_at IS NULL
+RETURNING id
+"""
+
+
+async def claim_effects(
+    connection: Connection, wanted: Sequence[tuple[str, int]], *, max_attempts: int, lease: timedelta
+) -> tuple[list[DueEffect], list[DueEffect]]:
+    """Claim effects that are due, oldest first.
+
+    Args:
+        connection: One statement.
+        wanted: Kinds, each with how many of it to claim at the most.
+        max_attempts: An effect that was claimed this often and never came to an end is failed.
+        lease: Time until a claimed effect is due again.
+
+    Returns:
+        The effects to do now, and those that were failed as described.
+    """
+    rows = await connection.fetch(
+        _CLAIM, [kind for kind, _ in wanted], [most for _, most in wanted], max_attempts, lease
+    )
+    claimed: list[DueEffect] = []
+    given_up: list[DueEffect] = []
+    for row in rows:
+        effect = DueEffect(
+            id=row["id"],
+            tenant_id=row["tenant_id"],
+            run_id=row["run_id"],
+            thread_id=row["thread_id"],
+            kind=row["kind"],
+            attempt=row["attempts"],
+            traceparent=row["traceparent"],
+        )
+        (claimed if row["status"] == "running" else given_up).append(effect)
+    return claimed, given_up
+
+
+async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> int:
+    """Write how tries ended, in one statement. Returns how many counted: one that came too late does not."""
+    return await connection.fetchval(
+        _SETTLE,
+        [end.effect.id for end in ends],
+        [end.effect.attempt for end in ends],
+        [end.outcome for end in ends],
+        [end.error for end in ends],
+        [end.delay for end in ends],
+    )
+
+
+async def release_effects(connection: Connection, effects: Sequence[DueEffect]) -> None:
+    """Give claimed effects back, due at once, without counting the attempt."""
+    await connection.execute(_RELEASE, [effect.id for effect in effects], [effect.attempt for effect in effects])
+
+
+async def any_effect_due(connection: Connection) -> bool:
+    """Return whether a doorbell for effects is worth ringing. An index lookup."""
+    return await connection.fetchval(_ANY_DUE)
+
+
+async def open_title(
+    connection: Connection, tenant_id: str, thread_id: str, *, max_messages: int, max_chars: int
+) -> Opening | None:
+    """Return the beginning of a thread that wants a title.
+
+    Returns:
+        None when the thread has a title, is deleted, or has fewer than two messages of the user.
+    """
+    row = await connection.fetchrow(_OPEN_TITLE, tenant_id, thread_id, max_messages, max_chars)
+    return None if row is None else Opening(user_texts=tuple(row["user_texts"]), answer=row["answer"] or "")
+
+
+async def set_title(connection: Connection, tenant_id: str, thread_id: str, title: str) -> bool:
+    """Give a thread its title, unless it has one. Returns whether this one stands."""
+    return await connection.fetchval(_SET_TITLE, tenant_id, thread_id, title) is not None

@@ -1,0 +1,96 @@
+"""Leases: renewed in one statement a process, and recovered where nobody renews."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from nova_workers.contracts.runs import CancelReason, Claim, Doorbell
+from nova_workers.ledger.claim import PAUSED
+from nova_workers.ledger.database import Connection
+
+__all__ = ["Renewal", "recover_expired", "renew_leases", "take_overdue_doorbells"]
+
+_RENEW = """
+UPDATE runs r
+   SET lease_expires_at = now() + $3
+  FROM unnest($1::text[], $2::bigint[]) AS mine(id, fence)
+ WHERE r.id = mine.id AND r.fence = mine.fence AND r.status = 'running'
+RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
+"""
+
+# Threads first, then their runs, as everywhere; `SKIP LOCKED` lets any number of reconcilers work at once. The second
+# look at the lease sees a renewal that came in between.
+_RECOVER = """
+WITH thread AS (
+    SELECT t.id AS thread_id, r.id AS run_id
+      FROM runs r JOIN threads t ON t.id = r.thread_id
+     WHERE r.status = 'running' AND r.lease_expires_at < now()
+     ORDER BY r.lease_expires_at
+     LIMIT $1
+       FOR UPDATE OF t SKIP LOCKED
+), back AS (
+    UPDATE runs r
+       SET status = 'queued', lease_expires_at = NULL, worker_id = NULL, losses = r.losses + 1,
+           queued_at = now(), rang_at = now()
+      FROM thread
+     WHERE r.id = thread.run_id AND r.status = 'running' AND r.lease_expires_at < now()
+    RETURNING r.id, r.thread_id, r.queue
+), freed AS (
+    UPDATE threads t SET active_run_id = NULL FROM back WHERE t.id = back.thread_id AND t.active_run_id = back.id
+)
+SELECT id, thread_id, queue FROM back
+"""
+
+# The first of each line whose doorbell is old, unless its thread is busy or paused. Marked as rung in the same
+# statement, so that two reconcilers do not ring twice.
+_OVERDUE = f"""
+UPDATE runs
+   SET rang_at = now()
+ WHERE id IN (
+    SELECT r.id
+      FROM runs r
+     WHERE r.status = 'queued' AND r.queue = $3 AND r.rang_at < now() - $1::interval
+       AND (r.cancel_requested_at IS NOT NULL OR NOT {PAUSED})
+       AND NOT EXISTS (SELECT 1 FROM runs o
+                        WHERE o.thread_id = r.thread_id AND o.status = 'queued' AND o.seq < r.seq)
+       AND NOT EXISTS (SELECT 1 FROM runs o WHERE o.thread_id = r.thread_id AND o.status = 'running')
+     ORDER BY r.rang_at
+     LIMIT $2
+       FOR UPDATE OF r SKIP LOCKED)
+RETURNING id, thread_id, queue
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A lease that was renewed, and the cancel request that may have been missed."""
+
+    run_id: str
+    cancel_reason: CancelReason | None
+
+
+async def renew_leases(connection: Connection, claims: Sequence[Claim], lease_ttl_s: float) -> list[Renewal]:
+    """Renew all leases of a process. A claim that is not in the answer is lost."""
+    rows = await connection.fetch(
+        _RENEW,
+        [claim.run_id for claim in claims],
+        [claim.fence for claim in claims],
+        timedelta(seconds=lease_ttl_s),
+    )
+    return [Renewal(row["id"], (row["cancel_reason"] or "cancel") if row["canceled"] else None) for row in rows]
+
+
+async def recover_expired(connection: Connection, *, limit: int) -> list[Doorbell]:
+    """Put runs whose worker went silent back to the front of their line, and return whom to ring for."""
+    rows = await connection.fetch(_RECOVER, limit)
+    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+
+
+async def take_overdue_doorbells(
+    connection: Connection, *, queue: str, older_than_s: float, limit: int
+) -> list[Doorbell]:
+    """Return queued runs for which nobody rang of late, and mark them as rung."""
+    rows = await connection.fetch(_OVERDUE, timedelta(seconds=older_than_s), limit, queue)
+    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

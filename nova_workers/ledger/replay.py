@@ -1,0 +1,147 @@
+"""What the ledger keeps of a run, in the shape that a replay of its events needs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["RecordedCall", "RecordedRun", "RecordedStep", "load_recorded_run"]
+
+_RUN = """
+SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_into, r.stop_reason, r.result_text,
+       r.error_kind, r.error_message, r.error_retryable, r.final_event_id, COALESCE(t.model, r.model) AS model,
+       COALESCE(t.steps, 0) AS steps,
+       t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
+       t.cost_usd::float8 AS cost_usd
+  FROM runs r LEFT JOIN turns t ON t.id = r.turn_id
+ WHERE r.tenant_id = $1 AND r.id = $2
+"""
+
+_MESSAGES = """
+SELECT step, kind, content, run_id, event_id FROM messages WHERE turn_id = $1 AND step IS NOT NULL ORDER BY seq
+"""
+
+_CALLS = "SELECT call_id, step, tool_name, status FROM tool_calls WHERE turn_id = $1 ORDER BY sequence"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """A tool call as the ledger has it."""
+
+    call_id: str
+    tool_name: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A committed step.
+
+    Attributes:
+        closed_by: Id of the live event that closed it; None where that was the run's final event.
+        steered_by: Runs whose messages joined the turn after it.
+    """
+
+    index: int
+    closed_by: EventCursor | None
+    text: str
+    calls: tuple[RecordedCall, ...]
+    steered_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run and its committed steps, in order. `final_event` is None while the run is open."""
+
+    run_id: str
+    thread_id: str
+    agent_id: str
+    status: str
+    attempt: int
+    model: str | None
+    merged_into: str | None
+    stop_reason: str | None
+    text: str | None
+    error: tuple[str, str, bool] | None
+    """Kind, message, whether it may be retried."""
+    usage: TokenUsage | None
+    final_event: EventCursor | None
+    steps: tuple[RecordedStep, ...]
+
+
+async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str) -> RecordedRun | None:
+    """Return a run with its committed steps; None where there is no such run."""
+    row = await connection.fetchrow(_RUN, tenant_id, run_id)
+    if row is None:
+        return None
+    steps: tuple[RecordedStep, ...] = ()
+    if row["turn_id"] is not None:
+        messages = await connection.fetch(_MESSAGES, row["turn_id"])
+        calls = await connection.fetch(_CALLS, row["turn_id"])
+        steps = _steps(messages, calls, committed=row["steps"])
+    error = None
+    if row["error_kind"] is not None:
+        error = (row["error_kind"], row["error_message"] or "", bool(row["error_retryable"]))
+    return RecordedRun(
+        run_id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        status=row["status"],
+        attempt=row["attempt"],
+        model=row["model"],
+        merged_into=row["merged_into"],
+        stop_reason=row["stop_reason"],
+        text=row["result_text"],
+        error=error,
+        usage=_usage(row),
+        final_event=_cursor(row["final_event_id"]),
+        steps=steps,
+    )
+
+
+def _steps(messages: list[Row], calls: list[Row], *, committed: int) -> tuple[RecordedStep, ...]:
+    """Gather rows by step. One whose tools had not all ended when it was read is left out: it may still change."""
+    calls_of: defaultdict[int, list[RecordedCall]] = defaultdict(list)
+    for call in calls:
+        calls_of[call["step"]].append(RecordedCall(call["call_id"], call["tool_name"], call["status"]))
+    rows_of: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in messages:
+        if row["step"] < committed:
+            rows_of[row["step"]].append(row)
+    return tuple(
+        RecordedStep(
+            index=index,
+            # The response may have been committed before its tools ran, with an earlier guess of the closing event.
+            closed_by=max((c for row in rows if (c := _cursor(row["event_id"]))), key=EventCursor.key, default=None),
+            text="".join(_text(row["content"]) for row in rows if row["kind"] == "response"),
+            calls=tuple(calls_of[index]),
+            steered_by=tuple(row["run_id"] for row in rows if row["kind"] == "steering"),
+        )
+        for index, rows in sorted(rows_of.items())
+    )
+
+
+def _text(content: list[ContentBlock]) -> str:
+    return "".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
+
+
+def _cursor(event_id: str | None) -> EventCursor | None:
+    return None if event_id is None else EventCursor.parse(event_id)
+
+
+def _usage(row: Row) -> TokenUsage | None:
+    if row["input_tokens"] is None:
+        return None
+    return TokenUsage(
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cache_read_tokens=row["cache_read_tokens"],
+        cache_write_tokens=row["cache_write_tokens"],
+        reasoning_tokens=row["reasoning_tokens"],
+        cost_usd=row["cost_usd"],
+    )

@@ -1,0 +1,241 @@
+"""Runs as callers see them: one by one with their place in line, in lists, and what followers need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.wire import RunError, RunStatus, RunView, UsageView
+from nova_workers.errors import NotFound
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = [
+    "ENDED",
+    "RunFilter",
+    "RunState",
+    "ended_among",
+    "get_run",
+    "list_runs",
+    "list_thread_runs",
+    "run_state",
+]
+
+ENDED: frozenset[str] = frozenset({"succeeded", "failed", "canceled", "merged"})
+"""The states that a run never leaves."""
+
+# The place in line and the reason to wait are looked for only where a run stands in line: a run that was begun goes
+# first, then one that interrupted, then by seq, as the claim has it.
+_VIEW = """
+SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.content, r.model,
+       r.max_turns, r.meta, r.attempt, r.cancel_requested_at, r.turn_id, r.merged_into, r.stop_reason, r.result_text,
+       r.error_kind, r.error_message, r.error_retryable, r.created_at, r.started_at, r.finished_at, r.seq,
+       u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens,
+       u.cost_usd::float8 AS cost_usd,
+       line.position, line.active_run_id, line.paused, line.pause_reason, wait.kind AS wait_kind
+  FROM runs r
+  LEFT JOIN usage u ON u.run_id = r.id
+  LEFT JOIN LATERAL (
+        SELECT (SELECT count(*)::int FROM runs o
+                 WHERE o.thread_id = r.thread_id AND o.status = 'queued'
+                   AND (NOT (o.attempt > 0), NOT o.front, o.seq) < (NOT (r.attempt > 0), NOT r.front, r.seq)) AS position,
+               t.active_run_id, s.scope AS paused, s.reason AS pause_reason
+          FROM threads t
+          LEFT JOIN LATERAL (
+                SELECT s.scope, s.reason FROM switches s
+                 WHERE s.scope = 'fleet'
+                    OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
+                    OR (s.scope = 'agent' AND s.tenant_id = r.tenant_id AND s.target = r.agent_id)
+                 LIMIT 1) s ON true
+         WHERE t.id = r.thread_id) line ON r.status = 'queued'
+  LEFT JOIN LATERAL (
+        SELECT w.kind FROM run_waits w WHERE w.run_id = r.id AND w.status = 'open' ORDER BY w.id LIMIT 1
+       ) wait ON r.status = 'waiting'
+"""
+
+_GET = f"{_VIEW} WHERE r.tenant_id = $1 AND r.id = $2"
+
+# A thread's runs go by their place in line, which has an index of its own.
+_LIST_OF_THREAD = f"""
+{_VIEW}
+ WHERE r.tenant_id = $1 AND r.thread_id = $2 AND ($3::bigint IS NULL OR r.seq < $3)
+ ORDER BY r.seq DESC
+ LIMIT $4
+"""
+
+_OPEN = "r.status IN ('queued', 'running', 'waiting')"
+
+_STATE = """
+SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = $1 AND id = $2
+"""
+
+_ENDED_AMONG = """
+SELECT id FROM runs WHERE id = ANY($1::text[]) AND status IN ('succeeded', 'failed', 'canceled', 'merged')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list; what is None does not narrow."""
+
+    thread_id: str | None = None
+    agent_id: str | None = None
+    status: RunStatus | None = None
+    queue: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Where a run stands, as a follower of its events needs it."""
+
+    run_id: str
+    thread_id: str
+    agent_id: str
+    status: str
+    attempt: int
+    final_event: EventCursor | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+        return self.status in ENDED
+
+
+async def get_run(connection: Connection, tenant_id: str, run_id: str) -> RunView:
+    """Return a run as it stands.
+
+    Raises:
+        NotFound: There is no such run.
+    """
+    row = await connection.fetchrow(_GET, tenant_id, run_id)
+    if row is None:
+        raise _no_such_run(run_id)
+    return _view(row)
+
+
+async def list_runs(
+    connection: Connection, tenant_id: str, which: RunFilter, *, before: str | None, limit: int
+) -> list[RunView]:
+    """Return runs, newest first, those before the run `before`."""
+    arguments: list[object] = [tenant_id]
+    conditions = ["r.tenant_id = $1"]
+
+    def narrow(condition: str, value: object) -> None:
+        if value is not None:
+            arguments.append(value)
+            conditions.append(condition.format(len(arguments)))
+
+    narrow("r.thread_id = ${}", which.thread_id)
+    narrow("r.agent_id = ${}", which.agent_id)
+    narrow("r.queue = ${}", which.queue)
+    narrow("r.status = ${}", which.status)
+    narrow("r.id < ${}", before)
+    if which.status is not None and which.status not in ENDED:
+        # Names the partial index of open runs, which a bound value alone would not.
+        conditions.append(_OPEN)
+    arguments.append(limit)
+    query = f"{_VIEW} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ${len(arguments)}"
+    return [_view(row) for row in await connection.fetch(query, *arguments)]
+
+
+async def list_thread_runs(
+    connection: Connection, tenant_id: str, thread_id: str, *, before_seq: int | None, limit: int
+) -> list[tuple[RunView, int]]:
+    """Return a thread's runs with their places in line, the last first, those before a place."""
+    rows = await connection.fetch(_LIST_OF_THREAD, tenant_id, thread_id, before_seq, limit)
+    return [(_view(row), row["seq"]) for row in rows]
+
+
+async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunState:
+    """Return where a run stands.
+
+    Raises:
+        NotFound: There is no such run.
+    """
+    row = await connection.fetchrow(_STATE, tenant_id, run_id)
+    if row is None:
+        raise _no_such_run(run_id)
+    final = row["final_event_id"]
+    return RunState(
+        run_id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        status=row["status"],
+        attempt=row["attempt"],
+        final_event=None if final is None else EventCursor.parse(final),
+    )
+
+
+async def ended_among(connection: Connection, run_ids: Sequence[str]) -> set[str]:
+    """Return those of some runs that are over. For a process's own followers: each was checked for its tenant."""
+    return {row["id"] for row in await connection.fetch(_ENDED_AMONG, list(run_ids))}
+
+
+def _no_such_run(run_id: str) -> NotFound:
+    return NotFound(f"There is no run {run_id!r}.", run_id=run_id)
+
+
+def _view(row: Row) -> RunView:
+    error = None
+    if row["error_kind"] is not None:
+        error = RunError(
+            kind=row["error_kind"], message=row["error_message"] or "", retryable=bool(row["error_retryable"])
+        )
+    return RunView(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        agent_version=row["agent_version"],
+        status=row["status"],
+        queue=row["queue"],
+        on_busy=row["on_busy"],
+        source=row["source"],
+        message=row["content"],
+        model=row["model"],
+        max_turns=row["max_turns"],
+        metadata=row["meta"],
+        attempt=row["attempt"],
+        position=row["position"],
+        waiting_for=_waiting_for(row),
+        cancel_requested_at=row["cancel_requested_at"],
+        turn_id=row["turn_id"],
+        merged_into=row["merged_into"],
+        stop_reason=row["stop_reason"],
+        text=row["result_text"],
+        error=error,
+        usage=_usage(row),
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+    )
+
+
+def _usage(row: Row) -> UsageView | None:
+    if row["input_tokens"] is None:
+        return None
+    return UsageView(
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cache_read_tokens=row["cache_read_tokens"],
+        cache_write_tokens=row["cache_write_tokens"],
+        reasoning_tokens=row["reasoning_tokens"],
+        cost_usd=row["cost_usd"],
+    )
+
+
+_PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "agent": "its agent is paused"}
+
+
+def _waiting_for(row: Row) -> str | None:
+    if row["status"] == "waiting":
+        return f"an answer ({row['wait_kind']})" if row["wait_kind"] else "an answer"
+    if row["status"] != "queued":
+        return None
+    if row["paused"] is not None:
+        reason = row["pause_reason"]
+        return _PAUSED[row["paused"]] + (f": {reason}" if reason else "")
+    if row["active_run_id"] is not None:
+        return f"run {row['active_run_id']}, which holds the thread"
+    if row["position"]:
+        return f"{row['position']} earlier in the thread's line"
+    return "a free worker"

@@ -1,0 +1,30 @@
+"""What the reconciler looks after beside runs."""
+
+from __future__ import annotations
+
+from nova_workers.ledger.database import Connection
+
+__all__ = ["delete_expired_keys", "has_due_effects"]
+
+_DUE_EFFECTS = """
+SELECT EXISTS (SELECT 1 FROM effects WHERE status IN ('pending', 'running') AND due_at <= now())
+"""
+
+_DELETE_KEYS = """
+WITH gone AS (
+    DELETE FROM idempotency_keys
+     WHERE (tenant_id, key) IN (SELECT tenant_id, key FROM idempotency_keys WHERE expires_at < now() LIMIT $1)
+    RETURNING 1
+)
+SELECT count(*)::int FROM gone
+"""
+
+
+async def has_due_effects(connection: Connection) -> bool:
+    """Whether any effect is due, or was begun by a worker that went silent."""
+    return await connection.fetchval(_DUE_EFFECTS)
+
+
+async def delete_expired_keys(connection: Connection, *, limit: int) -> int:
+    """Delete idempotency keys that expired, at most `limit`, and return how many."""
+    return await connection.fetchval(_DELETE_KEYS, limit)

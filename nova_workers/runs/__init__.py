@@ -1,0 +1,1 @@
+"""The run protocol: submit, claim, execute, journal, finish, cancel, recover."""

@@ -1,0 +1,71 @@
+"""From an agent's configuration to what an engine gets: resolved, and free of our words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
+from nova_workers.config import Settings
+from nova_workers.contracts.engine import Engine, EngineOptions, StepRecord
+from nova_workers.contracts.runs import Claim
+from nova_workers.errors import EngineFailure
+from nova_workers.ledger.claim import load_history
+from nova_workers.ledger.database import Database
+from nova_workers.prompts.builder import build_system_prompt
+from nova_workers.threads.transcript import repair
+
+__all__ = ["TurnAssembler"]
+
+
+class TurnAssembler:
+    """Chooses the engine of a claimed run and builds its options."""
+
+    def __init__(
+        self,
+        database: Database,
+        engines: Mapping[str, Engine],
+        capabilities: CapabilityRegistry,
+        settings: Settings,
+    ) -> None:
+        self._database = database
+        self._engines = engines
+        self._capabilities = capabilities
+        self._settings = settings
+
+    def engine(self, claim: Claim) -> Engine:
+        """Return the engine that the agent names.
+
+        Raises:
+            EngineFailure: This process has no such engine.
+        """
+        name = claim.agent.engine or self._settings.default_engine
+        engine = self._engines.get(name)
+        if engine is None:
+            raise EngineFailure(
+                f"Agent {claim.agent_id!r} names engine {name!r}; this fleet has {sorted(self._engines)}.",
+                kind="unknown",
+                retryable=False,
+            )
+        return engine
+
+    async def options(self, claim: Claim, journal: tuple[StepRecord, ...]) -> EngineOptions:
+        """Return the options of a claimed run: history, prompt, tools, limits."""
+        agent = claim.agent
+        context = CapabilityContext(
+            tenant_id=claim.tenant_id, agent_id=claim.agent_id, thread_id=claim.thread_id, run_id=claim.run_id
+        )
+        history = ()
+        if claim.parent_turn_id is not None:
+            async with self._database.connection() as connection:
+                history = repair(await load_history(connection, claim.tenant_id, claim.parent_turn_id))
+        return EngineOptions(
+            directories=agent.directories,
+            system_prompt=build_system_prompt(agent),
+            model=claim.model or agent.model or self._settings.default_model,
+            max_turns=claim.max_turns or agent.max_turns or self._settings.runs.max_turns,
+            mcp_servers=self._capabilities.resolve(agent, context),
+            history=history,
+            journal=journal,
+            engine_config=agent.engine_config,
+            run_id=claim.run_id,
+        )

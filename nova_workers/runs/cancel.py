@@ -1,0 +1,133 @@
+"""Runs that are not wanted any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.events import StreamEnd
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.wire import BulkCancel, BulkCancelled
+from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
+from nova_workers.ledger import cancel as ledger
+from nova_workers.ledger.database import Database
+from nova_workers.runs.control import ControlChannel
+from nova_workers.streams.publisher import EventPublisher
+
+__all__ = ["Canceller"]
+
+_BULK_LIMIT = 1_000
+
+
+class _Requested(NamedTuple):
+    canceled: int
+    requested: int
+
+    @property
+    def total(self) -> int:
+        return self.canceled + self.requested
+
+
+class Canceller:
+    """Cancels, withdraws and edits. Postgres hears first; a nudge makes it quick."""
+
+    def __init__(
+        self, database: Database, control: ControlChannel, publisher: EventPublisher, dispatcher: Dispatcher
+    ) -> None:
+        self._database = database
+        self._control = control
+        self._publisher = publisher
+        self._dispatcher = dispatcher
+
+    async def cancel(self, tenant_id: str, run_id: str) -> None:
+        """Cancel a run. Asking again while it is on its way out changes nothing.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            IllegalTransition: The run is over, and was not canceled.
+        """
+        if (await self._request(tenant_id, [run_id])).total:
+            return
+        async with self._database.connection() as connection:
+            status = await ledger.run_status(connection, tenant_id, run_id)
+        if status is None:
+            raise NotFound(f"No run {run_id!r}.", kind="run")
+        if status != "canceled":
+            raise IllegalTransition(f"Run {run_id!r} has {status}; it can no longer be canceled.", status=status)
+
+    async def cancel_many(self, tenant_id: str, which: BulkCancel) -> BulkCancelled:
+        """Cancel all open runs that match, up to 1,000 a call.
+
+        Raises:
+            InvalidInput: No filter is given: cancelling everything must be said.
+        """
+        if not (which.thread_id or which.agent_id or which.status or which.run_ids):
+            raise InvalidInput(
+                "Give at least one of thread_id, agent_id, status, run_ids: an empty filter would cancel every run.",
+                field="body",
+            )
+        async with self._database.connection() as connection:
+            run_ids = await ledger.select_open(
+                connection,
+                tenant_id,
+                thread_id=which.thread_id,
+                agent_id=which.agent_id,
+                status=which.status,
+                run_ids=which.run_ids,
+                limit=_BULK_LIMIT,
+            )
+        done = await self._request(tenant_id, run_ids)
+        return BulkCancelled(canceled=done.canceled, requested=done.requested)
+
+    async def withdraw(self, tenant_id: str, run_id: str) -> None:
+        """Take a queued run out of the line.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            IllegalTransition: A worker has begun it; cancel it instead.
+        """
+        async with self._database.connection() as connection:
+            ended = await ledger.withdraw_queued(connection, tenant_id, run_id)
+        if not ended:
+            await self._refuse_past_queue(tenant_id, run_id, "withdrawn; cancel it instead")
+        await self._announce([ledger.CancelRequest(ended[0], ended=True, running=False)])
+
+    async def edit(self, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> None:
+        """Replace the message of a queued run.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            IllegalTransition: A worker has begun it.
+        """
+        async with self._database.connection() as connection:
+            edited = await ledger.edit_queued(connection, tenant_id, run_id, content)
+        if not edited:
+            await self._refuse_past_queue(tenant_id, run_id, "edited; send another message instead")
+
+    async def _refuse_past_queue(self, tenant_id: str, run_id: str, verb: str) -> None:
+        async with self._database.connection() as connection:
+            status = await ledger.run_status(connection, tenant_id, run_id)
+        if status is None:
+            raise NotFound(f"No run {run_id!r}.", kind="run")
+        raise IllegalTransition(f"Run {run_id!r} is past the line ({status}); it cannot be {verb}.", status=status)
+
+    async def _request(self, tenant_id: str, run_ids: Sequence[str]) -> _Requested:
+        if not run_ids:
+            return _Requested(0, 0)
+        async with self._database.connection() as connection:
+            requests = await ledger.request_cancel(connection, tenant_id, run_ids)
+        await self._control.nudge_cancel([r.doorbell.run_id for r in requests if r.running], "cancel")
+        await self._announce(requests)
+        ended = sum(request.ended for request in requests)
+        return _Requested(ended, len(requests) - ended)
+
+    async def _announce(self, requests: Sequence[ledger.CancelRequest]) -> None:
+        """End the streams of runs that ended in line, and ring for whoever is next there."""
+        for request in requests:
+            if request.ended:
+                run_id = request.doorbell.run_id
+                end = StreamEnd(run_id=run_id, final=True, status="canceled", stop_reason="aborted")
+                await self._publisher.announce_end(run_id, end)
+        # A canceled run may have been what a claim waited for; one that was begun is ended by its next claim.
+        self._dispatcher.ring_runs([request.doorbell for request in requests if not request.running])

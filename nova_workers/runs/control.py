@@ -1,0 +1,62 @@
+"""Nudges between processes over Redis pub/sub. Each says only what Postgres says already, but sooner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import orjson
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from nova_workers.contracts.runs import CancelReason
+from nova_workers.keys import CONTROL_CHANNEL
+
+__all__ = ["ControlChannel"]
+
+_log = structlog.get_logger(__name__)
+
+_RECONNECT_S = 0.5
+
+
+class ControlChannel:
+    """Tells workers to look at a run now. A nudge that is lost is found by the lease keeper within 10 s."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def nudge_cancel(self, run_ids: Sequence[str], reason: CancelReason) -> None:
+        """Tell all workers that runs are to stop. Best effort; never raises for Redis."""
+        if not run_ids:
+            return
+        payload = orjson.dumps({"type": "cancel", "run_ids": list(run_ids), "reason": reason})
+        try:
+            await self._redis.publish(CONTROL_CHANNEL, payload)
+        except RedisError as error:
+            _log.warning("control.nudge_lost", run_ids=list(run_ids), error=str(error))
+
+    async def listen(self, on_cancel: Callable[[str, CancelReason], object]) -> None:
+        """Hear nudges until cancelled, over any number of lost connections."""
+        while True:
+            try:
+                async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
+                    await pubsub.subscribe(CONTROL_CHANNEL)
+                    while True:
+                        message = await pubsub.get_message(timeout=None)
+                        if message is not None and message["type"] == "message":
+                            _deliver(cast(bytes, message["data"]), on_cancel)
+            except RedisError as error:
+                _log.warning("control.redis_unavailable", error=str(error))
+                await asyncio.sleep(_RECONNECT_S)
+            except Exception:
+                _log.exception("control.failed")
+                await asyncio.sleep(_RECONNECT_S)
+
+
+def _deliver(payload: bytes, on_cancel: Callable[[str, CancelReason], object]) -> None:
+    nudge = orjson.loads(payload)
+    if nudge.get("type") == "cancel":
+        for run_id in nudge["run_ids"]:
+            on_cancel(run_id, nudge["reason"])

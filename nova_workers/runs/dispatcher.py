@@ -1,0 +1,85 @@
+"""Rings doorbells through Celery, off the event loop and never on anybody's critical path."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import structlog
+from celery import Celery
+
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.observability.metrics import Metrics
+from nova_workers.runs.broker import TASK_RUN_AGENT, TASK_RUN_EFFECTS
+
+__all__ = ["CeleryDispatcher"]
+
+_log = structlog.get_logger(__name__)
+
+_MAX_WAITING = 2_000
+"""Doorbells that wait for a publisher thread. More are left to the reconciler: a hung broker must not fill memory."""
+_REST_S = 1.0
+"""After a failed publish, none is tried for this long: each try on a dead broker holds a thread for seconds."""
+_EFFECTS_GATHER_S = 0.1
+"""Effect doorbells within this time are one: effects are worked in batches anyway."""
+
+
+class CeleryDispatcher:
+    """Rings for runs and effects. What is lost here, the reconciler rings again from the ledger."""
+
+    def __init__(self, celery: Celery, metrics: Metrics, *, threads: int) -> None:
+        self._celery = celery
+        self._metrics = metrics
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="doorbell")
+        self._waiting = 0
+        self._rest_until_s = 0.0
+        self._effects_bell: asyncio.TimerHandle | None = None
+
+    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
+        """Ring for runs that stand in line. Returns at once; never raises."""
+        for bell in bells:
+            kwargs = {"run_id": bell.run_id, "thread_id": bell.thread_id}
+            self._submit(TASK_RUN_AGENT, bell.queue, kwargs)
+
+    def ring_effects(self) -> None:
+        """Ring for effects that are due. Rings close together are one."""
+        if self._effects_bell is None:
+            loop = asyncio.get_running_loop()
+            self._effects_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_effects_now)
+
+    def close(self) -> None:
+        """Send what waits, for a moment, and stop."""
+        if self._effects_bell is not None:
+            self._effects_bell.cancel()
+            self._ring_effects_now()
+        self._executor.shutdown(wait=True, cancel_futures=False)
+        self._celery.close()
+
+    def _ring_effects_now(self) -> None:
+        self._effects_bell = None
+        self._submit(TASK_RUN_EFFECTS, "effects", {})
+
+    def _submit(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
+        if self._waiting >= _MAX_WAITING:
+            self._metrics.doorbells.labels(queue, "lost").inc()
+            return
+        self._waiting += 1
+        self._executor.submit(self._publish, task, queue, kwargs)
+
+    def _publish(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
+        try:
+            if time.monotonic() < self._rest_until_s:
+                self._metrics.doorbells.labels(queue, "lost").inc()
+                return
+            self._celery.send_task(task, kwargs=kwargs, queue=queue, ignore_result=True)
+            self._metrics.doorbells.labels(queue, "rung").inc()
+        except Exception as error:
+            # Any failure of any broker ends here: the run is in the ledger, and the reconciler will ring.
+            self._rest_until_s = time.monotonic() + _REST_S
+            self._metrics.doorbells.labels(queue, "lost").inc()
+            _log.warning("doorbell.lost", task=task, queue=queue, error=f"{type(error).__name__}: {error}", **kwargs)
+        finally:
+            self._waiting -= 1

@@ -1,0 +1,152 @@
+"""What happens in a turn, written twice: to the journal, so that it lasts, and to the stream, so that it is seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from nova_workers.clock import Clock
+from nova_workers.contracts import events as live
+from nova_workers.contracts.content import Message
+from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, ToolCall
+from nova_workers.contracts.runs import Claim
+from nova_workers.ledger import journal as ledger
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.runs.persist import persist
+from nova_workers.streams.publisher import EventPublisher, RunEvents
+from nova_workers.threads.lease import HeldRun
+
+__all__ = ["TurnRecorder"]
+
+
+class TurnRecorder:
+    """The callbacks of one turn.
+
+    A step that is not final is committed before the engine goes on. The final step is kept for the statement that ends
+    the run, so a turn without tools costs no write between claim and finish.
+    """
+
+    def __init__(
+        self,
+        run: HeldRun,
+        journal: ledger.Journal,
+        *,
+        database: Database,
+        publisher: EventPublisher,
+        events: RunEvents,
+        clock: Clock,
+    ) -> None:
+        self.final_step: StepRecord | None = None
+        self.first_token_at: datetime | None = None
+        self._run = run
+        self._claim: Claim = run.claim
+        self._database = database
+        self._publisher = publisher
+        self._events = events
+        self._clock = clock
+        self._steering: tuple[ledger.Absorbed, ...] = ()
+        self._steps = {step.index: step for step in journal.steps}
+        last = journal.steps[-1] if journal.steps else None
+        # The response of a step that is not complete stands in the journal already; its step is committed at its place.
+        self.seq = journal.next_seq - (len(last.messages) if last is not None and not last.complete else 0)
+        """Place in the turn of the next step's first message."""
+
+    def callbacks(self) -> EngineCallbacks:
+        """Return the callbacks to hand to the engine."""
+        emit = self._events.emit
+        return EngineCallbacks(
+            on_thinking=lambda: _ignore(emit(live.Thinking())),
+            on_assistant_message=lambda text: _ignore(emit(live.AssistantMessage(text=text))),
+            on_tool_use=self._on_tool_use,
+            on_tool_use_summary=lambda summary: _ignore(emit(live.ToolUseSummary(summary=summary))),
+            on_token=self._on_token,
+            on_reasoning=self._on_reasoning,
+            on_tool_result=self._on_tool_result,
+            on_tool_calls=self._on_tool_calls,
+            on_step=self._on_step,
+            take_steering=self._take_steering,
+        )
+
+    def _on_token(self, text: str) -> None:
+        if self.first_token_at is None:
+            self.first_token_at = self._clock.now()
+        self._events.emit(live.Token(text=text))
+
+    def _on_reasoning(self, text: str) -> None:
+        self._events.emit(live.Reasoning(text=text))
+
+    def _on_tool_use(self, call: ToolCall, summary: str) -> None:
+        self._events.emit(
+            live.ToolStatus(tool_call_id=call.id, tool_name=call.tool_name, status="started", summary=summary)
+        )
+
+    async def _on_tool_calls(self, step: StepRecord) -> None:
+        self._steps[step.index] = replace(step, complete=False)
+        event_id = str(self._events.upcoming())
+
+        async def write(connection: Connection) -> None:
+            await ledger.commit_calls(
+                connection, self._claim.run_id, self._claim.fence, step, seq=self.seq, event_id=event_id
+            )
+
+        await persist(self._database, self._run.abort, write)
+
+    async def _on_tool_result(self, call: ToolCall, summary: str) -> None:
+        self._events.emit(
+            live.ToolStatus(
+                tool_call_id=call.id,
+                tool_name=call.tool_name,
+                status="completed" if call.status == "completed" else "failed",
+                summary=summary,
+            )
+        )
+        # A step's only call is committed with its step in the next moment; of several, each counts on its own.
+        if len(self._steps[call.step].tool_calls) > 1:
+
+            async def write(connection: Connection) -> None:
+                await ledger.commit_result(connection, self._claim.run_id, self._claim.fence, call)
+
+            await persist(self._database, self._run.abort, write)
+
+    async def _on_step(self, step: StepRecord) -> StepVerdict:
+        if step.final:
+            self.final_step = step
+            return "stop"
+        stop = self._run.stop_at_step
+        event_id = str(self._events.upcoming())
+
+        async def write(connection: Connection) -> tuple[ledger.Absorbed, ...]:
+            return await ledger.commit_step(
+                connection,
+                self._claim.run_id,
+                self._claim.fence,
+                step,
+                seq=self.seq,
+                event_id=event_id,
+                absorb=not stop,
+            )
+
+        absorbed = await persist(self._database, self._run.abort, write)
+        self._events.emit(live.Step(index=step.index))
+        self.seq += len(step.messages) + len(absorbed)
+        self._steps[step.index] = step
+        self._steering = absorbed
+        return "stop" if stop or self._run.stop_at_step else "continue"
+
+    async def _take_steering(self) -> tuple[Message, ...]:
+        absorbed, self._steering = self._steering, ()
+        if not absorbed:
+            return ()
+        self._events.emit(live.Steered(run_ids=tuple(item.run_id for item in absorbed)))
+        for item in absorbed:
+            end = live.StreamEnd(run_id=item.run_id, final=True, status="merged", merged_into=self._claim.run_id)
+            await self._publisher.announce_end(item.run_id, end)
+        return tuple(item.message for item in absorbed)
+
+    def journal(self) -> ledger.Journal:
+        """Return the steps of the turn so far. Of the last, calls may still be open."""
+        return ledger.Journal(tuple(self._steps[index] for index in sorted(self._steps)), self.seq)
+
+
+def _ignore(_: object) -> None:
+    return None

@@ -1,0 +1,94 @@
+"""The reconciler: finds what nobody looks after. Safe to run in any number of copies, at any time, or twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from nova_workers.config import RunSettings
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.keys import broker_queue
+from nova_workers.ledger import upkeep
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.leases import recover_expired, take_overdue_doorbells
+from nova_workers.observability.metrics import Metrics
+
+__all__ = ["Reconciled", "Reconciler"]
+
+_log = structlog.get_logger(__name__)
+
+_LIMIT = 500
+_PATIENCE = 6
+"""With doorbells waiting in the broker, a run is rung again only when its own is this many times as old as usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What one pass found."""
+
+    recovered: int
+    rerung: int
+    effects_due: bool
+
+
+class Reconciler:
+    """Puts runs of lost workers back in line, rings again for what stands there unheard, and for due effects."""
+
+    def __init__(
+        self, database: Database, redis: Redis, dispatcher: Dispatcher, settings: RunSettings, metrics: Metrics
+    ) -> None:
+        self._database = database
+        self._redis = redis
+        self._dispatcher = dispatcher
+        self._settings = settings
+        self._metrics = metrics
+
+    async def reconcile(self) -> Reconciled:
+        """Make one pass over everything that is due.
+
+        Raises:
+            Unavailable: The database does not answer; the next pass finds all of it again.
+        """
+        recovered = await self._recover()
+        rerung = sum([await self._ring_again(queue) for queue in ("interactive", "background")])
+        async with self._database.connection() as connection:
+            effects_due = await upkeep.has_due_effects(connection)
+        if effects_due:
+            self._dispatcher.ring_effects()
+        return Reconciled(recovered, rerung, effects_due)
+
+    async def upkeep(self) -> int:
+        """Delete idempotency keys that expired, in bounded batches. Returns how many."""
+        async with self._database.connection() as connection:
+            return await upkeep.delete_expired_keys(connection, limit=10_000)
+
+    async def _recover(self) -> int:
+        async with self._database.connection() as connection:
+            bells = await recover_expired(connection, limit=_LIMIT)
+        for bell in bells:
+            self._metrics.recoveries.labels("requeued").inc()
+            _log.warning("run.recovered", run_id=bell.run_id, thread_id=bell.thread_id, why="its lease ran out")
+        self._dispatcher.ring_runs(bells)
+        return len(bells)
+
+    async def _ring_again(self, queue: str) -> int:
+        # Doorbells in the broker mean that workers are busy, not that bells were lost; ringing more would only pile up.
+        patience = _PATIENCE if await self._waiting_in_broker(queue) else 1
+        async with self._database.connection() as connection:
+            bells = await take_overdue_doorbells(
+                connection, queue=queue, older_than_s=self._settings.rering_after_s * patience, limit=_LIMIT
+            )
+        if bells:
+            self._metrics.doorbells.labels(queue, "rerung").inc(len(bells))
+            _log.info("doorbell.rung_again", queue=queue, count=len(bells))
+        self._dispatcher.ring_runs(bells)
+        return len(bells)
+
+    async def _waiting_in_broker(self, queue: str) -> int:
+        try:
+            return await self._redis.llen(broker_queue(queue))
+        except RedisError:
+            return 0

@@ -1,0 +1,114 @@
+"""A message becomes a run in the ledger, and a doorbell rings. The one way in, for every front door."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.runs import Accepted, Submission
+from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
+from nova_workers.ids import new_id
+from nova_workers.ledger import submit as ledger
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.runs.control import ControlChannel
+
+__all__ = ["Submitter"]
+
+
+class Submitter:
+    """Accepts messages. What it returned is in the ledger: the broker may be down, the run is not lost."""
+
+    def __init__(
+        self, database: Database, dispatcher: Dispatcher, control: ControlChannel, *, idempotency_ttl_s: float
+    ) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._control = control
+        self._idempotency_ttl_s = idempotency_ttl_s
+
+    async def submit(self, submission: Submission) -> Accepted:
+        """Put a message in its thread's line.
+
+        Returns:
+            The run; under an idempotency key that was used before, the first run again.
+
+        Raises:
+            NotFound: No such thread or agent in this tenant.
+            Gone: The thread, or its agent, was deleted.
+            ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
+            IdempotencyMismatch: The key came before with another body.
+            Unavailable: The database does not answer; nothing was written.
+        """
+        accepted = await self._insert(submission)
+        if accepted.replayed:
+            return accepted
+        if accepted.interrupted_run_id is not None:
+            await self._control.nudge_cancel([accepted.interrupted_run_id], "interrupt")
+        self._dispatcher.ring_runs([accepted.doorbell])
+        return accepted
+
+    async def _insert(self, submission: Submission) -> Accepted:
+        if submission.idempotency_key is None and submission.on_busy in {"enqueue", "steer"}:
+            # The hot path: one statement, one round trip.
+            async with self._database.connection() as connection:
+                return await self._insert_on(connection, submission, new_id("run"))
+        async with self._database.transaction() as connection:
+            return await self._insert_guarded(connection, submission, new_id("run"))
+
+    async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
+        key = submission.idempotency_key
+        if key is not None and not await ledger.take_idempotency_key(
+            connection, submission, run_id, self._idempotency_ttl_s
+        ):
+            return await self._replay(connection, submission, key)
+        interrupted: str | None = None
+        if submission.thread_id is not None and submission.on_busy in {"reject", "interrupt"}:
+            busy = await ledger.lock_thread(connection, submission.tenant_id, submission.thread_id)
+            if busy is not None and submission.on_busy == "reject":
+                raise ThreadBusy(
+                    f"Thread {submission.thread_id!r} is busy with run {busy!r}, and on_busy is 'reject'. "
+                    "Wait for it, cancel it, or send with on_busy enqueue, interrupt or steer.",
+                    active_run_id=busy,
+                )
+            if submission.on_busy == "interrupt":
+                interrupted = await ledger.interrupt_active(connection, submission.thread_id)
+        return await self._insert_on(connection, submission, run_id, interrupted)
+
+    async def _insert_on(
+        self, connection: Connection, submission: Submission, run_id: str, interrupted: str | None = None
+    ) -> Accepted:
+        if submission.thread_id is None:
+            accepted = await ledger.insert_run_on_new_thread(connection, submission, run_id)
+        else:
+            front = submission.on_busy == "interrupt"
+            accepted = await ledger.insert_run(connection, submission, run_id, front=front)
+        if accepted is None:
+            raise await self._refusal(connection, submission)
+        return _with_interrupted(accepted, interrupted)
+
+    async def _replay(self, connection: Connection, submission: Submission, key: str) -> Accepted:
+        found = await ledger.find_idempotent(connection, submission.tenant_id, key)
+        if found is None:
+            raise Gone(f"Idempotency-Key {key!r} belongs to a run that was deleted. Use a new key.", key=key)
+        body_hash, accepted = found
+        if body_hash != submission.body_hash:
+            raise IdempotencyMismatch(
+                f"Idempotency-Key {key!r} was used for run {accepted.run_id!r} with another body. "
+                "Send the same body to get that run, or use a new key.",
+                run_id=accepted.run_id,
+            )
+        return accepted
+
+    async def _refusal(self, connection: Connection, submission: Submission) -> NotFound | Gone:
+        if submission.thread_id is None:
+            return NotFound(f"No agent {submission.agent_id!r}. List them with GET /v1/agents.", kind="agent")
+        row = await ledger.why_no_thread(connection, submission.tenant_id, submission.thread_id)
+        if row is None:
+            return NotFound(f"No thread {submission.thread_id!r}.", kind="thread")
+        if row["thread_deleted"]:
+            return Gone(f"Thread {submission.thread_id!r} was deleted; start a new one.", kind="thread")
+        return Gone(f"Agent {row['agent_id']!r} of thread {submission.thread_id!r} was deleted.", kind="agent")
+
+
+def _with_interrupted(accepted: Accepted, interrupted: str | None) -> Accepted:
+    return accepted if interrupted is None else replace(accepted, interrupted_run_id=interrupted)

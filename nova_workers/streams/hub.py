@@ -1,0 +1,188 @@
+"""The reading side: one pub/sub connection serves all followers of a process.
+
+A follower first hears that its channel is subscribed, then reads what the stream already holds, then is pushed what
+comes. Seqs tell it of a gap (a message lost on a reconnect, a queue that overflowed), which it fills from the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from nova_workers.contracts.events import EventCursor
+from nova_workers.keys import CONTROL_CHANNEL, run_channel, run_events
+from nova_workers.streams.wire import FIELD, LiveEvent, decode
+
+__all__ = ["Feed", "StreamHub"]
+
+_log = structlog.get_logger(__name__)
+
+_QUEUE_SIZE = 512
+_RECONNECT_S = 0.25
+_CATCH_UP_ENTRIES = 500
+
+
+class Feed:
+    """What one follower sees of one run: its events in order, each once, without end of its own."""
+
+    def __init__(self, redis: Redis, run_id: str, after: EventCursor) -> None:
+        self.run_id = run_id
+        self._redis = redis
+        self._cursor = after
+        self._queue: asyncio.Queue[list[LiveEvent] | None] = asyncio.Queue(_QUEUE_SIZE)
+
+    @property
+    def cursor(self) -> EventCursor:
+        """The id of the last event that was yielded."""
+        return self._cursor
+
+    def push(self, events: list[LiveEvent]) -> None:
+        """Hand over what was published."""
+        try:
+            self._queue.put_nowait(events)
+        except asyncio.QueueFull:
+            self.resync()
+
+    def resync(self) -> None:
+        """Have the follower read the stream from where it stands."""
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
+
+    def __aiter__(self) -> AsyncIterator[LiveEvent]:
+        return self._events()
+
+    async def _events(self) -> AsyncIterator[LiveEvent]:
+        while True:
+            pushed = await self._queue.get()
+            if pushed is None or self._is_gap(pushed[0].cursor):
+                async for event in self._catch_up():
+                    yield event
+            for event in pushed or ():
+                if event.cursor.key() > self._cursor.key():
+                    self._cursor = event.cursor
+                    yield event
+
+    def _is_gap(self, first: EventCursor) -> bool:
+        expected = self._cursor.seq + 1 if first.attempt == self._cursor.attempt else 1
+        return first.key() > self._cursor.key() and first.seq > expected
+
+    async def _catch_up(self) -> AsyncIterator[LiveEvent]:
+        while True:
+            try:
+                # Typed by hand: the client's own type allows for text answers, which `decode_responses` would give.
+                entries: list[tuple[bytes, dict[bytes, bytes]]] = cast(
+                    Any,
+                    await self._redis.xrange(
+                        run_events(self.run_id), min=f"({self._cursor}", max="+", count=_CATCH_UP_ENTRIES
+                    ),
+                )
+            except RedisError as error:
+                _log.warning("hub.catch_up_failed", run_id=self.run_id, error=str(error))
+                return
+            for _, fields in entries:
+                for event in decode(fields[FIELD]):
+                    if event.cursor.key() > self._cursor.key():
+                        self._cursor = event.cursor
+                        yield event
+            if len(entries) < _CATCH_UP_ENTRIES:
+                return
+
+
+class StreamHub:
+    """Follows any number of runs over one Redis connection. Start `run` before the first `follow`."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._pubsub = redis.pubsub()
+        self._feeds: dict[str, set[Feed]] = {}
+        self._asked: set[str] = set()
+        self._subscribed: set[str] = set()
+        self._lock = asyncio.Lock()
+
+    @property
+    def open_feeds(self) -> int:
+        """How many followers there are."""
+        return sum(len(feeds) for feeds in self._feeds.values())
+
+    @asynccontextmanager
+    async def follow(self, run_id: str, after: EventCursor) -> AsyncGenerator[Feed]:
+        """Follow a run from a cursor on. ``async for cursor, event in feed`` never ends by itself.
+
+        With Redis away the feed is silent, and catches up when it is back.
+        """
+        feed = Feed(self._redis, run_id, after)
+        feeds = self._feeds.setdefault(run_id, set())
+        feeds.add(feed)
+        try:
+            if run_id in self._subscribed:
+                feed.resync()
+            await self._settle(run_id)
+            yield feed
+        finally:
+            feeds.discard(feed)
+            if not feeds:
+                self._feeds.pop(run_id, None)
+                await self._settle(run_id)
+
+    async def run(self) -> None:
+        """Receive until cancelled. Subscriptions are made again after a lost connection."""
+        while True:
+            try:
+                # A channel that nobody uses keeps the connection in subscribed mode while there are no feeds.
+                self._asked = set(self._feeds)
+                await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *map(run_channel, self._asked))
+                while True:
+                    self._take(await self._pubsub.get_message(timeout=None))
+            except RedisError as error:
+                _log.warning("hub.redis_unavailable", feeds=self.open_feeds, error=str(error))
+                self._subscribed.clear()
+                await asyncio.sleep(_RECONNECT_S)
+            except Exception:
+                _log.exception("hub.failed")
+                await asyncio.sleep(_RECONNECT_S)
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        await self._pubsub.aclose()
+
+    async def _settle(self, run_id: str) -> None:
+        """Subscribe or unsubscribe, whichever is wanted now: one at a time, so that the last word is the right one."""
+        async with self._lock:
+            try:
+                if run_id in self._feeds and run_id not in self._asked:
+                    self._asked.add(run_id)
+                    await self._pubsub.subscribe(run_channel(run_id))
+                elif run_id not in self._feeds and run_id in self._asked:
+                    self._asked.discard(run_id)
+                    self._subscribed.discard(run_id)
+                    await self._pubsub.unsubscribe(run_channel(run_id))
+            except RedisError as error:
+                # `run` subscribes to all that is wanted once Redis answers; a left-over subscription costs nothing.
+                _log.warning("hub.command_failed", run_id=run_id, error=str(error))
+
+    def _take(self, message: Mapping[str, object] | None) -> None:
+        if message is None:
+            return
+        channel = message["channel"]
+        name = channel.decode() if isinstance(channel, bytes) else str(channel)
+        run_id = name.removeprefix("nova:run:").removesuffix(":live")
+        feeds = self._feeds.get(run_id)
+        if not feeds:
+            return
+        if message["type"] == "subscribe":
+            # Also heard after every reconnect: whatever was published in between is in the stream.
+            self._subscribed.add(run_id)
+            for feed in feeds:
+                feed.resync()
+        elif message["type"] == "message":
+            data = message["data"]
+            events = list(decode(data if isinstance(data, bytes) else str(data).encode()))
+            for feed in feeds:
+                feed.push(events)

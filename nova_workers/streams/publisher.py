@@ -1,0 +1,186 @@
+"""The writing side: buffers a run's events and sends them in one pipeline for all runs of the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError, ResponseError
+
+from nova_workers.clock import Clock
+from nova_workers.contracts.events import Event, EventCursor
+from nova_workers.keys import EVENTS_MAX_ENTRIES, EVENTS_TTL_S, run_channel, run_events
+from nova_workers.streams.wire import FIELD, encode, single
+
+__all__ = ["EventPublisher", "RunEvents"]
+
+_log = structlog.get_logger(__name__)
+
+_MAX_BUFFERED = 10_000
+"""Events of one run kept while Redis is away. Older ones are dropped: clients see the gap and the ledger has it all."""
+_MAX_BATCH = 200
+"""Events in one entry: a reader that joins late parses no huge documents."""
+_RETRY_S = 0.25
+
+
+class RunEvents:
+    """The stream of one attempt of one run. `emit` never waits and never fails."""
+
+    def __init__(self, publisher: EventPublisher, run_id: str, attempt: int) -> None:
+        self.run_id = run_id
+        self.attempt = attempt
+        self.due_s = 0.0
+        """When its next flush may leave."""
+        self.refused = False
+        """Redis holds a later attempt's entry: this worker lost the run, and nothing more is sent."""
+        self.fresh = True
+        """No entry was sent yet, so the key's TTL is still to be set."""
+        self._publisher = publisher
+        self._seq = 0
+        self._buffer: deque[tuple[int, bytes]] = deque(maxlen=_MAX_BUFFERED)
+
+    def emit(self, event: Event, *, urgent: bool = False) -> EventCursor:
+        """Send an event soon, and return its id. An urgent one does not wait for the flush interval."""
+        self._seq += 1
+        if not self.refused:
+            self._buffer.append((self._seq, event.model_dump_json(exclude_none=True).encode()))
+            self.due_s = 0.0 if urgent else self.due_s
+            self._publisher.mark_dirty(self)
+        return EventCursor.model_construct(attempt=self.attempt, seq=self._seq)
+
+    def upcoming(self, ahead: int = 1) -> EventCursor:
+        """Return the id that the event after `ahead` - 1 others will have."""
+        return EventCursor.model_construct(attempt=self.attempt, seq=self._seq + ahead)
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Take the next batch out of the buffer."""
+        return [self._buffer.popleft() for _ in range(min(len(self._buffer), _MAX_BATCH))]
+
+    def give_back(self, batch: list[tuple[int, bytes]]) -> None:
+        """Put a batch back that could not be sent."""
+        self._buffer.extendleft(reversed(batch[-(_MAX_BUFFERED - len(self._buffer)) :]))
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+
+class EventPublisher:
+    """Sends the events of all runs of a process.
+
+    The first event after a pause leaves at once; then a run's events leave at most every `flush_ms`, several in an
+    entry.
+    """
+
+    def __init__(self, redis: Redis, *, flush_ms: int, clock: Clock) -> None:
+        self._redis = redis
+        self._flush_s = flush_ms / 1000
+        self._clock = clock
+        self._dirty: dict[RunEvents, None] = {}
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def open(self, run_id: str, attempt: int) -> RunEvents:
+        """Begin the stream of an attempt."""
+        return RunEvents(self, run_id, attempt)
+
+    def mark_dirty(self, events: RunEvents) -> None:
+        """Note that a run has something to send."""
+        self._dirty[events] = None
+        self._idle.clear()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._flush_due()
+            except RedisError as error:
+                _log.warning("events.redis_unavailable", waiting=len(self._dirty), error=str(error))
+                await asyncio.sleep(_RETRY_S)
+                self._wake.set()
+            except Exception:
+                _log.exception("events.flush_failed")
+
+    async def announce_end(self, run_id: str, event: Event) -> None:
+        """Send the only event of a run that no worker ever began (canceled in line, or merged). Best effort."""
+        cursor = EventCursor(attempt=0, seq=1)
+        payload = single(cursor, event)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.xadd(run_events(run_id), {FIELD: payload}, id=str(cursor))
+        pipeline.expire(run_events(run_id), EVENTS_TTL_S)
+        pipeline.publish(run_channel(run_id), payload)
+        try:
+            await pipeline.execute(raise_on_error=False)
+        except RedisError as error:
+            _log.warning("events.end_not_announced", run_id=run_id, error=str(error))
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until everything is sent, at most this long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            _log.warning("events.not_all_sent", waiting=len(self._dirty))
+
+    async def _flush_due(self) -> None:
+        now_s = self._clock.monotonic_s()
+        due = [events for events in self._dirty if events.due_s <= now_s]
+        if due:
+            await self._send(due, now_s)
+        if not self._dirty:
+            self._idle.set()
+        else:
+            wait_s = min(events.due_s for events in self._dirty) - self._clock.monotonic_s()
+            asyncio.get_running_loop().call_later(max(wait_s, 0), self._wake.set)
+
+    async def _send(self, due: list[RunEvents], now_s: float) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        batches: list[tuple[RunEvents, list[tuple[int, bytes]], int]] = []
+        commands = 0
+        for events in due:
+            del self._dirty[events]
+            events.due_s = now_s + self._flush_s
+            batch = events.take()
+            if len(events):
+                self._dirty[events] = None
+            if not batch:
+                continue
+            payload = encode(events.attempt, batch)
+            batches.append((events, batch, commands))
+            pipeline.xadd(
+                run_events(events.run_id),
+                {FIELD: payload},
+                id=f"{events.attempt}-{batch[-1][0]}",
+                maxlen=EVENTS_MAX_ENTRIES,
+                approximate=True,
+            )
+            pipeline.publish(run_channel(events.run_id), payload)
+            commands += 2
+            if events.fresh or b'"stream_end"' in payload:
+                pipeline.expire(run_events(events.run_id), EVENTS_TTL_S)
+                commands += 1
+        try:
+            answers = await pipeline.execute(raise_on_error=False)
+        except RedisError:
+            for events, batch, _ in batches:
+                events.give_back(batch)
+                self._dirty[events] = None
+            raise
+        for events, batch, position in batches:
+            self._take_answer(events, batch, answers[position])
+
+    def _take_answer(self, events: RunEvents, batch: list[tuple[int, bytes]], answer: object) -> None:
+        if not isinstance(answer, Exception):
+            events.fresh = False
+            return
+        if isinstance(answer, ResponseError) and "equal or smaller" in str(answer):
+            # Either a later attempt writes now, or a flush whose reply was lost is sent again: both need no more of us.
+            events.refused = events.refused or not events.fresh
+            _log.warning("events.refused", run_id=events.run_id, attempt=events.attempt, last_seq=batch[-1][0])
+            return
+        _log.warning("events.not_sent", run_id=events.run_id, error=str(answer))

@@ -1,0 +1,136 @@
+"""Events of a run from the ledger, for when the live stream is gone: what was committed, without its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nova_workers.contracts.events import (
+    AssistantMessage,
+    Event,
+    EventCursor,
+    Steered,
+    Step,
+    StreamEnd,
+    StreamError,
+    StreamStart,
+    ToolStatus,
+    Usage,
+)
+from nova_workers.ledger.replay import RecordedCall, RecordedRun, RecordedStep
+
+__all__ = ["replay", "replay_steps"]
+
+
+def replay(run: RecordedRun, after: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
+    """Yield the events of a run that is over, those that a client who stands at `after` has not had.
+
+    Every event has an id, ids never fall, and only the last event has the run's final id. A step that the client has
+    seen in part is given whole: its closing event's id is what counts.
+    """
+    final = run.final_event or EventCursor(attempt=run.attempt, seq=1)
+    if final.key() <= after.key():
+        return
+    before = EventCursor()
+    for step in run.steps:
+        if step.closed_by is not None and step.closed_by.key() < final.key():
+            before = step.closed_by
+    yield from replay_steps(run, after, before)
+    yield from _start(run, before, final.attempt, after)
+    # The last step was committed with the run's end, and its live events had the ids just before.
+    closing = [step for step in run.steps if step.closed_by is None or step.closed_by.key() >= final.key()]
+    events = [event for step in closing for event in _step_events(step)]
+    yield from _numbered([*events, *_ending(run)], final, before)
+
+
+def replay_steps(run: RecordedRun, after: EventCursor, upto: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
+    """Yield the committed steps whose closing events lie after `after` and not beyond `upto`.
+
+    Each attempt that committed one begins with its `stream_start`.
+    """
+    before = EventCursor()
+    for step in run.steps:
+        if step.closed_by is None or step.closed_by.key() > upto.key():
+            return
+        yield from _start(run, before, step.closed_by.attempt, after)
+        if step.closed_by.key() > after.key():
+            yield from _numbered(_step_events(step), step.closed_by, before)
+        before = step.closed_by
+
+
+def _start(
+    run: RecordedRun, before: EventCursor, attempt: int, after: EventCursor
+) -> Iterator[tuple[EventCursor, Event]]:
+    """Yield the start of an attempt, if this is where it begins. Attempt 0 is a run that no worker began."""
+    start = EventCursor(attempt=attempt, seq=1)
+    if attempt > before.attempt and start.key() > after.key():
+        yield (
+            start,
+            StreamStart(
+                run_id=run.run_id,
+                thread_id=run.thread_id,
+                attempt=attempt,
+                agent_id=run.agent_id,
+                model=run.model,
+            ),
+        )
+
+
+def _step_events(step: RecordedStep) -> list[Event]:
+    events: list[Event] = []
+    if step.text:
+        events.append(AssistantMessage(text=step.text))
+    for call in step.calls:
+        events.extend(_call_events(call))
+    if step.steered_by:
+        events.append(Steered(run_ids=step.steered_by))
+    events.append(Step(index=step.index))
+    return events
+
+
+def _call_events(call: RecordedCall) -> Iterator[Event]:
+    yield ToolStatus(tool_call_id=call.call_id, tool_name=call.tool_name, status="started")
+    yield ToolStatus(
+        tool_call_id=call.call_id,
+        tool_name=call.tool_name,
+        # One that was never ended was cut off.
+        status="completed" if call.status == "completed" else "failed" if call.status == "failed" else "interrupted",
+    )
+
+
+def _ending(run: RecordedRun) -> list[Event]:
+    events: list[Event] = []
+    if run.error is not None:
+        kind, message, retryable = run.error
+        events.append(StreamError(error=message, kind=kind, retryable=retryable, partial=bool(run.text)))
+    usage = None
+    if run.usage is not None:
+        usage = Usage(
+            input_tokens=run.usage.input_tokens,
+            output_tokens=run.usage.output_tokens,
+            cache_read_tokens=run.usage.cache_read_tokens,
+            cache_write_tokens=run.usage.cache_write_tokens,
+            reasoning_tokens=run.usage.reasoning_tokens,
+            cost_usd=run.usage.cost_usd,
+        )
+    events.append(
+        StreamEnd(
+            run_id=run.run_id,
+            final=True,
+            status=run.status,
+            stop_reason=run.stop_reason,
+            text=run.text,
+            merged_into=run.merged_into,
+            usage=usage,
+        )
+    )
+    return events
+
+
+def _numbered(events: list[Event], last: EventCursor, before: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
+    """Give the last event the id `last` and the others the ids before it, but none at or below `before`.
+
+    A live stream had at least as many events, so there is room; where there is not, neighbours share an id.
+    """
+    lowest = before.seq + 1 if before.attempt == last.attempt else 1
+    for offset, event in enumerate(events, start=1 - len(events)):
+        yield EventCursor(attempt=last.attempt, seq=max(min(lowest, last.seq), last.seq + offset)), event

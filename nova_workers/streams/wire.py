@@ -1,0 +1,45 @@
+"""How events travel in Redis: one payload a flush, several events each with its own seq.
+
+The payload is ``{"a": <attempt>, "e": [[<seq>, <event>], …]}``. It is the only field (``p``) of a stream entry whose id
+is ``<attempt>-<seq of its last event>``, and the same bytes are published on the run's channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.events import Event, EventCursor
+
+__all__ = ["FIELD", "LiveEvent", "decode", "encode", "single"]
+
+FIELD = b"p"
+
+
+class LiveEvent(NamedTuple):
+    """An event and where it stands in its run's stream."""
+
+    cursor: EventCursor
+    event: JsonObject
+
+
+def encode(attempt: int, events: Sequence[tuple[int, bytes]]) -> bytes:
+    """Return the payload of events that are JSON already, given with their seqs."""
+    body = b",".join(b"[%d,%s]" % (seq, event) for seq, event in events)
+    return b'{"a":%d,"e":[%s]}' % (attempt, body)
+
+
+def single(cursor: EventCursor, event: Event) -> bytes:
+    """Return the payload of one event."""
+    return encode(cursor.attempt, [(cursor.seq, event.model_dump_json().encode())])
+
+
+def decode(payload: bytes) -> Iterator[LiveEvent]:
+    """Yield the events of a payload in order."""
+    document = orjson.loads(payload)
+    attempt: int = document["a"]
+    for seq, event in document["e"]:
+        yield LiveEvent(EventCursor.model_construct(attempt=attempt, seq=seq), event)

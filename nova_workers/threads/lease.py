@@ -1,0 +1,141 @@
+"""The lease keeper: one task a process renews all its locks and leases, and stops runs whose lease is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+from redis.exceptions import RedisError
+
+from nova_workers.clock import Clock
+from nova_workers.config import RunSettings
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.runs import CancelReason, Claim
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.leases import renew_leases
+from nova_workers.observability.metrics import Metrics
+from nova_workers.threads.lock import ThreadLocks
+
+__all__ = ["HeldRun", "LeaseKeeper"]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class HeldRun:
+    """A run that this process executes: its claim, its lock and its switch."""
+
+    claim: Claim
+    token: str
+    abort: AbortSignal
+    renewed_s: float
+    """When the lease was last known to be ours, on the monotonic clock."""
+    stop_at_step: bool = False
+    """Set by a drain: the run goes back to the line at its next step boundary."""
+    ending: bool = False
+    """Its end is being written: a lease that is not renewed now is no loss."""
+
+
+class LeaseKeeper:
+    """Keeps what this process holds.
+
+    A lease that cannot be renewed for two thirds of its life stops its run: by the time that another worker may take
+    the run over, this one has let go of it (the worker fences itself).
+    """
+
+    def __init__(
+        self, database: Database, locks: ThreadLocks, settings: RunSettings, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._database = database
+        self._locks = locks
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+        self._held: dict[str, HeldRun] = {}
+
+    @property
+    def held(self) -> tuple[HeldRun, ...]:
+        """The runs that this process executes now."""
+        return tuple(self._held.values())
+
+    def keep(self, claim: Claim, token: str) -> HeldRun:
+        """Begin to renew a run that was claimed just now."""
+        run = HeldRun(claim, token, AbortSignal(), renewed_s=self._clock.monotonic_s())
+        if claim.cancel_reason is not None:
+            run.abort.abort(claim.cancel_reason)
+        self._held[claim.run_id] = run
+        return run
+
+    def drop(self, run: HeldRun) -> None:
+        """Stop renewing a run that ended."""
+        self._held.pop(run.claim.run_id, None)
+
+    def cancel(self, run_id: str, reason: CancelReason) -> bool:
+        """Stop a run at once, if this process executes it."""
+        run = self._held.get(run_id)
+        if run is None:
+            return False
+        run.abort.abort(reason)
+        return True
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.lease_renew_s)
+            try:
+                # A server that hangs must not keep us from seeing that the lease runs out.
+                async with asyncio.timeout(self._settings.lease_renew_s / 2):
+                    await self.renew()
+            except Exception:
+                _log.exception("lease.renew_failed")
+            self._fence_self()
+
+    async def renew(self) -> None:
+        """Renew everything once."""
+        held = self.held
+        if not held:
+            return
+        asked_s = self._clock.monotonic_s()
+        await asyncio.gather(self._renew_leases(held, asked_s), self._renew_locks(held))
+
+    async def _renew_leases(self, held: tuple[HeldRun, ...], asked_s: float) -> None:
+        try:
+            async with self._database.connection() as connection:
+                renewals = await renew_leases(connection, [run.claim for run in held], self._settings.lease_ttl_s)
+        except Unavailable as error:
+            _log.warning("lease.database_unavailable", held=len(held), error=error.message)
+            return
+        kept = {renewal.run_id: renewal for renewal in renewals}
+        for run in held:
+            renewal = kept.get(run.claim.run_id)
+            if renewal is None:
+                self._lose(run, "taken", "another worker holds the run, or it ended")
+                continue
+            run.renewed_s = asked_s
+            if renewal.cancel_reason is not None:
+                run.abort.abort(renewal.cancel_reason)
+
+    async def _renew_locks(self, held: tuple[HeldRun, ...]) -> None:
+        try:
+            lost = await self._locks.extend([(run.claim.thread_id, run.token) for run in held])
+        except RedisError as error:
+            _log.warning("lease.redis_unavailable", held=len(held), error=str(error))
+            return
+        for thread_id in lost:
+            _log.warning("lease.lock_held_by_another", thread_id=thread_id)
+
+    def _fence_self(self) -> None:
+        limit_s = self._settings.lease_ttl_s * 2 / 3
+        now_s = self._clock.monotonic_s()
+        for run in self.held:
+            if now_s - run.renewed_s > limit_s:
+                self._lose(run, "not_renewed", f"not renewed for {now_s - run.renewed_s:.1f} s")
+
+    def _lose(self, run: HeldRun, reason: str, why: str) -> None:
+        if run.ending or self._held.get(run.claim.run_id) is not run or run.abort.reason == "lost":
+            return
+        self._metrics.lease_losses.labels(reason).inc()
+        _log.warning("lease.lost", run_id=run.claim.run_id, fence=run.claim.fence, why=why)
+        run.abort.abort("lost")

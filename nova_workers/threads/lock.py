@@ -1,0 +1,55 @@
+"""The thread lock in Redis: spares workers a useless claim. Ownership itself is the lease and fence in Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from redis.asyncio import Redis
+
+from nova_workers.keys import thread_knock, thread_lock
+
+__all__ = ["ThreadLocks"]
+
+
+def _script(name: str) -> str:
+    return files("nova_workers.threads").joinpath(name).read_text("utf-8")
+
+
+class ThreadLocks:
+    """Takes, renews and releases the locks of threads.
+
+    A token is made for each attempt to work on a thread, so two attempts of one process exclude each other too. All
+    operations are idempotent per token: they may be retried after a lost reply.
+    """
+
+    def __init__(self, redis: Redis, *, ttl_s: float) -> None:
+        self._redis = redis
+        self._ttl_ms = round(ttl_s * 1000)
+        self._acquire = redis.register_script(_script("acquire.lua"))
+        self._release = redis.register_script(_script("release.lua"))
+        self._extend = redis.register_script(_script("extend.lua"))
+
+    async def acquire(self, thread_id: str, token: str) -> bool:
+        """Take the lock without waiting. False when another holds it; it is then knocked at."""
+        keys = [thread_lock(thread_id), thread_knock(thread_id)]
+        return bool(await self._acquire(keys=keys, args=[token, self._ttl_ms]))
+
+    async def release(self, thread_id: str, token: str) -> bool:
+        """Give the lock back. True when somebody knocked: there may be work that nobody looks after."""
+        return bool(await self._release(keys=[thread_lock(thread_id), thread_knock(thread_id)], args=[token]))
+
+    async def extend(self, held: Sequence[tuple[str, str]]) -> list[str]:
+        """Renew all locks of a process in one round trip.
+
+        Args:
+            held: Pairs of thread id and token.
+
+        Returns:
+            Threads whose lock another token holds.
+        """
+        pipeline = self._redis.pipeline(transaction=False)
+        for thread_id, token in held:
+            await self._extend(keys=[thread_lock(thread_id)], args=[token, self._ttl_ms], client=pipeline)
+        answers = await pipeline.execute()
+        return [thread_id for (thread_id, _), answer in zip(held, answers, strict=True) if not answer]
