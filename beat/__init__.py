@@ -1,0 +1,1 @@
+"""The clock of the fleet: what Celery beat rings, and when."""

@@ -1,0 +1,27 @@
+"""The Celery app of the clock: ``celery -A beat.app beat``. Run one or several; ticks are safe to double."""
+
+from celery import Celery, signals
+
+from beat.schedule import beat_schedule
+from nova_workers.config import Settings, load_settings
+from nova_workers.observability.logging import configure_logging
+from nova_workers.runs.broker import build_celery
+
+__all__ = ["app", "create_app"]
+
+
+def create_app(settings: Settings) -> Celery:
+    """Return the Celery app whose beat rings the ticks. It keeps no file: what is due stands in Postgres."""
+    celery = build_celery(settings.require_redis_url(), fail_fast=True)
+    celery.conf.beat_schedule = beat_schedule(settings.runs)
+    celery.conf.beat_scheduler = "celery.beat:Scheduler"
+
+    @signals.setup_logging.connect(weak=False)
+    def set_up_logging(**_: object) -> None:
+        configure_logging(settings.telemetry, "beat")
+
+    return celery
+
+
+# Celery's command line finds an app by importing it; this module is that entry and nothing else imports it.
+app = create_app(load_settings())

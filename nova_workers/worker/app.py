@@ -1,0 +1,73 @@
+"""The Celery app of a worker process: ``celery -A nova_workers.worker.app worker -P threads``.
+
+Tasks are doorbells. Each hands one coroutine to the process's loop and waits; what they do is in `runs` and `effects`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery, signals
+
+from nova_workers.config import Settings, load_settings
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.observability.logging import configure_logging
+from nova_workers.runs.broker import TASK_RECONCILE, TASK_RUN_AGENT, TASK_RUN_EFFECTS, TASK_UPKEEP, build_celery
+from nova_workers.worker.process import WorkerProcess
+
+__all__ = ["app", "create_app"]
+
+
+def create_app(settings: Settings) -> Celery:
+    """Return the Celery app with its tasks and the hooks of its process."""
+    celery = build_celery(settings.require_redis_url(), fail_fast=False)
+    process = WorkerProcess(settings)
+    _add_tasks(celery, process)
+    _connect_signals(settings, process)
+    return celery
+
+
+def _add_tasks(celery: Celery, process: WorkerProcess) -> None:
+    @celery.task(name=TASK_RUN_AGENT, bind=True)
+    def run_agent(task: Any, run_id: str, thread_id: str) -> None:
+        bell = Doorbell(run_id, thread_id, task.request.delivery_info["routing_key"])
+        process.execute(process.services.executor.answer(bell))
+
+    @celery.task(name=TASK_RUN_EFFECTS)
+    def run_effects() -> None:
+        process.execute(process.services.run_effects())
+
+    @celery.task(name=TASK_RECONCILE)
+    def reconcile() -> None:
+        process.execute(process.services.reconciler.reconcile())
+
+    @celery.task(name=TASK_UPKEEP)
+    def upkeep() -> None:
+        process.execute(process.services.reconciler.upkeep())
+
+
+def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
+    @signals.setup_logging.connect(weak=False)
+    def set_up_logging(**_: object) -> None:
+        configure_logging(settings.telemetry, "worker")
+
+    @signals.worker_init.connect(weak=False)
+    def start(sender: Any, **_: object) -> None:
+        queues = tuple(sorted(sender.app.amqp.queues.consume_from))
+        process.start(queues=queues, slots=sender.concurrency or settings.worker.concurrency)
+
+    @signals.heartbeat_sent.connect(weak=False)
+    def beat(**_: object) -> None:
+        process.heartbeat()
+
+    @signals.worker_shutting_down.connect(weak=False)
+    def drain(**_: object) -> None:
+        process.begin_drain()
+
+    @signals.worker_shutdown.connect(weak=False)
+    def stop(**_: object) -> None:
+        process.stop()
+
+
+# Celery's command line finds an app by importing it; this module is that entry and nothing else imports it.
+app = create_app(load_settings())

@@ -1,0 +1,95 @@
+"""How a worker process shows that it lives: a record in Redis for the fleet, files for the platform's probes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from nova_workers.clock import Clock
+from nova_workers.keys import WORKER_TTL_S, worker_presence, workers_index
+
+__all__ = ["Presence", "touch"]
+
+_log = structlog.get_logger(__name__)
+
+_EVERY_S = 5.0
+
+
+class Presence:
+    """Reports a worker process every 5 s until cancelled; `withdraw` takes the record away at a clean end."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        clock: Clock,
+        *,
+        worker_id: str,
+        queues: tuple[str, ...],
+        slots: int,
+        busy: Callable[[], int],
+        draining: Callable[[], bool],
+        heartbeat_dir: Path | None,
+    ) -> None:
+        self._redis = redis
+        self._clock = clock
+        self._worker_id = worker_id
+        self._queues = queues
+        self._slots = slots
+        self._busy = busy
+        self._draining = draining
+        self._heartbeat_dir = heartbeat_dir
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            touch(self._heartbeat_dir, "loop")
+            try:
+                await self.report()
+            except RedisError as error:
+                _log.warning("presence.redis_unavailable", error=str(error))
+            except Exception:
+                _log.exception("presence.failed")
+            await asyncio.sleep(_EVERY_S)
+
+    async def report(self) -> None:
+        """Write the record once."""
+        now = self._clock.now()
+        record = {
+            "id": self._worker_id,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "queues": list(self._queues),
+            "slots": self._slots,
+            "busy": self._busy(),
+            "draining": self._draining(),
+            "seen_at": now.isoformat(),
+        }
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.set(worker_presence(self._worker_id), orjson.dumps(record), ex=WORKER_TTL_S)
+        pipeline.zadd(workers_index(), {self._worker_id: now.timestamp()})
+        pipeline.zremrangebyscore(workers_index(), "-inf", now.timestamp() - WORKER_TTL_S)
+        pipeline.expire(workers_index(), WORKER_TTL_S)
+        await pipeline.execute()
+
+    async def withdraw(self) -> None:
+        """Take the record away. Best effort."""
+        try:
+            await self._redis.delete(worker_presence(self._worker_id))
+            await self._redis.zrem(workers_index(), self._worker_id)
+        except RedisError as error:
+            _log.warning("presence.not_withdrawn", error=str(error))
+
+
+def touch(directory: Path | None, name: str) -> None:
+    """Renew a heartbeat file, which a probe compares with the clock."""
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()

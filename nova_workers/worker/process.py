@@ -1,0 +1,115 @@
+"""The life of a worker process: start, drain, end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from nova_workers.bootstrap import WorkerServices, build_worker
+from nova_workers.config import Settings
+from nova_workers.worker.loop import LoopThread
+from nova_workers.worker.presence import Presence, touch
+
+__all__ = ["WorkerProcess"]
+
+_log = structlog.get_logger(__name__)
+
+_CLOSE_S = 5.0
+_EXIT_DEADLINE = 70
+"""Exit code of a drain that the watchdog had to end: some run did not stop in time; its lease will run out."""
+
+
+class WorkerProcess:
+    """Owns the loop and the services of one worker process.
+
+    A drain: no new claims; every run stops at its next step boundary and goes back to the line; what has not stopped
+    after the grace is stopped in mid-step; a watchdog ends the process before the platform would kill it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._thread = LoopThread()
+        self._services: WorkerServices | None = None
+        self._presence: Presence | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def services(self) -> WorkerServices:
+        """The services, from `start` on."""
+        assert self._services is not None, "the worker process was not started"  # noqa: S101 - a defect, not an input
+        return self._services
+
+    def start(self, *, queues: tuple[str, ...], slots: int) -> None:
+        """Start the loop and everything that runs on it."""
+        self._thread.start()
+        self._thread.call(self._open(queues, slots))
+
+    def execute(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run a task's coroutine on the loop and wait for its end. Called on a task thread."""
+        self._thread.call(work)
+
+    def heartbeat(self) -> None:
+        """Note that Celery's own loop lives."""
+        touch(self._settings.worker.heartbeat_dir, "hub")
+
+    def begin_drain(self) -> None:
+        """Start the drain. Runs inside a signal handler, so it only leaves notes for others."""
+        threading.Thread(target=self._watch_deadline, name="watchdog", daemon=True).start()
+        self._thread.loop.call_soon_threadsafe(self._drain)
+
+    def stop(self) -> None:
+        """Close the services and the loop; Celery has seen every task end."""
+        self._thread.call(self._close(), _CLOSE_S)
+        self._thread.stop(_CLOSE_S)
+
+    async def _open(self, queues: tuple[str, ...], slots: int) -> None:
+        services = build_worker(self._settings)
+        self._services = services
+        await services.start()
+        self._presence = Presence(
+            services.redis,
+            services.clock,
+            worker_id=services.worker_id,
+            queues=queues,
+            slots=slots,
+            busy=lambda: len(services.keeper.held),
+            draining=lambda: services.executor.draining,
+            heartbeat_dir=self._settings.worker.heartbeat_dir,
+        )
+        services.metrics.worker_slots.set(slots)
+        services.metrics.runs_in_flight.set_function(lambda: len(services.keeper.held))
+        self._tasks.append(asyncio.create_task(self._presence.run(), name="presence"))
+        _log.info("worker.started", worker_id=services.worker_id, queues=queues, slots=slots)
+
+    def _drain(self) -> None:
+        services = self.services
+        services.executor.draining = True
+        for run in services.keeper.held:
+            run.stop_at_step = True
+        _log.info("worker.draining", runs=len(services.keeper.held), grace_s=self._settings.worker.drain_grace_s)
+        asyncio.get_running_loop().call_later(self._settings.worker.drain_grace_s, self._stop_in_mid_step)
+
+    def _stop_in_mid_step(self) -> None:
+        for run in self.services.keeper.held:
+            _log.warning("worker.stopped_in_mid_step", run_id=run.claim.run_id)
+            run.abort.abort("drain")
+
+    def _watch_deadline(self) -> None:
+        time.sleep(self._settings.worker.drain_deadline_s)
+        _log.error("worker.drain_overran", held=len(self.services.keeper.held))
+        os._exit(_EXIT_DEADLINE)
+
+    async def _close(self) -> None:
+        if self._presence is not None:
+            await self._presence.withdraw()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.services.aclose()
+        _log.info("worker.stopped")
