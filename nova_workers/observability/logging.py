@@ -1,0 +1,113 @@
+"""One log pipeline a process: structlog's lines and the standard library's, in one form, on stderr.
+
+A line is an event name and fields. ``run_id``, ``thread_id``, ``attempt``, ``fence`` and ``tenant_id`` are on
+every line of a run: bind them once with `structlog.contextvars.bound_contextvars`, and each coroutine and
+thread that carries the context logs them. While a span is active, its ``trace_id`` and ``span_id`` are
+on the line too.
+
+Celery and uvicorn would set up handlers of their own. Connect `configure_logging` to Celery's ``setup_logging``
+signal, and give uvicorn ``log_config=None``.
+"""
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import orjson
+import structlog
+from opentelemetry import trace
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from nova_workers.observability.ports import TelemetryConfig
+from nova_workers.observability.redaction import redact_secrets
+
+__all__ = ["configure_logging"]
+
+_QUIET = {
+    # The access log is ours (`observability.asgi`), with the route and without query strings.
+    "uvicorn.access": logging.WARNING,
+    # One line a request to the model, with no field that ours lacks.
+    "httpx": logging.WARNING,
+    "httpx2": logging.WARNING,
+    "httpcore": logging.WARNING,
+    "httpcore2": logging.WARNING,
+    "mcp": logging.WARNING,
+    # Two lines a doorbell.
+    "celery.app.trace": logging.WARNING,
+    "celery.worker.strategy": logging.WARNING,
+}
+
+
+def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO | None = None) -> None:
+    """Send every log line of this process through one pipeline. Calling it again replaces the former one.
+
+    Args:
+        settings: The form (JSON through orjson, or console) and the lowest level.
+        process: What this process is (``api``, ``worker``, ``beat``); on every line.
+        stream: Where lines go; stderr when left out.
+    """
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    target = stream or sys.stderr
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _ProcessName(process),
+        _add_trace,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.StackInfoRenderer(),
+                structlog.processors.format_exc_info,
+                redact_secrets,
+                *_renderers(settings, target),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    logging.captureWarnings(True)
+    for name, lowest in _QUIET.items():
+        logging.getLogger(name).setLevel(max(level, lowest))
+
+
+def _renderers(settings: TelemetryConfig, target: TextIO) -> list[Processor]:
+    if settings.log_format == "json":
+        return [structlog.processors.JSONRenderer(serializer=_to_json)]
+    return [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+
+
+def _to_json(event_dict: EventDict, **_: Any) -> str:
+    head = {key: event_dict.pop(key, None) for key in ("timestamp", "level", "event")}
+    return orjson.dumps({**head, **event_dict}, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _add_trace(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event_dict["trace_id"] = trace.format_trace_id(context.trace_id)
+        event_dict["span_id"] = trace.format_span_id(context.span_id)
+    return event_dict
+
+
+class _ProcessName:
+    """Puts the name of the process on every line."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+
+    def __call__(self, logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
+        event_dict.setdefault("process", self._process)
+        return event_dict

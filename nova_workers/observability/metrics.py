@@ -1,0 +1,231 @@
+"""Every Prometheus metric of the fleet, declared once, with its unit.
+
+Each process keeps its own: the API serves them on ``/metrics``, a worker on its own port. Counters of one
+event are raised in one place, by the process that did it, so sums over processes are right. Gauges of the whole
+fleet (runs by state, the queues) are set by the API when it is scraped; take their maximum, not their sum.
+
+Label values are bounded: statuses, kinds, queue names, route templates, ids of models. Never an id of a run,
+a thread or a tenant.
+"""
+
+from collections.abc import Mapping
+from threading import Thread
+from typing import Final
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    start_http_server,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from nova_workers.observability.ports import TokenCounts
+
+__all__ = ["Metrics", "MetricsServer"]
+
+_FAST_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""From a claim on an idle fleet (milliseconds) to a lease that had to run out (30 s)."""
+
+_WAIT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+"""Time in line: from an idle fleet to a backlog."""
+
+_RUN_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200)
+"""From a scripted turn to an agent that works for hours."""
+
+
+class Metrics:
+    """The metrics of one process, on the registry that is handed in."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._declare_runs(registry)
+        self._declare_fleet(registry)
+        self._declare_model(registry)
+        self._declare_effects(registry)
+        self._declare_api(registry)
+
+    def _declare_runs(self, registry: CollectorRegistry) -> None:
+        self.runs_accepted = Counter(
+            "nova_runs_accepted_total", "Runs that are in the ledger.", ["queue", "source"], registry=registry
+        )
+        self.runs_claimed = Counter(
+            "nova_runs_claimed_total",
+            "Attempts that began. kind: first, or resumed after a lost worker or a drain.",
+            ["queue", "kind"],
+            registry=registry,
+        )
+        self.runs_finished = Counter(
+            "nova_runs_finished_total", "Runs that ended.", ["status", "queue"], registry=registry
+        )
+        self.claim_latency_s = Histogram(
+            "nova_run_claim_latency_seconds",
+            "From the latest entry into the line to the claim.",
+            ["queue"],
+            buckets=_WAIT_S,
+            registry=registry,
+        )
+        self.accept_to_start_s = Histogram(
+            "nova_run_accept_to_start_seconds",
+            "From acceptance to the first claim.",
+            ["queue"],
+            buckets=_WAIT_S,
+            registry=registry,
+        )
+        self.first_token_s = Histogram(
+            "nova_run_first_token_seconds", "From acceptance to the first token.", buckets=_WAIT_S, registry=registry
+        )
+        self.run_duration_s = Histogram(
+            "nova_run_duration_seconds",
+            "From the first claim to the end.",
+            ["status"],
+            buckets=_RUN_S,
+            registry=registry,
+        )
+        self.lease_losses = Counter(
+            "nova_lease_losses_total",
+            "Runs that a worker stopped since it no longer owned them.",
+            ["reason"],
+            registry=registry,
+        )
+        self.recoveries = Counter(
+            "nova_run_recoveries_total",
+            "Runs taken back from a lost worker. outcome: requeued or failed.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.doorbells = Counter(
+            "nova_doorbells_total",
+            "Doorbells. outcome: rung, lost (the reconciler rings again) or rerung.",
+            ["queue", "outcome"],
+            registry=registry,
+        )
+
+    def _declare_fleet(self, registry: CollectorRegistry) -> None:
+        self.runs_in_flight = Gauge("nova_runs_in_flight", "Turns in this process.", registry=registry)
+        self.worker_slots = Gauge("nova_worker_slots", "Most turns at once in this process.", registry=registry)
+        self.runs_open = Gauge("nova_runs_open", "Fleet: runs that are not over.", ["status"], registry=registry)
+        self.queue_depth = Gauge("nova_queue_depth", "Fleet: runs in line.", ["queue"], registry=registry)
+        self.queue_oldest_age_s = Gauge(
+            "nova_queue_oldest_age_seconds", "Fleet: age of the oldest run in line.", ["queue"], registry=registry
+        )
+        self.loop_lag_s = Histogram(
+            "nova_loop_lag_seconds",
+            "How late the event loop ran a timer.",
+            buckets=_FAST_S,
+            registry=registry,
+        )
+
+    def _declare_model(self, registry: CollectorRegistry) -> None:
+        self.tokens = Counter(
+            "nova_tokens_total",
+            "Tokens. kind: input, output, cache_read, cache_write; reasoning is part of output.",
+            ["model", "kind"],
+            registry=registry,
+        )
+        self.cost_usd = Counter(
+            "nova_cost_usd_total", "US dollars, of models whose price is known.", ["model"], registry=registry
+        )
+        self.model_calls = Counter("nova_model_calls_total", "Model calls.", ["model"], registry=registry)
+        self.tool_calls = Counter("nova_tool_calls_total", "Tool calls that ended.", ["status"], registry=registry)
+
+    def _declare_effects(self, registry: CollectorRegistry) -> None:
+        self.effects = Counter(
+            "nova_effects_total",
+            "Effects that were worked on. outcome: done, retried, failed or released.",
+            ["kind", "outcome"],
+            registry=registry,
+        )
+        self.effect_duration_s = Histogram(
+            "nova_effect_duration_seconds",
+            "Time of one call of an effect's handler, which may do many effects.",
+            ["kind"],
+            buckets=_FAST_S,
+            registry=registry,
+        )
+
+    def _declare_api(self, registry: CollectorRegistry) -> None:
+        self.open_streams = Gauge("nova_sse_streams_open", "Open event streams.", registry=registry)
+        self.http_requests = Counter(
+            "nova_http_requests_total", "HTTP requests that ended.", ["method", "route", "status"], registry=registry
+        )
+        self.http_duration_s = Histogram(
+            "nova_http_request_duration_seconds",
+            "From the request's head to the end of the answer; of an event stream, to its first byte.",
+            ["method", "route"],
+            buckets=_FAST_S,
+            registry=registry,
+        )
+
+    def record_usage(self, model: str | None, usage: TokenCounts, *, model_calls: int = 1) -> None:
+        """Count what model calls used."""
+        name = model or "unknown"
+        self.model_calls.labels(name).inc(model_calls)
+        for kind, amount in (
+            ("input", usage.input_tokens),
+            ("output", usage.output_tokens),
+            ("cache_read", usage.cache_read_tokens),
+            ("cache_write", usage.cache_write_tokens),
+            ("reasoning", usage.reasoning_tokens),
+        ):
+            if amount:
+                self.tokens.labels(name, kind).inc(amount)
+        if usage.cost_usd:
+            self.cost_usd.labels(name).inc(usage.cost_usd)
+
+    def set_fleet(self, open_runs: Mapping[str, int], queues: Mapping[str, tuple[int, float | None]]) -> None:
+        """Set the gauges of the whole fleet; call it before a scrape is answered.
+
+        Args:
+            open_runs: Runs that are not over, by status.
+            queues: By queue that has runs in line: how many, and the age of the oldest in seconds. A queue that
+                is left out is empty.
+        """
+        for gauge in (self.runs_open, self.queue_depth, self.queue_oldest_age_s):
+            gauge.clear()
+        for status in ("queued", "running", "waiting"):
+            self.runs_open.labels(status).set(open_runs.get(status, 0))
+        for queue in ("interactive", "background"):
+            self.queue_depth.labels(queue).set(0)
+            self.queue_oldest_age_s.labels(queue).set(0)
+        for queue, (queued, oldest_age_s) in queues.items():
+            self.queue_depth.labels(queue).set(queued)
+            self.queue_oldest_age_s.labels(queue).set(oldest_age_s or 0)
+
+    def exposition(self) -> tuple[bytes, str]:
+        """Return all metrics in Prometheus' text format, and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+
+class MetricsServer:
+    """Serves a worker's metrics over HTTP, on a thread of its own.
+
+    Loopback unless told otherwise: the numbers say how much is spent on which model.
+    """
+
+    def __init__(self, metrics: Metrics, port: int, *, host: str = "127.0.0.1") -> None:
+        """Listen.
+
+        Args:
+            metrics: What to serve.
+            port: 0 picks a free one.
+            host: The address to bind.
+
+        Raises:
+            OSError: The port is taken.
+        """
+        served: tuple[WSGIServer, Thread] = start_http_server(port, addr=host, registry=metrics.registry)
+        self._server, self._thread = served
+        self.port: int = self._server.server_port
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5)

@@ -1,0 +1,173 @@
+"""OpenTelemetry traces: one trace a run, from the request through the queue to the engine's steps.
+
+The thread of a trace is its W3C ``traceparent``. The API's request span is the root; its ``traceparent`` is
+stored with the run, and everything that happens to the run later, on whichever worker and in whichever
+attempt, hangs under it::
+
+    POST /v1/threads/{thread_id}/runs        request (server)
+    ├── run.queue                            from the entry into the line to the claim
+    ├── run.attempt                          a worker owns the run
+    │   ├── anthropic.messages.create        the SDK's own span of a model call (gen_ai.*)
+    │   └── anthropic.mcp_tool_use save      the SDK's own span of a tool call
+    │       └── tools/call save              MCP's own span, where the tool is an MCP tool
+    └── effect.embeddings                    post-run work
+
+Vendors' SDKs bring spans of their own: anthropic through its client's ``open_telemetry`` option, to which
+`Tracing.provider` is handed; mcp through the process's global provider, which `Tracing.install` sets. An engine
+whose SDK has none uses `model_call` and `tool_call`. What people and models wrote is never recorded.
+
+Without a collector nothing is recorded, and a caller's ``traceparent`` is still passed on unchanged.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from nova_workers.observability.ports import TelemetryConfig
+from nova_workers.observability.redaction import redact
+
+__all__ = ["Attributes", "Tracing", "current_traceparent"]
+
+AttributeValue = str | bool | int | float | Sequence[str]
+Attributes = Mapping[str, AttributeValue | None]
+"""Attributes of a span; those that are None are left out."""
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+def current_traceparent() -> str | None:
+    """Return the W3C ``traceparent`` of the active span, or None outside any."""
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier)
+    return carrier.get("traceparent")
+
+
+class Tracing:
+    """Makes spans. One object a process, built by bootstrap and handed on."""
+
+    def __init__(self, settings: TelemetryConfig, process: str, *, exporter: SpanExporter | None = None) -> None:
+        """Set up the export of spans.
+
+        Args:
+            settings: The collector; without one nothing is recorded.
+            process: What this process is (``api``, ``worker``, ``beat``).
+            exporter: Takes spans as they end, in place of the collector; for tests.
+        """
+        self._sdk: TracerProvider | None = None
+        if exporter is not None or settings.otlp_endpoint is not None:
+            resource = Resource.create({"service.name": settings.service_name, "nova.process": process})
+            self._sdk = TracerProvider(resource=resource, shutdown_on_exit=False)
+            if exporter is not None:
+                self._sdk.add_span_processor(SimpleSpanProcessor(exporter))
+            else:
+                endpoint = f"{(settings.otlp_endpoint or '').rstrip('/')}/v1/traces"
+                self._sdk.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
+        self.provider: trace.TracerProvider = self._sdk or trace.NoOpTracerProvider()
+        self._tracer = self.provider.get_tracer("nova_workers")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether spans are recorded."""
+        return self._sdk is not None
+
+    def install(self) -> None:
+        """Make this the process's global provider, for libraries that know no other way (mcp). Once a process."""
+        if self._sdk is not None:
+            trace.set_tracer_provider(self._sdk)
+
+    def close(self) -> None:
+        """Send what is left and stop."""
+        if self._sdk is not None:
+            self._sdk.shutdown()
+
+    @contextmanager
+    def span(
+        self,
+        name: str,
+        *,
+        parent: str | None = None,
+        attributes: Attributes | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> Generator[Span]:
+        """Make a span that is current within the block.
+
+        An exception ends it as an error with the exception's type and redacted message, and goes on.
+
+        Args:
+            name: Low in cardinality: what is done, never to which object.
+            parent: The ``traceparent`` to hang it under; the active span when left out or malformed.
+            attributes: Facts to filter by; those that are None are left out.
+            kind: ``SERVER`` for a request that came in.
+        """
+        span = self._tracer.start_span(name, context=_parent(parent), kind=kind, attributes=_present(attributes))
+        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            try:
+                yield span
+            except Exception as error:
+                span.set_attribute("error.type", type(error).__qualname__)
+                span.set_status(Status(StatusCode.ERROR, redact(str(error))))
+                raise
+
+    def record(
+        self, name: str, *, start: datetime, end: datetime, parent: str | None, attributes: Attributes | None = None
+    ) -> None:
+        """Record a span of the past, such as a wait in the queue that is known only when it is over.
+
+        A `start` after `end` (two machines' clocks) is taken as `end`.
+        """
+        if self._sdk is None:
+            return
+        span = self._tracer.start_span(
+            name,
+            context=_parent(parent),
+            attributes=_present(attributes),
+            start_time=_nanoseconds(min(start, end)),
+        )
+        span.end(_nanoseconds(end))
+
+    @contextmanager
+    def model_call(self, *, provider: str, model: str | None, step: int) -> Generator[Span]:
+        """Make the span of one model call, for engines whose SDK makes none. Set `usage_attributes` at the end."""
+        attributes: Attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": model,
+            "nova.step": step,
+        }
+        with self.span(f"chat {model}" if model else "chat", attributes=attributes, kind=SpanKind.CLIENT) as span:
+            yield span
+
+    @contextmanager
+    def tool_call(self, *, name: str, call_id: str) -> Generator[Span]:
+        """Make the span of one tool call, for engines whose SDK makes none."""
+        attributes: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.call.id": call_id,
+        }
+        with self.span(f"execute_tool {name}", attributes=attributes) as span:
+            yield span
+
+
+def _parent(traceparent: str | None) -> Context | None:
+    if traceparent is None:
+        return None
+    context = _PROPAGATOR.extract({"traceparent": traceparent})
+    return context if trace.get_current_span(context).get_span_context().is_valid else None
+
+
+def _present(attributes: Attributes | None) -> dict[str, AttributeValue]:
+    return {key: value for key, value in (attributes or {}).items() if value is not None}
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1_000_000) * 1_000
