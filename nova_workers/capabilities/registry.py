@@ -1,0 +1,113 @@
+"""The registry: from the names in an agent's configuration to the MCP servers of a run."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel, ValidationError
+
+from nova_workers.capabilities.seam import Capability, CapabilityContext
+from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.engine import McpServer
+from nova_workers.errors import ConfigurationError, InvalidInput
+
+__all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInfo:
+    """What there is to know of a tool before anything runs."""
+
+    name: str
+    description: str
+    idempotent: bool
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityInfo:
+    """What there is to know of a capability before it is granted."""
+
+    name: str
+    description: str
+    tools: tuple[ToolInfo, ...]
+    config_schema: JsonObject
+
+
+class CapabilityRegistry:
+    """All capabilities of the process, by name."""
+
+    def __init__(self, capabilities: Iterable[Capability]) -> None:
+        """Take the capabilities.
+
+        Raises:
+            ConfigurationError: Two have the same name, or two tools have.
+        """
+        self._capabilities: dict[str, Capability] = {}
+        tools: set[str] = set()
+        for capability in capabilities:
+            if capability.name in self._capabilities:
+                raise ConfigurationError(f"Two capabilities are called {capability.name!r}; rename one.")
+            for tool in capability.tools:
+                if tool.name in tools:
+                    raise ConfigurationError(f"Two tools are called {tool.name!r}; rename one.")
+                tools.add(tool.name)
+            self._capabilities[capability.name] = capability
+
+    def discover(self) -> tuple[CapabilityInfo, ...]:
+        """Return every capability with its tools, by name. Starts nothing."""
+        return tuple(
+            CapabilityInfo(
+                name=capability.name,
+                description=capability.description,
+                tools=tuple(
+                    ToolInfo(tool.name, tool.description, tool.idempotent, tool.read_only) for tool in capability.tools
+                ),
+                config_schema=capability.config.model_json_schema(),
+            )
+            for _, capability in sorted(self._capabilities.items())
+        )
+
+    def validate(self, spec: AgentSpec) -> None:
+        """Check an agent's grants, when it is written.
+
+        Raises:
+            InvalidInput: A capability or tool is not known, or a configuration has the wrong form.
+        """
+        for name, grant in spec.capabilities.items():
+            self._check(name, grant)
+
+    def resolve(self, spec: AgentSpec, context: CapabilityContext) -> dict[str, McpServer]:
+        """Return the MCP servers of a run by capability, in the order of the configuration.
+
+        Raises:
+            InvalidInput: As `validate`; a capability may have gone since the agent was written.
+        """
+        servers: dict[str, McpServer] = {}
+        for name, grant in spec.capabilities.items():
+            capability, config = self._check(name, grant)
+            servers[name] = replace(capability.resolve(config, context), tools=grant.tools)
+        return servers
+
+    def _check(self, name: str, grant: CapabilityGrant) -> tuple[Capability, BaseModel]:
+        field = f"capabilities.{name}"
+        capability = self._capabilities.get(name)
+        if capability is None:
+            known = ", ".join(sorted(self._capabilities)) or "none"
+            raise InvalidInput(f"{field}: there is no capability {name!r}. Known: {known}.", field=field)
+        declared = [tool.name for tool in capability.tools]
+        for tool in grant.tools or ():
+            if tool not in declared:
+                raise InvalidInput(
+                    f"{field}.tools: {name} has no tool {tool!r}. It has {', '.join(declared)}.", field=f"{field}.tools"
+                )
+        return capability, _parse(capability, grant, f"{field}.config")
+
+
+def _parse(capability: Capability, grant: CapabilityGrant, field: str) -> BaseModel:
+    try:
+        return capability.config.model_validate(grant.config)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join([field, *(str(part) for part in first["loc"])])
+        raise InvalidInput(f"{where}: {first['msg']}; got {first['input']!r}.", field=where) from error

@@ -1,0 +1,61 @@
+"""What model calls cost, from the price list of `genai-prices`."""
+
+import structlog
+from anthropic.types.beta import BetaUsage
+from genai_prices import Usage, calc_price
+
+from nova_workers.contracts.usage import TokenUsage
+
+__all__ = ["Prices"]
+
+_log = structlog.get_logger(__name__)
+
+_PROVIDER = "anthropic"
+
+
+class Prices:
+    """Counts tokens and prices them. A model without a known price is warned of once."""
+
+    def __init__(self) -> None:
+        self._unknown: set[str] = set()
+        # The first look-up reads the list: 0.2 s (measured) that no turn should pay on the event loop.
+        self._cost_usd("", TokenUsage(), warn=False)
+
+    def usage(self, usage: BetaUsage, model: str) -> TokenUsage:
+        """Return the provider's counts in the contract's terms, with their price."""
+        details = usage.output_tokens_details
+        tokens = TokenUsage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_input_tokens or 0,
+            cache_write_tokens=usage.cache_creation_input_tokens or 0,
+            reasoning_tokens=0 if details is None else details.thinking_tokens,
+            cost_usd=None,
+        )
+        cost_usd = self._cost_usd(model, tokens)
+        return TokenUsage(
+            tokens.input_tokens,
+            tokens.output_tokens,
+            tokens.cache_read_tokens,
+            tokens.cache_write_tokens,
+            tokens.reasoning_tokens,
+            cost_usd,
+        )
+
+    def _cost_usd(self, model: str, tokens: TokenUsage, *, warn: bool = True) -> float | None:
+        if model in self._unknown:
+            return None
+        # The price list counts cached tokens among the input and prices them apart.
+        priced = Usage(
+            input_tokens=tokens.input_tokens + tokens.cache_read_tokens + tokens.cache_write_tokens,
+            cache_read_tokens=tokens.cache_read_tokens,
+            cache_write_tokens=tokens.cache_write_tokens,
+            output_tokens=tokens.output_tokens,
+        )
+        try:
+            return float(calc_price(priced, model, provider_id=_PROVIDER).total_price)
+        except LookupError:
+            self._unknown.add(model)
+            if warn:
+                _log.warning("model_price_unknown", model=model, hint="Tokens are counted, the cost is not known.")
+            return None

@@ -1,0 +1,74 @@
+"""The scripted engine: a model that does what a script says, for tests, load and chaos."""
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import JsonObject, Message, text_block
+from nova_workers.contracts.engine import (
+    EngineCallbacks,
+    EngineError,
+    EngineOptions,
+    EngineResult,
+    TrustLevel,
+)
+from nova_workers.engines.scripted.player import Echo, Player, PlayerTools
+from nova_workers.engines.scripted.script import find_script
+from nova_workers.engines.toolbox import Toolbox, plain_block
+from nova_workers.engines.turn import Interruption, Turn
+from nova_workers.errors import ConfigurationError, EngineFailure
+
+__all__ = ["ScriptedEngine"]
+
+
+class ScriptedEngine:
+    """Plays the script in ``options.engine_config["script"]``, or in a message of the form ``{"script": […]}``.
+
+    Without a script it echoes. Deterministic: the same script gives the same messages, call ids and text, in every
+    attempt. It offers no native tools at any trust level, and keeps no sessions.
+    """
+
+    name = "scripted"
+
+    def __init__(self, *, environment: str) -> None:
+        """Refuse to exist in production, where a message must not be able to say what the model does.
+
+        Raises:
+            ConfigurationError: `environment` is ``production``.
+        """
+        if environment == "production":
+            raise ConfigurationError(
+                "The scripted engine does what a message's script says and must not run in production. "
+                "Set NOVA_DEFAULT_ENGINE=anthropic, and give no agent the engine 'scripted'."
+            )
+
+    async def run(  # noqa: PLR0917 - the contract's signature
+        self,
+        message: str | tuple[JsonObject, ...],
+        options: EngineOptions,
+        trust: TrustLevel,
+        session_id: str | None = None,
+        callbacks: EngineCallbacks | None = None,
+        abort: AbortSignal | None = None,
+    ) -> EngineResult:
+        """Play one turn. See `nova_workers.contracts.engine.Engine.run`."""
+        content = (text_block(message),) if isinstance(message, str) else message
+        try:
+            responses = find_script(Message("user", content), options)
+        except EngineFailure as failure:
+            return EngineResult(
+                text="",
+                stop_reason="error",
+                provider=self.name,
+                error=EngineError(failure.kind, failure.message, failure.retryable),
+            )
+        toolbox = Toolbox(options.mcp_servers, plain_block) if options.mcp_servers and responses else None
+        tools = PlayerTools(responses or (), toolbox)
+        responder = Echo() if responses is None else Player(responses, options.run_id or "local")
+        try:
+            with Interruption(abort, options.timeout_s) as interruption:
+                turn = Turn(responder, tools, options, callbacks or EngineCallbacks(), interruption)
+                return await turn.play(content, provider=self.name)
+        finally:
+            if toolbox is not None:
+                await toolbox.close()
+
+    async def close(self) -> None:
+        """Release nothing: there is nothing."""

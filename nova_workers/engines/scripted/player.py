@@ -1,0 +1,159 @@
+"""Plays a script's responses and its tools."""
+
+import asyncio
+import os
+import re
+
+import orjson
+
+from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
+from nova_workers.contracts.engine import ToolCall
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.scripted.script import ScriptedResponse, ScriptedTool, ScriptItem
+from nova_workers.engines.toolbox import Toolbox
+from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
+from nova_workers.errors import EngineFailure, ToolFailure
+
+__all__ = ["MODEL", "Echo", "Player", "PlayerTools"]
+
+MODEL = "scripted"
+EXIT_CODE = 137
+"""What a process that was killed with SIGKILL leaves behind."""
+
+_TOKENS = re.compile(r"\s*\S+|\s+$")
+_LOOP_EVERY_TOKENS = 256
+"""A long text without a rate lets the loop breathe this often (about every 0.2 ms)."""
+_SHORTEST_WAIT_S = 0.002
+"""Tokens that are due closer together than this leave together: a timer costs more than a token."""
+
+
+class Echo:
+    """A model without a script: it says what it was told."""
+
+    async def respond(self, ask: Ask, draft: Draft) -> Response:
+        """Answer the last message."""
+        text = f"{_steered(ask)}You said: {_last_words(ask)}"
+        await _say(draft, text, 0.0)
+        return Response((text_block(text),), "end", _usage(ask, draft), MODEL)
+
+
+class Player:
+    """A model that follows a script."""
+
+    def __init__(self, responses: tuple[ScriptedResponse, ...], call_prefix: str) -> None:
+        self._responses = responses
+        self._call_prefix = call_prefix
+
+    async def respond(self, ask: Ask, draft: Draft) -> Response:
+        """Play the response of this step; after the script's end, a closing word."""
+        draft.model = MODEL
+        items = self._responses[ask.step] if ask.step < len(self._responses) else (ScriptItem(say="Done."),)
+        steered = _steered(ask)
+        if steered:
+            await _say(draft, steered, 0.0)
+        thoughts: list[str] = []
+        for item in items:
+            await self._play(item, draft, thoughts)
+        blocks: list[ContentBlock] = []
+        if thoughts:
+            blocks.append({"type": "thinking", "thinking": "".join(thoughts), "signature": MODEL})
+        if draft.text.strip():
+            blocks.append(text_block(draft.text))
+        tools = items[-1].tools
+        blocks += [
+            {"type": "tool_use", "id": call_id(self._call_prefix, ask.step, at), "name": tool.name, "input": tool.input}
+            for at, tool in enumerate(tools)
+        ]
+        usage = next((item.usage.value() for item in reversed(items) if item.usage), None) or _usage(ask, draft)
+        return Response(tuple(blocks), "tools" if tools else "end", usage, MODEL)
+
+    async def _play(self, item: ScriptItem, draft: Draft, thoughts: list[str]) -> None:
+        if item.think:
+            thoughts.append(item.think)
+            draft.reasoning(item.think)
+        if item.sleep_s:
+            await asyncio.sleep(item.sleep_s)
+        if item.say:
+            await _say(draft, item.say, item.token_delay_s)
+        if item.error is not None:
+            raise EngineFailure(item.error.message, kind=item.error.kind, retryable=item.error.retryable)
+        if item.crash == "exit":
+            os._exit(EXIT_CODE)
+        if item.crash == "raise":
+            raise RuntimeError("The script crashed this engine")
+
+
+class PlayerTools:
+    """The tools of a script: those that an MCP server has are really called, the others are played."""
+
+    def __init__(self, responses: tuple[ScriptedResponse, ...], toolbox: Toolbox | None) -> None:
+        self._responses = responses
+        self._toolbox = toolbox
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return what the server says of the tool, or the script."""
+        if await self._has(name) and self._toolbox is not None:
+            return await self._toolbox.is_idempotent(name)
+        return any(tool.name == name and tool.idempotent for items in self._responses for tool in items[-1].tools)
+
+    async def call(self, call: ToolCall) -> ToolOutcome:
+        """Run a call."""
+        tool = self._tool(call)
+        if tool is not None and tool.sleep_s:
+            await asyncio.sleep(tool.sleep_s)
+        if await self._has(call.tool_name) and self._toolbox is not None:
+            return await self._toolbox.call(call)
+        if tool is None:
+            raise ToolFailure(f"There is no tool {call.tool_name!r} in the script.", tool=call.tool_name)
+        if tool.fail:
+            raise ToolFailure(tool.fail if isinstance(tool.fail, str) else f"{tool.name} failed", tool=tool.name)
+        result = tool.result if isinstance(tool.result, str) else orjson.dumps(tool.result).decode()
+        return ToolOutcome((text_block(result),) if result else ())
+
+    async def _has(self, name: str) -> bool:
+        return self._toolbox is not None and name in await self._toolbox.connect()
+
+    def _tool(self, call: ToolCall) -> ScriptedTool | None:
+        place = call.id.rpartition("_")[2]
+        if call.step >= len(self._responses) or not place.isdigit():
+            return None
+        tools = self._responses[call.step][-1].tools
+        return tools[int(place)] if int(place) < len(tools) else None
+
+
+def call_id(prefix: str, step: int, at: int) -> str:
+    """Return the id of a call, the same in every attempt."""
+    return f"toolu_{prefix}_{step}_{at}"
+
+
+async def _say(draft: Draft, text: str, delay_s: float) -> None:
+    tokens: list[str] = _TOKENS.findall(text)
+    if not delay_s:
+        for count, token in enumerate(tokens, 1):
+            draft.token(token)
+            if count % _LOOP_EVERY_TOKENS == 0:
+                await asyncio.sleep(0)
+        return
+    loop = asyncio.get_running_loop()
+    started_s = loop.time()
+    for count, token in enumerate(tokens, 1):
+        wait_s = started_s + count * delay_s - loop.time()
+        if wait_s > _SHORTEST_WAIT_S:
+            await asyncio.sleep(wait_s)
+        draft.token(token)
+
+
+def _steered(ask: Ask) -> str:
+    if not ask.steering:
+        return ""
+    return "".join(f"(steered: {text_of(message.content)}) " for message in ask.steering)
+
+
+def _last_words(ask: Ask) -> str:
+    said: Message | None = next((message for message in reversed(ask.messages) if message.role == "user"), None)
+    return "" if said is None else text_of(said.content)
+
+
+def _usage(ask: Ask, draft: Draft) -> TokenUsage:
+    """Four characters a token, which is what English comes to."""
+    return TokenUsage(input_tokens=len(_last_words(ask)) // 4 + 1, output_tokens=len(draft.text) // 4 + 1)

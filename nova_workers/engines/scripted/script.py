@@ -1,0 +1,155 @@
+"""The script that the scripted engine plays: its form, and where it is found.
+
+A script is a list of items. Each says what the model does next; an item with a tool ends a response, and the items
+after it are the next one::
+
+    [
+        {"think": "I should look it up."},
+        {"say": "Let me see. ", "tokens_per_s": 50},
+        {"tool": {"name": "memory_list", "input": {}}},
+        {"sleep_s": 0.5},
+        {"say": "You like tea."},
+    ]
+
+Within one item the order is think, sleep, say, error or crash, tool.
+"""
+
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from nova_workers.contracts.content import JsonObject, Message, text_of
+from nova_workers.contracts.engine import EngineOptions
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.errors import EngineErrorKind, EngineFailure
+
+__all__ = ["ScriptItem", "ScriptedError", "ScriptedResponse", "ScriptedTool", "find_script"]
+
+Seconds = Annotated[float, Field(ge=0, le=86_400)]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ScriptedTool(_Value):
+    """A call. A tool that an MCP server of the turn has is really called, after `sleep_s`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    input: JsonObject = Field(default_factory=dict[str, Any])
+    result: Any = "ok"
+    """What the tool returns; anything but a string as JSON."""
+    sleep_s: Seconds = 0.0
+    fail: bool | str = False
+    """Whether it fails, or with which message."""
+    idempotent: bool = False
+
+
+class ScriptedError(_Value):
+    """A failure of the model."""
+
+    kind: EngineErrorKind = "model_error"
+    message: str = "The script says so"
+    retryable: bool = False
+
+
+class ScriptedUsage(_Value):
+    """What the response is said to have used."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    def value(self) -> TokenUsage:
+        """Return it as the contract has it."""
+        return TokenUsage(**self.model_dump())
+
+
+class ScriptItem(_Value):
+    """One thing, or several in a fixed order, that the model does."""
+
+    think: str | None = None
+    say: str | None = None
+    tokens_per_s: Annotated[float, Field(gt=0)] | None = None
+    token_delay_ms: Annotated[float, Field(ge=0)] | None = None
+    sleep_s: Seconds = 0.0
+    tool: ScriptedTool | tuple[ScriptedTool, ...] | None = None
+    error: ScriptedError | None = None
+    crash: Literal["exit", "raise"] | None = None
+    """``exit`` ends the process at once, as a kill would; ``raise`` is an engine with a bug."""
+    usage: ScriptedUsage | None = None
+
+    @model_validator(mode="after")
+    def _one_pace(self) -> "ScriptItem":
+        if self.tokens_per_s is not None and self.token_delay_ms is not None:
+            raise ValueError("give tokens_per_s or token_delay_ms, not both")
+        return self
+
+    @property
+    def token_delay_s(self) -> float:
+        """Seconds between two tokens; 0 is as fast as it goes."""
+        if self.tokens_per_s is not None:
+            return 1 / self.tokens_per_s
+        return (self.token_delay_ms or 0.0) / 1000
+
+    @property
+    def tools(self) -> tuple[ScriptedTool, ...]:
+        """The calls that end the response here; empty when it goes on."""
+        if self.tool is None:
+            return ()
+        return self.tool if isinstance(self.tool, tuple) else (self.tool,)
+
+
+ScriptedResponse = tuple[ScriptItem, ...]
+"""The items of one model response; only the last may have tools."""
+
+_script = TypeAdapter(tuple[ScriptItem, ...])
+
+
+def find_script(message: Message, options: EngineOptions) -> tuple[ScriptedResponse, ...] | None:
+    """Return the responses to play: the message's script before the engine options'; None when there is none.
+
+    Raises:
+        EngineFailure: The script has not the form above; the message says where.
+    """
+    raw = _script_in(text_of(message.content))
+    if raw is None:
+        raw = options.engine_config.get("script")
+    if raw is None:
+        return None
+    try:
+        return _responses(_script.validate_python(raw))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise EngineFailure(
+            f"The script cannot be played: {where or 'script'}: {first['msg']}", kind="unknown", retryable=False
+        ) from error
+
+
+def _script_in(text: str) -> object:
+    if not text.lstrip().startswith("{") or '"script"' not in text:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # A message that merely begins with a brace.
+        return None
+    return value.get("script") if isinstance(value, dict) else None
+
+
+def _responses(items: tuple[ScriptItem, ...]) -> tuple[ScriptedResponse, ...]:
+    responses: list[ScriptedResponse] = []
+    current: list[ScriptItem] = []
+    for item in items:
+        current.append(item)
+        if item.tools:
+            responses.append(tuple(current))
+            current = []
+    if current:
+        responses.append(tuple(current))
+    return tuple(responses)

@@ -1,0 +1,18 @@
+"""The turn that engines share: the run protocol inside an engine, written once, without a vendor in sight."""
+
+from nova_workers.engines.turn.interruption import Interruption, TurnStopped
+from nova_workers.engines.turn.loop import Turn
+from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, ToolOutcome, Tools
+
+__all__ = [
+    "Ask",
+    "Draft",
+    "Ending",
+    "Interruption",
+    "Responder",
+    "Response",
+    "ToolOutcome",
+    "Tools",
+    "Turn",
+    "TurnStopped",
+]

@@ -1,0 +1,117 @@
+"""Carries out the tool calls of one step, all at the same time.
+
+The turn's own task hands results over as they come, one after the other: so each is committed before the step
+ends, a commit is never cut short by an abort, and the tools' tasks have nothing to raise but a cancellation.
+"""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import structlog
+
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.engine import EngineCallbacks, EngineEvent, ToolCall
+from nova_workers.engines.summaries import tool_result_summary, tool_use_summary
+from nova_workers.engines.turn.interruption import Interruption, TurnStopped
+from nova_workers.engines.turn.seam import ToolOutcome, Tools
+from nova_workers.engines.turn.step import OpenStep, ended, interrupted
+from nova_workers.errors import ToolFailure
+
+__all__ = ["CallRunner"]
+
+_log = structlog.get_logger(__name__)
+
+_Runs = dict[asyncio.Task[ToolOutcome], int]
+"""The position in the step of the call that each task runs."""
+
+
+class CallRunner:
+    """Runs the calls of a turn's steps, under the caller's authorization."""
+
+    def __init__(self, tools: Tools, callbacks: EngineCallbacks, interruption: Interruption) -> None:
+        self._tools = tools
+        self._callbacks = callbacks
+        self._interruption = interruption
+
+    async def give_up_in_flight(self, step: OpenStep) -> None:
+        """Report as interrupted each call that a dead worker may have begun, unless it may be run again."""
+        for at, call in step.unfinished():
+            if not (call.idempotent or await self._tools.is_idempotent(call.tool_name)):
+                await self._settle(step, at, interrupted(call, started=True))
+
+    async def run(self, step: OpenStep) -> None:
+        """Run every call of `step` that has no result yet, and put the results there.
+
+        Raises:
+            TurnStopped: The turn must stop. Calls that ended in time have their results.
+            RunLost: A callback said so.
+        """
+        runs: _Runs = {}
+        try:
+            async with asyncio.TaskGroup() as group:
+                for at, call in step.unfinished():
+                    if await self._refused(step, at, call):
+                        continue
+                    self._interruption.check()
+                    begun = self._begin(step, at, call)
+                    runs[group.create_task(self._perform(begun))] = at
+                await self._collect(step, runs)
+        except BaseExceptionGroup as failures:
+            # The tasks raise nothing of their own: the group holds what the body raised.
+            failure = failures.exceptions[0]
+            if isinstance(failure, TurnStopped):
+                self._salvage(step, runs)
+            raise failure from None
+
+    async def _refused(self, step: OpenStep, at: int, call: ToolCall) -> bool:
+        if self._callbacks.authorize_tool is None:
+            return False
+        verdict = await self._callbacks.authorize_tool(call.tool_name, call.params)
+        if verdict.allowed:
+            return False
+        reason = verdict.reason or "Not allowed"
+        await self._settle(step, at, ended(call, ToolOutcome((text_block(reason),), failed=True)))
+        return True
+
+    def _begin(self, step: OpenStep, at: int, call: ToolCall) -> ToolCall:
+        begun = replace(call, status="running", started_at=datetime.now(UTC))
+        step.calls[at] = begun
+        if self._callbacks.on_tool_use is not None:
+            self._callbacks.on_tool_use(begun, tool_use_summary(begun.tool_name, begun.params))
+        if self._callbacks.on_event is not None:
+            self._callbacks.on_event(EngineEvent("tool_use", {"name": begun.tool_name, "input": begun.params}))
+        return begun
+
+    async def _perform(self, call: ToolCall) -> ToolOutcome:
+        try:
+            return await self._tools.call(call)
+        except ToolFailure as failure:
+            return ToolOutcome((text_block(failure.message),), failed=True)
+        except Exception as error:
+            # A tool is foreign code: whatever it raises, the turn goes on and the model is told.
+            _log.exception("tool_crashed", tool=call.tool_name, tool_call_id=call.id)
+            return ToolOutcome((text_block(f"{call.tool_name} failed: {type(error).__name__}: {error}"),), failed=True)
+
+    async def _collect(self, step: OpenStep, runs: _Runs) -> None:
+        pending = set(runs)
+        while pending:
+            with self._interruption.section():
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=runs.__getitem__):
+                at = runs[task]
+                await self._settle(step, at, ended(step.calls[at], task.result()))
+
+    async def _settle(self, step: OpenStep, at: int, call: ToolCall) -> None:
+        step.calls[at] = call
+        summary = tool_result_summary(call)
+        if self._callbacks.on_tool_result is not None:
+            await self._callbacks.on_tool_result(call, summary)
+        if self._callbacks.on_tool_use_summary is not None:
+            self._callbacks.on_tool_use_summary(summary)
+
+    def _salvage(self, step: OpenStep, runs: _Runs) -> None:
+        """Keep the results of calls that ended while the turn was being stopped."""
+        for task, at in runs.items():
+            if task.done() and not task.cancelled() and step.calls[at].result is None:
+                step.calls[at] = ended(step.calls[at], task.result())

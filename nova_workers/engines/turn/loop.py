@@ -1,0 +1,277 @@
+"""One turn, for any model: responses and tool calls in steps, journalled, steered, bounded, abortable."""
+
+import asyncio
+import time
+
+from nova_workers.contracts.abort import AbortReason
+from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
+from nova_workers.contracts.engine import (
+    EngineCallbacks,
+    EngineError,
+    EngineEvent,
+    EngineOptions,
+    EngineResult,
+    EngineUsage,
+    StepRecord,
+    StopReason,
+    ToolCall,
+)
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.turn.calls import CallRunner
+from nova_workers.engines.turn.interruption import Interruption, TurnStopped
+from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, Tools
+from nova_workers.engines.turn.step import OpenStep
+from nova_workers.errors import EngineFailure
+
+__all__ = ["Turn"]
+
+THINKING_DELAY_S = 0.5
+"""After tool results the model mostly answers faster than a reader wants to be told that it is waited for."""
+
+_STOP_REASONS: dict[Ending, StopReason] = {
+    "end": "end_turn",
+    "max_tokens": "max_tokens",
+    "tools": "tool_use",
+    "resume": "tool_use",
+}
+
+
+class Turn:
+    """Plays one turn, once.
+
+    The order within a step: the response streams (`on_token`), its narration is told (`on_assistant_message`), it
+    is committed with its calls pending (`on_tool_calls`), each call is authorized, announced, run and committed
+    (`on_tool_result`), the step is committed (`on_step`), and what waits joins (`take_steering`).
+
+    A turn that is stopped or fails in mid-step hands what there is of the step to `on_step` as final: text as far
+    as it came, and each call with a result, so that the transcript is one that a model accepts.
+    """
+
+    def __init__(
+        self,
+        responder: Responder,
+        tools: Tools,
+        options: EngineOptions,
+        callbacks: EngineCallbacks,
+        interruption: Interruption,
+    ) -> None:
+        self._responder = responder
+        self._options = options
+        self._callbacks = callbacks
+        self._interruption = interruption
+        self._runner = CallRunner(tools, callbacks, interruption)
+        self._tools = tools
+        self._conversation: list[Message] = []
+        self._steering: tuple[Message, ...] = ()
+        self._index = 0
+        self._sequence = 0
+        self._draft: Draft | None = None
+        self._step: OpenStep | None = None
+        # What comes of it.
+        self._produced: list[Message] = []
+        self._calls: list[ToolCall] = []
+        self._usage = TokenUsage()
+        self._model_calls = 0
+        self._model: str | None = None
+        self._text = ""
+
+    async def play(self, message: str | tuple[ContentBlock, ...], *, provider: str) -> EngineResult:
+        """Play the turn to its end.
+
+        Raises:
+            RunLost: A callback said so; as any other error that a callback raises.
+        """
+        started_s = time.monotonic()
+        content = (text_block(message),) if isinstance(message, str) else message
+        self._conversation = [*self._options.history, Message("user", content)]
+        error: EngineError | None = None
+        try:
+            reason = await self._play()
+        except TurnStopped as stopped:
+            reason, error = _stopped(stopped.reason, self._options.timeout_s)
+            await self._break_off()
+        except EngineFailure as failure:
+            reason, error = "error", EngineError(failure.kind, failure.message, failure.retryable)
+            await self._break_off()
+        return self._result(reason, error, provider, int((time.monotonic() - started_s) * 1000))
+
+    async def _play(self) -> StopReason:
+        if self._options.journal:
+            ended = await self._resume()
+            if ended is not None:
+                return ended
+        while not self._is_spent(self._index):
+            response = await self._ask()
+            ended = await self._carry_out(response)
+            if ended is not None:
+                return ended
+        return "tool_use"
+
+    def _is_spent(self, model_calls: int) -> bool:
+        limit = self._options.max_turns
+        return limit is not None and model_calls >= limit
+
+    async def _resume(self) -> StopReason | None:
+        *before, last = self._options.journal
+        for record in before:
+            self._conversation.extend(record.messages)
+        self._index = last.index
+        self._sequence = sum(len(record.tool_calls) for record in self._options.journal)
+        self._text = text_of(last.messages[0].content) if last.messages else ""
+        if not last.complete:
+            step = OpenStep.reopened(last)
+            self._conversation.extend(step.response)
+            self._step = step
+            await self._runner.give_up_in_flight(step)
+            await self._runner.run(step)
+            return await self._close(step, "tools")
+        self._conversation.extend(last.messages)
+        self._index += 1
+        if last.final:
+            return "end_turn"
+        self._steering = last.messages[2 if last.tool_calls else 1 :]
+        await self._take_steering()
+        return None
+
+    async def _ask(self) -> Response:
+        draft = self._draft = Draft(self._callbacks, self._interruption, self._announce_thinking())
+        ask = Ask(self._conversation, self._index, self._steering)
+        self._steering = ()
+        try:
+            with self._interruption.section():
+                self._model_calls += 1
+                return await self._responder.respond(ask, draft)
+        finally:
+            draft.hush()
+
+    def _announce_thinking(self) -> asyncio.TimerHandle | None:
+        announce = self._callbacks.on_thinking
+        if announce is None:
+            return None
+        if self._model_calls == 0:
+            announce()
+            return None
+        return asyncio.get_running_loop().call_later(THINKING_DELAY_S, announce)
+
+    async def _carry_out(self, response: Response) -> StopReason | None:
+        step = self._step = await self._open(response)
+        self._draft = None
+        self._usage += response.usage
+        self._model = response.model or self._model
+        self._tell(step)
+        ending = response.ending
+        if step.calls:
+            if self._callbacks.on_tool_calls is not None:
+                await self._callbacks.on_tool_calls(step.before_tools())
+            await self._runner.run(step)
+        elif ending == "tools":
+            ending = "end"
+        return await self._close(step, ending)
+
+    async def _open(self, response: Response) -> OpenStep:
+        with_tools = response.ending == "tools"
+        content = tuple(block for block in response.content if with_tools or block.get("type") != "tool_use")
+        calls: list[ToolCall] = []
+        for block in content:
+            if block.get("type") == "tool_use":
+                name = block["name"]
+                calls.append(
+                    ToolCall(
+                        id=block["id"],
+                        tool_name=name,
+                        params=block["input"],
+                        step=self._index,
+                        sequence=self._sequence,
+                        idempotent=await self._tools.is_idempotent(name),
+                    )
+                )
+                self._sequence += 1
+        message = (Message("assistant", content),) if content else ()
+        return OpenStep(self._index, message, calls, response.usage, response.model)
+
+    def _tell(self, step: OpenStep) -> None:
+        self._text = "".join(text_of(message.content) for message in step.response)
+        if not self._text:
+            return
+        if self._callbacks.on_event is not None:
+            self._callbacks.on_event(EngineEvent("assistant_text", {"text": self._text}))
+        if step.calls and self._callbacks.on_assistant_message is not None:
+            self._callbacks.on_assistant_message(self._text)
+
+    async def _close(self, step: OpenStep, ending: Ending) -> StopReason | None:
+        self._index = step.index + 1
+        goes_on = ending in ("tools", "resume")
+        final = not goes_on or self._is_spent(self._index)
+        verdict = await self._hand_over(step.record(final=final), step.committed_messages)
+        if final or verdict == "stop":
+            return _STOP_REASONS[ending]
+        await self._take_steering()
+        return None
+
+    async def _hand_over(self, record: StepRecord, committed_messages: int = 0) -> str:
+        self._step = self._draft = None
+        fresh = record.messages[committed_messages:]
+        self._conversation.extend(fresh)
+        self._produced.extend(fresh)
+        self._calls.extend(record.tool_calls)
+        if self._callbacks.on_step is None:
+            return "continue"
+        return await self._callbacks.on_step(record)
+
+    async def _take_steering(self) -> None:
+        if self._callbacks.take_steering is not None:
+            joined = await self._callbacks.take_steering()
+            self._steering += joined
+            self._conversation.extend(joined)
+            self._produced.extend(joined)
+
+    async def _break_off(self) -> None:
+        """Hand over what there is of the step that the turn was in."""
+        step, draft = self._step, self._draft
+        if step is not None:
+            await self._hand_over(step.record(final=True), step.committed_messages)
+        elif draft is not None:
+            self._usage += draft.usage
+            self._model = draft.model or self._model
+            text = draft.text
+            self._text = text or self._text
+            # A model takes no text block without a visible character.
+            messages = (Message("assistant", (text_block(text),)),) if text.strip() else ()
+            if messages or draft.usage.total_tokens:
+                await self._hand_over(
+                    StepRecord(self._index, messages, usage=draft.usage, model=draft.model, final=True)
+                )
+
+    def _result(self, reason: StopReason, error: EngineError | None, provider: str, duration_ms: int) -> EngineResult:
+        usage = self._usage
+        if self._callbacks.on_event is not None:
+            self._callbacks.on_event(
+                EngineEvent(
+                    "result",
+                    {
+                        "cost_usd": usage.cost_usd,
+                        "duration_ms": duration_ms,
+                        "turns": self._model_calls,
+                        "input_tokens": usage.input_tokens,
+                        "output_tokens": usage.output_tokens,
+                        "cache_read_tokens": usage.cache_read_tokens,
+                    },
+                )
+            )
+        return EngineResult(
+            text=self._text,
+            stop_reason=reason,
+            usage=EngineUsage(usage, duration_ms, self._model_calls),
+            messages=tuple(self._produced),
+            tool_calls=tuple(self._calls),
+            model=self._model,
+            provider=provider,
+            error=error,
+        )
+
+
+def _stopped(reason: AbortReason, timeout_s: float | None) -> tuple[StopReason, EngineError | None]:
+    if reason != "timeout":
+        return "aborted", None
+    limit = "its time limit" if timeout_s is None else f"its time limit of {timeout_s:g} s"
+    return "timeout", EngineError("timeout", f"The turn took longer than {limit}.", retryable=True)

@@ -1,0 +1,130 @@
+"""The seam inside an engine: above it the turn, which is the same for all; below it one model and its tools.
+
+`Turn` knows the run protocol: the journal, steering, authorization, limits, aborts. It knows no vendor. A
+`Responder` knows how to get one response out of one model, and `Tools` how to run one call. Engines whose SDK
+brings its own loop do not use this seam; the contract suite holds them to the same behaviour.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from nova_workers.contracts.content import ContentBlock, Message
+from nova_workers.contracts.engine import EngineCallbacks, ToolCall
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.turn.interruption import Interruption
+
+__all__ = ["Ask", "Draft", "Ending", "Responder", "Response", "ToolOutcome", "Tools"]
+
+Ending = Literal["end", "tools", "resume", "max_tokens"]
+"""How a response ended: for good; it calls tools; the provider wants it back to go on; it was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to the model: the whole conversation.
+
+    Attributes:
+        messages: Oldest first. The turn goes on to append to it after the response; do not keep it.
+        step: Steps of the turn before this response.
+        steering: Those of the messages that joined at the last step boundary.
+    """
+
+    messages: Sequence[Message]
+    step: int
+    steering: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One whole model response. With an ending other than ``tools``, its tool_use blocks are dropped."""
+
+    content: tuple[ContentBlock, ...]
+    ending: Ending
+    usage: TokenUsage
+    model: str | None = None
+
+
+class Draft:
+    """A response while it streams: passes its pieces on, and keeps what a stop or a failure would leave behind."""
+
+    __slots__ = ("_hush", "_interruption", "_on_reasoning", "_on_token", "_pieces", "model", "usage")
+
+    def __init__(
+        self, callbacks: EngineCallbacks, interruption: Interruption, hush: asyncio.TimerHandle | None = None
+    ) -> None:
+        self._on_token = callbacks.on_token
+        self._on_reasoning = callbacks.on_reasoning
+        self._interruption = interruption
+        self._hush = hush
+        self._pieces: list[str] = []
+        self.usage = TokenUsage()
+        """What is known of the response's usage so far. The responder keeps it current."""
+        self.model: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._pieces)
+
+    def token(self, text: str) -> None:
+        """Pass on a piece of the answer.
+
+        Raises:
+            TurnStopped: The turn must stop; many pieces can arrive in one network read, between two waits.
+        """
+        self._pieces.append(text)
+        self.hush()
+        if self._on_token is not None:
+            self._on_token(text)
+        self._interruption.check()
+
+    def reasoning(self, text: str) -> None:
+        """Pass on a piece of extended thinking. Raises as `token` does."""
+        self.hush()
+        if self._on_reasoning is not None:
+            self._on_reasoning(text)
+        self._interruption.check()
+
+    def hush(self) -> None:
+        """The model spoke: do not announce that it is being waited for."""
+        if self._hush is not None:
+            self._hush.cancel()
+            self._hush = None
+
+
+class Responder(Protocol):
+    """One model, as the turn sees it."""
+
+    async def respond(self, ask: Ask, draft: Draft) -> Response:
+        """Get the model's next response, streaming it through `draft`. May be cancelled at any await.
+
+        Raises:
+            EngineFailure: There is no response; `draft` holds what arrived of it.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What came of a call: content blocks for the model, and whether it failed."""
+
+    content: tuple[ContentBlock, ...]
+    failed: bool = False
+
+
+class Tools(Protocol):
+    """The tools of one turn."""
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return whether the tool may be run again after a crash. False for a tool that is not known."""
+        ...
+
+    async def call(self, call: ToolCall) -> ToolOutcome:
+        """Run a call. May be cancelled at any await; calls of one step run at the same time.
+
+        Raises:
+            ToolFailure: Its message goes to the model.
+        """
+        ...
