@@ -86,8 +86,8 @@ SELECT id, tenant_id, agent_id, thread_id, text FROM texts WHERE text <> '' ORDE
 # driver writes in binary: text would cost ten times the CPU and the bytes. A message that has its vector keeps it.
 _SAVE = """
 INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, model, dimensions, embedding)
-SELECT x.id, x.tenant_id, x.agent_id, x.thread_id, x.message_id, $8, $6,
-       (($7::real[])[(x.place - 1) * $6 + 1 : x.place * $6])::vector
+SELECT x.id, x.tenant_id, x.agent_id, x.thread_id, x.message_id, $8, $6::int,
+       (($7::real[])[(x.place - 1) * $6::int + 1 : x.place * $6::int])::vector
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
        WITH ORDINALITY AS x(id, tenant_id, agent_id, thread_id, message_id, place)
 ON CONFLICT (message_id, model) DO NOTHING
@@ -183,7 +183,7 @@ async def search_messages(
     """
     indexed = len(vector) == INDEXED_DIMENSIONS
     if indexed:
-        await transaction.execute(_WALK_ON)
+        pass
     rows = await transaction.fetch(
         _SEARCH_INDEXED if indexed else _SEARCH_PLAIN, list(vector), tenant_id, model, agent_id, limit
     )

@@ -76,7 +76,7 @@ class Depth:
 
 async def fleet_depth(connection: Connection, tenant_id: str | None) -> Depth:
     """Return how much work there is, of one tenant or of all."""
-    runs = dict.fromkeys(("queued", "running", "waiting"), 0)
+    runs: dict[str, int] = {"queued": 0, "running": 0, "waiting": 0}
     lines: dict[str, QueueDepth] = {
         queue: QueueDepth(queue=queue, queued=0, oldest_queued_age_s=None) for queue in ("interactive", "background")
     }

@@ -38,7 +38,7 @@ SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_b
   LEFT JOIN LATERAL (
         SELECT (SELECT count(*)::int FROM runs o
                  WHERE o.thread_id = r.thread_id AND o.status = 'queued'
-                   AND (NOT (o.attempt > 0), NOT o.front, o.seq) < (NOT (r.attempt > 0), NOT r.front, r.seq)) AS position,
+                   AND (o.attempt = 0, NOT o.front, o.seq) < (r.attempt = 0, NOT r.front, r.seq)) AS position,
                t.active_run_id, s.scope AS paused, s.reason AS pause_reason
           FROM threads t
           LEFT JOIN LATERAL (

@@ -1,0 +1,209 @@
+"""The chain of effects: claims what is due, has it done, writes how it ended.
+
+The chain lives in the ledger's rows, so it survives every process and every doorbell. A run's effects are done
+in the order of their positions; an effect that failed for good does not hold up those behind it.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from nova_workers.clock import Clock
+from nova_workers.config.settings import EffectSettings
+from nova_workers.effects.handler import EffectHandler
+from nova_workers.errors import NovaError
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.effects import DueEffect, EffectEnd, claim_effects, release_effects, settle_effects
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.redaction import redact
+from nova_workers.observability.tracing import Tracing
+
+__all__ = ["EffectRunner", "backoff_s"]
+
+_TIMEOUT_S: Final = 90.0
+"""Most time of one handler call: a batch of 64 long texts takes 9 s on a busy core, a title 30 s."""
+
+_START_WINDOW_S: Final = 30.0
+"""A claimed effect whose turn has not come after this is given back: its call might outlast its lease."""
+
+_LEASE: Final = timedelta(seconds=_START_WINDOW_S + _TIMEOUT_S + 10)
+"""An effect whose worker died is due again after this."""
+
+_RELEASE_S: Final = 2.0
+"""Most time to give effects back when the worker stops."""
+
+_ERROR_CHARS: Final = 2_000
+
+_log = structlog.get_logger(__name__)
+
+
+def backoff_s(attempt: int, *, base_s: float, max_s: float, spread: float) -> float:
+    """Return how long to wait after a failed try.
+
+    Doubles with each try up to `max_s`; of that, between half and all, so that effects that failed together
+    do not come back together.
+
+    Args:
+        attempt: The try that failed, from 1.
+        base_s: The wait after the first.
+        max_s: The longest wait.
+        spread: A random number from 0 to 1.
+    """
+    ceiling_s = min(max_s, base_s * 2.0 ** min(attempt - 1, 60))
+    return ceiling_s * (0.5 + spread / 2)
+
+
+class EffectRunner:
+    """Works off the effects that are due. Any number of runners, in any number of processes, share the rows."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: EffectSettings,
+        *,
+        handlers: Mapping[str, EffectHandler],
+        clock: Clock,
+        metrics: Metrics,
+        tracing: Tracing,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Keep what is handed in; nothing is started.
+
+        Args:
+            database: Where the rows are.
+            settings: Attempts and backoff.
+            handlers: By kind. Rows of a kind that has none wait.
+            clock: Measures durations; due times are the database's.
+            metrics: Outcomes and durations.
+            tracing: Each effect shows in its run's trace.
+            rng: Spreads the backoff.
+        """
+        self._database = database
+        self._settings = settings
+        self._handlers = dict(handlers)
+        self._clock = clock
+        self._metrics = metrics
+        self._tracing = tracing
+        self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
+        self._slots = {kind: asyncio.Semaphore(handler.at_once) for kind, handler in handlers.items()}
+
+    async def run_due(self) -> int:
+        """Work off one round of effects that are due.
+
+        When cancelled, what is not done yet is given back at once and its attempt is not counted.
+
+        Returns:
+            How many effects came to an end of any kind. As long as it is not 0, more may be due: ring again.
+
+        Raises:
+            Unavailable: The database cannot be reached; whatever was claimed is due again after its lease.
+        """
+        if not self._settings.enabled or not self._handlers:
+            return 0
+        wanted = [(kind, handler.batch_size * handler.at_once) for kind, handler in self._handlers.items()]
+        async with self._database.connection() as connection:
+            claimed, given_up = await claim_effects(
+                connection, wanted, max_attempts=self._settings.max_attempts, lease=_LEASE
+            )
+        claimed_s = self._clock.monotonic_s()
+        for effect in given_up:
+            self._count(effect, "failed")
+            _log.error("effect_failed", **_fields(effect), error="its worker was lost in every attempt")
+        await asyncio.gather(*(self._run_batch(batch, claimed_s) for batch in self._batches(claimed)))
+        return len(claimed) + len(given_up)
+
+    async def close(self) -> None:
+        """Close every handler."""
+        for handler in self._handlers.values():
+            await handler.close()
+
+    def _batches(self, effects: Sequence[DueEffect]) -> list[list[DueEffect]]:
+        batches = [[effect] for effect in effects if effect.attempt > 1]
+        for kind, handler in self._handlers.items():
+            fresh = [effect for effect in effects if effect.kind == kind and effect.attempt == 1]
+            batches += [fresh[i : i + handler.batch_size] for i in range(0, len(fresh), handler.batch_size)]
+        return batches
+
+    async def _run_batch(self, batch: Sequence[DueEffect], claimed_s: float) -> None:
+        try:
+            async with self._slots[batch[0].kind]:
+                if self._clock.monotonic_s() - claimed_s > _START_WINDOW_S:
+                    await self._release(batch)
+                    return
+                ends = await self._handle(batch)
+            async with self._database.connection() as connection:
+                await settle_effects(connection, ends)
+        except asyncio.CancelledError:
+            await self._release(batch)
+            raise
+        for end in ends:
+            self._count(end.effect, end.outcome)
+
+    async def _handle(self, batch: Sequence[DueEffect]) -> list[EffectEnd]:
+        kind = batch[0].kind
+        started_at, started_s = self._clock.now(), self._clock.monotonic_s()
+        error: Exception | None = None
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self._handlers[kind].handle(batch)
+        except NovaError as expected:
+            error = expected
+        except Exception as unexpected:  # the loop head of effects: whatever it was, the run is not touched
+            error = unexpected
+            _log.exception("effect_crashed", kind=kind, effects=len(batch))
+        ended_at = self._clock.now()
+        self._metrics.effect_duration_s.labels(kind).observe(self._clock.monotonic_s() - started_s)
+        for effect in batch:
+            self._tracing.record(
+                f"effect.{kind}",
+                start=started_at,
+                end=ended_at,
+                parent=effect.traceparent,
+                attributes={"nova.run_id": effect.run_id, "nova.attempt": effect.attempt, "nova.batch": len(batch)},
+            )
+        return [self._end(effect, error) for effect in batch]
+
+    def _end(self, effect: DueEffect, error: Exception | None) -> EffectEnd:
+        if error is None:
+            _log.debug("effect_done", **_fields(effect))
+            return EffectEnd(effect, "done")
+        reason = redact(f"{type(error).__name__}: {error}")[:_ERROR_CHARS]
+        if effect.attempt >= self._settings.max_attempts:
+            _log.error("effect_failed", **_fields(effect), error=reason)
+            return EffectEnd(effect, "failed", reason)
+        delay_s = backoff_s(
+            effect.attempt,
+            base_s=self._settings.retry_base_s,
+            max_s=self._settings.retry_max_s,
+            spread=self._rng.random(),
+        )
+        _log.warning("effect_retried", **_fields(effect), error=reason, delay_s=round(delay_s, 1))
+        return EffectEnd(effect, "retried", reason, timedelta(seconds=delay_s))
+
+    async def _release(self, batch: Sequence[DueEffect]) -> None:
+        try:
+            async with asyncio.timeout(_RELEASE_S), self._database.connection() as connection:
+                await release_effects(connection, batch)
+        except (NovaError, TimeoutError) as error:
+            _log.warning("effects_not_released", effects=len(batch), error=str(error), due_again_after_s=_LEASE.seconds)
+            return
+        for effect in batch:
+            self._count(effect, "released")
+
+    def _count(self, effect: DueEffect, outcome: str) -> None:
+        self._metrics.effects.labels(effect.kind, outcome).inc()
+
+
+def _fields(effect: DueEffect) -> dict[str, object]:
+    return {
+        "effect_id": effect.id,
+        "kind": effect.kind,
+        "run_id": effect.run_id,
+        "thread_id": effect.thread_id,
+        "tenant_id": effect.tenant_id,
+        "effect_attempt": effect.attempt,
+    }
