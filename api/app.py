@@ -1,0 +1,90 @@
+"""The application: what it is made of, and its life from start to stop."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from api.boundary import BodyLimit, LastResort
+from api.errors import install_error_handlers
+from api.following import RunFollower
+from api.key_ring import KeyRing
+from api.openapi import install_openapi
+from api.routes import agents, capabilities, events, fleet, health, keys, runs, submissions, threads
+from api.run_watch import RunWatch
+from api.state import ApiState
+from api.stopping import heard_stop
+from api.stream_slots import StreamSlots
+from models import migrate
+from nova_workers.bootstrap import ApiServices, build_api
+from nova_workers.config import Settings, load_settings
+from nova_workers.observability.asgi import ObservabilityMiddleware
+from nova_workers.observability.logging import configure_logging
+
+__all__ = ["build_app", "create_app"]
+
+_WATCH_EVERY_S = 2.0
+_DESCRIPTION = """
+Send messages to AI agents, follow what they do, and read what they did. What was accepted with 202 is in the ledger:
+it is neither lost nor run twice. Errors are problem documents (RFC 9457) whose `code` is stable.
+"""
+
+
+def create_app() -> FastAPI:
+    """Return the application as the environment describes it; the factory for uvicorn."""
+    settings = load_settings()
+    configure_logging(settings.telemetry, "api")
+    return build_app(settings)
+
+
+def build_app(settings: Settings) -> FastAPI:
+    """Return an application. Its servers are reached when it starts; those that are down are waited for."""
+    services = build_api(settings)
+    app = FastAPI(
+        title="Nova Workers",
+        version="1",
+        description=_DESCRIPTION,
+        lifespan=_lifespan,
+        redoc_url=None,
+        # Spans and metrics are ours, one layer for all processes.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        middleware=[
+            Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
+            Middleware(LastResort),
+            Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes),
+        ],
+    )
+    watch = RunWatch(services.database, every_s=_WATCH_EVERY_S)
+    app.state.nova = ApiState(
+        services=services,
+        keys=KeyRing(services.database, services.clock, cache_s=settings.api.key_cache_s),
+        watch=watch,
+        follower=RunFollower(services.database, services.redis, services.hub, watch),
+        slots=StreamSlots(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
+        schema_head=migrate.head(),
+    )
+    install_error_handlers(app)
+    # Fixed paths such as /v1/runs/wait come before those with an id in their place.
+    for module in (health, submissions, events, runs, threads, agents, fleet, keys, capabilities):
+        app.include_router(module.router)
+    install_openapi(app)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    state: ApiState = app.state.nova
+    services: ApiServices = state.services
+    await services.start()
+    tasks = [asyncio.create_task(state.watch.run()), asyncio.create_task(state.slots.renew())]
+    try:
+        with heard_stop(state.watch.close):
+            yield
+    finally:
+        state.watch.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await services.aclose()

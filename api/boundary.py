@@ -1,0 +1,101 @@
+"""The inner edge of the application, as plain ASGI: bounds the body, and turns what nobody foresaw into a problem."""
+
+import secrets
+from typing import Final
+
+import structlog
+from opentelemetry import trace
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.errors import BodyTooLarge, problem_response, unexpected_problem
+
+__all__ = ["BodyLimit", "LastResort"]
+
+_log = structlog.get_logger(__name__)
+
+_HEADERS: Final = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
+_NO_STORE: Final = (b"cache-control", b"no-store")
+
+
+class LastResort:
+    """Catches what no handler did: logs the traceback, and answers 500 with the id to find it by.
+
+    Also puts the headers on every answer that keep browsers and caches from making more of it than it is.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def guarded_send(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers: list[tuple[bytes, bytes]] = message["headers"]
+                headers.extend(_HEADERS)
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append(_NO_STORE)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, guarded_send)
+        except Exception:
+            trace_id = _trace_id()
+            _log.exception("http_request.failed", path=scope["path"], error_id=trace_id)
+            if started:
+                # The answer is under way: cutting the connection is the only way left to say that it is not whole.
+                raise
+            await unexpected_problem(instance=scope["path"], trace_id=trace_id)(scope, receive, guarded_send)
+
+
+class BodyLimit:
+    """Refuses a body with too many bytes: at once where its length is declared, else as soon as it is too long.
+
+    Starlette's own limiter answers in plain text where the length is declared, whatever handlers there are.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdigit() and int(declared) > self._max_bytes:
+            await problem_response(self._refusal(), instance=scope["path"])(scope, receive, send)
+            return
+        taken = 0
+
+        async def counted_receive() -> Message:
+            nonlocal taken
+            message = await receive()
+            if message["type"] == "http.request":
+                taken += len(message.get("body", b""))
+                if taken > self._max_bytes:
+                    raise self._refusal()
+            return message
+
+        await self._app(scope, counted_receive, send)
+
+    def _refusal(self) -> BodyTooLarge:
+        return BodyTooLarge(
+            f"The body is larger than {self._max_bytes:,} bytes, the most that is read.", max_bytes=self._max_bytes
+        )
+
+
+def _trace_id() -> str:
+    context = trace.get_current_span().get_span_context()
+    return trace.format_trace_id(context.trace_id) if context.is_valid else secrets.token_hex(16)

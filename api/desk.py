@@ -1,0 +1,173 @@
+"""Takes one message in, and answers in the way that was asked for: at once, at the end, or as it happens."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+
+from api.auth import Caller, RunsCaller
+from api.following import Target
+from api.sse import RunEventStream
+from api.state import ApiState, State
+from api.stream_slots import Slot
+from api.submitting import IdempotencyKey, accepted_view, to_submission
+from nova_workers.contracts.runs import Accepted, Submission
+from nova_workers.contracts.wire import RunCreate, RunView
+from nova_workers.ledger.run_reads import ENDED, RunState, get_run
+from nova_workers.observability.tracing import current_traceparent
+
+__all__ = ["Desk", "answer_when_over", "open_stream"]
+
+_CLIENT_GONE = 499
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionDesk:
+    """What every way of sending a message needs."""
+
+    state: ApiState
+    caller: Caller
+    request: Request
+    idempotency_key: str | None
+
+    async def accept(self, body: RunCreate, thread_id: str | None) -> Response:
+        """Accept and answer at once."""
+        accepted, submission = await self._submit(body, thread_id)
+        if accepted.replayed:
+            view = await _view(self.state, self.caller, accepted.run_id)
+        else:
+            view = accepted_view(accepted, submission)
+        return _answer(view, 202, _headers(accepted))
+
+    async def accept_and_wait(self, body: RunCreate, thread_id: str | None, timeout_s: float | None) -> Response:
+        """Accept and answer when the run is over."""
+        accepted, _ = await self._submit(body, thread_id)
+        return await answer_when_over(
+            self.state,
+            self.caller,
+            self.request,
+            accepted.run_id,
+            timeout_s=timeout_s,
+            headers=_headers(accepted),
+            is_new=not accepted.replayed,
+        )
+
+    async def accept_and_stream(self, body: RunCreate, thread_id: str | None) -> Response:
+        """Accept and answer with events. The slot comes first: a refusal must not leave a run behind."""
+        async with self.state.slots.hold(self.caller.key_id) as slot:
+            accepted, _ = await self._submit(body, thread_id)
+            target = Target(self.caller.tenant_id, accepted.run_id)
+            found = await self.state.follower.find(target) if accepted.replayed else _fresh(accepted)
+            return open_stream(self.state, target, found, slot.handed_over(), _headers(accepted))
+
+    async def _submit(self, body: RunCreate, thread_id: str | None) -> tuple[Accepted, Submission]:
+        services = self.state.services
+        submission = to_submission(
+            body,
+            tenant_id=self.caller.tenant_id,
+            path=self.request.url.path,
+            thread_id=thread_id,
+            idempotency_key=self.idempotency_key,
+            max_message_chars=services.settings.api.max_message_chars,
+            traceparent=current_traceparent(),
+        )
+        accepted = await services.submitter.submit(submission)
+        if not accepted.replayed:
+            services.metrics.runs_accepted.labels(accepted.queue, submission.source).inc()
+        return accepted, submission
+
+
+async def _desk(
+    request: Request, caller: RunsCaller, state: State, idempotency_key: IdempotencyKey = None
+) -> SubmissionDesk:
+    return SubmissionDesk(state, caller, request, idempotency_key)
+
+
+Desk = Annotated[SubmissionDesk, Depends(_desk)]
+
+
+async def answer_when_over(
+    state: ApiState,
+    caller: Caller,
+    request: Request,
+    run_id: str,
+    *,
+    timeout_s: float | None,
+    headers: Mapping[str, str] | None = None,
+    is_new: bool = False,
+) -> Response:
+    """Answer with a run when it is over: 200; or 202 with the run as it stands when that takes too long.
+
+    Args:
+        state: The application's.
+        caller: Who asks.
+        request: Its client is watched, so that nobody is waited for who has left.
+        run_id: Which run.
+        timeout_s: How long to wait; the setting bounds it.
+        headers: For the answer.
+        is_new: It was accepted a moment ago: there is no need to look where it stands.
+
+    Raises:
+        NotFound: No such run in this tenant.
+    """
+    target = Target(caller.tenant_id, run_id)
+    if is_new or not (await state.follower.find(target)).ended:
+        longest_s = state.services.settings.api.wait_timeout_s
+        ending = await state.follower.wait(
+            target, _until_gone(request), timeout_s=min(timeout_s or longest_s, longest_s)
+        )
+        if ending == "gone":
+            return Response(status_code=_CLIENT_GONE)
+    view = await _view(state, caller, run_id)
+    return _answer(view, 200 if view.status in ENDED else 202, headers)
+
+
+def open_stream(
+    state: ApiState, target: Target, found: RunState, slot: Slot, headers: Mapping[str, str]
+) -> RunEventStream:
+    """Return the response that follows a run and frees the slot at its end."""
+    return RunEventStream(
+        target,
+        found,
+        follower=state.follower,
+        slot=slot,
+        metrics=state.services.metrics,
+        heartbeat_s=state.services.settings.api.heartbeat_s,
+        headers=headers,
+    )
+
+
+async def _view(state: ApiState, caller: Caller, run_id: str) -> RunView:
+    async with state.services.database.connection() as connection:
+        return await get_run(connection, caller.tenant_id, run_id)
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _fresh(accepted: Accepted) -> RunState:
+    return RunState(
+        run_id=accepted.run_id,
+        thread_id=accepted.thread_id,
+        agent_id=accepted.agent_id,
+        status="queued",
+        attempt=0,
+        final_event=None,
+    )
+
+
+def _headers(accepted: Accepted) -> dict[str, str]:
+    headers = {"location": f"/v1/runs/{accepted.run_id}", "nova-run-id": accepted.run_id}
+    if accepted.interrupted_run_id is not None:
+        headers["nova-interrupted-run-id"] = accepted.interrupted_run_id
+    if accepted.replayed:
+        headers["idempotent-replayed"] = "true"
+    return headers
+
+
+def _answer(view: RunView, status: int, headers: Mapping[str, str] | None) -> Response:
+    # Built and checked here already: FastAPI need not do it again on the busiest routes.
+    return Response(view.model_dump_json(), status_code=status, headers=headers, media_type="application/json")

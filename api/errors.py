@@ -1,0 +1,206 @@
+"""How errors look on the wire: RFC 9457 problem documents. The only place that knows HTTP statuses of errors."""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, cast
+
+import orjson
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nova_workers.contracts.wire import Problem
+from nova_workers.errors import (
+    Conflict,
+    Forbidden,
+    Gone,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    NovaError,
+    Rejected,
+    Unauthenticated,
+    Unavailable,
+)
+
+__all__ = [
+    "BodyTooLarge",
+    "CursorFromTheFuture",
+    "InvalidCursor",
+    "MalformedRequest",
+    "TooManyStreams",
+    "UnsupportedMediaType",
+    "install_error_handlers",
+    "problem_response",
+    "unexpected_problem",
+]
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 2
+_QUOTE_CHARS = 80
+
+
+class MalformedRequest(Rejected):
+    """The bytes cannot be read at all: not JSON, not UTF-8, not a header of the right form."""
+
+    code = "malformed_request"
+
+
+class InvalidCursor(MalformedRequest):
+    """A pagination cursor or an event id that this endpoint did not give."""
+
+    code = "invalid_cursor"
+
+
+class CursorFromTheFuture(MalformedRequest):
+    """An event id beyond the newest event of its run."""
+
+    code = "cursor_from_the_future"
+
+
+class UnsupportedMediaType(Rejected):
+    """The body is of a type that no endpoint reads."""
+
+    code = "unsupported_media_type"
+
+
+class BodyTooLarge(LimitExceeded):
+    """The body has more bytes than the server reads."""
+
+    code = "body_too_large"
+
+
+class TooManyStreams(LimitExceeded):
+    """The key holds as many open event streams as it may."""
+
+    code = "too_many_streams"
+
+
+# The nearest ancestor wins.
+_STATUS: Mapping[type[NovaError], HTTPStatus] = {
+    Rejected: HTTPStatus.BAD_REQUEST,
+    InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
+    NotFound: HTTPStatus.NOT_FOUND,
+    Gone: HTTPStatus.GONE,
+    Conflict: HTTPStatus.CONFLICT,
+    UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    LimitExceeded: HTTPStatus.TOO_MANY_REQUESTS,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    NovaError: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Make every error that a route raises a problem document."""
+    app.add_exception_handler(NovaError, _on_nova_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+def problem_response(error: NovaError, *, instance: str | None = None) -> Response:
+    """Return the problem document of an error of ours."""
+    status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    fields = dict(error.fields)
+    field = fields.pop("field", None)
+    headers: dict[str, str] = {}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
+        headers["retry-after"] = str(RETRY_AFTER_S)
+    return _respond(
+        status,
+        code=error.code,
+        detail=error.message,
+        instance=instance,
+        errors=[] if field is None else [{"field": field, "message": error.message}],
+        context=fields,
+        headers=headers,
+    )
+
+
+def unexpected_problem(*, instance: str, trace_id: str) -> Response:
+    """Return the problem document of a failure that nobody foresaw. It tells nothing but where to look."""
+    return _respond(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        code="internal_error",
+        detail=f"The server failed in a way that it did not expect. Its log has the traceback under {trace_id!r}.",
+        instance=instance,
+        context={"trace_id": trace_id},
+    )
+
+
+async def _on_nova_error(request: Request, error: Exception) -> Response:
+    return problem_response(cast(NovaError, error), instance=request.url.path)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    errors = [_field_error(item) for item in cast(RequestValidationError, error).errors()]
+    named = ", ".join(sorted({item["field"] for item in errors}))
+    return _respond(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        code=InvalidInput.code,
+        detail=f"The request has fields that cannot be used: {named}. Nothing was done.",
+        instance=request.url.path,
+        errors=errors,
+    )
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    refused = cast(HTTPException, error)
+    status = HTTPStatus(refused.status_code)
+    code = status.name.lower()
+    detail = str(refused.detail)
+    if status == HTTPStatus.NOT_FOUND:
+        detail = f"There is no endpoint {request.url.path!r}. GET /docs lists all of them."
+    elif status == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.url.path!r} does not take {request.method}."
+    return _respond(status, code=code, detail=detail, instance=request.url.path, headers=dict(refused.headers or {}))
+
+
+def _field_error(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn one pydantic error into the field's path, what is wrong, and a short quote of what came."""
+    place, *path = item["loc"]
+    found: dict[str, Any] = {
+        "field": ".".join(str(part) for part in path) or str(place),
+        "in": place,
+        "message": item["msg"],
+        "type": item["type"],
+    }
+    if "input" in item and item["type"] != "missing":
+        quoted = repr(item["input"])
+        found["input"] = quoted if len(quoted) <= _QUOTE_CHARS else quoted[:_QUOTE_CHARS] + "…"
+    return found
+
+
+def _respond(
+    status: HTTPStatus,
+    *,
+    code: str,
+    detail: str,
+    instance: str | None,
+    errors: Sequence[dict[str, Any]] = (),
+    context: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    problem = Problem(
+        title=status.phrase,
+        status=status,
+        detail=_sendable(detail),
+        code=code,
+        instance=None if instance is None else _sendable(instance),
+        errors=list(errors),
+        context=dict(context or {}),
+    )
+    # `default=str`: fields of an error may hold times or paths, and telling the error must not fail.
+    body = orjson.dumps(problem.model_dump(), default=str)
+    return Response(body, status_code=status, headers=headers, media_type=PROBLEM_MEDIA_TYPE)
+
+
+def _sendable(text: str) -> str:
+    """Replace what UTF-8 cannot carry: a path or a header may hold lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()

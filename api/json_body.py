@@ -1,0 +1,102 @@
+"""Reads JSON bodies strictly: what Postgres cannot keep or a parser could choke on never reaches a handler."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from api.errors import MalformedRequest, UnsupportedMediaType
+from nova_workers.errors import InvalidInput
+
+__all__ = ["MAX_JSON_DEPTH", "StrictRoute", "parse_json"]
+
+MAX_JSON_DEPTH = 64
+"""Nesting of arrays and objects. A tool's schema in an agent's configuration needs about 20."""
+
+_NUL = "\x00"
+
+
+class StrictRoute(APIRoute):
+    """A route whose body is parsed by `parse_json` before FastAPI looks at it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, behind the strict reading of the body where there is one."""
+        handle = super().get_route_handler()
+        if self.body_field is None:
+            return handle
+
+        async def handle_strictly(request: Request) -> Response:
+            strict = _StrictRequest(request.scope, request.receive)
+            await strict.load()
+            return await handle(strict)
+
+        return handle_strictly
+
+
+class _StrictRequest(Request):
+    """A request whose JSON is already there when FastAPI asks for it."""
+
+    _loaded: Any = None
+
+    async def load(self) -> None:
+        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            raise UnsupportedMediaType(f"The body is {media_type!r}; send it as Content-Type: application/json.")
+        self._loaded = parse_json(await self.body())
+
+    async def json(self) -> Any:
+        return self._loaded
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse a body.
+
+    Raises:
+        MalformedRequest: It is not JSON in UTF-8 (lone surrogates and infinite numbers are not), or too deep.
+        InvalidInput: A string holds the NUL character, which Postgres cannot store; names the field.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise MalformedRequest(f"The body is not JSON in UTF-8: {error}.") from error
+    # Both checks walk the value only where a cheap count of bytes cannot rule the fault out.
+    if body.count(b"[") + body.count(b"{") > MAX_JSON_DEPTH and _deeper_than(value, MAX_JSON_DEPTH):
+        raise MalformedRequest(f"The body nests deeper than {MAX_JSON_DEPTH} levels.")
+    if b"\\u0000" in body:
+        for path in _paths_with_nul(value, ()):
+            raise InvalidInput(
+                "A string holds the character U+0000, which cannot be stored; remove it.",
+                field=".".join(path) or "body",
+            )
+    return value
+
+
+def _deeper_than(value: Any, levels: int) -> bool:
+    """Walk level by level, so that depth costs no stack."""
+    layer: list[Any] = [value]
+    for _ in range(levels + 1):
+        layer = [
+            child
+            for item in layer
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not layer:
+            return False
+    return True
+
+
+def _paths_with_nul(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, str):
+        if _NUL in value:
+            yield path
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            if _NUL in key:
+                yield path
+            yield from _paths_with_nul(child, (*path, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _paths_with_nul(child, (*path, str(index)))

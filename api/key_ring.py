@@ -1,0 +1,53 @@
+"""API keys that were seen a moment ago, so that a request costs no query for its key."""
+
+from collections import OrderedDict
+
+from nova_workers.clock import Clock
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.tenancy import AuthenticatedKey, find_key, hash_secret
+
+__all__ = ["KeyRing"]
+
+_MAX_KEYS = 10_000
+
+
+class KeyRing:
+    """Looks keys up by their hash and remembers the good ones for `cache_s`.
+
+    So a revoked key stops working after at most that long. Unknown keys are not remembered: guesses must not push
+    the good ones out.
+    """
+
+    def __init__(self, database: Database, clock: Clock, *, cache_s: float) -> None:
+        self._database = database
+        self._clock = clock
+        self._cache_s = cache_s
+        self._known: OrderedDict[bytes, tuple[float, AuthenticatedKey]] = OrderedDict()
+
+    async def find(self, secret: str) -> AuthenticatedKey | None:
+        """Return the key with this secret; None where it is unknown, revoked or expired.
+
+        Raises:
+            Unavailable: The key is not remembered, and the database does not answer.
+        """
+        digest = hash_secret(secret)
+        now_s = self._clock.monotonic_s()
+        good_until_s, key = self._known.get(digest, (0.0, None))
+        if key is None or good_until_s <= now_s:
+            async with self._database.connection() as connection:
+                key = await find_key(connection, digest)
+            if key is None:
+                self._known.pop(digest, None)
+                return None
+            self._known[digest] = (now_s + self._cache_s, key)
+            self._known.move_to_end(digest)
+            if len(self._known) > _MAX_KEYS:
+                self._known.popitem(last=False)
+        if key.expires_at is not None and key.expires_at <= self._clock.now():
+            return None
+        return key
+
+    def forget(self, key_id: str) -> None:
+        """Look this key up again at its next request: it was revoked here."""
+        for digest in [digest for digest, (_, key) in self._known.items() if key.key_id == key_id]:
+            del self._known[digest]

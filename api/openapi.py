@@ -1,0 +1,53 @@
+"""What the OpenAPI document says of errors: every one is a `Problem` in ``application/problem+json``."""
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from api.errors import PROBLEM_MEDIA_TYPE
+from nova_workers.contracts.wire import Problem
+
+__all__ = ["install_openapi", "problems"]
+
+_DESCRIPTIONS = {
+    400: "The request cannot be read: no JSON, no UTF-8, or a cursor that this list did not give.",
+    401: "No API key, or one that is not known, was revoked or has expired.",
+    403: "The key lacks the scope.",
+    404: "No such thing in this tenant.",
+    409: "The present state does not allow it.",
+    410: "It was deleted.",
+    413: "The body is larger than the server reads.",
+    415: "The body is not application/json.",
+    422: "A field has the wrong form; `errors` names each.",
+    429: "A count is over its bound; see Retry-After.",
+    503: "A server that we need does not answer. Nothing was half-written; see Retry-After.",
+}
+
+_ALWAYS = (401, 403, 503)
+
+
+def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Return the ``responses`` of a route: the errors that every one has, those named, and those of a body."""
+    named = {*_ALWAYS, *statuses, *((400, 413, 415, 422) if body else ())}
+    return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in sorted(named)}
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Have the document name the media type of problems, which FastAPI takes to be the route's own."""
+    make = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            for operations in make()["paths"].values():
+                for operation in operations.values():
+                    _mend(operation["responses"])
+        return make()
+
+    app.openapi = openapi  # pyright: ignore[reportAttributeAccessIssue] - FastAPI's own way to extend the document
+
+
+def _mend(responses: dict[str, dict[str, Any]]) -> None:
+    for status, response in responses.items():
+        if status >= "400":
+            schema = {"$ref": "#/components/schemas/Problem"}
+            response["content"] = {PROBLEM_MEDIA_TYPE: {"schema": schema}}

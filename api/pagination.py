@@ -1,0 +1,98 @@
+"""Keyset pagination: opaque cursors that work only for the list, the filters and the tenant they came from.
+
+A cursor carries the sort key of the last row that was given. Its tag guards against mistakes (a cursor edited,
+cut, or taken to another list), not against a caller who reads this file: what a cursor can reach is bounded by
+the tenant in every query, never by the cursor.
+"""
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import orjson
+from fastapi import Query
+
+from api.errors import InvalidCursor
+from nova_workers.contracts.wire import Page
+
+__all__ = ["Cursor", "Limit", "Pager", "Position"]
+
+_TAG_BYTES = 12
+_MAX_CURSOR_CHARS = 512
+
+Cursor = Annotated[str | None, Query(max_length=_MAX_CURSOR_CHARS, description="`next_cursor` of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="Most items of a page.")]
+
+Position = list[str | int]
+"""The sort key of a row: what the next page starts after."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pager:
+    """Reads and writes the cursors of one list.
+
+    Attributes:
+        tenant_id: Whose list it is.
+        name: Which list, such as ``runs``.
+        shape: Types of the sort key's parts.
+        filters: The filters of this request; a cursor belongs to one set of them.
+    """
+
+    tenant_id: str
+    name: str
+    shape: tuple[type[str] | type[int], ...]
+    filters: tuple[object, ...] = ()
+
+    def read(self, cursor: str | None) -> Position | None:
+        """Return the position that a cursor stands for; None is the start.
+
+        Raises:
+            InvalidCursor: This list did not give it.
+        """
+        if cursor is None:
+            return None
+        try:
+            raw = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+            tag, body = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
+            # Base64 has spare bits: only the one spelling that we give is good.
+            genuine = hmac.compare_digest(tag, self._tag(body)) and self._encode(body) == cursor
+            position = orjson.loads(body) if genuine else None
+        except ValueError:
+            position = None
+        if not self._fits(position):
+            raise InvalidCursor(
+                f"{cursor!r} is not a cursor of this list with these filters. "
+                "Give `next_cursor` of the page before, with the same filters, or leave it out to start anew.",
+                field="cursor",
+            )
+        return position
+
+    def page(self, rows: Sequence[T], limit: int, position_of: Callable[[T], Position]) -> Page[T]:
+        """Make a page of rows that were read with ``limit + 1``: the extra row says that there are more."""
+        items = list(rows[:limit])
+        more = len(rows) > limit
+        return Page(items=items, next_cursor=self.write(position_of(items[-1])) if more else None)
+
+    def write(self, position: Position) -> str:
+        """Return the cursor of a position."""
+        return self._encode(orjson.dumps(position))
+
+    def _encode(self, body: bytes) -> str:
+        return urlsafe_b64encode(self._tag(body) + body).rstrip(b"=").decode("ascii")
+
+    def _tag(self, body: bytes) -> bytes:
+        scope = orjson.dumps([self.name, *self.filters], default=str)
+        key = hashlib.sha256(b"nova.cursor\0" + self.tenant_id.encode()).digest()
+        return hmac.digest(key, scope + b"\0" + body, "sha256")[:_TAG_BYTES]
+
+    def _fits(self, position: object) -> bool:
+        return (
+            isinstance(position, list)
+            and len(position) == len(self.shape)
+            and all(type(part) is kind for part, kind in zip(position, self.shape, strict=True))
+        )

@@ -1,0 +1,39 @@
+"""What lives as long as the API process: the services that bootstrap built, and the API's own parts on top."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from api.following import RunFollower
+from api.key_ring import KeyRing
+from api.run_watch import RunWatch
+from api.stream_slots import StreamSlots
+from nova_workers.bootstrap import ApiServices
+
+__all__ = ["ApiState", "State", "state_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiState:
+    """Everything a route may use."""
+
+    services: ApiServices
+    keys: KeyRing
+    watch: RunWatch
+    follower: RunFollower
+    slots: StreamSlots
+    schema_head: str
+    """The revision of the schema that this version of the code needs."""
+
+
+def state_of(request: Request) -> ApiState:
+    """Return the state of the application that serves a request."""
+    return request.app.state.nova
+
+
+async def _state(request: Request) -> ApiState:
+    return state_of(request)
+
+
+State = Annotated[ApiState, Depends(_state)]

@@ -1,0 +1,164 @@
+"""From a request's body to a submission: the message's form and bounds, the idempotency key and the body's hash."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Header
+
+from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.contracts.runs import Accepted, Submission
+from nova_workers.contracts.wire import RunCreate, RunView, StatelessRunCreate
+from nova_workers.errors import InvalidInput
+
+__all__ = ["IdempotencyKey", "accepted_view", "content_of", "to_submission"]
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Names this submission for 24 hours: the same key and body again return the first run.",
+    ),
+]
+
+_DEFAULT_AGENT = "nova"
+_SOURCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    # Source type → the fields that it needs, by block type.
+    "image": {"base64": ("media_type", "data"), "url": ("url",), "file": ("file_id",)},
+    "document": {
+        "base64": ("media_type", "data"),
+        "url": ("url",),
+        "file": ("file_id",),
+        "text": ("media_type", "data"),
+        "content": ("content",),
+    },
+}
+
+
+def to_submission(
+    body: RunCreate,
+    *,
+    tenant_id: str,
+    path: str,
+    thread_id: str | None,
+    idempotency_key: str | None,
+    max_message_chars: int,
+    traceparent: str | None,
+) -> Submission:
+    """Return the submission that a request asks for.
+
+    Raises:
+        InvalidInput: The message has no content, a block of another kind or form, or too many characters.
+    """
+    agent_id = None
+    if isinstance(body, StatelessRunCreate):
+        if body.thread_id is not None and body.agent_id is not None:
+            raise InvalidInput(
+                "Give thread_id, or agent_id for a new thread, but not both: a thread has its agent.", field="agent_id"
+            )
+        thread_id = body.thread_id
+        agent_id = (body.agent_id or _DEFAULT_AGENT) if thread_id is None else None
+    return Submission(
+        tenant_id=tenant_id,
+        content=content_of(body.message, max_chars=max_message_chars),
+        thread_id=thread_id,
+        agent_id=agent_id,
+        on_busy=body.on_busy,
+        queue=body.queue,
+        model=body.model,
+        max_turns=body.max_turns,
+        metadata=body.metadata,
+        idempotency_key=idempotency_key,
+        body_hash=None if idempotency_key is None else _hash(path, body),
+        traceparent=traceparent,
+    )
+
+
+def content_of(message: str | Sequence[ContentBlock], *, max_chars: int) -> tuple[ContentBlock, ...]:
+    """Return a message as content blocks.
+
+    Raises:
+        InvalidInput: It has no content, a block of another kind or form, or too many characters; names the field.
+    """
+    blocks = (text_block(message),) if isinstance(message, str) else tuple(message)
+    chars = 0
+    for index, block in enumerate(blocks):
+        field = "message" if isinstance(message, str) else f"message.{index}"
+        if block.get("type") == "text":
+            chars += _check_text(block, field)
+        else:
+            _check_source(block, field)
+    if chars > max_chars:
+        raise InvalidInput(
+            f"The message has {chars:,} characters of text; at most {max_chars:,} are taken.",
+            field="message",
+            max_chars=max_chars,
+        )
+    return blocks
+
+
+def accepted_view(accepted: Accepted, submission: Submission) -> RunView:
+    """Return a run as it stands the moment after it was accepted, with no further query."""
+    return RunView(
+        id=accepted.run_id,
+        thread_id=accepted.thread_id,
+        agent_id=accepted.agent_id,
+        status="queued",
+        queue=submission.queue,
+        on_busy=submission.on_busy,
+        source=submission.source,
+        message=list(submission.content),
+        model=submission.model,
+        max_turns=submission.max_turns,
+        metadata=dict(submission.metadata),
+        attempt=0,
+        created_at=accepted.created_at,
+    )
+
+
+def _check_text(block: ContentBlock, field: str) -> int:
+    text = block.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput(f"{field} holds no text: a model refuses a message that is empty or blank.", field=field)
+    return len(text)
+
+
+def _check_source(block: ContentBlock, field: str) -> None:
+    kind = block.get("type")
+    sources = _SOURCES.get(kind) if isinstance(kind, str) else None
+    if sources is None:
+        raise InvalidInput(
+            f"{field} has the type {_quote(kind)}; a message takes 'text', 'image' and 'document' blocks.",
+            field=f"{field}.type",
+        )
+    source: Any = block.get("source")
+    needed = sources.get(source["type"]) if _has_type(source) else None
+    if needed is None:
+        raise InvalidInput(
+            f"{field}.source must be an object whose type is one of {', '.join(map(repr, sources))}.",
+            field=f"{field}.source",
+        )
+    for missing in _missing(source, needed):
+        raise InvalidInput(f"{field}.source lacks {missing!r}.", field=f"{field}.source.{missing}")
+
+
+def _has_type(source: object) -> bool:
+    return isinstance(source, dict) and isinstance(source.get("type"), str)
+
+
+def _missing(source: Any, needed: Sequence[str]) -> Iterator[str]:
+    return (name for name in needed if not source.get(name))
+
+
+def _quote(value: object) -> str:
+    return repr(value)[:80]
+
+
+def _hash(path: str, body: RunCreate) -> bytes:
+    """Hash what was asked, not how it was spelt. Defaults are left out: a new field that has one changes no hash."""
+    canonical = orjson.dumps(body.model_dump(exclude_defaults=True), option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(path.encode() + b"\0" + canonical).digest()
