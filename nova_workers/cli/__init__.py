@@ -1,0 +1,1 @@
+"""The `nova` command: an HTTP client like any other, and the starter of every process of the fleet."""

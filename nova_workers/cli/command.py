@@ -1,0 +1,113 @@
+"""Commands that talk to the API: each gets ``--json``, ``--api-url`` and ``--api-key``, and a `Session`."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+import typer
+from pydantic import BaseModel, ValidationError
+
+from nova_workers.cli.client import NovaClient
+from nova_workers.cli.output import JsonOption, Output
+from nova_workers.cli.target import Target, find_target
+from nova_workers.config import Settings, load_settings
+from nova_workers.errors import InvalidInput, Unauthenticated
+
+__all__ = ["ApiKeyOption", "ApiUrlOption", "Session", "build", "open_session", "remote"]
+
+ApiUrlOption = Annotated[
+    str | None,
+    typer.Option("--api-url", envvar="NOVA_API_URL", show_envvar=True, help="The API. Default: what `nova up` runs."),
+]
+ApiKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key", envvar="NOVA_API_KEY", show_envvar=True, help="The key. Default: the first key of `nova up`."
+    ),
+]
+
+M = TypeVar("M", bound=BaseModel)
+P = ParamSpec("P")
+Body = Callable[Concatenate["Session", P], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a command works with."""
+
+    client: NovaClient
+    out: Output
+    target: Target
+    settings: Settings
+
+
+@asynccontextmanager
+async def open_session(*, json_mode: bool, api_url: str | None, api_key: str | None) -> AsyncGenerator[Session]:
+    """Find the fleet, and lend a client for it.
+
+    Raises:
+        ConfigurationError: The settings, the URL or a file of NOVA_HOME cannot be used.
+    """
+    settings = load_settings()
+    target = find_target(settings, api_url=api_url, api_key=api_key)
+    async with NovaClient(target.url, target.api_key) as client:
+        try:
+            yield Session(client, Output(json_mode=json_mode), target, settings)
+        except Unauthenticated as error:
+            raise Unauthenticated(f"{error.message} (The key: {target.key_source}.)", **error.fields) from error
+
+
+def build(model: type[M], values: Mapping[str, Any]) -> M:
+    """Make a request body of what the user gave.
+
+    Raises:
+        InvalidInput: A value has the wrong form; the message names each.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc']) or 'input'}: {item['msg']} (got {item['input']!r:.80})"
+            for item in error.errors()
+        )
+        raise InvalidInput(wrong) from error
+
+
+def remote(app: typer.Typer, name: str, **settings: Any) -> Callable[[Body[P]], Body[P]]:
+    """Register an async function as a command of `app`, whose first argument is the session.
+
+    Its docstring is the command's help. The three options that every such command has come after its own.
+    """
+
+    def register(body: Body[P]) -> Body[P]:
+        app.command(name, **settings)(_entry(body))
+        return body
+
+    return register
+
+
+def _entry(body: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    def entry(json_mode: bool, api_url: str | None, api_key: str | None, **own: Any) -> None:
+        async def run() -> None:
+            async with open_session(json_mode=json_mode, api_url=api_url, api_key=api_key) as session:
+                await body(session, **own)
+
+        asyncio.run(run())
+
+    # Typer reads the signature: the body's parameters without the session, then the common ones.
+    own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    common = [
+        inspect.Parameter("json_mode", keyword, default=False, annotation=JsonOption),
+        inspect.Parameter("api_url", keyword, default=None, annotation=ApiUrlOption),
+        inspect.Parameter("api_key", keyword, default=None, annotation=ApiKeyOption),
+    ]
+    parameters = [*(parameter.replace(kind=keyword) for parameter in own), *common]
+    entry.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    entry.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    entry.__doc__ = body.__doc__
+    entry.__name__ = getattr(body, "__name__", "command")
+    return entry

@@ -1,0 +1,99 @@
+"""`nova fleet`: depth and workers at a glance; pause and resume."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.output import age, stamp
+from nova_workers.contracts.wire import FleetPause, FleetView
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="See depth and workers; pause and resume."
+)
+
+AgentOption = Annotated[str | None, typer.Option(help="Only this agent.")]
+ScopeOption = Annotated[
+    Literal["fleet", "tenant", "agent"] | None,
+    typer.Option(help="Default: the tenant, or the agent of --agent. fleet needs the operator scope."),
+]
+
+_BAR_CELLS = 24
+
+
+@remote(app, "status")
+async def status(session: Session) -> None:
+    """Show runs, queues, workers and pauses."""
+    _show(session, await session.client.fleet.view())
+
+
+@remote(app, "pause")
+async def pause(
+    session: Session,
+    agent: AgentOption = None,
+    scope: ScopeOption = None,
+    reason: Annotated[str | None, typer.Option(help="Why; shown to whoever waits.")] = None,
+) -> None:
+    """Start nothing new. What runs goes on, what is queued keeps."""
+    _show(session, await session.client.fleet.pause(_which(agent, scope, reason)))
+
+
+@remote(app, "resume")
+async def resume(session: Session, agent: AgentOption = None, scope: ScopeOption = None) -> None:
+    """Let new runs start again."""
+    _show(session, await session.client.fleet.resume(_which(agent, scope, None)))
+
+
+def bar(part: float, whole: float, cells: int = _BAR_CELLS) -> str:
+    """Return a bar that is full where `part` reaches `whole`. Anything above nothing shows."""
+    if whole <= 0 or part <= 0:
+        return "·" * cells
+    filled = min(cells, max(1, round(cells * part / whole)))
+    return "█" * filled + "·" * (cells - filled)
+
+
+def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPause:
+    given = {"scope": scope or ("agent" if agent else "tenant"), "agent_id": agent, "reason": reason}
+    return build(FleetPause, {name: value for name, value in given.items() if value is not None})
+
+
+def _show(session: Session, view: FleetView) -> None:
+    out = session.out
+    if out.json:
+        out.document(view)
+        return
+    out.facts((name, str(count)) for name, count in view.runs.items())
+    if view.queues:
+        deepest = max(queue.queued for queue in view.queues)
+        out.table(
+            ("queue", "", "queued", "oldest"),
+            [
+                (queue.queue, bar(queue.queued, deepest), str(queue.queued), age(queue.oldest_queued_age_s))
+                for queue in view.queues
+            ],
+        )
+    if view.workers:
+        out.table(
+            ("worker", "host", "pid", "", "busy", "queues", "seen"),
+            [
+                (
+                    worker.id,
+                    worker.host,
+                    str(worker.pid),
+                    bar(worker.busy, worker.slots),
+                    f"{worker.busy}/{worker.slots}" + (" draining" if worker.draining else ""),
+                    ", ".join(worker.queues),
+                    stamp(worker.seen_at),
+                )
+                for worker in view.workers
+            ],
+        )
+    else:
+        told = "No worker is shown: none is alive, or the key lacks the operator scope. `nova doctor` tells which."
+        out.note(told, "yellow")
+    for switch in view.switches:
+        about = switch.target if switch.scope == "agent" else "everything" if switch.scope == "fleet" else "this tenant"
+        because = f": {switch.reason}" if switch.reason else ""
+        out.note(f"paused {about} since {stamp(switch.created_at)}{because}", "yellow")

@@ -1,0 +1,131 @@
+"""What commands print: tables and notes for people, JSON for programs.
+
+Answers go to stdout, everything about them to stderr, so that a pipe carries the answer alone. With ``--json``
+stdout carries one JSON document, or one JSON object a line for a stream, and never a control sequence.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, TextIO
+
+import typer
+from pydantic import BaseModel
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Column", "JsonOption", "Output", "age", "money", "printable", "short", "stamp"]
+
+_UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON: one document, or one object a line for streams.")]
+
+Column = str | tuple[str, str]
+"""A table's column: its heading, and, for a column that may be cut or wrapped, ``fold``."""
+
+
+def printable(text: str) -> str:
+    """Return text without control characters: what a model or a tool says must not drive the terminal."""
+    return text.translate(_UNPRINTABLE)
+
+
+def short(text: str, length: int = 60) -> str:
+    """Return text as one line of at most `length` characters."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def stamp(moment: datetime | None) -> str:
+    """Return a time in the local zone, to the second."""
+    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def age(seconds: float | None) -> str:
+    """Return a duration in its two largest units."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def money(usd: float | None) -> str:
+    """Return a cost, or that it is not known."""
+    if usd is None:
+        return "cost unknown"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+class Output:
+    """The two streams of a command.
+
+    Attributes:
+        json: Whether stdout carries JSON.
+        tty: Whether stdout is a terminal.
+    """
+
+    def __init__(self, *, json_mode: bool, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
+        self.stdout = stdout or sys.stdout
+        self.stderr = stderr or sys.stderr
+        self.json = json_mode
+        self.tty = self.stdout.isatty() and not json_mode
+        # A pipe has no width: nothing is cut there.
+        self._console = Console(file=self.stdout, highlight=False, width=None if self.tty else 100_000)
+        self._notes = Console(file=self.stderr, highlight=False, soft_wrap=True)
+
+    def document(self, value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
+        """Write one JSON document."""
+        self.stdout.write(json.dumps(_plain(value), ensure_ascii=False, indent=2) + "\n")
+
+    def line(self, value: BaseModel | Mapping[str, Any]) -> None:
+        """Write one line of a JSON stream, at once."""
+        self.stdout.write(json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":")) + "\n")
+        self.stdout.flush()
+
+    def text(self, text: str = "", style: str = "") -> None:
+        """Write a line of the answer. A pipe gets it as it is."""
+        if not self.tty:
+            self.stdout.write(text + "\n")
+            return
+        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Write a line about the answer, to stderr."""
+        self._notes.print(Text(printable(text), style=style))
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+        """Write a table. In a pipe: aligned columns, nothing cut, no frame."""
+        table = Table(box=box.SIMPLE_HEAD if self.tty else None, pad_edge=False, header_style="bold")
+        for column in columns:
+            heading, fold = (column, False) if isinstance(column, str) else (column[0], True)
+            table.add_column(heading, no_wrap=not (fold and self.tty), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        self._console.print(table)
+
+    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Write names and values, one pair a line; a pair without a value is left out."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in pairs:
+            if value:
+                grid.add_row(Text(name), Text(printable(value)))
+        self._console.print(grid)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

@@ -1,0 +1,143 @@
+"""From what went wrong on the wire to the error tree: by the problem's code, else by its status."""
+
+import os
+
+import httpx2
+from pydantic import ValidationError
+
+from nova_workers.contracts.wire import Problem
+from nova_workers.errors import (
+    ConfigurationError,
+    Conflict,
+    EngineFailure,
+    Forbidden,
+    Gone,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    NovaError,
+    Rejected,
+    Unauthenticated,
+    Unavailable,
+)
+
+__all__ = ["error_of_response", "error_of_transport", "unknown_answer"]
+
+_QUOTED_CHARS = 200
+"""As much of an answer that is no problem document as an error message quotes."""
+
+_BY_STATUS: dict[int, type[NovaError]] = {
+    400: InvalidInput,
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: LimitExceeded,
+    422: InvalidInput,
+    429: LimitExceeded,
+}
+
+
+def _by_code() -> dict[str, type[NovaError]]:
+    found: dict[str, type[NovaError]] = {}
+    branches: list[type[NovaError]] = [NovaError]
+    while branches:
+        branch = branches.pop()
+        # An EngineFailure is the outcome of a run, never of a request, and its constructor wants more.
+        if branch is not EngineFailure:
+            found[branch.code] = branch
+            branches.extend(branch.__subclasses__())
+    return found
+
+
+_BY_CODE = _by_code()
+
+
+def error_of_response(response: httpx2.Response) -> NovaError:
+    """Return the error that a response with an error status means.
+
+    Args:
+        response: Read to its end.
+
+    Returns:
+        The error with the problem's `detail` as its message, and its context, `status` and, where fields were
+        refused, `errors` among its fields.
+    """
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:
+        return _error_without_problem(response)
+    kind = _BY_CODE.get(problem.code) or _kind_of_status(response.status_code)
+    fields: dict[str, object] = {**problem.context, "status": problem.status}
+    if problem.errors:
+        fields["errors"] = problem.errors
+    return kind(_with_field_names(problem), **fields)
+
+
+def error_of_transport(error: httpx2.TransportError, base_url: str) -> Unavailable:
+    """Return what a request that got no answer means to the user."""
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol):
+        return Unavailable(
+            f"No fleet answers at {base_url} ({_reason(error)}). Start one with `nova up`, or name another with "
+            "--api-url or NOVA_API_URL.",
+            api_url=base_url,
+        )
+    if isinstance(error, httpx2.TimeoutException):
+        return Unavailable(
+            f"The fleet at {base_url} did not answer in time ({type(error).__name__}). It may be overloaded; "
+            "see `nova doctor`, then try again.",
+            api_url=base_url,
+        )
+    return Unavailable(f"The connection to {base_url} broke ({_reason(error)}). Try again.", api_url=base_url)
+
+
+def unknown_answer(response: httpx2.Response, error: ValidationError) -> ConfigurationError:
+    """Return the error for a good status with a body that this version of the client does not know."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the body"
+    return ConfigurationError(
+        f"{response.request.url} answered {response.status_code} with a body this client does not know "
+        f"({where}: {first['msg']}). Is it a Nova Workers API of the same version? Compare `nova version`."
+    )
+
+
+def _error_without_problem(response: httpx2.Response) -> NovaError:
+    text = " ".join(response.text.split())[:_QUOTED_CHARS]
+    kind = _kind_of_status(response.status_code)
+    return kind(
+        f"{response.request.url} answered {response.status_code} without saying why: {text!r}. "
+        "A proxy in between, or another program on that port?",
+        status=response.status_code,
+    )
+
+
+def _kind_of_status(status: int) -> type[NovaError]:
+    if status < 500:
+        return _BY_STATUS.get(status, Rejected)
+    # 500 is a fault that nobody foresaw; the others say that somebody may answer later.
+    return NovaError if status == 500 else Unavailable
+
+
+def _with_field_names(problem: Problem) -> str:
+    named = [
+        f"{item['field']}: {item['message']}"
+        for item in problem.errors
+        if "field" in item and item.get("message") and item["message"] != problem.detail
+    ]
+    return f"{problem.detail} ({'; '.join(named)})" if named else problem.detail
+
+
+def _reason(error: BaseException) -> str:
+    """Return the operating system's own words for a failure, which lie deepest in its chain of causes."""
+    found = str(error).strip() or type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, OSError) and cause.strerror:
+            # Name look-ups have numbers of their own, below zero.
+            number = cause.errno or 0
+            found = os.strerror(number) if number > 0 else cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return found

@@ -1,0 +1,107 @@
+"""`nova up`, `api`, `worker`, `beat` and `flower`: this process becomes the one that is asked for.
+
+Each is started by the name of its module, never imported: the command line stays light, and signals, exit
+codes and logs are those of the real process.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from nova_workers.cli.target import find_servers
+from nova_workers.config import Settings, load_settings
+from nova_workers.devstack.commands import api_command, beat_command, flower_command, worker_command
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("up")
+def up(
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes.")] = None,
+) -> None:
+    """Start the whole fleet on this machine.
+
+    Postgres, Valkey, migrations, API, worker, beat and Flower, with data under NOVA_HOME. NOVA_DATABASE_URL and
+    NOVA_REDIS_URL take the place of the embedded servers. Ctrl-C stops all of it.
+    """
+    load_settings()
+    arguments = [sys.executable, "-m", "nova_workers.devstack"]
+    if port is not None:
+        arguments += ["--port", str(port)]
+    if workers is not None:
+        arguments += ["--workers", str(workers)]
+    _become(arguments, {})
+
+
+@app.command("api")
+def api(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
+) -> None:
+    """Run one API process."""
+    settings = load_settings()
+    command = api_command(
+        host=host or settings.api.host,
+        port=settings.api.port if port is None else port,
+        log_level=settings.telemetry.log_level,
+    )
+    _become(command, _servers(settings))
+
+
+@app.command("worker")
+def worker(
+    concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Turns at once.")] = None,
+    queues: Annotated[str | None, typer.Option("--queues", "-Q", help="Names with commas between.")] = None,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Celery's name for it.")] = None,
+) -> None:
+    """Run one worker process."""
+    settings = load_settings()
+    command = worker_command(
+        concurrency=concurrency or settings.worker.concurrency,
+        queues=tuple(part.strip() for part in queues.split(",")) if queues else settings.worker.queues,
+        name=name,
+        log_level=settings.telemetry.log_level,
+    )
+    environment = _servers(settings)
+    if concurrency:
+        # The worker reports its slots from the settings; the option must not disagree with them.
+        environment["NOVA_WORKER__CONCURRENCY"] = str(concurrency)
+    _become(command, environment)
+
+
+@app.command("beat")
+def beat() -> None:
+    """Run the metronome. Two or more do no harm."""
+    settings = load_settings()
+    command = beat_command(log_level=settings.telemetry.log_level)
+    _become(command, _servers(settings))
+
+
+@app.command("flower")
+def flower(
+    host: Annotated[str, typer.Option(help="Address to listen on; it has no password.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5555,
+) -> None:
+    """Run Flower, the view of Celery's tasks."""
+    _become(flower_command(host=host, port=port), _servers(load_settings()))
+
+
+def _servers(settings: Settings) -> dict[str, str]:
+    """Return the variables that join a process to the servers that were given, else to those of `nova up`."""
+    servers = find_servers(settings)
+    # Each raises, and says how to get one, when there is none.
+    return {
+        "NOVA_DATABASE_URL": servers.database_url or settings.require_database_url(),
+        "NOVA_REDIS_URL": servers.redis_url or settings.require_redis_url(),
+    }
+
+
+def _become(command: list[str], environment: dict[str, str]) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(command[0], command, {**os.environ, **environment})  # noqa: S606 - replacing this process is the purpose

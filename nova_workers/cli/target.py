@@ -1,0 +1,132 @@
+"""Which fleet a command talks to, and with which key."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from nova_workers.config import Settings
+from nova_workers.errors import ConfigurationError
+
+__all__ = ["KEY_FILE", "STATE_FILE", "Servers", "Target", "find_servers", "find_target", "read_state"]
+
+STATE_FILE = "nova.json"
+"""Under NOVA_HOME: what `nova up` runs, and where."""
+
+KEY_FILE = "api_key"
+"""Under NOVA_HOME: the first key, which `nova up` makes."""
+
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An API and the key for it.
+
+    Attributes:
+        url_source: Where the URL was found, in words.
+        key_source: Where the key was found, in words; says how to give one when there is none.
+    """
+
+    url: str
+    api_key: str | None
+    url_source: str
+    key_source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The URLs of Postgres and Redis; None where there is none to be found."""
+
+    database_url: str | None
+    redis_url: str | None
+
+
+def find_servers(settings: Settings) -> Servers:
+    """Return the servers that the environment names, else those of a `nova up` in this home."""
+    state = read_state(settings.home)
+
+    def found(given: SecretStr | None, key: str) -> str | None:
+        if given is not None:
+            return given.get_secret_value()
+        value = state.get(key)
+        return value if isinstance(value, str) and value else None
+
+    return Servers(found(settings.database_url, "database_url"), found(settings.redis_url, "redis_url"))
+
+
+def find_target(settings: Settings, *, api_url: str | None, api_key: str | None) -> Target:
+    """Return the fleet that the options, the environment or the files of `nova up` name.
+
+    The key file belongs to the fleet of this home: it is never sent to another host.
+
+    Args:
+        settings: For NOVA_HOME and the API's usual address.
+        api_url: From ``--api-url`` or NOVA_API_URL.
+        api_key: From ``--api-key`` or NOVA_API_KEY.
+
+    Raises:
+        ConfigurationError: The URL has no usable form, or a file cannot be read.
+    """
+    url, url_source = _find_url(settings, api_url)
+    host = _checked_host(url)
+    url = url.rstrip("/")
+    if api_key:
+        return Target(url, api_key.strip(), url_source, "--api-key or NOVA_API_KEY")
+    path = settings.home / KEY_FILE
+    if api_url is not None and host not in _LOOPBACK:
+        missing = f"none: give --api-key or NOVA_API_KEY ({path} is only for the fleet of this machine)"
+        return Target(url, None, url_source, missing)
+    found = _read(path)
+    if not found:
+        return Target(url, None, url_source, f"none: give --api-key or NOVA_API_KEY ({path} does not exist)")
+    return Target(url, found, url_source, str(path))
+
+
+def read_state(home: Path) -> dict[str, Any]:
+    """Return what `nova up` wrote about itself, or nothing when it never ran.
+
+    Raises:
+        ConfigurationError: The file is damaged.
+    """
+    path = home / STATE_FILE
+    text = _read(path)
+    if not text:
+        return {}
+    try:
+        state = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigurationError(f"{path} is damaged ({error}). Delete it and run `nova up` again.") from error
+    return state if isinstance(state, dict) else {}
+
+
+def _find_url(settings: Settings, api_url: str | None) -> tuple[str, str]:
+    if api_url:
+        return api_url, "--api-url or NOVA_API_URL"
+    state_url = read_state(settings.home).get("api_url")
+    if isinstance(state_url, str) and state_url:
+        return state_url, str(settings.home / STATE_FILE)
+    return f"http://{settings.api.host}:{settings.api.port}", "the default; no `nova up` has run in this home"
+
+
+def _checked_host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"{url!r} is not a URL ({error}); expected http://host:port") from error
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        raise ConfigurationError(f"{url!r} is not the URL of an API; expected http://host:port")
+    return host
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read ({error}). Give --api-url and --api-key instead.") from error

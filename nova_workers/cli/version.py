@@ -1,0 +1,32 @@
+"""`nova version`."""
+
+import platform
+from importlib import metadata
+
+import typer
+
+from nova_workers.cli.output import JsonOption, Output
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_SHOWN = ("nova-workers", "celery", "anthropic", "mcp", "fastapi", "redis", "asyncpg")
+
+
+@app.command("version")
+def version(json_mode: JsonOption = False) -> None:
+    """Print the versions of this installation."""
+    found = {name: _version_of(name) for name in _SHOWN} | {"python": platform.python_version()}
+    out = Output(json_mode=json_mode)
+    if out.json:
+        out.document(found)
+    else:
+        out.facts(found.items())
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "from source" if distribution == "nova-workers" else "missing"

@@ -1,0 +1,128 @@
+"""One child process: started in a group of its own, read line by line, and stopped with all that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, STDOUT, Process
+
+from nova_workers.devstack.log_lines import LineSink
+from nova_workers.devstack.process import ProcessSpec
+
+__all__ = ["Child"]
+
+_READ_BYTES = 65_536
+_LONGEST_LINE_BYTES = 16_384
+_READY_POLL_S = 0.05
+_LAST_LINES_S = 1.0
+
+
+class Child:
+    """A running process. Make a new one for each start."""
+
+    def __init__(self, spec: ProcessSpec, process: Process, sink: LineSink) -> None:
+        self.spec = spec
+        self._process = process
+        self._sink = sink
+        self._swept = False
+        self._reader = asyncio.create_task(self._read_lines(), name=f"lines of {spec.name}")
+
+    @classmethod
+    async def start(cls, spec: ProcessSpec, sink: LineSink) -> Child:
+        """Start a process from a spec.
+
+        Call it on the main thread: the kernel's death signal follows the end of the *thread* that forked.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *spec.command(),
+            env=spec.environment(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=PIPE,
+            stderr=STDOUT,
+            # Its own session: Ctrl-C reaches the supervisor only, which stops everything in the right order.
+            start_new_session=True,
+        )
+        return cls(spec, process, sink)
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is also the id of its group."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.returncode is None
+
+    async def ready(self) -> bool:
+        """Wait until it serves; False when it ended first or took longer than the spec allows."""
+        if self.spec.ready is None:
+            return self.alive
+        try:
+            async with asyncio.timeout(self.spec.ready_timeout_s):
+                while self.alive:
+                    if await self.spec.ready():
+                        return True
+                    await asyncio.sleep(_READY_POLL_S)
+        except TimeoutError:
+            pass
+        return False
+
+    async def ended(self) -> int:
+        """Wait for its end and return its exit code; a signal's number comes negative.
+
+        Whatever it left behind in its group is killed, so that a restart never runs beside an old one.
+        """
+        code = await self._process.wait()
+        if not self._swept:
+            self._swept = True
+            self._signal_group(signal.SIGKILL)
+        # A grandchild in a group of its own may hold the pipe open: do not wait for that.
+        await asyncio.wait({self._reader}, timeout=_LAST_LINES_S)
+        self._reader.cancel()
+        return code
+
+    async def stop(self) -> None:
+        """Ask it to end; after the spec's bound kill its group."""
+        if self.alive:
+            try:
+                self._process.send_signal(self.spec.stop_signal)
+                await asyncio.wait_for(self._process.wait(), self.spec.stop_timeout_s)
+            except ProcessLookupError:
+                pass
+            except TimeoutError:
+                self._sink.say(
+                    f"{self.spec.name} did not stop within {self.spec.stop_timeout_s:g} s; killing it", alarm=True
+                )
+                self.kill()
+        await self.ended()
+
+    def kill(self) -> None:
+        """Kill its group at once."""
+        if self.alive:
+            self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # nobody is left in it; macOS says so with the second
+
+    async def _read_lines(self) -> None:
+        stream = self._process.stdout
+        if stream is None:
+            return
+        rest = b""
+        while data := await stream.read(_READ_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > _LONGEST_LINE_BYTES:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                self._show(line)
+        if rest:
+            self._show(rest)
+
+    def _show(self, line: bytes) -> None:
+        if text := line.decode(errors="replace").rstrip():
+            self._sink.line(self.spec.name, text)

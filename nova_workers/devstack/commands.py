@@ -1,0 +1,61 @@
+"""The command line of each process of the fleet: the one place that spells them.
+
+Each process is named by its module and never imported, so that signals, exit codes and logs are its own.
+"""
+
+import sys
+from pathlib import Path
+
+__all__ = ["API_APP", "BEAT_APP", "WORKER_APP", "api_command", "beat_command", "flower_command", "worker_command"]
+
+API_APP = "api.app:create_app"
+BEAT_APP = "beat.app:app"
+WORKER_APP = "nova_workers.worker.app:app"
+
+FLOWER_MAX_TASKS = 20_000
+"""10^5 tasks cost Flower 426 MB (measured)."""
+
+FLOWER_CONFIG = Path(__file__).resolve().parents[1] / "worker" / "flowerconfig.py"
+"""Puts the ids of run and thread on each task, and forbids what would go past the fleet's own cancel and drain."""
+
+_UVICORN_DRAIN_S = 10
+
+
+def api_command(*, host: str, port: int, log_level: str = "warning") -> list[str]:
+    """Return the command line of one API process."""
+    return [
+        *(sys.executable, "-m", "uvicorn", API_APP, "--factory", "--host", host, "--port", str(port)),
+        *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", log_level),
+        *("--timeout-graceful-shutdown", str(_UVICORN_DRAIN_S)),
+    ]
+
+
+def worker_command(
+    *, concurrency: int, queues: tuple[str, ...], name: str | None = None, log_level: str = "warning"
+) -> list[str]:
+    """Return the command line of one worker process.
+
+    Threads, since a slot of the pool only waits for a coroutine on the process's one loop; no gossip and no mingle,
+    since workers have nothing to tell each other that is not in Postgres.
+    """
+    return [
+        *_celery(WORKER_APP, "worker"),
+        *("--pool", "threads", "--concurrency", str(concurrency), "--queues", ",".join(queues)),
+        *("--without-gossip", "--without-mingle", "--loglevel", log_level),
+        *(("--hostname", name if "@" in name else f"{name}@%h") if name else ()),
+    ]
+
+
+def beat_command(*, log_level: str = "warning") -> list[str]:
+    """Return the command line of the metronome. It keeps no file: what is due stands in Postgres."""
+    return [*_celery(BEAT_APP, "beat"), "--pidfile=", "--loglevel", log_level]
+
+
+def flower_command(*, host: str, port: int) -> list[str]:
+    """Return the command line of Flower. It has the app of the clock, which is the lightest: it reads the broker."""
+    options = {"address": host, "port": port, "max-tasks": FLOWER_MAX_TASKS, "conf": FLOWER_CONFIG}
+    return [*_celery(BEAT_APP, "flower"), *(f"--{name}={value}" for name, value in options.items())]
+
+
+def _celery(app: str, program: str) -> list[str]:
+    return [sys.executable, "-m", "celery", "--app", app, program]

@@ -1,0 +1,105 @@
+"""The specs of the fleet's own processes: command, environment, and how each shows that it serves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+
+import httpx2
+
+from nova_workers.config import Settings
+from nova_workers.devstack.commands import api_command, beat_command, flower_command, worker_command
+from nova_workers.devstack.process import ProcessSpec
+
+__all__ = [
+    "LOCAL_MODEL_APP",
+    "api_spec",
+    "beat_spec",
+    "flower_spec",
+    "model_spec",
+    "worker_metrics_port",
+    "worker_spec",
+]
+
+LOCAL_MODEL_APP = "nova_workers.devstack.local_model:create_app"
+
+_PROBE_S = 2.0
+_HEARTBEATS = 2
+"""One of Celery's own loop, one of ours."""
+
+
+def api_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
+    """Return the API, ready when it reaches its database."""
+    command = api_command(host=host, port=port, log_level=settings.telemetry.log_level)
+    return ProcessSpec("api", tuple(command), env, _serves(f"{url}/readyz"), stop_timeout_s=15.0)
+
+
+def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, str]) -> ProcessSpec:
+    """Return one worker, ready when both of its loops have turned.
+
+    Args:
+        settings: The fleet's settings.
+        number: Which worker, from 1.
+        of: How many there are.
+        env: Variables of every process of the fleet.
+    """
+    name = f"worker{number}" if of > 1 else "worker"
+    beats = settings.home / "heartbeats" / name
+    for beat in beats.glob("*"):
+        beat.unlink()
+
+    async def ready() -> bool:
+        return len(list(beats.glob("*"))) >= _HEARTBEATS  # noqa: ASYNC240 - a folder of two files
+
+    command = worker_command(
+        concurrency=settings.worker.concurrency,
+        queues=settings.worker.queues,
+        name=name,
+        log_level=settings.telemetry.log_level,
+    )
+    own = {
+        "NOVA_WORKER__HEARTBEAT_DIR": str(beats),
+        "NOVA_WORKER__METRICS_PORT": str(worker_metrics_port(settings, number) or 0),
+    }
+    return ProcessSpec(
+        name,
+        tuple(command),
+        {**env, **own},
+        ready,
+        ready_timeout_s=60.0,
+        # The drain's own watchdog ends the process first.
+        stop_timeout_s=settings.worker.drain_deadline_s + 5.0,
+    )
+
+
+def worker_metrics_port(settings: Settings, number: int) -> int | None:
+    """Return the Prometheus port of one of several workers on one machine; None where metrics are off."""
+    first = settings.worker.metrics_port
+    return first + number - 1 if first else None
+
+
+def beat_spec(settings: Settings, *, env: Mapping[str, str]) -> ProcessSpec:
+    """Return the metronome."""
+    return ProcessSpec("beat", tuple(beat_command(log_level=settings.telemetry.log_level)), env)
+
+
+def flower_spec(*, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
+    """Return Flower."""
+    return ProcessSpec("flower", tuple(flower_command(host=host, port=port)), env, _serves(f"{url}/healthcheck"))
+
+
+def model_spec(*, host: str, port: int, url: str) -> ProcessSpec:
+    """Return the local stand-in for the model provider."""
+    arguments = ("-m", "uvicorn", LOCAL_MODEL_APP, "--factory", "--host", host, "--port", str(port))
+    return ProcessSpec("model", (sys.executable, *arguments, "--log-level", "warning"), ready=_serves(f"{url}/healthz"))
+
+
+def _serves(url: str) -> Callable[[], Awaitable[bool]]:
+    async def serves() -> bool:
+        async with httpx2.AsyncClient(timeout=_PROBE_S, trust_env=False) as client:
+            try:
+                return (await client.get(url)).is_success
+            except httpx2.HTTPError:
+                return False
+
+    return serves

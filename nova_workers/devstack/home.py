@@ -1,0 +1,112 @@
+"""What a stack keeps under its home: one lock, and a file that says where everything is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from collections.abc import Generator
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nova_workers.errors import ConfigurationError, Conflict
+
+__all__ = ["AlreadyRunning", "StackState", "lock_home", "read_state", "remove_state", "write_private", "write_state"]
+
+_LOCK_FILE = "nova.lock"
+_STATE_FILE = "nova.json"
+
+
+class AlreadyRunning(Conflict):
+    """Another stack runs on the same home. ``fields`` say where."""
+
+    code = "already_running"
+
+
+class StackState(BaseModel):
+    """What runs on a home, and where. The command line finds the fleet by it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    pid: int
+    started_at: datetime
+    api_url: str
+    flower_url: str
+    metrics_urls: tuple[str, ...]
+    database_url: str
+    redis_url: str
+    model: str
+    """``local`` for the stand-in on loopback, else ``anthropic``."""
+
+
+@contextmanager
+def lock_home(home: Path) -> Generator[None]:
+    """Hold the home's lock until the block ends. The kernel frees it when this process dies, however it dies.
+
+    Raises:
+        AlreadyRunning: Another process holds it.
+        ConfigurationError: The home cannot be written.
+    """
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(home / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigurationError(
+            f"NOVA_HOME is {str(home)!r}, which cannot be used ({error.strerror}). "
+            "Set it to a folder that this user may write."
+        ) from error
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _already_running(home, os.read(file, 32).decode(errors="replace").strip()) from None
+        os.ftruncate(file, 0)
+        os.write(file, str(os.getpid()).encode())
+        yield
+    finally:
+        os.close(file)
+
+
+def read_state(home: Path) -> StackState | None:
+    """Return what the state file says; None when there is none that can be read."""
+    try:
+        return StackState.model_validate_json((home / _STATE_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def write_state(home: Path, state: StackState) -> None:
+    """Write the state file, for this user only: a database URL may carry a password."""
+    write_private(home / _STATE_FILE, state.model_dump_json(indent=2) + "\n")
+
+
+def remove_state(home: Path) -> None:
+    """Remove the state file: nothing runs any more."""
+    (home / _STATE_FILE).unlink(missing_ok=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only this user may read; readers see the old one or the new one, never a half."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(file, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    unfinished.replace(path)
+
+
+def _already_running(home: Path, pid: str) -> AlreadyRunning:
+    state = read_state(home)
+    where = (
+        f": API {state.api_url}, Flower {state.flower_url}" if state and str(state.pid) == pid else ", still starting"
+    )
+    return AlreadyRunning(
+        f"A fleet runs on {str(home)!r} already (pid {pid or 'unknown'}){where}. "
+        f"Use it, stop it with Ctrl-C or `kill {pid}`, or start another on a home of its own: NOVA_HOME=… nova up",
+        home=str(home),
+        pid=pid,
+        api_url=state.api_url if state else None,
+    )

@@ -1,0 +1,65 @@
+"""The children's lines on one terminal, each with the name of its process in front."""
+
+import os
+import sys
+from typing import Protocol, TextIO
+
+__all__ = ["LineSink", "TerminalLines"]
+
+_COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
+"""ANSI foregrounds that read well on dark and light."""
+_RED = 31
+_OWN_NAME = "nova"
+
+
+class LineSink(Protocol):
+    """Takes lines from above (the supervisor) and brings them to whoever reads them."""
+
+    def line(self, name: str, text: str) -> None:
+        """Take one line of a process."""
+        ...
+
+    def say(self, text: str, *, alarm: bool = False) -> None:
+        """Take one line of the supervisor itself."""
+        ...
+
+
+class TerminalLines:
+    """Writes lines to a stream; in colours on a terminal, unless NO_COLOR is set.
+
+    Args:
+        stream: Where to; stdout when left out.
+        width: Room for the longest name.
+        children: False keeps the children's lines to itself, for a display that has better things to show.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, width: int = 8, children: bool = True) -> None:
+        stream = stream or sys.stdout
+        self._stream: TextIO | None = stream
+        self._width = width
+        self._children = children
+        self._coloured = stream.isatty() and not os.environ.get("NO_COLOR")
+        self._colour_of: dict[str, int] = {}
+
+    def line(self, name: str, text: str) -> None:
+        """Write one line of a process."""
+        if self._children:
+            colour = self._colour_of.setdefault(name, _COLOURS[len(self._colour_of) % len(_COLOURS)])
+            self._write(name, text, colour)
+
+    def say(self, text: str, *, alarm: bool = False) -> None:
+        """Write one line of the supervisor itself."""
+        self._write(_OWN_NAME, text, _RED if alarm else 1)
+
+    def _write(self, name: str, text: str, colour: int) -> None:
+        if self._stream is None:
+            return
+        prefix = f"{name:<{self._width}} │"
+        if self._coloured:
+            prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
+        try:
+            self._stream.write(f"{prefix} {text}\n")
+            self._stream.flush()
+        except (BrokenPipeError, ValueError):
+            # Whoever read us has gone (`nova up | head`); the fleet goes on.
+            self._stream = None

@@ -1,0 +1,90 @@
+"""`nova up`: the stack in the foreground until Ctrl-C, SIGTERM, or a process that cannot be helped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+
+from nova_workers.config import Settings
+from nova_workers.devstack.home import StackState, lock_home
+from nova_workers.devstack.log_lines import LineSink, TerminalLines
+from nova_workers.devstack.stack import Stack, StackOptions
+from nova_workers.errors import NovaError
+
+__all__ = ["run_stack"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_stack(settings: Settings, options: StackOptions | None = None, sink: LineSink | None = None) -> int:
+    """Run the stack in the foreground and return the exit code: 0 when it was told to stop, else 1.
+
+    The first signal stops everything in order; a second one kills what is left at once.
+
+    Raises:
+        AlreadyRunning: Another stack runs on this home; the message says where.
+        ConfigurationError: The home cannot be used.
+    """
+    sink = sink or TerminalLines()
+    with lock_home(settings.home):
+        return asyncio.run(_run(settings, options or StackOptions(), sink))
+
+
+async def _run(settings: Settings, options: StackOptions, sink: LineSink) -> int:
+    stack = Stack(settings, sink, options)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        if told.is_set():
+            sink.say(f"{number.name} again: killing what is left; nothing accepted is lost", alarm=True)
+            stack.kill()
+            return
+        sink.say(f"{number.name}: stopping; once more kills at once")
+        told.set()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        return await _serve(stack, told, sink)
+    except NovaError as error:
+        sink.say(error.message, alarm=True)
+        return 1
+    finally:
+        await stack.stop()
+        sink.say("stopped")
+
+
+async def _serve(stack: Stack, told: asyncio.Event, sink: LineSink) -> int:
+    stop = asyncio.create_task(told.wait())
+    start = asyncio.create_task(stack.start())
+    failed = asyncio.create_task(stack.failed())
+    try:
+        await asyncio.wait({stop, start, failed}, return_when=asyncio.FIRST_COMPLETED)
+        if start.done():
+            _welcome(start.result(), stack, sink)
+            await asyncio.wait({stop, failed}, return_when=asyncio.FIRST_COMPLETED)
+        if failed.done() and not stop.done():
+            sink.say(failed.result(), alarm=True)
+            return 1
+        return 0
+    finally:
+        for task in (stop, start, failed):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, NovaError):
+            await start
+
+
+def _welcome(state: StackState, stack: Stack, sink: LineSink) -> None:
+    lines = [
+        "the fleet is up",
+        f"  API     {state.api_url}  (reference: {state.api_url}/docs)",
+        f"  Flower  {state.flower_url}",
+        f"  key     {stack.key_file}",
+    ]
+    if state.model == "local":
+        lines.append("  model   a stand-in on loopback: set ANTHROPIC_API_KEY for real answers")
+    lines += ["  try     nova chat", "  stop    Ctrl-C"]
+    for line in lines:
+        sink.say(line)

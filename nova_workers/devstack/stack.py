@@ -1,0 +1,213 @@
+"""The fleet on one machine: which processes, in which order, and where they listen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nova_workers.config import Settings
+from nova_workers.devstack.first_start import prepare_database
+from nova_workers.devstack.fleet_specs import (
+    api_spec,
+    beat_spec,
+    flower_spec,
+    model_spec,
+    worker_metrics_port,
+    worker_spec,
+)
+from nova_workers.devstack.home import StackState, remove_state, write_state
+from nova_workers.devstack.log_lines import LineSink
+from nova_workers.devstack.ports import free_port, port_is_free
+from nova_workers.devstack.postgres import EmbeddedPostgres
+from nova_workers.devstack.process import ProcessSpec
+from nova_workers.devstack.supervisor import RestartPolicy, Supervisor
+from nova_workers.devstack.valkey import EmbeddedValkey
+from nova_workers.errors import Conflict
+
+__all__ = ["Stack", "StackOptions"]
+
+_FLOWER_PORT = 5555
+_LOOPBACK = "127.0.0.1"
+_OLD_SERVER_S = 40.0
+"""The servers of a stack that was killed shut down by themselves; Postgres may need this long."""
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """What `nova up` may be told.
+
+    Attributes:
+        port: Of the API; None takes the setting, 0 a free one.
+        workers: Worker processes.
+        policy: When what died is started again.
+    """
+
+    port: int | None = None
+    workers: int = 1
+    policy: RestartPolicy | None = None
+
+
+@dataclass(frozen=True)
+class _Servers:
+    database_url: str
+    redis_url: str
+    model_url: str | None
+
+
+class Stack:
+    """Every process of the fleet, supervised. Holding the home's lock is the caller's business."""
+
+    def __init__(self, settings: Settings, sink: LineSink, options: StackOptions | None = None) -> None:
+        self._settings = settings
+        self._sink = sink
+        self._options = options or StackOptions()
+        self._supervisor = Supervisor(sink, self._options.policy)
+        self.key_file: Path | None = None
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids of what runs now, by name."""
+        return self._supervisor.pids
+
+    async def start(self) -> StackState:
+        """Start everything; return when all of it serves.
+
+        Raises:
+            ConfigurationError: Something on this machine or in the settings is in the way; the message says what to do.
+            Conflict: The API's port is taken.
+            ProcessGaveUp: A process failed again and again.
+        """
+        settings, count = self._settings, self._options.workers
+        host, port = settings.api.host, self._api_port()
+        api_url = f"http://{_reachable(host)}:{port}"
+        flower_port = self._flower_port()
+        flower_url = f"http://{_LOOPBACK}:{flower_port}"
+        servers = await self._start_servers()
+        self._sink.say("migrating the database")
+        self.key_file = await prepare_database(settings, servers.database_url)
+        self._sink.say(f"starting api, {'worker' if count == 1 else f'{count} workers'}, beat and flower")
+        env = _environment(settings, servers)
+        await self._supervisor.start(
+            [worker_spec(settings, number=number, of=count, env=env) for number in range(1, count + 1)],
+            [
+                api_spec(settings, host=host, port=port, url=api_url, env=env),
+                beat_spec(settings, env=env),
+                flower_spec(host=_LOOPBACK, port=flower_port, url=flower_url, env=env),
+            ],
+        )
+        metrics_ports = [worker_metrics_port(settings, number) for number in range(1, count + 1)]
+        state = StackState(
+            pid=os.getpid(),
+            started_at=datetime.now(UTC),
+            api_url=api_url,
+            flower_url=flower_url,
+            metrics_urls=(
+                f"{api_url}/metrics",
+                *(f"http://{_LOOPBACK}:{number}/metrics" for number in metrics_ports if number),
+            ),
+            database_url=servers.database_url,
+            redis_url=servers.redis_url,
+            model="local" if servers.model_url else "anthropic",
+        )
+        write_state(settings.home, state)
+        return state
+
+    async def failed(self) -> str:
+        """Wait until a process fails too often, and return what to tell the operator."""
+        return (await self._supervisor.failed()).message
+
+    async def stop(self) -> None:
+        """Stop everything in order. Returns when nothing is left."""
+        await self._supervisor.stop()
+        remove_state(self._settings.home)
+
+    def kill(self) -> None:
+        """Kill everything at once; a `stop` that is under way then ends soon. Nothing accepted is lost."""
+        self._supervisor.kill()
+
+    def _api_port(self) -> int:
+        host = self._settings.api.host
+        port = self._settings.api.port if self._options.port is None else self._options.port
+        if port == 0:
+            return free_port(host)
+        if not port_is_free(host, port):
+            raise Conflict(
+                f"Port {port} on {host} is taken by another program. Stop that, or choose another port: "
+                "`nova up --port 8701`, or `--port 0` for any that is free. NOVA_API__PORT makes it permanent.",
+                port=port,
+            )
+        return port
+
+    def _flower_port(self) -> int:
+        if port_is_free(_LOOPBACK, _FLOWER_PORT):
+            return _FLOWER_PORT
+        port = free_port()
+        self._sink.say(f"port {_FLOWER_PORT} is taken by another program; Flower gets {port}")
+        return port
+
+    async def _start_servers(self) -> _Servers:
+        settings = self._settings
+        specs: list[ProcessSpec] = []
+        postgres = None if settings.database_url else EmbeddedPostgres(settings.home)
+        if postgres is not None:
+            specs.append(postgres.spec())
+        valkey = None if settings.redis_url else EmbeddedValkey(settings.home)
+        if valkey is not None:
+            specs.append(valkey.spec())
+        for spec in specs:
+            await self._wait_for_an_old_one(spec)
+        model_url = None
+        if not _has_model(settings):
+            port = free_port()
+            model_url = f"http://{_LOOPBACK}:{port}"
+            specs.append(model_spec(host=_LOOPBACK, port=port, url=model_url))
+        if specs:
+            self._sink.say(f"starting {', '.join(spec.name for spec in specs)}")
+        # A group each: they stop one after the other, the database last.
+        await self._supervisor.start(*([spec] for spec in specs))
+        if postgres is not None:
+            await postgres.create_database()
+        return _Servers(
+            database_url=postgres.url() if postgres else settings.require_database_url(),
+            redis_url=valkey.url() if valkey else settings.require_redis_url(),
+            model_url=model_url,
+        )
+
+    async def _wait_for_an_old_one(self, spec: ProcessSpec) -> None:
+        """Wait until a server of a killed stack is gone: two on the same data would ruin it."""
+        deadline_s = time.monotonic() + _OLD_SERVER_S
+        while spec.ready is not None and await spec.ready():
+            if time.monotonic() > deadline_s:
+                raise Conflict(
+                    f"A {spec.name} serves the data under {str(self._settings.home)!r} already, and this fleet did not "
+                    "start it. Stop it, or set NOVA_HOME to another place."
+                )
+            await asyncio.sleep(0.2)
+
+
+def _environment(settings: Settings, servers: _Servers) -> dict[str, str]:
+    env = {
+        "NOVA_HOME": str(settings.home),
+        "NOVA_DATABASE_URL": servers.database_url,
+        "NOVA_REDIS_URL": servers.redis_url,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if servers.model_url is not None:
+        env |= {"NOVA_MODEL__BASE_URL": servers.model_url, "NOVA_MODEL__API_KEY": "local"}
+    return env
+
+
+def _has_model(settings: Settings) -> bool:
+    given = (settings.model.api_key, os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN"))
+    return any(given)
+
+
+def _reachable(host: str) -> str:
+    """Return how to reach a server on this machine that listens on `host`."""
+    if host in ("0.0.0.0", ""):  # noqa: S104 - compared, not bound
+        return _LOOPBACK
+    return "[::1]" if host == "::" else f"[{host}]" if ":" in host else host

@@ -1,0 +1,158 @@
+"""Starts processes in order, keeps them running, and stops them in reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nova_workers.devstack.child import Child
+from nova_workers.devstack.log_lines import LineSink
+from nova_workers.devstack.process import ProcessSpec
+from nova_workers.errors import NovaError
+
+__all__ = ["ProcessGaveUp", "RestartPolicy", "Supervisor"]
+
+
+class ProcessGaveUp(NovaError):
+    """A process failed again and again; the operator must act. ``fields['process']`` names it."""
+
+    code = "process_gave_up"
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """When a process that ended is started again.
+
+    Attributes:
+        first_delay_s: Pause before the first restart; doubled with each failure in a row.
+        longest_delay_s: Bound of the pause.
+        healthy_after_s: A process that lived this long begins with a clean record.
+        give_up_after: Failures in a row until the supervisor says that it cannot help.
+    """
+
+    first_delay_s: float = 0.5
+    longest_delay_s: float = 15.0
+    healthy_after_s: float = 20.0
+    give_up_after: int = 6
+
+    def delay_s(self, failures: int) -> float:
+        """Return the pause before the restart that follows the n-th failure in a row, from 1."""
+        return min(self.first_delay_s * 2 ** (failures - 1), self.longest_delay_s)
+
+
+class _Kept:
+    """A process that is kept running: its present child, and the task that replaces it."""
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self.spec = spec
+        self.child: Child | None = None
+        self.keeper: asyncio.Task[None] | None = None
+        self.ready = asyncio.Event()
+        self.stopping = asyncio.Event()
+
+
+class Supervisor:
+    """Keeps groups of processes running until it is told to stop them."""
+
+    def __init__(self, sink: LineSink, policy: RestartPolicy | None = None) -> None:
+        self._sink = sink
+        self._policy = policy or RestartPolicy()
+        self._groups: list[list[_Kept]] = []
+        self._failure: asyncio.Future[ProcessGaveUp] = asyncio.get_running_loop().create_future()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids of what runs now, by name."""
+        return {kept.spec.name: kept.child.pid for kept in self._all() if kept.child is not None and kept.child.alive}
+
+    async def start(self, *groups: Sequence[ProcessSpec]) -> None:
+        """Start processes side by side; return when all of them serve.
+
+        Args:
+            groups: `stop` goes through the groups of all calls in the reverse order.
+
+        Raises:
+            ProcessGaveUp: A process, of this call or an earlier one, failed too often.
+        """
+        started = [[_Kept(spec) for spec in group] for group in groups]
+        self._groups += started
+        news = [kept for group in started for kept in group]
+        for kept in news:
+            kept.keeper = asyncio.create_task(self._keep(kept), name=f"keeper of {kept.spec.name}")
+        everyone = asyncio.gather(*(kept.ready.wait() for kept in news))
+        await asyncio.wait({everyone, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+        if self._failure.done():
+            everyone.cancel()
+            raise self._failure.result()
+
+    async def failed(self) -> ProcessGaveUp:
+        """Wait until a process fails too often, and return what to tell the operator."""
+        return await asyncio.shield(self._failure)
+
+    async def stop(self) -> None:
+        """Stop everything, the last group first. Returns when nothing is left."""
+        while self._groups:
+            await asyncio.gather(*(self._stop_one(kept) for kept in self._groups[-1]))
+            self._groups.pop()
+
+    def kill(self) -> None:
+        """Kill everything at once; a `stop` that is under way then ends soon."""
+        for kept in self._all():
+            kept.stopping.set()
+            if kept.child is not None:
+                kept.child.kill()
+
+    def _all(self) -> list[_Kept]:
+        return [kept for group in self._groups for kept in group]
+
+    async def _stop_one(self, kept: _Kept) -> None:
+        kept.stopping.set()
+        if kept.child is not None:
+            await kept.child.stop()
+        if kept.keeper is not None:
+            # Not cancelled: a process that it is about to start must not get away.
+            await kept.keeper
+
+    async def _keep(self, kept: _Kept) -> None:
+        name, failures = kept.spec.name, 0
+        while not kept.stopping.is_set():
+            began_s = time.monotonic()
+            try:
+                what = await self._run_once(kept)
+            except OSError as error:
+                what = f"could not be started ({error})"
+            if kept.stopping.is_set():
+                return
+            failures = 1 if time.monotonic() - began_s > self._policy.healthy_after_s else failures + 1
+            if failures >= self._policy.give_up_after:
+                self._give_up(name, f"{name} {what}, {failures} times in a row")
+                return
+            delay_s = self._policy.delay_s(failures)
+            self._sink.say(f"{name} {what}; starting it again in {delay_s:g} s", alarm=True)
+            await asyncio.wait({stopping := asyncio.create_task(kept.stopping.wait())}, timeout=delay_s)
+            stopping.cancel()
+
+    async def _run_once(self, kept: _Kept) -> str:
+        """Run a process until it ends, and return how it ended, in words."""
+        child = kept.child = await Child.start(kept.spec, self._sink)
+        if kept.stopping.is_set():
+            child.kill()  # it has hardly begun
+        if await child.ready():
+            kept.ready.set()
+            return f"ended with {_exit_text(await child.ended())}"
+        if child.alive and not kept.stopping.is_set():
+            await child.stop()
+            return f"was not ready after {kept.spec.ready_timeout_s:g} s"
+        return f"ended with {_exit_text(await child.ended())} before it was ready"
+
+    def _give_up(self, name: str, what: str) -> None:
+        if not self._failure.done():
+            self._failure.set_result(
+                ProcessGaveUp(f"{what}. Its last lines above say why; mend that and start again.", process=name)
+            )
+
+
+def _exit_text(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"
