@@ -9,6 +9,7 @@ from celery import Celery
 from kombu.entity import Queue
 
 from nova_workers.keys import BROKER_KEY_PREFIX
+from nova_workers.runs.transport import use_kept_clients
 
 __all__ = ["QUEUES", "TASK_RECONCILE", "TASK_RUN_AGENT", "TASK_RUN_EFFECTS", "TASK_UPKEEP", "build_celery"]
 
@@ -28,6 +29,7 @@ def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:
         fail_fast: True for a process that only rings (the API): it gives up on a dead broker in seconds, and the
             reconciler rings later. A worker waits for the broker instead.
     """
+    use_kept_clients()
     app = Celery("nova_workers", set_as_current=False)
     app.conf.update(
         broker_url=_kombu_url(redis_url),

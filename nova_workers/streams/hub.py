@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
 import structlog
@@ -55,25 +55,34 @@ class Feed:
             self._queue.get_nowait()
         self._queue.put_nowait(None)
 
-    def __aiter__(self) -> AsyncIterator[LiveEvent]:
-        return self._events()
+    async def __aiter__(self) -> AsyncGenerator[LiveEvent]:
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
 
-    async def _events(self) -> AsyncIterator[LiveEvent]:
+    async def batches(self) -> AsyncGenerator[list[LiveEvent]]:
+        """Yield what came together, so that it can be passed on in one piece. Else as iterating over the feed."""
         while True:
             pushed = await self._queue.get()
             if pushed is None or self._is_gap(pushed[0].cursor):
-                async for event in self._catch_up():
-                    yield event
-            for event in pushed or ():
-                if event.cursor.key() > self._cursor.key():
-                    self._cursor = event.cursor
-                    yield event
+                async for batch in self._catch_up():
+                    yield batch
+            if fresh := self._take_fresh(pushed or []):
+                yield fresh
+
+    def _take_fresh(self, events: list[LiveEvent]) -> list[LiveEvent]:
+        """Leave out what was yielded before, and move the cursor past the rest."""
+        fresh = [event for event in events if event.cursor.key() > self._cursor.key()]
+        if fresh:
+            self._cursor = fresh[-1].cursor
+        return fresh
 
     def _is_gap(self, first: EventCursor) -> bool:
         expected = self._cursor.seq + 1 if first.attempt == self._cursor.attempt else 1
         return first.key() > self._cursor.key() and first.seq > expected
 
-    async def _catch_up(self) -> AsyncIterator[LiveEvent]:
+    async def _catch_up(self) -> AsyncIterator[list[LiveEvent]]:
         while True:
             try:
                 # Typed by hand: the client's own type allows for text answers, which `decode_responses` would give.
@@ -87,10 +96,8 @@ class Feed:
                 _log.warning("hub.catch_up_failed", run_id=self.run_id, error=str(error))
                 return
             for _, fields in entries:
-                for event in decode(fields[FIELD]):
-                    if event.cursor.key() > self._cursor.key():
-                        self._cursor = event.cursor
-                        yield event
+                if fresh := self._take_fresh(list(decode(fields[FIELD]))):
+                    yield fresh
             if len(entries) < _CATCH_UP_ENTRIES:
                 return
 

@@ -1,0 +1,44 @@
+"""Kombu's Redis transport with one client a channel.
+
+Kombu 5.7 builds a `redis.Redis` for each command that it sends, and redis-py 8.1 fills a table of 170 response
+callbacks for each: an eighth of a worker's CPU under load (docs/decisions/0005-celery-settings.md). The client keeps no
+state of its own beside its pool, so one serves all of a channel's commands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES, redis
+
+__all__ = ["Channel", "Transport", "use_kept_clients"]
+
+
+class Channel(redis.Channel):
+    """A channel that keeps its client."""
+
+    _nova_client: Any = None
+
+    def _create_client(self, asynchronous: bool = False) -> Any:
+        if asynchronous:
+            # This one owns the connection that waits for messages, and is replaced with it.
+            return super()._create_client(asynchronous=True)
+        if self._nova_client is None or self._nova_client.connection_pool is not self.pool:
+            self._nova_client = super()._create_client()
+        return self._nova_client
+
+
+class Transport(redis.Transport):
+    """The Redis transport, with our channel."""
+
+    Channel = Channel
+
+
+def use_kept_clients() -> None:
+    """Have kombu use this transport for Redis URLs, in this process.
+
+    By its registry of names and not by a scheme of our own: Flower, and kombu's parser of socket URLs, know only
+    ``redis``.
+    """
+    for scheme in ("redis", "rediss"):
+        TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"

@@ -1,0 +1,169 @@
+"""What every engine does when a turn is stopped: aborts, deadlines, losses, failures."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.abort import AbortReason, AbortSignal
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineCallbacks
+from nova_workers.errors import RunLost
+from tests.contract.engines.stage import Answer, AnthropicStage, Bench, Call, Stage, Witness, assert_valid
+
+
+async def test_an_abort_in_mid_token_keeps_the_text_so_far(stage: Stage, witness: Witness) -> None:
+    abort = AbortSignal()
+
+    def on_token(text: str) -> None:
+        witness.tokens.append(text)
+        if len(witness.tokens) == 2:
+            asyncio.get_running_loop().call_soon(abort.abort, "cancel")
+
+    options = stage.options([Answer("One two", stalls=True)])
+    callbacks = witness.callbacks(on_token=on_token)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort), 10)
+    assert result.stop_reason == "aborted"
+    assert result.text == "One two"
+    assert result.messages == (Message("assistant", (text_block("One two"),)),)
+    assert witness.records[-1].final
+    assert witness.records[-1].messages == result.messages
+    if isinstance(stage, AnthropicStage):
+        # The provider sees that nobody listens any more.
+        await asyncio.wait_for(stage.server.left.wait(), 10)
+
+
+async def test_an_abort_from_within_a_callback_stops_at_that_token(stage: Stage) -> None:
+    abort = AbortSignal()
+    tokens: list[str] = []
+
+    def on_token(text: str) -> None:
+        tokens.append(text)
+        abort.abort("cancel")
+
+    options = stage.options([Answer("One two three")])
+    callbacks = EngineCallbacks(on_token=on_token)
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort)
+    assert (result.stop_reason, tokens) == ("aborted", ["One "] if isinstance(stage, AnthropicStage) else ["One"])
+
+
+@pytest.mark.parametrize("reason", ["cancel", "interrupt", "drain", "lost"])
+async def test_an_abort_before_the_start_calls_no_model(stage: Stage, witness: Witness, reason: AbortReason) -> None:
+    abort = AbortSignal()
+    abort.abort(reason)
+    options = stage.options([Answer("never")])
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks(), abort=abort)
+    assert (result.stop_reason, result.text, result.messages) == ("aborted", "", ())
+    assert (witness.tokens, witness.records) == ([], [])
+    assert result.usage.turns == 0
+
+
+async def test_an_abort_in_mid_tool_cancels_it_and_gives_every_call_a_result(
+    stage: Stage, witness: Witness, bench: Bench
+) -> None:
+    abort = AbortSignal()
+
+    async def on_tool_result(call: Any, _: str) -> None:
+        witness.results.append(call)
+        await bench.began.wait()
+        abort.abort("cancel")
+
+    answers = [Answer("Look", calls=(Call("hang"), Call("add", {"a": 1, "b": 1}))), Answer("never")]
+    options = stage.options(answers, mcp_servers=bench.servers())
+    callbacks = witness.callbacks(on_tool_result=on_tool_result)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort), 10)
+    assert bench.cancelled.is_set()
+    assert result.stop_reason == "aborted"
+    assert result.text == "Look"
+    assert [call.status for call in result.tool_calls] == ["interrupted", "completed"]
+    assert_valid(result.messages)
+    (record,) = witness.records
+    assert record.final
+    assert record.complete
+    assert record.messages == result.messages
+    # What was cut is told in the record only: after a drain the journal must still show it in flight.
+    assert [call.tool_name for call in witness.results] == ["add"]
+
+
+async def test_an_abort_during_a_commit_lets_the_commit_end(stage: Stage, witness: Witness, bench: Bench) -> None:
+    abort = AbortSignal()
+    committed: list[str] = []
+
+    async def on_tool_calls(_: Any) -> None:
+        abort.abort("cancel")
+        await asyncio.sleep(0.01)
+        committed.append("calls")
+
+    options = stage.options([Answer(calls=(Call("count"),))], mcp_servers=bench.servers())
+    callbacks = witness.callbacks(on_tool_calls=on_tool_calls)
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort)
+    assert committed == ["calls"]
+    assert bench.runs == []
+    assert result.stop_reason == "aborted"
+    assert result.tool_calls[0].status == "interrupted"
+    assert_valid(result.messages)
+
+
+async def test_a_turn_that_takes_too_long_stops_with_timeout(stage: Stage, bench: Bench) -> None:
+    options = stage.options([Answer("a", calls=(Call("hang"),))], mcp_servers=bench.servers(), timeout_s=0.3)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 10)
+    assert result.stop_reason == "timeout"
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("timeout", True)
+    assert bench.cancelled.is_set()
+    assert_valid(result.messages)
+
+
+async def test_a_failure_of_the_model_is_a_value_and_keeps_the_text(stage: Stage, witness: Witness) -> None:
+    options = stage.options([Answer("So far", fails=True)])
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert result.stop_reason == "error"
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("model_error", True)
+    assert "Overloaded" in result.error.message
+    assert result.text == "So far"
+    assert witness.records[-1].final
+    assert_valid(result.messages)
+
+
+@pytest.mark.parametrize("where", ["on_tool_calls", "on_tool_result", "on_step", "take_steering", "authorize_tool"])
+async def test_a_lost_run_stops_without_another_callback(
+    stage: Stage, witness: Witness, bench: Bench, where: str
+) -> None:
+    async def lost(*_: Any) -> Any:
+        witness.log.clear()
+        raise RunLost("somebody else has it")
+
+    answers = [Answer("x", calls=(Call("add", {"a": 1, "b": 1}), Call("hang"))), Answer("never")]
+    if where in ("on_step", "take_steering"):
+        bench.release.set()
+    options = stage.options(answers, mcp_servers=bench.servers())
+    with pytest.raises(RunLost):
+        await asyncio.wait_for(
+            stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks(**{where: lost})), 10
+        )
+    assert witness.log == []
+
+
+async def test_a_cancelled_task_is_cancelled(stage: Stage, bench: Bench) -> None:
+    options = stage.options([Answer(calls=(Call("hang"),))], mcp_servers=bench.servers())
+    task = asyncio.create_task(stage.engine.run("hi", options, "sandbox", abort=AbortSignal()))
+    await asyncio.wait_for(bench.began.wait(), 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert bench.cancelled.is_set()
+
+
+async def test_turns_at_the_same_time_do_not_mix(stage: Stage) -> None:
+    if isinstance(stage, AnthropicStage):
+        options = stage.options([Answer("never")])
+        for number in range(40):
+            stage.server.reply_to(f"say {number}", stage._reply(0, Answer(f"number {number}")))  # pyright: ignore[reportPrivateUsage] - the stage is the test's
+        turns = [stage.engine.run(f"say {number}", options, "sandbox") for number in range(40)]
+    else:
+        turns = [
+            stage.engine.run("hi", stage.options([Answer(f"number {number}", wait_s=0.05)]), "sandbox")
+            for number in range(40)
+        ]
+    assert [result.text for result in await asyncio.gather(*turns)] == [f"number {number}" for number in range(40)]

@@ -1,0 +1,202 @@
+"""What every engine does in a turn that nothing disturbs."""
+
+import asyncio
+
+import pytest
+
+from nova_workers.contracts.content import Message, text_block, text_of
+from nova_workers.contracts.engine import EngineCallbacks, TrustLevel
+from tests.contract.engines.stage import Answer, Bench, Call, Stage, Witness, assert_valid
+
+
+async def test_an_answer_streams_and_ends_the_turn(stage: Stage, witness: Witness) -> None:
+    options = stage.options([Answer("Hello dear world")])
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert result.text == "Hello dear world"
+    assert result.stop_reason == "end_turn"
+    assert "".join(witness.tokens) == "Hello dear world"
+    assert len(witness.tokens) == 3
+    assert result.messages == (Message("assistant", (text_block("Hello dear world"),)),)
+    assert result.error is None
+    assert result.provider == stage.engine.name
+
+
+async def test_a_turn_needs_no_callbacks(stage: Stage, bench: Bench) -> None:
+    options = stage.options(
+        [Answer("a", calls=(Call("add", {"a": 1, "b": 2}),)), Answer("b")], mcp_servers=bench.servers()
+    )
+    result = await stage.engine.run((text_block("hi"),), options, "sandbox")
+    assert result.text == "b"
+    assert_valid(result.messages)
+
+
+async def test_reasoning_streams_apart_from_the_answer(stage: Stage, witness: Witness) -> None:
+    options = stage.options([Answer("Yes", think="Hmm")])
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert ("reasoning", "Hmm") in witness.log
+    assert result.text == "Yes"
+    assert [block["type"] for block in result.messages[0].content] == ["thinking", "text"]
+
+
+async def test_callbacks_come_in_order(stage: Stage, witness: Witness, bench: Bench) -> None:
+    answers = [Answer("Let me see", calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three")]
+    options = stage.options(answers, mcp_servers=bench.servers())
+    await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert witness.log == [
+        "thinking",
+        "tokens",
+        ("event", "assistant_text"),
+        ("narration", "Let me see"),
+        "calls",
+        ("authorize", "add"),
+        ("tool", "add"),
+        ("event", "tool_use"),
+        ("result", "add", "completed"),
+        "summary",
+        ("step", 0, False),
+        "steering",
+        "tokens",
+        ("event", "assistant_text"),
+        ("step", 1, True),
+        ("event", "result"),
+    ]
+
+
+async def test_waiting_for_a_slow_model_after_tools_is_announced(stage: Stage, witness: Witness, bench: Bench) -> None:
+    answers = [Answer(calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three", wait_s=0.8)]
+    options = stage.options(answers, mcp_servers=bench.servers())
+    await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert witness.log.count("thinking") == 2
+    assert witness.log.index("tokens") > witness.log.index("steering")
+
+
+async def test_a_tool_is_called_and_its_result_goes_back(stage: Stage, witness: Witness, bench: Bench) -> None:
+    answers = [Answer(calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three")]
+    options = stage.options(answers, mcp_servers=bench.servers())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    (call,) = result.tool_calls
+    assert (call.id, call.tool_name, call.params) == (stage.call_id(0, 0), "add", {"a": 1, "b": 2})
+    assert (call.status, call.result, call.step, call.sequence) == ("completed", (text_block("3"),), 0, 0)
+    assert call.idempotent
+    assert call.started_at is not None
+    assert call.completed_at is not None
+    assert call.started_at <= call.completed_at
+    assert_valid(result.messages)
+    assert [message.role for message in result.messages] == ["assistant", "user", "assistant"]
+
+
+async def test_calls_are_committed_before_the_first_of_them_runs(stage: Stage, witness: Witness, bench: Bench) -> None:
+    answers = [Answer("x", calls=(Call("count"), Call("add", {"a": 1, "b": 1}))), Answer("y")]
+    options = stage.options(answers, mcp_servers=bench.servers())
+    await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    (before,) = witness.before_tools
+    assert not before.complete
+    assert [message.role for message in before.messages] == ["assistant"]
+    assert [(call.status, call.result) for call in before.tool_calls] == [("pending", None)] * 2
+    after = witness.records[0]
+    assert after.complete
+    assert after.messages[0] == before.messages[0]
+    assert [call.status for call in after.tool_calls] == ["completed"] * 2
+
+
+async def test_calls_of_one_step_run_at_the_same_time(stage: Stage, bench: Bench) -> None:
+    options = stage.options([Answer(calls=(Call("meet"), Call("meet"))), Answer("ok")], mcp_servers=bench.servers())
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 10)
+    assert [call.result for call in result.tool_calls] == [(text_block("met"),)] * 2
+
+
+async def test_a_result_is_committed_before_the_others_of_its_step_end(stage: Stage, bench: Bench) -> None:
+    async def on_tool_result(call: object, _: str) -> None:
+        bench.release.set()
+
+    answers = [Answer(calls=(Call("hang"), Call("add", {"a": 1, "b": 1}))), Answer("ok")]
+    options = stage.options(answers, mcp_servers=bench.servers())
+    callbacks = EngineCallbacks(on_tool_result=on_tool_result)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks), 10)
+    assert [call.status for call in result.tool_calls] == ["completed", "completed"]
+
+
+@pytest.mark.parametrize(("tool", "said"), [("break", "it broke"), ("raise", "raise failed")])
+async def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(
+    stage: Stage, bench: Bench, tool: str, said: str
+) -> None:
+    options = stage.options([Answer(calls=(Call(tool),)), Answer("Pity")], mcp_servers=bench.servers())
+    result = await stage.engine.run("hi", options, "sandbox")
+    (call,) = result.tool_calls
+    assert call.status == "failed"
+    assert said in text_of(call.result or ())
+    assert result.messages[1].content[0]["is_error"] is True
+    assert (result.text, result.stop_reason) == ("Pity", "end_turn")
+
+
+async def test_a_refused_call_does_not_run_and_the_model_hears_why(
+    stage: Stage, witness: Witness, bench: Bench
+) -> None:
+    witness.refuse = {"count": "Not on Sundays"}
+    options = stage.options([Answer(calls=(Call("count"),)), Answer("Pity")], mcp_servers=bench.servers())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert bench.runs == []
+    assert ("tool", "count") not in witness.log
+    assert result.messages[1].content[0]["content"] == [text_block("Not on Sundays")]
+    assert (result.tool_calls[0].status, result.tool_calls[0].error) == ("failed", "Not on Sundays")
+    assert ("result", "count", "failed") in witness.log
+
+
+async def test_steering_joins_at_the_step_boundary(stage: Stage, witness: Witness, bench: Bench) -> None:
+    joined = Message("user", (text_block("and be brief"),))
+    witness.steering = [(joined,)]
+    options = stage.options([Answer(calls=(Call("count"),)), Answer("Ok")], mcp_servers=bench.servers())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert joined in result.messages
+    assert result.messages.index(joined) == 2
+    assert_valid(result.messages)
+    if stage.engine.name == "scripted":
+        assert result.text == "(steered: and be brief) Ok"
+
+
+async def test_a_stop_verdict_ends_the_turn_at_the_boundary(stage: Stage, witness: Witness, bench: Bench) -> None:
+    witness.verdicts = ["stop"]
+    options = stage.options([Answer("a", calls=(Call("count"),)), Answer("never")], mcp_servers=bench.servers())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert result.stop_reason == "tool_use"
+    assert result.text == "a"
+    assert not witness.records[0].final
+    assert "steering" not in witness.log
+    assert_valid(result.messages)
+
+
+async def test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript(
+    stage: Stage, witness: Witness, bench: Bench
+) -> None:
+    answers = [Answer(calls=(Call("count"),)), Answer(calls=(Call("count"),)), Answer("never")]
+    options = stage.options(answers, mcp_servers=bench.servers(), max_turns=2)
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert result.stop_reason == "tool_use"
+    assert result.usage.turns == 2
+    assert bench.runs == ["count", "count"]
+    assert [record.final for record in witness.records] == [False, True]
+    assert_valid(result.messages)
+
+
+async def test_usage_adds_up_over_steps(stage: Stage, witness: Witness, bench: Bench) -> None:
+    options = stage.options([Answer("a", calls=(Call("count"),)), Answer("b")], mcp_servers=bench.servers())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    first, second = (record.usage for record in witness.records)
+    assert result.usage.tokens == first + second
+    assert result.usage.turns == 2
+    assert first.input_tokens > 0
+    assert first.output_tokens > 0
+    assert result.usage.duration_ms >= 0
+
+
+@pytest.mark.parametrize("trust", ["sandbox", "controlled", "unrestricted"])
+async def test_mcp_tools_work_at_every_trust_level(stage: Stage, bench: Bench, trust: TrustLevel) -> None:
+    options = stage.options([Answer(calls=(Call("count"),)), Answer("b")], mcp_servers=bench.servers())
+    await stage.engine.run("hi", options, trust)
+    assert bench.runs == ["count"]
+
+
+async def test_a_session_that_cannot_be_resumed_becomes_a_new_conversation(stage: Stage) -> None:
+    result = await stage.engine.run("hi", stage.options([Answer("hello")]), "sandbox", session_id="gone")
+    assert result.text == "hello"
+    assert result.session_id != "gone"

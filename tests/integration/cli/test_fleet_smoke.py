@@ -1,0 +1,17 @@
+"""One real fleet: does it come up, answer and go down."""
+
+from nova_workers.config import Settings
+from nova_workers.contracts.wire import StatelessRunCreate
+from tests.support.fleet import Fleet, fleet_env
+
+
+async def test_a_fleet_comes_up_answers_and_leaves_nothing_behind(settings: Settings) -> None:
+    async with Fleet(fleet_env(settings)) as fleet:
+        run = await fleet.client.runs.wait(StatelessRunCreate(message="hello"))
+        assert run.status == "succeeded"
+        assert run.text == "You said: hello"
+        events = [event async for _, event in fleet.client.runs.stream(StatelessRunCreate(message="again"))]
+        assert events[0].type == "stream_start"
+        assert events[-1].type == "stream_end"
+        processes = fleet.processes
+    assert all(process.exit_code is not None for process in processes)

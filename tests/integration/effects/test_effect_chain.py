@@ -1,0 +1,274 @@
+"""The chain of effects is driven by rows: order, retries, crashes, races."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from nova_workers.config import EffectSettings, TelemetrySettings
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.effects import DueEffect, any_effect_due
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.tracing import Tracing
+from tests.integration.effects.conftest import MakeRunner, Recorder
+from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
+
+
+def _refuse(_: Sequence[DueEffect]) -> Exception:
+    return Unavailable("the model at redis://:hunter2@cache is away")
+
+
+async def test_a_runs_effects_are_done_in_order(database: Database, make_runner: MakeRunner) -> None:
+    run = await seed_run(database)
+    first, second = Recorder(), Recorder()
+    runner = make_runner({"embeddings": first, "title": second})
+
+    assert await runner.run_due() == 1
+    assert (first.runs, second.runs) == ([run.run_id], [])
+    assert await runner.run_due() == 1
+    assert second.runs == [run.run_id]
+    assert await runner.run_due() == 0
+    row = await effect(database, run.run_id, "title")
+    assert (row["status"], row["attempts"], row["error"]) == ("done", 1, None)
+    assert row["done_at"] is not None
+
+
+async def test_many_runs_share_a_batch(database: Database, make_runner: MakeRunner) -> None:
+    for _ in range(25):
+        await seed_run(database, effects=["embeddings"])
+    handler = Recorder(batch_size=10, at_once=2)
+    runner = make_runner({"embeddings": handler})
+
+    assert await runner.run_due() == 20
+    assert await runner.run_due() == 5
+    assert sorted(len(batch) for batch in handler.batches) == [5, 10, 10]
+
+
+async def test_a_failed_effect_waits_and_the_one_behind_it_waits_as_long(
+    database: Database, make_runner: MakeRunner, metrics: Metrics
+) -> None:
+    run = await seed_run(database)
+    before = await database.fetchrow("SELECT * FROM runs WHERE id = $1", run.run_id)
+    first, second = Recorder(), Recorder()
+    first.fails = _refuse
+    runner = make_runner({"embeddings": first, "title": second})
+
+    assert await runner.run_due() == 1
+    assert await runner.run_due() == 0
+    failed, behind = await effect(database, run.run_id, "embeddings"), await effect(database, run.run_id, "title")
+    assert (failed["status"], failed["attempts"]) == ("pending", 1)
+    assert failed["error"] == "Unavailable: the model at redis://:[redacted]@cache is away"
+    assert 2 < float(str(failed["due_in_s"])) <= 5
+    assert behind["due_at"] == failed["due_at"]
+    assert second.runs == []
+    assert await database.fetchrow("SELECT * FROM runs WHERE id = $1", run.run_id) == before
+    count = metrics.registry.get_sample_value
+    assert count("nova_effects_total", {"kind": "embeddings", "outcome": "retried"}) == 1
+
+    first.fails = lambda _: None
+    await make_due(database)
+    assert await runner.run_due() == 1
+    assert await runner.run_due() == 1
+    assert second.runs == [run.run_id]
+    assert (await effect(database, run.run_id, "embeddings"))["error"] is None
+
+
+async def test_an_effect_is_failed_after_its_last_attempt_and_lets_the_next_one_pass(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    run = await seed_run(database)
+    first, second = Recorder(), Recorder()
+    first.fails = _refuse
+    runner = make_runner({"embeddings": first, "title": second}, settings=EffectSettings(max_attempts=3))
+
+    for _ in range(3):
+        assert await runner.run_due() == 1
+        await make_due(database)
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["attempts"]) == ("failed", 3)
+    assert "is away" in str(row["error"])
+    assert await runner.run_due() == 1
+    assert second.runs == [run.run_id]
+    assert await runner.run_due() == 0
+    assert await database.fetchval("SELECT status FROM runs WHERE id = $1", run.run_id) == "succeeded"
+
+
+async def test_an_effect_that_failed_comes_alone_so_that_it_holds_up_no_others(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    runs = [await seed_run(database, effects=["embeddings"]) for _ in range(4)]
+    poison = runs[1].run_id
+    handler = Recorder()
+    handler.fails = lambda batch: ValueError("odd") if any(item.run_id == poison for item in batch) else None
+    runner = make_runner({"embeddings": handler})
+
+    await runner.run_due()
+    await make_due(database)
+    await runner.run_due()
+    statuses = {run.run_id: (await effect(database, run.run_id, "embeddings"))["status"] for run in runs}
+    assert statuses == {run.run_id: "pending" if run.run_id == poison else "done" for run in runs}
+
+
+async def test_an_effect_whose_worker_died_is_done_by_another(database: Database, make_runner: MakeRunner) -> None:
+    run = await seed_run(database, effects=["embeddings"])
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    class Dies(Recorder):
+        async def handle(self, effects: Sequence[DueEffect]) -> None:
+            reached.set()
+            await never.wait()
+
+    dying = asyncio.create_task(make_runner({"embeddings": Dies()}).run_due())
+    await reached.wait()
+    # A killed process releases nothing: its row stays as it is until the lease has run out.
+    other = Recorder()
+    runner = make_runner({"embeddings": other})
+    assert await runner.run_due() == 0
+    lease = await effect(database, run.run_id, "embeddings")
+    assert lease["status"] == "running"
+    assert 100 < float(str(lease["due_in_s"])) < 180
+
+    await make_due(database)
+    assert await any_effect_due_in(database)
+    assert await runner.run_due() == 1
+    assert [item.attempt for item in other.batches[0]] == [2]
+    never.set()
+    await dying
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["attempts"]) == ("done", 2)
+
+
+async def test_a_late_failure_of_a_lost_try_changes_nothing(database: Database, make_runner: MakeRunner) -> None:
+    run = await seed_run(database, effects=["embeddings"])
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    class Late(Recorder):
+        async def handle(self, effects: Sequence[DueEffect]) -> None:
+            reached.set()
+            await go_on.wait()
+            raise Unavailable("too late")
+
+    late = asyncio.create_task(make_runner({"embeddings": Late()}).run_due())
+    await reached.wait()
+    await make_due(database)
+    await make_runner({"embeddings": Recorder()}).run_due()
+    go_on.set()
+    await late
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["error"]) == ("done", None)
+
+
+async def test_an_effect_that_kills_every_worker_is_given_up(database: Database, make_runner: MakeRunner) -> None:
+    run = await seed_run(database)
+    await database.execute("UPDATE effects SET attempts = 8, status = 'running' WHERE kind = 'embeddings'")
+    handler = Recorder()
+    assert await make_runner({"embeddings": handler}).run_due() == 1
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["attempts"], handler.runs) == ("failed", 8, [])
+    assert "lost in each of 8 attempts" in str(row["error"])
+
+
+async def test_a_worker_that_stops_gives_its_effects_back_uncounted(
+    database: Database, make_runner: MakeRunner, metrics: Metrics
+) -> None:
+    run = await seed_run(database, effects=["embeddings"])
+    reached = asyncio.Event()
+
+    class Waits(Recorder):
+        async def handle(self, effects: Sequence[DueEffect]) -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+    stopped = asyncio.create_task(make_runner({"embeddings": Waits()}).run_due())
+    await reached.wait()
+    stopped.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopped
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["attempts"]) == ("pending", 0)
+    assert metrics.registry.get_sample_value("nova_effects_total", {"kind": "embeddings", "outcome": "released"}) == 1
+    assert await make_runner({"embeddings": Recorder()}).run_due() == 1
+
+
+async def test_racing_runners_never_do_an_effect_twice(database: Database, make_runner: MakeRunner) -> None:
+    runs = {(await seed_run(database)).run_id for _ in range(40)}
+    first, second = Recorder(batch_size=3), Recorder(batch_size=1, at_once=4)
+
+    async def work() -> None:
+        runner = make_runner({"embeddings": first, "title": second})
+        while await database.fetchval("SELECT count(*) FROM effects WHERE status IN ('pending', 'running')"):
+            await runner.run_due()
+
+    await asyncio.gather(*(work() for _ in range(4)))
+    assert sorted(first.runs) == sorted(runs)
+    assert sorted(second.runs) == sorted(runs)
+    assert await database.fetchval("SELECT max(attempts) FROM effects") == 1
+
+
+async def test_a_kind_without_a_handler_waits(database: Database, make_runner: MakeRunner) -> None:
+    run = await seed_run(database)
+    assert await make_runner({"title": Recorder()}).run_due() == 0
+    assert (await effect(database, run.run_id, "embeddings"))["status"] == "pending"
+
+
+async def test_effects_that_are_switched_off_stay_where_they_are(database: Database, make_runner: MakeRunner) -> None:
+    await seed_run(database)
+    handler = Recorder()
+    assert await make_runner({"embeddings": handler}, settings=EffectSettings(enabled=False)).run_due() == 0
+    assert handler.runs == []
+
+
+async def test_each_effect_shows_in_its_runs_trace(database: Database, make_runner: MakeRunner) -> None:
+    for trace in ("a", "b"):
+        await seed_run(database, effects=["embeddings"], traceparent=f"00-{trace * 32}-{'1' * 16}-01")
+    spans = InMemorySpanExporter()
+    tracing = Tracing(TelemetrySettings(), "worker", exporter=spans)
+    await make_runner({"embeddings": Recorder()}, tracing=tracing).run_due()
+    finished = spans.get_finished_spans()
+    contexts = [span.get_span_context() for span in finished]
+    assert {span.name for span in finished} == {"effect.embeddings"}
+    assert {f"{context.trace_id:032x}" for context in contexts if context is not None} == {"a" * 32, "b" * 32}
+
+
+async def test_closing_the_runner_closes_its_handlers(make_runner: MakeRunner) -> None:
+    handler = Recorder()
+    await make_runner({"embeddings": handler}).close()
+    assert handler.closed
+
+
+async def test_the_claim_does_not_slow_down_with_finished_effects(database: Database) -> None:
+    thread = await seed_thread(database)
+    run = await seed_run(database, thread=thread)
+    await database.execute(
+        "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content)"
+        " SELECT 'run_' || n, $1, $2, 'nova', n + 10, 'succeeded', '[]' FROM generate_series(1, 5000) n",
+        *thread,
+    )
+    await database.execute(
+        "INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position, status, due_at)"
+        " SELECT 'eff_' || n, $1, 'run_' || n, $2, 'title', 2, 'done', now() - interval '1 hour'"
+        " FROM generate_series(1, 5000) n",
+        *thread,
+    )
+    await database.execute("ANALYZE effects")
+    plan = await database.fetch(
+        "EXPLAIN SELECT id FROM effects WHERE kind = 'title' AND status IN ('pending', 'running')"
+        " AND due_at <= now() ORDER BY due_at LIMIT 10"
+    )
+    assert "ix_effects__due" in "\n".join(row[0] for row in plan)
+    assert run.run_id
+
+
+async def any_effect_due_in(database: Database) -> bool:
+    async with database.connection() as connection:
+        return await any_effect_due(connection)
+
+
+async def test_the_reconciler_sees_what_is_due(database: Database, make_runner: MakeRunner) -> None:
+    assert not await any_effect_due_in(database)
+    await seed_run(database, effects=["embeddings"])
+    assert await any_effect_due_in(database)
+    await make_runner({"embeddings": Recorder()}).run_due()
+    assert not await any_effect_due_in(database)

@@ -1,0 +1,174 @@
+"""The real local model in its child process."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+import psutil
+import pytest
+
+from nova_workers.effects.local import LocalEmbeddings
+from nova_workers.effects.provider import Vector
+from nova_workers.errors import Unavailable
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+async def _until_gone(pid: int) -> None:
+    async with asyncio.timeout(10):
+        while _is_alive(pid):  # noqa: ASYNC110 - another process's end has no event
+            await asyncio.sleep(0.01)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+async def local() -> AsyncIterator[LocalEmbeddings]:
+    provider = LocalEmbeddings()
+    yield provider
+    await provider.close()
+
+
+async def test_texts_of_like_meaning_are_near(local: LocalEmbeddings) -> None:
+    questions = ["How do I reset my password?", "It is raining in Paris", "The build fails with a linker error"]
+    answers = ["I forgot my login credentials", "The weather in France is wet", "Undefined symbol while compiling C++"]
+    vectors = await local.embed([*questions, *answers])
+    assert {len(vector) for vector in vectors} == {384}
+    assert all(abs(_cosine(vector, vector) - 1) < 1e-3 for vector in vectors)
+    for place, question in enumerate(vectors[:3]):
+        near = [_cosine(question, answer) for answer in vectors[3:]]
+        assert near.index(max(near)) == place
+
+
+async def test_a_texts_vector_does_not_depend_on_its_neighbours(local: LocalEmbeddings) -> None:
+    (alone,) = await local.embed(["a short question"])
+    _, among, _ = await local.embed(["x " * 3000, "a short question", ""])
+    assert list(alone) == list(among)
+
+
+async def test_the_end_of_a_long_text_counts(local: LocalEmbeddings) -> None:
+    filler = "The committee met and spoke about the agenda of the next meeting. " * 80
+    plain, ending, password = await local.embed(
+        [filler, filler + "How do I reset my password? " * 12, "How do I reset my password?"]
+    )
+    assert _cosine(ending, password) > _cosine(plain, password) + 0.05
+
+
+async def test_odd_texts_are_embedded(local: LocalEmbeddings) -> None:
+    texts = ["", " ", "你好世界", "😀" * 1000, "a\x00b", "x" * 100_000, "\u202e", '{"a": [1, 2]}\n']
+    assert len(await local.embed(texts)) == len(texts)
+    assert await local.embed([]) == []
+
+
+async def test_the_child_is_nice_and_in_a_session_of_its_own(local: LocalEmbeddings) -> None:
+    assert local.child_pid is None
+    await local.embed(["hello"])
+    assert local.child_pid is not None
+    child = psutil.Process(local.child_pid)
+    assert child.nice() >= psutil.Process().nice() + 10 or child.nice() == 19
+    assert os.getsid(child.pid) == child.pid
+    assert child.memory_info().rss < 300_000_000
+
+
+async def test_the_child_gets_no_secrets_of_the_parent(local: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOVA_MODEL__API_KEY", "sk-ant-secret")
+    await local.embed(["hello"])
+    assert local.child_pid is not None
+    assert not any("secret" in value for value in psutil.Process(local.child_pid).environ().values())
+
+
+async def test_a_child_that_was_killed_is_replaced(local: LocalEmbeddings) -> None:
+    (before,) = await local.embed(["hello"])
+    first = local.child_pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    (after,) = await local.embed(["hello"])
+    assert local.child_pid != first
+    assert list(before) == list(after)
+
+
+async def test_a_child_that_is_killed_in_the_middle_is_replaced(local: LocalEmbeddings) -> None:
+    await local.embed(["hello"])
+    first = local.child_pid
+    assert first is not None
+    busy = asyncio.create_task(local.embed(["word " * 3000] * 10))
+    await asyncio.sleep(0)
+    os.kill(first, signal.SIGKILL)
+    assert len(await busy) == 10
+    assert local.child_pid != first
+
+
+async def test_a_child_that_hangs_is_stopped_and_replaced() -> None:
+    local = LocalEmbeddings(timeout_s=3.0)
+    await local.embed(["hello"])
+    first = local.child_pid
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)
+    with pytest.raises(Unavailable):
+        await local.embed(["hello"])
+    assert len(await local.embed(["hello"])) == 1
+    assert local.child_pid != first
+    await local.close()
+
+
+async def test_closing_does_not_wait_for_the_child(local: LocalEmbeddings) -> None:
+    await local.embed(["hello"])
+    pid = local.child_pid
+    assert pid is not None
+    busy = asyncio.create_task(local.embed(["word " * 3000] * 200))
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(2):
+        await local.close()
+    with pytest.raises(Unavailable):
+        await busy
+    await _until_gone(pid)
+
+
+async def test_an_idle_child_is_let_go_and_started_again() -> None:
+    local = LocalEmbeddings(idle_s=0.05)
+    await local.embed(["hello"])
+    pid = local.child_pid
+    assert pid is not None
+    await _until_gone(pid)
+    assert len(await local.embed(["hello"])) == 1
+    await local.close()
+
+
+async def test_the_child_dies_with_its_parent() -> None:
+    script = (
+        "import asyncio, os\n"
+        "from nova_workers.effects.local import LocalEmbeddings\n"
+        "async def main():\n"
+        "    local = LocalEmbeddings()\n"
+        "    await local.embed(['hello'])\n"
+        "    print(f'child {local.child_pid}', flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    output, _ = await parent.communicate()
+    pid = next(int(line.split()[1]) for line in output.decode().splitlines() if line.startswith("child "))
+    await _until_gone(pid)
+
+
+async def test_nothing_is_downloaded(local: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", forbidden)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    await local.embed(["hello"])
+    assert local.child_pid is not None
+    assert not [c for c in psutil.Process(local.child_pid).net_connections() if c.status != "NONE"]

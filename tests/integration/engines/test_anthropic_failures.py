@@ -1,0 +1,140 @@
+"""A provider that refuses, breaks or lies: each becomes an error of the right kind, and never an exception."""
+
+import asyncio
+
+import pytest
+
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.errors import EngineErrorKind
+from tests.support.model_server import ModelServer, Part, Reply, Status, Stream
+
+SO_FAR = Part("text", ["So far"])
+
+
+async def _run(engine: AnthropicEngine, server: ModelServer, *replies: Reply) -> tuple[EngineResult, EngineError]:
+    server.reply(*replies)
+    result = await asyncio.wait_for(engine.run("hi", EngineOptions(model="sonnet"), "sandbox"), 30)
+    assert result.stop_reason == "error"
+    assert result.error is not None
+    return result, result.error
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"),
+    [
+        (Status(400, "invalid_request_error", "max_tokens: required"), "model_error", False),
+        (Status(400, "invalid_request_error", "prompt is too long: 250000 tokens > 200000"), "context_overflow", False),
+        (Status(401, "authentication_error", "invalid x-api-key"), "auth_failure", False),
+        (Status(402, "billing_error", "no credit"), "auth_failure", False),
+        (Status(403, "permission_error", "not yours"), "auth_failure", False),
+        (Status(404, "not_found_error", "model: nope"), "model_error", False),
+        (Status(413, "request_too_large", "too large"), "context_overflow", False),
+        (Status(429, "rate_limit_error", "slow down"), "rate_limit", True),
+        (Status(500, "api_error", "oops"), "model_error", True),
+        (Status(502, "strange", "bad gateway"), "model_error", True),
+        (Status(504, "timeout_error", "too slow"), "model_error", True),
+        (Status(529, "overloaded_error", "overloaded"), "model_error", True),
+    ],
+)
+async def test_statuses_map_to_kinds(
+    server: ModelServer, engine: AnthropicEngine, status: Status, kind: EngineErrorKind, retryable: bool
+) -> None:
+    result, error = await _run(engine, server, status)
+    assert (error.kind, error.retryable) == (kind, retryable)
+    assert str(status.code) in error.message
+    assert status.message in error.message
+    assert (result.text, result.messages) == ("", ())
+
+
+@pytest.mark.parametrize(
+    ("type", "kind", "retryable"),
+    [
+        ("overloaded_error", "model_error", True),
+        ("rate_limit_error", "rate_limit", True),
+        ("authentication_error", "auth_failure", False),
+        ("something_new", "model_error", True),
+    ],
+)
+async def test_an_error_in_mid_stream_maps_by_its_type(
+    server: ModelServer, engine: AnthropicEngine, type: str, kind: EngineErrorKind, retryable: bool
+) -> None:
+    event = Part("event", ("error", {"error": {"type": type, "message": "Now it broke"}}))
+    result, error = await _run(engine, server, Stream((SO_FAR, event)))
+    assert (error.kind, error.retryable, result.text) == (kind, retryable, "So far")
+    assert result.messages == (Message("assistant", (text_block("So far"),)),)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Part("cut"),
+        Part("raw", b"event: content_block_delta\ndata: {broken\n\n"),
+        Part("event", ("content_block_delta", {"index": 7, "delta": {"type": "text_delta", "text": "x"}})),
+    ],
+    ids=["half-closed", "malformed", "out of order"],
+)
+async def test_a_broken_stream_may_be_tried_again(server: ModelServer, engine: AnthropicEngine, broken: Part) -> None:
+    result, error = await _run(engine, server, Stream((SO_FAR, broken)))
+    assert (error.kind, error.retryable, result.text) == ("model_error", True, "So far")
+
+
+async def test_a_stream_that_ends_without_saying_so_is_no_answer(server: ModelServer, engine: AnthropicEngine) -> None:
+    result, error = await _run(engine, server, Stream((SO_FAR, Part("end"))))
+    assert (error.kind, error.retryable, result.text) == ("model_error", True, "So far")
+    assert "before the response was complete" in error.message
+
+
+async def test_half_a_call_is_not_run_and_leaves_no_trace(server: ModelServer, engine: AnthropicEngine) -> None:
+    call = Part("tool", ("toolu_1", "count", {}))
+    result, _ = await _run(engine, server, Stream((SO_FAR, call, Part("cut"))))
+    assert result.messages == (Message("assistant", (text_block("So far"),)),)
+    assert result.tool_calls == ()
+
+
+async def test_a_refusal_is_an_error_that_says_why(server: ModelServer, engine: AnthropicEngine) -> None:
+    details = {"type": "refusal", "category": "bio", "explanation": "Not this"}
+    _, error = await _run(engine, server, Stream((SO_FAR,), stop_reason="refusal", stop_details=details))
+    assert (error.kind, error.retryable) == ("model_error", False)
+    assert error.message == "The model refused to answer: Not this"
+
+
+async def test_nobody_at_the_address_may_be_tried_again() -> None:
+    engine = AnthropicEngine(api_key="k", base_url="http://127.0.0.1:1", max_retries=0)
+    result = await engine.run("hi", EngineOptions(), "sandbox")
+    await engine.close()
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("model_error", True)
+
+
+async def test_a_silent_provider_is_given_up(server: ModelServer) -> None:
+    server.reply(Stream((SO_FAR, Part("stall"))))
+    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, request_timeout_s=0.3)
+    result = await asyncio.wait_for(engine.run("hi", EngineOptions(), "sandbox"), 10)
+    await engine.close()
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable, result.text) == ("model_error", True, "So far")
+
+
+async def test_no_key_is_an_auth_failure_that_says_where_to_put_one(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path_factory.mktemp("none")))
+    engine = AnthropicEngine(base_url=server.url, max_retries=0)
+    result = await engine.run("hi", EngineOptions(), "sandbox")
+    await engine.close()
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("auth_failure", False)
+    assert "NOVA_MODEL__API_KEY" in result.error.message
+    assert server.requests == []
+
+
+async def test_the_sdk_tries_again_before_the_first_byte(server: ModelServer) -> None:
+    soon = {"retry-after-ms": "1"}
+    overloaded = Status(529, "overloaded_error", "overloaded", headers=soon)
+    server.reply(overloaded, Status(429, "rate_limit_error", "slow", headers=soon), Stream((SO_FAR,)))
+    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=2)
+    result = await engine.run("hi", EngineOptions(), "sandbox")
+    await engine.close()
+    assert (result.stop_reason, result.text, len(server.requests)) == ("end_turn", "So far", 3)

@@ -1,0 +1,207 @@
+"""What the anthropic engine sends, and what it makes of what comes back."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from dirty_equals import IsList, IsPartialDict
+from inline_snapshot import snapshot
+from structlog.testing import capture_logs
+
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcessMcpServer
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.anthropic import AnthropicEngine
+from tests.contract.engines.stage import Bench, Witness, assert_valid
+from tests.support.model_server import ModelServer, Part, Stream
+
+HELLO = Stream((Part("text", ["Hello"]),))
+
+
+async def _run(engine: AnthropicEngine, **options: Any) -> EngineResult:
+    return await engine.run("hi", EngineOptions(**options), "sandbox")
+
+
+async def test_the_request_marks_the_stable_prefix_for_the_cache(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(HELLO)
+    servers = {"bench": InProcessMcpServer(bench.servers()["bench"].server, tools=("add", "count"))}
+    await _run(engine, system_prompt="Be kind", mcp_servers=servers, temperature=0.5)
+    (request,) = server.requests
+    assert request == snapshot(
+        {
+            "max_tokens": 8192,
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+            "model": "claude-sonnet-5-5",
+            "cache_control": {"type": "ephemeral"},
+            "system": [{"type": "text", "text": "Be kind", "cache_control": {"type": "ephemeral"}}],
+            "temperature": 0.5,
+            "tools": [
+                {"name": "add", "description": "Does add.", "input_schema": {"type": "object"}},
+                {
+                    "name": "count",
+                    "description": "Does count.",
+                    "input_schema": {"type": "object"},
+                    "cache_control": {"type": "ephemeral"},
+                },
+            ],
+            "stream": True,
+        }
+    )
+    assert server.headers[0]["x-api-key"] == "the-key"
+
+
+async def test_history_is_replayed_byte_for_byte(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(HELLO)
+    thought = {"type": "thinking", "thinking": "Hm", "signature": "s1"}
+    history = (
+        Message("user", (text_block("one"),)),
+        Message("assistant", (thought, {"type": "tool_use", "id": "toolu_1", "name": "x", "input": {"a": None}})),
+        Message("user", ({"type": "tool_result", "tool_use_id": "toolu_1", "content": [text_block("r")]},)),
+        Message("assistant", (text_block("two"),)),
+    )
+    await _run(engine, history=history)
+    sent = server.requests[0]["messages"]
+    assert sent[:4] == [{"role": message.role, "content": list(message.content)} for message in history]
+
+
+@pytest.mark.parametrize(
+    ("model", "sent"),
+    [
+        ("opus", "claude-opus-5-5"),
+        ("swift", "claude-haiku-4-5"),
+        ("claude-haiku-4-5-20251001", "claude-haiku-4-5-20251001"),
+        ("someone-elses-model", "someone-elses-model"),
+    ],
+)
+async def test_aliases_are_resolved_and_other_names_pass_through(server: ModelServer, model: str, sent: str) -> None:
+    server.reply(HELLO)
+    engine = AnthropicEngine(api_key="k", base_url=server.url, aliases={"swift": "claude-haiku-4-5"})
+    result = await _run(engine, model=model)
+    await engine.close()
+    assert (server.requests[0]["model"], result.model) == (sent, sent)
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "max_tokens"),
+    [
+        ("claude-sonnet-4-20250514x", {"type": "enabled", "budget_tokens": 9000}, 9000 + 1024),
+        ("claude-haiku-4-5", {"type": "enabled", "budget_tokens": 9000}, 9000 + 1024),
+        ("opus", {"type": "adaptive", "display": "summarized"}, 9000 + 1024),
+    ],
+)
+async def test_thinking_is_asked_for_as_the_model_wants_it(
+    server: ModelServer, engine: AnthropicEngine, model: str, thinking: dict[str, Any], max_tokens: int
+) -> None:
+    server.reply(HELLO)
+    await _run(engine, model=model, thinking_budget_tokens=9000)
+    assert (server.requests[0]["thinking"], server.requests[0]["max_tokens"]) == (thinking, max_tokens)
+
+
+async def test_usage_has_cache_and_reasoning_and_a_price(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(
+        Stream(
+            (Part("text", ["Hello"]),),
+            usage={
+                "input_tokens": 1_000,
+                "output_tokens": 500,
+                "cache_read_input_tokens": 10_000,
+                "cache_creation_input_tokens": 2_000,
+                "output_tokens_details": {"thinking_tokens": 300},
+            },
+        )
+    )
+    result = await _run(engine, model="claude-sonnet-5-5")
+    # Dollars a million: input 2, output 10, cache read 0.20 of which the list knows 0.1, cache write 2.5.
+    assert result.usage.tokens == TokenUsage(1_000, 500, 10_000, 2_000, 300, cost_usd=pytest.approx(0.013))
+
+
+async def test_a_model_without_a_price_is_counted_and_warned_of_once(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    server.reply(HELLO)
+    with capture_logs() as logs:
+        results = [await _run(engine, model="my-own-model") for _ in range(2)]
+    assert [result.usage.tokens for result in results] == [TokenUsage(10, 5, cost_usd=None)] * 2
+    assert logs == IsList(IsPartialDict(event="model_price_unknown", model="my-own-model"))
+
+
+async def test_usage_of_an_answer_that_was_cut_short_is_counted(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(Stream((Part("text", ["Hel"]), Part("cut"))))
+    witness = Witness()
+    result = await engine.run("hi", EngineOptions(), "sandbox", callbacks=witness.callbacks())
+    assert result.usage.tokens.input_tokens == 10
+    assert witness.records[0].usage == result.usage.tokens
+
+
+async def test_a_response_that_was_cut_by_max_tokens_runs_no_half_call(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    half = Part("tool", ("toolu_1", "count", '{"a": "unfin'))
+    server.reply(Stream((Part("text", ["So"]), half), stop_reason="max_tokens"))
+    result = await _run(engine, mcp_servers=bench.servers())
+    assert (result.stop_reason, result.text, bench.runs) == ("max_tokens", "So", [])
+    assert_valid(result.messages)
+
+
+async def test_a_paused_response_goes_back_and_goes_on(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(Stream((Part("text", ["Wait"]),), stop_reason="pause_turn"), HELLO)
+    witness = Witness()
+    result = await engine.run("hi", EngineOptions(), "sandbox", callbacks=witness.callbacks())
+    assert result.text == "Hello"
+    assert server.requests[1]["messages"][-1] == {"role": "assistant", "content": [text_block("Wait")]}
+    assert [record.final for record in witness.records] == [False, True]
+
+
+async def test_an_answer_without_content_ends_the_turn(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(Stream((Part("tool", ("toolu_1", "count", {})),)), Stream(()))
+    result = await _run(engine, mcp_servers=bench.servers())
+    assert (result.stop_reason, result.text, len(result.messages)) == ("end_turn", "", 2)
+    assert_valid(result.messages)
+
+
+async def test_a_tool_that_nobody_has_is_told_to_the_model(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(Stream((Part("tool", ("toolu_1", "none", {})),)), HELLO)
+    result = await _run(engine, mcp_servers=bench.servers())
+    assert "There is no tool 'none'. Available: add, count" in (result.tool_calls[0].error or "")
+
+
+async def test_a_tool_outside_the_allow_list_is_neither_offered_nor_run(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(Stream((Part("tool", ("toolu_1", "count", {})),)), HELLO)
+    servers = {"bench": InProcessMcpServer(bench.servers()["bench"].server, tools=("add",))}
+    result = await _run(engine, mcp_servers=servers)
+    assert [tool["name"] for tool in server.requests[0]["tools"]] == ["add"]
+    assert (result.tool_calls[0].status, bench.runs) == ("failed", [])
+
+
+async def test_tools_of_two_servers_with_one_name_are_both_reachable(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    other = Bench()
+    server.reply(Stream((Part("tool", ("toolu_1", "other__count", {})),)), HELLO)
+    await _run(engine, mcp_servers={**bench.servers(), "other": other.servers()["bench"]})
+    names = [tool["name"] for tool in server.requests[0]["tools"]]
+    assert len(names) == len(set(names)) == 12
+    assert (bench.runs, other.runs) == ([], ["count"])
+
+
+async def test_turns_share_connections(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(HELLO)
+    for _ in range(5):
+        await _run(engine)
+    assert server.connections == 1
+    await asyncio.gather(*(_run(engine) for _ in range(20)))
+    assert server.connections <= 20
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    """Tools to call."""
+    return Bench()

@@ -1,0 +1,1 @@
+"""What tests share: real servers, started once for the whole session."""

@@ -1,0 +1,95 @@
+"""A Postgres and a Valkey for one test session, with a migrated template database."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from models import migrate
+from nova_workers.devstack.postgres import THROWAWAY, EmbeddedPostgres
+from nova_workers.devstack.process import ProcessSpec
+from nova_workers.devstack.valkey import EmbeddedValkey
+
+__all__ = ["TEMPLATE", "Servers", "running", "test_servers"]
+
+TEMPLATE = "nova_template"
+"""The migrated database that every test's own is cloned from."""
+
+DATABASES = 64
+"""Logical Redis databases: one a test worker."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where the session's servers are."""
+
+    postgres_url_admin: str
+    valkey_url: str
+
+
+@contextmanager
+def running(spec: ProcessSpec, log: Path) -> Generator[subprocess.Popen[bytes]]:
+    """Run a child until the block ends; it is ready when the block begins.
+
+    Raises:
+        RuntimeError: It ended, or was not ready in time; the message carries its log.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            spec.command(),
+            env=spec.environment(),
+            start_new_session=True,  # Ctrl-C is for pytest; it stops the servers itself
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        if not asyncio.run(_becomes_ready(spec, process)):
+            raise RuntimeError(f"{spec.name} did not start:\n{log.read_text(errors='replace')}")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(spec.stop_signal)
+        try:
+            process.wait(spec.stop_timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def _becomes_ready(spec: ProcessSpec, process: subprocess.Popen[bytes]) -> bool:
+    deadline = time.monotonic() + spec.ready_timeout_s
+    while spec.ready is not None and not await spec.ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.02)
+    return True
+
+
+async def _make_template(postgres: EmbeddedPostgres) -> None:
+    await postgres.create_database(TEMPLATE)
+    await migrate.upgrade(postgres.url(TEMPLATE))
+
+
+@contextmanager
+def test_servers() -> Generator[Servers]:
+    """Run both servers on throw-away data until the block ends."""
+    home = Path(tempfile.mkdtemp(prefix="nova-test-"))
+    try:
+        postgres = EmbeddedPostgres(home, settings=THROWAWAY)
+        valkey = EmbeddedValkey(home, databases=DATABASES)
+        with (
+            running(postgres.spec(), home / "postgres.log"),
+            running(valkey.spec(), home / "valkey.log"),
+        ):
+            asyncio.run(_make_template(postgres))
+            yield Servers(postgres.url("postgres"), valkey.url())
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

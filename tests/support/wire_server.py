@@ -1,0 +1,140 @@
+"""A small server on loopback that speaks the wire contract and does what a test tells it.
+
+It stands in for the API only where a test needs the network to misbehave: streams that are cut, servers that
+answer with errors. Everything else is tested on a real fleet.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from nova_workers.contracts.events import Event
+from nova_workers.contracts.wire import RunView
+
+__all__ = ["WireServer", "all_frames", "frame", "run_view", "says", "streams", "wire_server"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def run_view(**fields: Any) -> RunView:
+    """Return a run with the given fields."""
+    given = {
+        "id": "run_1",
+        "thread_id": "thr_1",
+        "agent_id": "nova",
+        "status": "queued",
+        "queue": "interactive",
+        "on_busy": "enqueue",
+        "source": "api",
+        "message": [{"type": "text", "text": "hi"}],
+        "metadata": {},
+        "attempt": 0,
+        "created_at": datetime(2025, 1, 1, tzinfo=UTC),
+    }
+    return RunView.model_validate(given | fields)
+
+
+def frame(cursor: str, event: Event) -> str:
+    """Return an event as the API frames it."""
+    return f"id: {cursor}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
+
+
+class WireServer:
+    """Answers in the order of its script, and remembers what it was asked.
+
+    Attributes:
+        requests: Every request: method, path, headers and body.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        self._answers: dict[tuple[str, str], list[Handler]] = {}
+
+    def on(self, method: str, path: str, *answers: Handler) -> None:
+        """Answer a path; with several answers each request takes the next, and the last one stays."""
+        self._answers[method, path] = list(answers)
+
+    def asked(self, method: str, path: str) -> list[dict[str, str]]:
+        """Return the headers of every request to a path."""
+        return [headers for verb, asked, headers, _ in self.requests if (verb, asked) == (method, path)]
+
+    async def answer(self, request: Request) -> Response:
+        """Serve one request."""
+        body = await request.body()
+        self.requests.append((request.method, request.url.path, dict(request.headers), body))
+        answers = self._answers.get((request.method, request.url.path))
+        if not answers:
+            return Response(status_code=404)
+        return await (answers.pop(0) if len(answers) > 1 else answers[0])(request)
+
+
+def says(body: Any, status: int = 200) -> Handler:
+    """Answer with a model, or with a problem document."""
+
+    async def handle(_: Request) -> Response:
+        return Response(body.model_dump_json(), status_code=status, media_type="application/json")
+
+    return handle
+
+
+def streams(*frames: str, cut: bool = False, hang: bool = False) -> Handler:
+    """Answer with a stream that ends well, is cut in the middle of the response, or stays open."""
+
+    async def send() -> AsyncGenerator[str]:
+        for part in frames:
+            yield part
+        if hang:
+            await asyncio.Event().wait()
+        if cut:
+            raise ConnectionAbortedError("cut by the test")
+
+    async def handle(_: Request) -> Response:
+        return StreamingResponse(send(), media_type="text/event-stream")
+
+    return handle
+
+
+@asynccontextmanager
+async def wire_server(port: int = 0) -> AsyncGenerator[WireServer]:
+    """Run a server on a free port of loopback."""
+    wire = WireServer()
+    app = Starlette(routes=[Route("/{path:path}", wire.answer, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])])
+    listener = socket.create_server(("127.0.0.1", port))
+    wire.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=0)
+    server = uvicorn.Server(config)
+    # serve() would take the signals of the test process.
+    serving = asyncio.create_task(_serve(server, listener))
+    try:
+        while not server.started:  # noqa: ASYNC110 - uvicorn has a flag, not an event
+            await asyncio.sleep(0.005)
+        yield wire
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        await serving
+        with suppress(OSError):
+            listener.close()
+
+
+async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    await server.startup(sockets=[listener])
+    await server.main_loop()
+    await server.shutdown(sockets=[listener])
+
+
+def all_frames(events: Iterable[Event], attempt: int = 1) -> list[str]:
+    """Return events as frames, numbered from 1."""
+    return [frame(f"{attempt}-{seq}", event) for seq, event in enumerate(events, 1)]

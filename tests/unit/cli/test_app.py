@@ -1,0 +1,92 @@
+import importlib
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from nova_workers.cli.app import COMMANDS, Lazy
+from nova_workers.cli.send import parse_metadata
+from nova_workers.cli.threads import describe_block
+from nova_workers.errors import InvalidInput
+
+_HEAVY = ("pydantic", "httpx2", "celery", "sqlalchemy", "asyncpg", "redis", "rich", "fastapi", "anthropic")
+_COUNT_HEAVY = f"""
+import sys
+sys.argv = ["nova", "--help"]
+from nova_workers.cli.app import main
+try:
+    main()
+finally:
+    print("loaded:", [name for name in {_HEAVY!r} if name in sys.modules])
+"""
+
+
+def _nova(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nova_workers.cli", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    shown = subprocess.run([sys.executable, "-c", _COUNT_HEAVY], check=False, capture_output=True, text=True)
+    assert "loaded: []" in shown.stdout
+
+
+def test_help_lists_every_command() -> None:
+    shown = _nova("--help").stdout
+    for entry in COMMANDS:
+        assert f"  {entry.name} " in shown
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_every_entry_of_the_table_is_a_command_with_help(entry: Lazy) -> None:
+    app: typer.Typer = importlib.import_module(entry.module).app
+    command = typer.main.get_command(app)
+    found = getattr(command, "commands", {}).get(entry.name, command)
+    assert found.help
+
+
+def test_a_mistyped_command_is_a_usage_error_with_a_hint() -> None:
+    done = _nova("sned")
+    assert done.returncode == 2
+    assert "Did you mean 'send'?" in done.stderr
+
+
+def test_a_wrong_option_value_is_a_usage_error() -> None:
+    done = _nova("send", "hi", "--on-busy", "shout")
+    assert done.returncode == 2
+    assert "enqueue" in done.stderr
+
+
+def test_a_setting_that_cannot_be_used_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOVA_API__PORT", "many")
+    done = _nova("runs", "list")
+    assert done.returncode == 1
+    assert "NOVA_API__PORT" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_metadata_values_are_json_where_they_can_be() -> None:
+    assert parse_metadata(["a=1", "b=x=y", 'c={"d":[true]}', "e="]) == {"a": 1, "b": "x=y", "c": {"d": [True]}, "e": ""}
+
+
+@pytest.mark.parametrize("pair", ["a", "=1", ""])
+def test_metadata_without_a_name_is_refused(pair: str) -> None:
+    with pytest.raises(InvalidInput, match="NAME=VALUE"):
+        parse_metadata([pair])
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ({"type": "text", "text": "hi"}, "hi"),
+        ({"type": "tool_use", "name": "Read", "input": {"path": "a"}}, '→ Read {"path": "a"}'),
+        ({"type": "tool_result", "content": "fine"}, "✓ fine"),
+        ({"type": "tool_result", "content": [{"type": "text", "text": "no"}], "is_error": True}, "✗ no"),
+        ({"type": "tool_result", "content": None}, "✓ "),
+        ({"type": "image"}, "[image]"),
+        ({}, "[None]"),
+    ],
+)
+def test_a_content_block_is_told_in_words(block: dict[str, object], told: str) -> None:
+    assert describe_block(block)[0] == told

@@ -1,0 +1,186 @@
+import io
+
+import pytest
+
+from nova_workers.cli.live import LiveView, cost_line
+from nova_workers.cli.output import Output
+from nova_workers.contracts.events import (
+    AssistantMessage,
+    Event,
+    Reasoning,
+    Steered,
+    Step,
+    StreamEnd,
+    StreamError,
+    StreamStart,
+    Thinking,
+    Token,
+    ToolStatus,
+    Usage,
+    Waiting,
+)
+
+
+class Screen(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _start(attempt: int = 1) -> StreamStart:
+    return StreamStart(run_id="run_1", thread_id="thr_1", attempt=attempt, agent_id="nova")
+
+
+def _end(status: str = "succeeded", *, text: str | None = None, final: bool = True) -> StreamEnd:
+    return StreamEnd(run_id="run_1", final=final, status=status, text=text)
+
+
+def _tool(status: str, summary: str | None = None, call: str = "c1") -> ToolStatus:
+    return ToolStatus.model_validate(
+        {"tool_call_id": call, "tool_name": "memory_save", "status": status, "summary": summary}
+    )
+
+
+def _piped(*events: Event, reasoning: bool = False) -> tuple[str, str]:
+    stdout, stderr = io.StringIO(), io.StringIO()
+    view = LiveView(Output(json_mode=False, stdout=stdout, stderr=stderr), reasoning=reasoning)
+    for event in events:
+        view.show(event)
+    view.finish()
+    return stdout.getvalue(), stderr.getvalue()
+
+
+def _on_screen(*events: Event) -> str:
+    screen = Screen()
+    view = LiveView(Output(json_mode=False, stdout=screen, stderr=screen))
+    for event in events:
+        view.show(event)
+    view.finish()
+    return screen.getvalue()
+
+
+def test_tokens_are_written_the_moment_they_come() -> None:
+    stdout = io.StringIO()
+    view = LiveView(Output(json_mode=False, stdout=stdout, stderr=io.StringIO()))
+    view.show(_start())
+    view.show(Token(text="Hel"))
+    assert stdout.getvalue() == "Hel"
+    view.show(Token(text="lo"))
+    assert stdout.getvalue() == "Hello"
+
+
+def test_in_a_pipe_stdout_holds_the_answer_and_nothing_else() -> None:
+    out, err = _piped(_start(), Thinking(), Token(text="Hi"), _tool("started"), _tool("completed", "saved"), _end())
+    assert out == "Hi\n"
+    assert "✓ memory_save · saved" in err
+    assert "\x1b" not in out + err
+
+
+def test_texts_of_two_steps_do_not_run_together() -> None:
+    out, _ = _piped(_start(), Token(text="First."), Step(index=0), _tool("completed"), Token(text="Second."), _end())
+    assert out == "First.\nSecond.\n"
+
+
+def test_a_message_that_repeats_its_tokens_is_not_shown_twice() -> None:
+    out, _ = _piped(_start(), Token(text="Let me "), Token(text="look."), AssistantMessage(text="Let me look."), _end())
+    assert out == "Let me look.\n"
+
+
+def test_a_replay_without_tokens_shows_the_messages() -> None:
+    out, _ = _piped(
+        _start(), AssistantMessage(text="One"), Step(index=0), AssistantMessage(text="Two"), _end(text="Two")
+    )
+    assert out == "One\nTwo\n"
+
+
+def test_an_end_with_text_that_nobody_streamed_shows_the_text() -> None:
+    assert _piped(_start(), _end(text="All of it"))[0] == "All of it\n"
+
+
+def test_an_end_that_is_not_final_is_no_end() -> None:
+    out, _ = _piped(_start(), Token(text="a"), Step(index=0), _end(final=False, text="a"), _start(2), Token(text="b"))
+    assert out == "a\nb\n"
+
+
+def test_text_that_no_step_closed_is_said_to_be_void_when_another_worker_goes_on() -> None:
+    out, err = _piped(_start(), Token(text="half a sent"), _start(2), Token(text="half a sentence"), _end())
+    assert "comes again" in err
+    assert out == "half a sent\nhalf a sentence\n"
+
+
+def test_a_new_attempt_after_a_committed_step_says_only_that_it_goes_on() -> None:
+    _, err = _piped(_start(), Token(text="done"), Step(index=0), _start(2), _end())
+    assert "goes on" in err
+    assert "again" not in err
+
+
+def test_what_a_tool_was_asked_and_what_it_gave_stand_on_one_line() -> None:
+    _, err = _piped(_tool("started", "note 'tea'"), _tool("completed", "saved as mem_1"))
+    assert err.splitlines() == ["✓ memory_save · note 'tea' · saved as mem_1"]
+
+
+def test_parallel_tools_keep_their_own_summaries() -> None:
+    _, err = _piped(
+        _tool("started", "a", "1"), _tool("started", "b", "2"), _tool("completed", "B", "2"), _tool("failed", "A", "1")
+    )
+    assert err.splitlines() == ["✓ memory_save · b · B", "✗ memory_save · a · A"]
+
+
+def test_an_interrupted_tool_says_so() -> None:
+    assert "(interrupted)" in _piped(_tool("started"), _tool("interrupted"))[1]
+
+
+def test_control_sequences_of_a_model_do_not_reach_a_terminal() -> None:
+    shown = _on_screen(Token(text="a\x1b]0;owned\x07b\x1b[2Jc"), _end())
+    assert shown == "a]0;ownedb[2Jc\n"
+
+
+def test_control_sequences_of_a_tool_do_not_reach_a_terminal() -> None:
+    assert "\x1b[2J" not in _on_screen(_tool("completed", "x\x1b[2Jy"))
+
+
+def test_a_pipe_gets_the_bytes_of_the_answer_as_they_are() -> None:
+    assert _piped(Token(text="a\x1bb"), _end())[0] == "a\x1bb\n"
+
+
+def test_what_happens_right_now_is_wiped_before_the_answer() -> None:
+    shown = _on_screen(_start(), Thinking(), Token(text="Hi"), _end())
+    assert shown.endswith("\r\x1b[2KHi\n")
+    assert shown.count("\n") == 1
+
+
+def test_nothing_is_drawn_again_while_tokens_flow() -> None:
+    shown = _on_screen(*(Token(text=word) for word in ("a ", "b ", "c")), Thinking(), _end())
+    assert shown == "a b c\n"
+
+
+def test_reasoning_is_shown_on_demand_only() -> None:
+    assert "because" not in "".join(_piped(Reasoning(text="because"), Token(text="x")))
+    assert "because" in _piped(Reasoning(text="because"), Token(text="x"), reasoning=True)[1]
+
+
+def test_a_failure_is_told_with_its_kind() -> None:
+    _, err = _piped(StreamError(error="no\nkey", kind="auth_failure", retryable=False, partial=False), _end("failed"))
+    assert err == "✗ auth_failure: no key\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (Waiting(kind="user"), "waits for user"),
+        (Waiting(kind="timer", until="noon"), "waits for timer until noon"),
+        (Steered(run_ids=("run_2",)), "1 message joined"),
+        (Steered(run_ids=("run_2", "run_3")), "2 messages joined"),
+    ],
+)
+def test_what_happens_to_a_run_is_told(event: Event, told: str) -> None:
+    assert told in _piped(event)[1]
+
+
+@pytest.mark.parametrize(
+    ("cost", "told"), [(0.01234, "$0.0123"), (None, "cost unknown"), (12.345, "$12.35"), (0.0, "$0.0000")]
+)
+def test_the_last_line_tells_time_tokens_cost_and_the_run(cost: float | None, told: str) -> None:
+    usage = Usage(input_tokens=1000, output_tokens=20, cache_read_tokens=200, cost_usd=cost)
+    assert cost_line(usage, seconds=1.25, run_id="run_1") == f"1.2 s · 1,200 tokens in, 20 out · {told} · run_1"

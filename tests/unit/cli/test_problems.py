@@ -1,0 +1,78 @@
+import httpx2
+import pytest
+
+from nova_workers.cli.problems import error_of_response, error_of_transport
+from nova_workers.contracts.wire import Problem
+from nova_workers.errors import (
+    IdempotencyMismatch,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    NovaError,
+    Rejected,
+    ThreadBusy,
+    Unavailable,
+)
+
+_REQUEST = httpx2.Request("GET", "http://127.0.0.1:8700/v1/runs")
+
+
+def _response(status: int, body: bytes) -> httpx2.Response:
+    return httpx2.Response(status, content=body, request=_REQUEST)
+
+
+def _problem(status: int, code: str, **fields: object) -> httpx2.Response:
+    problem = Problem.model_validate({"title": "T", "status": status, "detail": "It is so.", "code": code, **fields})
+    return _response(status, problem.model_dump_json().encode())
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (409, "thread_busy", ThreadBusy),
+        (409, "idempotency_mismatch", IdempotencyMismatch),
+        (404, "not_found", NotFound),
+        (503, "unavailable", Unavailable),
+        (429, "too_many_streams", LimitExceeded),
+        (413, "body_too_large", LimitExceeded),
+        (400, "invalid_cursor", InvalidInput),
+        (418, "a_code_of_tomorrow", Rejected),
+    ],
+)
+def test_a_problem_becomes_the_error_of_its_code_else_of_its_status(
+    status: int, code: str, kind: type[NovaError]
+) -> None:
+    error = error_of_response(_problem(status, code))
+    assert type(error) is kind
+    assert error.message == "It is so."
+    assert error.fields["status"] == status
+
+
+def test_context_of_a_problem_is_kept() -> None:
+    error = error_of_response(_problem(409, "thread_busy", context={"active_run_id": "run_1"}))
+    assert error.fields["active_run_id"] == "run_1"
+
+
+def test_refused_fields_are_named() -> None:
+    errors = [{"field": "max_turns", "message": "Input should be less than 1000"}]
+    error = error_of_response(_problem(422, "invalid_input", errors=errors))
+    assert error.message == "It is so. (max_turns: Input should be less than 1000)"
+    assert error.fields["errors"] == errors
+
+
+def test_an_engine_failure_is_never_the_answer_to_a_request() -> None:
+    assert type(error_of_response(_problem(500, "engine_failure"))) is NovaError
+
+
+@pytest.mark.parametrize(("status", "kind"), [(502, Unavailable), (500, NovaError), (404, NotFound)])
+def test_an_answer_of_a_proxy_is_quoted(status: int, kind: type[NovaError]) -> None:
+    error = error_of_response(_response(status, b"<html>\n<h1>Bad</h1>" + b"x" * 5000))
+    assert type(error) is kind
+    assert "<html> <h1>Bad</h1>" in error.message
+    assert len(error.message) < 500
+
+
+def test_a_refused_connection_says_how_to_start_a_fleet() -> None:
+    error = error_of_transport(httpx2.ConnectError("no", request=_REQUEST), "http://127.0.0.1:8700")
+    assert "No fleet answers at http://127.0.0.1:8700" in error.message
+    assert "nova up" in error.message

@@ -1,0 +1,90 @@
+"""Every metric is declared once, with its unit, and is exposed."""
+
+import urllib.request
+
+import pytest
+from inline_snapshot import snapshot
+from prometheus_client import CollectorRegistry
+
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.observability.metrics import Metrics, MetricsServer
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(CollectorRegistry())
+
+
+def test_the_names_of_our_metrics(metrics: Metrics) -> None:
+    ours = sorted(
+        f"{family.name} {family.type}" for family in metrics.registry.collect() if family.name.startswith("nova_")
+    )
+    assert ours == snapshot(
+        [
+            "nova_cost_usd counter",
+            "nova_doorbells counter",
+            "nova_effect_duration_seconds histogram",
+            "nova_effects counter",
+            "nova_http_request_duration_seconds histogram",
+            "nova_http_requests counter",
+            "nova_lease_losses counter",
+            "nova_loop_lag_seconds histogram",
+            "nova_model_calls counter",
+            "nova_queue_depth gauge",
+            "nova_queue_oldest_age_seconds gauge",
+            "nova_run_accept_to_start_seconds histogram",
+            "nova_run_claim_latency_seconds histogram",
+            "nova_run_duration_seconds histogram",
+            "nova_run_first_token_seconds histogram",
+            "nova_run_recoveries counter",
+            "nova_runs_accepted counter",
+            "nova_runs_claimed counter",
+            "nova_runs_finished counter",
+            "nova_runs_in_flight gauge",
+            "nova_runs_open gauge",
+            "nova_sse_streams_open gauge",
+            "nova_tokens counter",
+            "nova_tool_calls counter",
+            "nova_worker_slots gauge",
+        ]
+    )
+
+
+def test_two_processes_in_one_interpreter_do_not_share_metrics(metrics: Metrics) -> None:
+    other = Metrics(CollectorRegistry())
+    metrics.runs_finished.labels("succeeded", "interactive").inc()
+    labels = {"status": "succeeded", "queue": "interactive"}
+    assert metrics.registry.get_sample_value("nova_runs_finished_total", labels) == 1
+    assert other.registry.get_sample_value("nova_runs_finished_total", labels) is None
+
+
+def test_usage_is_counted_by_kind_and_an_unknown_price_is_no_cost(metrics: Metrics) -> None:
+    metrics.record_usage("claude-x", TokenUsage(input_tokens=10, output_tokens=5, cost_usd=0.25))
+    metrics.record_usage("claude-x", TokenUsage(input_tokens=1, cost_usd=None))
+    metrics.record_usage(None, TokenUsage(output_tokens=2))
+    value = metrics.registry.get_sample_value
+    assert value("nova_tokens_total", {"model": "claude-x", "kind": "input"}) == 11
+    assert value("nova_tokens_total", {"model": "unknown", "kind": "output"}) == 2
+    assert value("nova_cost_usd_total", {"model": "claude-x"}) == 0.25
+    assert value("nova_model_calls_total", {"model": "claude-x"}) == 2
+
+
+def test_the_fleets_gauges_fall_back_to_zero(metrics: Metrics) -> None:
+    metrics.set_fleet({"queued": 3, "running": 1}, {"background": (3, 12.5)})
+    value = metrics.registry.get_sample_value
+    assert value("nova_runs_open", {"status": "queued"}) == 3
+    assert value("nova_queue_oldest_age_seconds", {"queue": "background"}) == 12.5
+    metrics.set_fleet({}, {})
+    assert value("nova_runs_open", {"status": "queued"}) == 0
+    assert value("nova_queue_depth", {"queue": "background"}) == 0
+    assert value("nova_queue_oldest_age_seconds", {"queue": "background"}) == 0
+
+
+def test_a_worker_serves_its_metrics_on_loopback(metrics: Metrics) -> None:
+    metrics.runs_in_flight.set(4)
+    server = MetricsServer(metrics, 0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as response:
+            assert b"nova_runs_in_flight 4.0" in response.read()
+    finally:
+        server.close()

@@ -1,0 +1,71 @@
+"""No secret reaches a log line."""
+
+import secrets
+
+import pytest
+
+from nova_workers.observability.redaction import REDACTED, redact, redact_secrets
+
+KEY = "nova_" + "aB3" + "x" * 40
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"key {KEY} was used", f"key nova_aB3x{REDACTED} was used"),
+        ("sk-ant-api03-abcdefghijklmnop_QRS", f"sk-ant-api0{REDACTED}"),
+        ("Authorization: Bearer abc.def.ghi", f"Authorization: Bearer {REDACTED}"),
+        ("basic dXNlcjpwdw==", f"basic {REDACTED}"),
+        ("postgresql://nova:p@ss@db/nova", f"postgresql://nova:{REDACTED}@db/nova"),
+        ("postgresql://nova:hunter2@db:5432/nova", f"postgresql://nova:{REDACTED}@db:5432/nova"),
+        ("redis://:hunter2@cache:6379/0", f"redis://:{REDACTED}@cache:6379/0"),
+        ("dsn password=hunter2 host=db", f"dsn password={REDACTED} host=db"),
+        ('{"api_key": "hunter2"}', f'{{"api_key": "{REDACTED}"}}'),
+    ],
+)
+def test_a_secret_in_a_text_is_replaced(text: str, kept: str) -> None:
+    assert redact(text) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nova_workers.effects.runner",
+        "nova_workers_effects_embedding_provider",
+        "run_01JD3X5V0Q6Q8ZK3N5T9R2M4WB",
+        "http://127.0.0.1:8700/v1/runs?a=b@c",
+        "redis://cache:6379/0",
+        "input_tokens=12",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_every_key_that_the_api_makes_is_recognised() -> None:
+    for _ in range(500):
+        key = f"nova_{secrets.token_urlsafe(32)}"
+        assert key[10:] not in redact(f"used {key} now")
+
+
+def test_fields_that_name_a_secret_are_replaced_at_any_depth() -> None:
+    line = {
+        "event": "http_request",
+        "headers": {"Authorization": "whatever", "X-Api-Key": "whatever", "Accept": "json"},
+        "settings": [{"model": {"api_key": "whatever"}}, {"openai_api_key": "whatever"}],
+        "input_tokens": 5,
+        "error": ValueError("redis://:hunter2@cache"),
+    }
+    assert redact_secrets(None, "info", line) == {
+        "event": "http_request",
+        "headers": {"Authorization": REDACTED, "X-Api-Key": REDACTED, "Accept": "json"},
+        "settings": [{"model": {"api_key": REDACTED}}, {"openai_api_key": REDACTED}],
+        "input_tokens": 5,
+        "error": f"redis://:{REDACTED}@cache",
+    }
+
+
+def test_a_value_that_contains_itself_ends() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    assert redact_secrets(None, "info", {"loop": loop})["loop"]
