@@ -26,6 +26,7 @@ Ending = Literal["over", "gone", "closing"]
 """Why a follow ended: the run is over, nobody listens any more, or the process stops."""
 
 _REDIS_DEADLINE_S = 1.0
+_CANCEL_AGAIN_S = 0.2
 _START = EventCursor()
 
 
@@ -103,11 +104,11 @@ class RunFollower:
         async with self._hub.follow(target.run_id, target.after) as feed:
             with self._watch.watch(target.run_id) as woken:
                 ending = await _until_first(
-                    delivery.pump(feed), woken, follower.until_gone(), follower.on_idle, follower.idle_every_s
+                    delivery.pump(feed), woken, follower.until_gone(), follower.idle_every_s, follower.on_idle
                 )
         if ending == "over":
             await delivery.finish_from_ledger()
-        return "over" if ending == "done" else ending
+        return "over" if ending == "done" else cast(Ending, ending)
 
     async def wait(
         self, target: Target, until_gone: Coroutine[Any, Any, None], *, timeout_s: float
@@ -119,12 +120,9 @@ class RunFollower:
             until_gone: Returns once nobody waits any more.
             timeout_s: How long to wait at most.
         """
-        try:
-            async with asyncio.timeout(timeout_s), self._hub.follow(target.run_id, _START) as feed:
-                with self._watch.watch(target.run_id) as woken:
-                    ending = await _until_first(_until_final(feed), woken, until_gone)
-        except TimeoutError:
-            return "timeout"
+        async with self._hub.follow(target.run_id, _START) as feed:
+            with self._watch.watch(target.run_id) as woken:
+                ending = await _until_first(_until_final(feed), woken, until_gone, timeout_s)
         return "over" if ending == "done" else ending
 
     async def _read_stream(self, target: Target, state: RunState) -> Sequence[LiveEvent] | None:
@@ -215,16 +213,19 @@ async def _until_first(
     work: Coroutine[Any, Any, None],
     woken: asyncio.Future[Wake],
     until_gone: Coroutine[Any, Any, None],
+    every_s: float,
     on_idle: Callable[[], Awaitable[None]] | None = None,
-    idle_every_s: float | None = None,
-) -> Literal["done", "over", "gone", "closing"]:
-    """Work until it is done, or the watch wakes us, or nobody listens; nothing outlives the call."""
+) -> Literal["done", "over", "gone", "closing", "timeout"]:
+    """Work until it is done, or the watch wakes us, or nobody listens; nothing outlives the call.
+
+    Every `every_s` it calls `on_idle`; without one that is how long it works at most.
+    """
     working = asyncio.create_task(work)
     leaving = asyncio.create_task(until_gone)
     try:
         while True:
             done, _ = await asyncio.wait(
-                {working, leaving, woken}, timeout=idle_every_s, return_when=asyncio.FIRST_COMPLETED
+                {working, leaving, woken}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED
             )
             if working in done:
                 working.result()
@@ -233,12 +234,27 @@ async def _until_first(
                 return "gone"
             if woken in done:
                 return woken.result()
-            if on_idle is not None:
-                await on_idle()
+            if on_idle is None:
+                return "timeout"
+            await on_idle()
     finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        await _stop(working, leaving)
+
+
+async def _stop(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks and wait for their end.
+
+    More than once if need be: Python 3.11's `wait_for`, which redis-py uses on every command, drops a cancellation that
+    comes as its inner task is done.
+    """
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
 
 
 def _is_final(event: LiveEvent) -> bool:

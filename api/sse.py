@@ -7,16 +7,20 @@ patch of the server. A heartbeat is a comment, so that proxies see life and clie
 from collections.abc import Mapping, Sequence
 
 import orjson
+import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.following import RunFollower, Target
 from api.stream_slots import Slot
+from nova_workers.errors import Unavailable
 from nova_workers.ledger.run_reads import RunState
 from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.wire import LiveEvent
 
 __all__ = ["EVENT_STREAM", "RunEventStream"]
+
+_log = structlog.get_logger(__name__)
 
 EVENT_STREAM = "text/event-stream"
 _HEARTBEAT = b": heartbeat\n\n"
@@ -60,6 +64,10 @@ class RunEventStream(Response):
             ending = await self._follower.follow(self._target, self._state, client)
             if ending != "gone":
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except Unavailable as error:
+            # The status is long sent. A stream that ends without its final event tells the client to come back.
+            _log.warning("events.cut_short", run_id=self._target.run_id, error=error.message)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._metrics.open_streams.dec()
             await self._slot.free()

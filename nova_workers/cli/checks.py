@@ -215,7 +215,7 @@ async def _scopes(client: NovaClient) -> dict[str, bool]:
 
 async def _workers(redis: Redis) -> list[WorkerView]:
     """Return the workers by their own records: the API shows them to operators only, and may be down."""
-    ids: list[bytes] = await redis.zrange(workers_index(), 0, -1)
+    ids = await redis.zrange(workers_index(), 0, -1)
     records = await redis.mget([worker_presence(_text(worker_id)) for worker_id in ids]) if ids else []
     return [WorkerView.model_validate_json(record) for record in records if record is not None]
 

@@ -127,9 +127,9 @@ async def _show_all(
         async for cursor, event in feed:
             if isinstance(event, StreamEnd) and event.final:
                 end = event
+            if isinstance(event, Steered) and joined in event.run_ids:
+                joined = None
             if joined is not None and end is None:
-                if isinstance(event, Steered) and joined in event.run_ids:
-                    joined = None
                 continue
             if session.out.json:
                 session.out.line({"id": str(cursor), **event.model_dump(mode="json")})

@@ -24,7 +24,7 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 
-__all__ = ["LiveView", "cost_line"]
+__all__ = ["LiveView", "cost_line", "tool_line"]
 
 _WIPE = "\r\x1b[2K"
 _SUMMARY_CHARS = 100
@@ -48,6 +48,7 @@ class LiveView:
         self._step_has_text = False
         self._has_text = False
         self._calls: dict[str, str | None] = {}
+        self._told: str | None = None
         self.usage: Usage | None = None
 
     def show(self, event: Event) -> None:
@@ -125,18 +126,17 @@ class LiveView:
 
     def _show_tool(self, event: ToolStatus | ToolUseSummary) -> None:
         if isinstance(event, ToolUseSummary):
-            self.note(f"  {short(event.summary, _SUMMARY_CHARS)}")
+            # It repeats what the end of the call said, for clients that show nothing else of tools.
+            if event.summary != self._told:
+                self.note(f"  {short(event.summary, _SUMMARY_CHARS)}")
         elif event.status == "started":
             self._calls[event.tool_call_id] = event.summary
             self.finish()
-            self.doing(event.tool_name)
+            self.doing(event.summary or event.tool_name)
         else:
-            mark, style = ("✓", "cyan") if event.status == "completed" else ("✗", "red")
-            asked = self._calls.pop(event.tool_call_id, None)
-            parts = [event.tool_name, asked, event.summary if event.summary != asked else None]
-            told = " · ".join(short(part, _SUMMARY_CHARS) for part in parts if part)
-            state = "" if event.status in ("completed", "failed") else f" ({event.status})"
-            self.note(f"{mark} {told}{state}", style)
+            self._told = event.summary
+            style = "cyan" if event.status == "completed" else "red"
+            self.note(tool_line(event, self._calls.pop(event.tool_call_id, None)), style)
         self._wants_gap = self._has_text
 
     def _show_reasoning(self, text: str) -> None:
@@ -189,6 +189,23 @@ class LiveView:
     def _put(self, text: str) -> None:
         self._out.stdout.write(text)
         self._out.stdout.flush()
+
+
+def tool_line(event: ToolStatus, asked: str | None) -> str:
+    """Return a call that ended in one line: the tool, what it was asked, what came of it.
+
+    Args:
+        event: The end.
+        asked: The summary of its start, where that was seen.
+    """
+    name = event.tool_name
+    came = event.summary or event.status
+    for prefix in (f"{name}: ", f"{name} failed: "):
+        came = came.removeprefix(prefix)
+    # A tool without a sentence of its own is described by its name alone.
+    parts = [name, asked if asked and asked.replace(" ", "_").casefold() != name.casefold() else None, came]
+    mark = "✓" if event.status == "completed" else "✗"
+    return f"{mark} " + " · ".join(short(part, _SUMMARY_CHARS) for part in parts if part)
 
 
 def cost_line(usage: Usage | None, *, seconds: float, run_id: str) -> str:

@@ -33,8 +33,9 @@ _REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 class Retry:
     """How often and how soon to try again: exponential, with full jitter, so that clients do not march in step."""
 
-    attempts: int = 8
-    """Failures in a row that are borne; the next one raises."""
+    attempts: int = 15
+    """Failures in a row that are borne; the next one raises. With the waits below that is about 40 s: an API that
+    is deployed anew is back by then."""
     base_s: float = 0.1
     max_s: float = 5.0
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["ContentBlock", "JsonObject", "Message", "Role", "text_block", "text_of"]
+__all__ = ["ContentBlock", "JsonObject", "Message", "Role", "storable", "storable_json", "text_block", "text_of"]
 
 JsonObject = dict[str, Any]
 """A JSON object. Values are JSON values."""
@@ -31,3 +31,23 @@ def text_block(text: str) -> ContentBlock:
 def text_of(content: tuple[ContentBlock, ...]) -> str:
     """Return the text blocks of a message, joined; other blocks are left out."""
     return "".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
+
+
+def storable(text: str) -> str:
+    """Return text that every store takes.
+
+    Tools return what they like. Neither Postgres nor JSON in UTF-8 takes a lone surrogate, and Postgres takes no NUL:
+    both become U+FFFD. Two halves of one character that stand side by side become that character.
+    """
+    return text.replace("\x00", "\ufffd").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def storable_json(value: Any) -> Any:
+    """Return a JSON value whose every string is `storable`."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return {storable(key): storable_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable_json(item) for item in value]
+    return value

@@ -53,9 +53,10 @@ def beat_command(*, log_level: str = "warning") -> list[str]:
 
 def flower_command(*, host: str, port: int) -> list[str]:
     """Return the command line of Flower. It has the app of the clock, which is the lightest: it reads the broker."""
-    options = {"address": host, "port": port, "max-tasks": FLOWER_MAX_TASKS, "conf": FLOWER_CONFIG}
+    # It warns of each inspection that no worker answered, which is what happens until the first one is up.
+    options = {"address": host, "port": port, "max-tasks": FLOWER_MAX_TASKS, "conf": FLOWER_CONFIG, "logging": "error"}
     return [*_celery(BEAT_APP, "flower"), *(f"--{name}={value}" for name, value in options.items())]
 
 
 def _celery(app: str, program: str) -> list[str]:
-    return [sys.executable, "-m", "celery", "--app", app, program]
+    return [sys.executable, "-m", "celery", "--quiet", "--app", app, program]

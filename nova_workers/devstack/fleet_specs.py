@@ -24,6 +24,8 @@ __all__ = [
 LOCAL_MODEL_APP = "nova_workers.devstack.local_model:create_app"
 
 _PROBE_S = 2.0
+_START_S = 90.0
+"""A start is 1 to 5 s of imports; a busy machine, or one that compiles them first, takes its time."""
 _HEARTBEATS = 2
 """One of Celery's own loop, one of ours."""
 
@@ -31,7 +33,7 @@ _HEARTBEATS = 2
 def api_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
     """Return the API, ready when it reaches its database."""
     command = api_command(host=host, port=port, log_level=settings.telemetry.log_level)
-    return ProcessSpec("api", tuple(command), env, _serves(f"{url}/readyz"), stop_timeout_s=15.0)
+    return ProcessSpec("api", tuple(command), env, _serves(f"{url}/readyz"), _START_S, stop_timeout_s=15.0)
 
 
 def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, str]) -> ProcessSpec:
@@ -49,7 +51,7 @@ def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, s
         beat.unlink()
 
     async def ready() -> bool:
-        return len(list(beats.glob("*"))) >= _HEARTBEATS  # noqa: ASYNC240 - a folder of two files
+        return len(list(beats.glob("*"))) >= _HEARTBEATS
 
     command = worker_command(
         concurrency=settings.worker.concurrency,
@@ -66,7 +68,7 @@ def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, s
         tuple(command),
         {**env, **own},
         ready,
-        ready_timeout_s=60.0,
+        _START_S,
         # The drain's own watchdog ends the process first.
         stop_timeout_s=settings.worker.drain_deadline_s + 5.0,
     )
@@ -85,13 +87,16 @@ def beat_spec(settings: Settings, *, env: Mapping[str, str]) -> ProcessSpec:
 
 def flower_spec(*, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
     """Return Flower."""
-    return ProcessSpec("flower", tuple(flower_command(host=host, port=port)), env, _serves(f"{url}/healthcheck"))
+    return ProcessSpec(
+        "flower", tuple(flower_command(host=host, port=port)), env, _serves(f"{url}/healthcheck"), _START_S
+    )
 
 
 def model_spec(*, host: str, port: int, url: str) -> ProcessSpec:
     """Return the local stand-in for the model provider."""
-    arguments = ("-m", "uvicorn", LOCAL_MODEL_APP, "--factory", "--host", host, "--port", str(port))
-    return ProcessSpec("model", (sys.executable, *arguments, "--log-level", "warning"), ready=_serves(f"{url}/healthz"))
+    app = (sys.executable, "-m", "uvicorn", LOCAL_MODEL_APP, "--factory")
+    command = (*app, "--host", host, "--port", str(port), "--log-level", "warning")
+    return ProcessSpec("model", command, ready=_serves(f"{url}/healthz"), ready_timeout_s=_START_S)
 
 
 def _serves(url: str) -> Callable[[], Awaitable[bool]]:

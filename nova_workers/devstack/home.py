@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
 from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 

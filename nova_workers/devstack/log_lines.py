@@ -34,11 +34,11 @@ class TerminalLines:
     """
 
     def __init__(self, stream: TextIO | None = None, *, width: int = 8, children: bool = True) -> None:
-        stream = stream or sys.stdout
-        self._stream: TextIO | None = stream
+        target = sys.stdout if stream is None else stream
+        self._stream: TextIO | None = target
         self._width = width
         self._children = children
-        self._coloured = stream.isatty() and not os.environ.get("NO_COLOR")
+        self._coloured = target.isatty() and not os.environ.get("NO_COLOR")
         self._colour_of: dict[str, int] = {}
 
     def line(self, name: str, text: str) -> None:

@@ -40,6 +40,9 @@ _SETTINGS = {
     # One machine, one fleet: nothing replicates.
     "wal_level": "minimal",
     "max_wal_senders": "0",
+    # The terminal belongs to the fleet: trouble only.
+    "log_min_messages": "fatal",
+    "log_checkpoints": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
     # The table of runs is updated in place all day long: vacuum it early.

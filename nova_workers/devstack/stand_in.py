@@ -19,6 +19,7 @@ _REMEMBER = re.compile(
 )
 _RECALL = re.compile(r"\b(my|our|me|us|i|we|remember\w*|memor\w+|know)\b", re.IGNORECASE)
 _MEMORY_LINE = re.compile(r"^mem_\w+ \([\d-]+\): (?P<fact>.+)$", re.MULTILINE)
+_TITLE_WORDS = 5
 _WORD = re.compile(r"\w{3,}")
 _FILLER = frozenset("the and for are was what when where which who how does did our your you that this about".split())
 _GREETING = re.compile(r"^\s*(hi|hello|hey|good (morning|evening|afternoon))\b", re.IGNORECASE)
@@ -31,9 +32,9 @@ _JOURNEY = (
     "the last finished step. These words come to you as live events while all of that happens."
 )
 _ABOUT = (
-    "I am a stand-in for a model, on loopback, so that the fleet can be tried without a key. I know a few phrases: tell "
-    "me to remember something, ask me for it later, or ask what happens to a message. With ANTHROPIC_API_KEY set, a "
-    "real model answers here."
+    "I am a stand-in for a model, on loopback, so that the fleet can be tried without a key. I know a few phrases: "
+    "tell me to remember something, ask me for it later, or ask what happens to a message. With ANTHROPIC_API_KEY set, "
+    "a real model answers here."
 )
 _GREET = "Hello! The fleet is up, and this is your default agent. "
 _SAVING = "I will keep that."
@@ -102,8 +103,7 @@ def _words(text: str) -> set[str]:
 def _title(excerpt: str) -> str:
     first = re.search(r"User: (?P<text>.+)", excerpt)
     words = re.findall(r"[\w'-]+", first["text"] if first else excerpt)
-    kept = [word for word in words if word.lower() not in {"please", "remember", "that", "the", "a", "an"}]
-    return " ".join((kept or words)[:5]).capitalize() or "A new conversation"
+    return " ".join(words[:_TITLE_WORDS]) or "A new conversation"
 
 
 def _last_words(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -81,10 +81,12 @@ class Supervisor:
         news = [kept for group in started for kept in group]
         for kept in news:
             kept.keeper = asyncio.create_task(self._keep(kept), name=f"keeper of {kept.spec.name}")
-        everyone = asyncio.gather(*(kept.ready.wait() for kept in news))
-        await asyncio.wait({everyone, self._failure}, return_when=asyncio.FIRST_COMPLETED)
-        if self._failure.done():
+        everyone = asyncio.create_task(_all_set([kept.ready for kept in news]))
+        try:
+            await asyncio.wait({everyone, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             everyone.cancel()
+        if self._failure.done():
             raise self._failure.result()
 
     async def failed(self) -> ProcessGaveUp:
@@ -152,6 +154,11 @@ class Supervisor:
             self._failure.set_result(
                 ProcessGaveUp(f"{what}. Its last lines above say why; mend that and start again.", process=name)
             )
+
+
+async def _all_set(events: Sequence[asyncio.Event]) -> None:
+    for event in events:
+        await event.wait()
 
 
 def _exit_text(code: int) -> str:

@@ -48,6 +48,7 @@ class EmbeddedValkey:
             # Evicting a lock or a queue is never right; a full Redis must say so.
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
+            "loglevel": "warning",
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         return ProcessSpec(

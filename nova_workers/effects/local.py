@@ -125,7 +125,7 @@ class LocalEmbeddings:
                         f"The embedding process ended (status {status}) before it answered; it starts anew.",
                         status=status,
                     ) from error
-                _log.warning("embedding_process_replaced", status=status)
+                _log.warning("embeddings.child_replaced", status=status)
         raise AssertionError("unreachable")
 
     def _exchange(self, body: bytes) -> bytes:
@@ -193,5 +193,5 @@ def _start() -> subprocess.Popen[bytes]:
         )
     except OSError as error:
         raise ConfigurationError(f"The embedding process cannot be started: {error}", command=sys.executable) from error
-    _log.info("embedding_process_started", child_pid=child.pid)
+    _log.info("embeddings.child_started", child_pid=child.pid)
     return child

@@ -89,20 +89,22 @@ class EffectRunner:
         self._metrics = metrics
         self._tracing = tracing
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
+        self._draining = False
+        self._working: set[asyncio.Task[None]] = set()
         self._slots = {kind: asyncio.Semaphore(handler.at_once) for kind, handler in handlers.items()}
 
     async def run_due(self) -> int:
         """Work off one round of effects that are due.
 
-        When cancelled, what is not done yet is given back at once and its attempt is not counted.
+        When cancelled or drained, what is not done yet is given back at once and its attempt is not counted.
 
         Returns:
-            How many effects came to an end of any kind. As long as it is not 0, more may be due: ring again.
+            How many effects were claimed. As long as it is not 0, more may be due: ring again.
 
         Raises:
             Unavailable: The database cannot be reached; whatever was claimed is due again after its lease.
         """
-        if not self._settings.enabled or not self._handlers:
+        if self._draining or not self._settings.enabled or not self._handlers:
             return 0
         wanted = [(kind, handler.batch_size * handler.at_once) for kind, handler in self._handlers.items()]
         async with self._database.connection() as connection:
@@ -112,16 +114,44 @@ class EffectRunner:
         claimed_s = self._clock.monotonic_s()
         for effect in given_up:
             self._count(effect, "failed")
-            _log.error("effect_failed", **_fields(effect), error="its worker was lost in every attempt")
-        await asyncio.gather(*(self._run_batch(batch, claimed_s) for batch in self._batches(claimed)))
+            _log.error("effect.failed", **_fields(effect), error="its worker was lost in every attempt")
+        await self._run_all(self._split(claimed), claimed_s)
         return len(claimed) + len(given_up)
+
+    def drain(self) -> None:
+        """Stop for good: calls under way are cancelled and their effects given back. On the loop; returns at once."""
+        self._draining = True
+        for task in self._working:
+            task.cancel()
 
     async def close(self) -> None:
         """Close every handler."""
         for handler in self._handlers.values():
             await handler.close()
 
-    def _batches(self, effects: Sequence[DueEffect]) -> list[list[DueEffect]]:
+    async def _run_all(self, batches: Sequence[Sequence[DueEffect]], claimed_s: float) -> None:
+        """Wait for every batch, also for those beside one that fails; give back those that were stopped."""
+        if not batches:
+            return
+        work = {asyncio.create_task(self._run_batch(batch, claimed_s)): batch for batch in batches}
+        self._working.update(work)
+        if self._draining:  # since the claim was sent
+            self.drain()
+        try:
+            await asyncio.wait(work)
+        except asyncio.CancelledError:
+            for task in work:
+                task.cancel()
+            await asyncio.wait(work)
+            raise
+        finally:
+            self._working.difference_update(work)
+            await self._release([effect for task, batch in work.items() if task.cancelled() for effect in batch])
+        for task in work:
+            if not task.cancelled():
+                task.result()
+
+    def _split(self, effects: Sequence[DueEffect]) -> list[list[DueEffect]]:
         batches = [[effect] for effect in effects if effect.attempt > 1]
         for kind, handler in self._handlers.items():
             fresh = [effect for effect in effects if effect.kind == kind and effect.attempt == 1]
@@ -129,17 +159,13 @@ class EffectRunner:
         return batches
 
     async def _run_batch(self, batch: Sequence[DueEffect], claimed_s: float) -> None:
-        try:
-            async with self._slots[batch[0].kind]:
-                if self._clock.monotonic_s() - claimed_s > _START_WINDOW_S:
-                    await self._release(batch)
-                    return
-                ends = await self._handle(batch)
-            async with self._database.connection() as connection:
-                await settle_effects(connection, ends)
-        except asyncio.CancelledError:
-            await self._release(batch)
-            raise
+        async with self._slots[batch[0].kind]:
+            if self._clock.monotonic_s() - claimed_s > _START_WINDOW_S:
+                await self._release(batch)
+                return
+            ends = await self._handle(batch)
+        async with self._database.connection() as connection:
+            await settle_effects(connection, ends)
         for end in ends:
             self._count(end.effect, end.outcome)
 
@@ -154,7 +180,7 @@ class EffectRunner:
             error = expected
         except Exception as unexpected:  # the loop head of effects: whatever it was, the run is not touched
             error = unexpected
-            _log.exception("effect_crashed", kind=kind, effects=len(batch))
+            _log.exception("effect.crashed", kind=kind, effects=len(batch))
         ended_at = self._clock.now()
         self._metrics.effect_duration_s.labels(kind).observe(self._clock.monotonic_s() - started_s)
         for effect in batch:
@@ -169,11 +195,11 @@ class EffectRunner:
 
     def _end(self, effect: DueEffect, error: Exception | None) -> EffectEnd:
         if error is None:
-            _log.debug("effect_done", **_fields(effect))
+            _log.debug("effect.done", **_fields(effect))
             return EffectEnd(effect, "done")
         reason = redact(f"{type(error).__name__}: {error}")[:_ERROR_CHARS]
         if effect.attempt >= self._settings.max_attempts:
-            _log.error("effect_failed", **_fields(effect), error=reason)
+            _log.error("effect.failed", **_fields(effect), error=reason)
             return EffectEnd(effect, "failed", reason)
         delay_s = backoff_s(
             effect.attempt,
@@ -181,15 +207,17 @@ class EffectRunner:
             max_s=self._settings.retry_max_s,
             spread=self._rng.random(),
         )
-        _log.warning("effect_retried", **_fields(effect), error=reason, delay_s=round(delay_s, 1))
+        _log.warning("effect.retried", **_fields(effect), error=reason, delay_s=round(delay_s, 1))
         return EffectEnd(effect, "retried", reason, timedelta(seconds=delay_s))
 
     async def _release(self, batch: Sequence[DueEffect]) -> None:
+        if not batch:
+            return
         try:
             async with asyncio.timeout(_RELEASE_S), self._database.connection() as connection:
                 await release_effects(connection, batch)
         except (NovaError, TimeoutError) as error:
-            _log.warning("effects_not_released", effects=len(batch), error=str(error), due_again_after_s=_LEASE.seconds)
+            _log.warning("effects.not_released", effects=len(batch), error=str(error), due_again_after_s=_LEASE.seconds)
             return
         for effect in batch:
             self._count(effect, "released")

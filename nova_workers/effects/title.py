@@ -25,6 +25,8 @@ _MODEL: Final = "haiku"
 _MAX_TOKENS: Final = 64
 _TIMEOUT_S: Final = 45.0
 _MAX_WORDS: Final = 6
+_TAG: Final = "<conversation>"
+"""Around what the model is shown. An answer with it repeats the question."""
 _RAMBLING_WORDS: Final = 12
 """More words than this are an answer, not a title."""
 _MAX_CHARS: Final = 80
@@ -41,8 +43,8 @@ _log = structlog.get_logger(__name__)
 def clean_title(answer: str) -> str | None:
     """Return the title in a model's answer, of at most 6 words and 80 characters; None when there is none in it.
 
-    Takes the first line, without label, quotation marks, markdown or full stop. An answer that apologises, explains
-    or goes on and on is none.
+    Takes the first line, without label, quotation marks, markdown or full stop. An answer that apologises, explains,
+    repeats the question or goes on and on is none.
     """
     line = next((line for line in answer.splitlines() if line.strip(_WRAPPING)), "")
     plain = _LABEL.sub("", line.strip(_WRAPPING)).strip(_WRAPPING)
@@ -50,7 +52,7 @@ def clean_title(answer: str) -> str | None:
     words = printable.rstrip(".:;,").split()
     if not 1 <= len(words) <= _RAMBLING_WORDS or not any(char.isalnum() for char in printable):
         return None
-    if _NOT_A_TITLE.match(printable):
+    if _NOT_A_TITLE.match(printable) or _TAG in printable:
         return None
     return _within(words)
 
@@ -132,7 +134,7 @@ class TitleEffect:
             raise EngineFailure(result.error.message, kind=result.error.kind, retryable=result.error.retryable)
         title = clean_title(result.text)
         _log.info(
-            "thread_titled",
+            "thread.titled",
             thread_id=effect.thread_id,
             run_id=effect.run_id,
             tenant_id=effect.tenant_id,
@@ -151,4 +153,4 @@ def _excerpt(opening: Opening) -> str:
     if opening.answer:
         parts.append(f"Assistant: {opening.answer}")
     parts += [f"User: {text}" for text in later]
-    return "<conversation>\n" + "\n\n".join(parts) + "\n</conversation>\n\nGive the title."
+    return f"{_TAG}\n" + "\n\n".join(parts) + "\n</conversation>\n\nGive the title."

@@ -12,16 +12,25 @@ from nova_workers.ledger.database import Connection
 __all__ = ["CancelRequest", "edit_queued", "request_cancel", "run_status", "select_open", "withdraw_queued"]
 
 # A run that was never begun ends here and now. Any other is asked; its worker, or the next claim, ends it.
+# Rows are locked as other statements lock several: those that run before those that may join them, each by id.
 _REQUEST = """
-UPDATE runs
+WITH wanted AS (
+    SELECT id
+      FROM runs
+     WHERE tenant_id = $1 AND id = ANY($2::text[]) AND status IN ('queued', 'running', 'waiting')
+     ORDER BY status = 'queued', id
+       FOR UPDATE
+)
+UPDATE runs r
    SET status = CASE WHEN status = 'queued' AND attempt = 0 THEN 'canceled' ELSE status END,
        stop_reason = CASE WHEN status = 'queued' AND attempt = 0 THEN 'aborted' ELSE stop_reason END,
        finished_at = CASE WHEN status = 'queued' AND attempt = 0 THEN now() ELSE finished_at END,
        final_event_id = CASE WHEN status = 'queued' AND attempt = 0 THEN '0-1' ELSE final_event_id END,
        cancel_requested_at = COALESCE(cancel_requested_at, now()),
        cancel_reason = COALESCE(cancel_reason, 'cancel')
- WHERE tenant_id = $1 AND id = ANY($2::text[]) AND status IN ('queued', 'running', 'waiting')
-RETURNING id, thread_id, queue, status
+  FROM wanted
+ WHERE r.id = wanted.id AND status IN ('queued', 'running', 'waiting')
+RETURNING r.id, thread_id, queue, status
 """
 
 _SELECT_OPEN = """

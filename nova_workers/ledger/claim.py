@@ -23,18 +23,19 @@ EXISTS (SELECT 1 FROM switches s
 # $1 thread, $2 worker, $3 lease, $4 id for a new turn, $5 id for the query message, $6 losses allowed.
 # The thread's row lock and `active_run_id IS NULL` let one claim through; the fence grows in the same statement, so
 # every later write can tell this claim from all before it. A run that was begun goes before the line, then one that
-# interrupted, then the line by place.
+# interrupted, then the line by place. What is left in the line of a deleted thread is claimed to be canceled: nothing
+# stays queued for ever.
 _CLAIM = f"""
 WITH thread AS (
-    SELECT id, head_turn_id, fence + 1 AS fence, session_id
+    SELECT id, head_turn_id, fence + 1 AS fence, session_id, deleted_at IS NOT NULL AS deleted
       FROM threads
-     WHERE id = $1 AND active_run_id IS NULL AND deleted_at IS NULL
+     WHERE id = $1 AND active_run_id IS NULL
        FOR UPDATE
 ), next AS (
     SELECT r.id, r.queued_at
       FROM runs r, thread t
      WHERE r.thread_id = t.id AND r.status = 'queued'
-       AND (r.cancel_requested_at IS NOT NULL OR NOT {PAUSED})
+       AND (r.cancel_requested_at IS NOT NULL OR t.deleted OR NOT {PAUSED})
      ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
      LIMIT 1
        FOR UPDATE OF r
@@ -45,7 +46,8 @@ WITH thread AS (
            started_at = COALESCE(r.started_at, now()), agent_version = COALESCE(r.agent_version, a.version)
       FROM next n, thread t, agents a
      WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id
-    RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, n.queued_at AS entered_at
+    RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.deleted AS thread_deleted,
+              n.queued_at AS entered_at
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
 ), turn AS (
@@ -61,7 +63,7 @@ WITH thread AS (
      WHERE c.turn_id = $4
 )
 SELECT c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec, c.fence, c.attempt,
-       c.losses >= $6 AS spent, c.cancel_requested_at IS NOT NULL AS canceled, c.cancel_reason,
+       c.losses >= $6 AS spent, c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
        CASE WHEN c.turn_id = $4 THEN c.head_turn_id
             ELSE (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) END AS parent_turn_id,
        c.thread_session_id, c.content, c.model, c.max_turns, c.queue, c.traceparent, c.created_at,
@@ -73,15 +75,15 @@ SELECT c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v
 # $1 the newest turn, $2 tenant. Walks to the root, or to the compaction that stands for what is before it.
 _HISTORY = """
 WITH RECURSIVE lineage AS (
-    SELECT id, parent_turn_id, depth, type FROM turns WHERE id = $1 AND tenant_id = $2
+    SELECT id, parent_turn_id, 0 AS back, type FROM turns WHERE id = $1 AND tenant_id = $2
     UNION ALL
-    SELECT t.id, t.parent_turn_id, t.depth, t.type
+    SELECT t.id, t.parent_turn_id, l.back + 1, t.type
       FROM turns t JOIN lineage l ON t.id = l.parent_turn_id
      WHERE l.type <> 'compaction'
 )
 SELECT m.role, m.content
   FROM lineage l JOIN messages m ON m.turn_id = l.id
- ORDER BY l.depth, m.seq
+ ORDER BY l.back DESC, m.seq
 """
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 import asyncpg
 import orjson
 
+from nova_workers.contracts.content import storable_json
 from nova_workers.errors import Unavailable
 
 __all__ = ["Connection", "Database", "Row"]
@@ -69,7 +70,14 @@ async def _prepare_connection(connection: asyncpg.Connection) -> None:  # type: 
 
 
 def _to_json(value: object) -> str:
-    return orjson.dumps(value).decode()
+    try:
+        document = orjson.dumps(value)
+    except TypeError:
+        # Lone surrogates, or what is no JSON at all, which is raised again here.
+        return orjson.dumps(storable_json(value)).decode()
+    if b"\\u0000" in document:
+        document = orjson.dumps(storable_json(value))
+    return document.decode()
 
 
 class Database:

@@ -183,7 +183,7 @@ async def search_messages(
     """
     indexed = len(vector) == INDEXED_DIMENSIONS
     if indexed:
-        pass
+        await transaction.execute(_WALK_ON)
     rows = await transaction.fetch(
         _SEARCH_INDEXED if indexed else _SEARCH_PLAIN, list(vector), tenant_id, model, agent_id, limit
     )

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from nova_workers.contracts.content import storable
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.journal import CALLS, MESSAGES, call_rows, message_rows
+from nova_workers.ledger.journal import CALLS, MESSAGES, UNCOUNTED, call_rows, message_rows
 
 __all__ = ["finish_run", "requeue_run"]
+
+_NEXT = """
+LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
+                     FROM runs r
+                    WHERE r.thread_id = t.thread_id AND r.status = 'queued'
+                    ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+                    LIMIT 1) next ON true
+"""
 
 # One statement ends run, turn, usage, head pointer, its history and the thread's hold, and leaves the effects' rows.
 # The thread's row is locked first, as everywhere. $1 run, $2 fence, $3 messages, $4 calls (as in the journal).
@@ -24,16 +33,19 @@ WITH thread AS (
       FROM thread
      WHERE r.id = $1 AND r.fence = $2 AND r.status = 'running' AND r.thread_id = thread.id
     RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status
-), {MESSAGES}, {CALLS}, turn AS (
+), {MESSAGES}, {CALLS}, {UNCOUNTED.format(seq="$30")}, turn AS (
     UPDATE turns t
        SET status = $13, stop_reason = $7, error_kind = $9, error_message = $10, completed_at = now(),
            engine = $14, model = COALESCE($15, t.model), provider = $16,
            steps = t.steps + $17, tool_call_count = t.tool_call_count + jsonb_array_length($4),
-           input_tokens = t.input_tokens + $18, output_tokens = t.output_tokens + $19,
-           cache_read_tokens = t.cache_read_tokens + $20, cache_write_tokens = t.cache_write_tokens + $21,
-           reasoning_tokens = t.reasoning_tokens + $22,
-           cost_usd = CASE WHEN t.steps = 0 THEN $23::float8::numeric ELSE t.cost_usd + $23::float8::numeric END
-      FROM mine
+           input_tokens = t.input_tokens + uncounted.times * $18,
+           output_tokens = t.output_tokens + uncounted.times * $19,
+           cache_read_tokens = t.cache_read_tokens + uncounted.times * $20,
+           cache_write_tokens = t.cache_write_tokens + uncounted.times * $21,
+           reasoning_tokens = t.reasoning_tokens + uncounted.times * $22,
+           cost_usd = CASE WHEN uncounted.times = 0 THEN t.cost_usd
+                           WHEN t.steps = 0 THEN $23::float8::numeric ELSE t.cost_usd + $23::float8::numeric END
+      FROM mine, uncounted
      WHERE t.id = mine.turn_id
     RETURNING t.*
 ), used AS (
@@ -62,19 +74,17 @@ WITH thread AS (
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
        t.cost_usd::float8 AS cost_usd, t.steps, (SELECT count(*)::int FROM effects_in) AS effects, next.*
   FROM turn t
-  LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
-                       FROM runs r
-                      WHERE r.thread_id = t.thread_id AND r.status = 'queued'
-                      ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
-                      LIMIT 1) next ON true
+  {_NEXT}
 """
 
 # Whether this claim has ended its run already: the reply to its finish was lost.
-_FINISHED = """
+_FINISHED = f"""
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-       t.cost_usd::float8 AS cost_usd, t.steps, 1 AS effects, NULL AS next_id, NULL AS next_queue
-  FROM runs r JOIN turns t ON t.id = r.turn_id
- WHERE r.id = $1 AND r.fence = $2 AND r.status = $3
+       t.cost_usd::float8 AS cost_usd, t.steps,
+       (SELECT count(*)::int FROM effects e WHERE e.run_id = ended.id) AS effects, next.*
+  FROM runs ended JOIN turns t ON t.id = ended.turn_id
+  {_NEXT}
+ WHERE ended.id = $1 AND ended.fence = $2 AND ended.status = $3
 """
 
 # Back to the front of the line, for another worker to go on from the last committed step.
@@ -92,6 +102,9 @@ WITH thread AS (
 )
 SELECT id FROM mine
 """
+
+# Whether this claim has given its run back already: the reply was lost, and nobody has claimed it since.
+_REQUEUED = "SELECT id FROM runs WHERE id = $1 AND fence = $2 AND status = 'queued'"
 
 _TURN_STATUS = {"succeeded": "succeeded", "failed": "failed", "canceled": "aborted"}
 
@@ -116,9 +129,9 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         claim.thread_id,
         finish.status,
         finish.stop_reason,
-        finish.text,
+        storable(finish.text),
         None if error is None else error.kind,
-        None if error is None else error.message,
+        None if error is None else storable(error.message),
         None if error is None else error.retryable,
         finish.final_event_id,
         _TURN_STATUS[finish.status],
@@ -138,6 +151,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         [new_id("eff") for _ in finish.effects],
         list(finish.effects),
         finish.first_token_at,
+        seq,
     )
     if row is None:
         row = await connection.fetchrow(_FINISHED, claim.run_id, claim.fence, finish.status)
@@ -167,5 +181,6 @@ async def requeue_run(connection: Connection, claim: Claim) -> None:
     Raises:
         RunLost: The run is not this claim's any more.
     """
-    if await connection.fetchval(_REQUEUE, claim.run_id, claim.fence, claim.thread_id) is None:
+    back = await connection.fetchval(_REQUEUE, claim.run_id, claim.fence, claim.thread_id)
+    if back is None and await connection.fetchval(_REQUEUED, claim.run_id, claim.fence) is None:
         raise RunLost(f"Run {claim.run_id!r} is no longer held under fence {claim.fence}.", run_id=claim.run_id)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, Message
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, storable
 from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
@@ -16,6 +16,7 @@ __all__ = [
     "CALL_COLUMNS",
     "MESSAGE_COLUMNS",
     "MINE",
+    "UNCOUNTED",
     "Absorbed",
     "Journal",
     "call_rows",
@@ -64,7 +65,28 @@ calls_in AS (
 )
 """
 
-_COMMIT_CALLS = f"WITH {MINE}, {MESSAGES}, {CALLS} SELECT id FROM mine"
+# A response's usage is counted by the statement that first commits its message, whichever that is: 1 in that one, 0
+# in all later ones. So it is neither lost with a worker that dies between two of them, nor counted again.
+UNCOUNTED = """
+uncounted AS (
+    SELECT (NOT EXISTS (SELECT 1 FROM messages m, mine WHERE m.turn_id = mine.turn_id AND m.seq = {seq}))::int AS times
+)
+"""
+
+# $5 seq of the response, $6.. its usage, $12 model.
+_COMMIT_CALLS = f"""
+WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED.format(seq="$5")}, turn AS (
+    UPDATE turns t
+       SET input_tokens = t.input_tokens + $6, output_tokens = t.output_tokens + $7,
+           cache_read_tokens = t.cache_read_tokens + $8, cache_write_tokens = t.cache_write_tokens + $9,
+           reasoning_tokens = t.reasoning_tokens + $10,
+           cost_usd = CASE WHEN t.steps = 0 THEN $11::float8::numeric ELSE t.cost_usd + $11::float8::numeric END,
+           model = COALESCE($12, t.model)
+      FROM mine, uncounted
+     WHERE t.id = mine.turn_id AND uncounted.times = 1
+)
+SELECT id FROM mine
+"""
 
 _COMMIT_RESULT = f"""
 WITH {MINE}, ended AS (
@@ -79,18 +101,21 @@ SELECT id FROM mine
 # $5 step index, $6.. usage of the step, $12 model, $13 seq of the first steering message, $14 whether to absorb.
 # Absorbing is part of the commit: a steering message is in the turn's journal, or still in line; never both, never
 # neither. Sent again after a lost reply, it answers with what joined the first time (`joined`), and `steps < $5 + 1`
-# counts the step once.
+# counts the step once. $16 seq of the response.
 _COMMIT_STEP = f"""
-WITH {MINE}, {MESSAGES}, {CALLS}, turn AS (
+WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED.format(seq="$16")}, turn AS (
     UPDATE turns t
        SET steps = $5 + 1,
            tool_call_count = t.tool_call_count + jsonb_array_length($4),
-           input_tokens = t.input_tokens + $6, output_tokens = t.output_tokens + $7,
-           cache_read_tokens = t.cache_read_tokens + $8, cache_write_tokens = t.cache_write_tokens + $9,
-           reasoning_tokens = t.reasoning_tokens + $10,
-           cost_usd = CASE WHEN t.steps = 0 THEN $11::float8::numeric ELSE t.cost_usd + $11::float8::numeric END,
+           input_tokens = t.input_tokens + uncounted.times * $6,
+           output_tokens = t.output_tokens + uncounted.times * $7,
+           cache_read_tokens = t.cache_read_tokens + uncounted.times * $8,
+           cache_write_tokens = t.cache_write_tokens + uncounted.times * $9,
+           reasoning_tokens = t.reasoning_tokens + uncounted.times * $10,
+           cost_usd = CASE WHEN uncounted.times = 0 THEN t.cost_usd
+                           WHEN t.steps = 0 THEN $11::float8::numeric ELSE t.cost_usd + $11::float8::numeric END,
            model = COALESCE($12, t.model)
-      FROM mine
+      FROM mine, uncounted
      WHERE t.id = mine.turn_id AND t.steps < $5 + 1
 ), absorbed AS (
     UPDATE runs s
@@ -149,12 +174,21 @@ async def commit_calls(
     Raises:
         RunLost: The run is not this claim's any more.
     """
+    usage = step.usage
     row = await connection.fetchval(
         _COMMIT_CALLS,
         run_id,
         fence,
         message_rows(step.messages[:1], step.index, seq, event_id),
         call_rows(step),
+        seq,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+        usage.cost_usd,
+        step.model,
     )
     _require(row, run_id, fence)
 
@@ -172,7 +206,7 @@ async def commit_result(connection: Connection, run_id: str, fence: int, call: T
         call.id,
         call.status,
         None if call.result is None else list(call.result),
-        call.error,
+        None if call.error is None else storable(call.error),
         call.started_at,
         call.completed_at,
     )
@@ -217,6 +251,7 @@ async def commit_step(
         seq + len(step.messages),
         absorb,
         event_id,
+        seq,
     )
     _require(rows[0]["id"] if rows else None, run_id, fence)
     return tuple(

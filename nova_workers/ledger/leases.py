@@ -12,16 +12,24 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["Renewal", "recover_expired", "renew_leases", "take_overdue_doorbells"]
 
+# Rows of several threads are locked in the order of their ids, as in a bulk cancel: the two cannot wait for each other.
 _RENEW = """
+WITH mine AS (
+    SELECT r.id
+      FROM runs r JOIN unnest($1::text[], $2::bigint[]) AS held(id, fence) ON r.id = held.id AND r.fence = held.fence
+     WHERE r.status = 'running'
+     ORDER BY r.id
+       FOR UPDATE OF r
+)
 UPDATE runs r
    SET lease_expires_at = now() + $3
-  FROM unnest($1::text[], $2::bigint[]) AS mine(id, fence)
- WHERE r.id = mine.id AND r.fence = mine.fence AND r.status = 'running'
+  FROM mine
+ WHERE r.id = mine.id AND r.status = 'running'
 RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
 """
 
-# Threads first, then their runs, as everywhere; `SKIP LOCKED` lets any number of reconcilers work at once. The second
-# look at the lease sees a renewal that came in between.
+# Waits for nobody: a thread or run that somebody works on at this moment is left to the next pass. So any number of
+# reconcilers may work at once, and none can be part of a deadlock.
 _RECOVER = """
 WITH thread AS (
     SELECT t.id AS thread_id, r.id AS run_id
@@ -29,7 +37,7 @@ WITH thread AS (
      WHERE r.status = 'running' AND r.lease_expires_at < now()
      ORDER BY r.lease_expires_at
      LIMIT $1
-       FOR UPDATE OF t SKIP LOCKED
+       FOR UPDATE OF t, r SKIP LOCKED
 ), back AS (
     UPDATE runs r
        SET status = 'queued', lease_expires_at = NULL, worker_id = NULL, losses = r.losses + 1,
@@ -43,23 +51,28 @@ WITH thread AS (
 SELECT id, thread_id, queue FROM back
 """
 
-# The first of each line whose doorbell is old, unless its thread is busy or paused. Marked as rung in the same
-# statement, so that two reconcilers do not ring twice.
+# The first of each line whose doorbell is old, unless its thread is busy or paused; and each that was canceled after it
+# had begun, which only a claim can end, pause or not. Marked as rung in the same statement, so that two reconcilers do
+# not ring twice.
 _OVERDUE = f"""
-UPDATE runs
-   SET rang_at = now()
- WHERE id IN (
+WITH due AS (
     SELECT r.id
       FROM runs r
      WHERE r.status = 'queued' AND r.queue = $3 AND r.rang_at < now() - $1::interval
-       AND (r.cancel_requested_at IS NOT NULL OR NOT {PAUSED})
-       AND NOT EXISTS (SELECT 1 FROM runs o
-                        WHERE o.thread_id = r.thread_id AND o.status = 'queued' AND o.seq < r.seq)
+       AND (r.cancel_requested_at IS NOT NULL
+            OR NOT EXISTS (SELECT 1 FROM runs o
+                            WHERE o.thread_id = r.thread_id AND o.status = 'queued' AND o.seq < r.seq)
+               AND NOT {PAUSED})
        AND NOT EXISTS (SELECT 1 FROM runs o WHERE o.thread_id = r.thread_id AND o.status = 'running')
      ORDER BY r.rang_at
      LIMIT $2
-       FOR UPDATE OF r SKIP LOCKED)
-RETURNING id, thread_id, queue
+       FOR UPDATE OF r SKIP LOCKED
+)
+UPDATE runs r
+   SET rang_at = now()
+  FROM due
+ WHERE r.id = due.id
+RETURNING r.id, r.thread_id, r.queue
 """
 
 

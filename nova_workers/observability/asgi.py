@@ -101,7 +101,7 @@ class ObservabilityMiddleware:
         if exchange.status >= 500:
             span.set_status(Status(StatusCode.ERROR))
         _log.info(
-            "http_request",
+            "http.request",
             method=scope["method"],
             route=route,
             path=scope["path"],

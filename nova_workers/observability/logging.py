@@ -5,8 +5,8 @@ every line of a run: bind them once with `structlog.contextvars.bound_contextvar
 thread that carries the context logs them. While a span is active, its ``trace_id`` and ``span_id`` are
 on the line too.
 
-Celery and uvicorn would set up handlers of their own. Connect `configure_logging` to Celery's ``setup_logging``
-signal, and give uvicorn ``log_config=None``.
+Call it before the first line of a process. Celery leaves logging alone when something is connected to its
+``setup_logging`` signal; what uvicorn set up before it loaded the application is undone here.
 """
 
 import logging
@@ -35,7 +35,13 @@ _QUIET = {
     # Two lines a doorbell.
     "celery.app.trace": logging.WARNING,
     "celery.worker.strategy": logging.WARNING,
+    # One line a tick.
+    "celery.beat": logging.WARNING,
 }
+
+
+_SELF_WILLED = ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "celery.task")
+"""Loggers to which their libraries give handlers of their own; a line would come twice, or past the redaction."""
 
 
 def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO | None = None) -> None:
@@ -65,7 +71,7 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), _drop_twins, *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.StackInfoRenderer(),
@@ -79,6 +85,10 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
     root.handlers[:] = [handler]
     root.setLevel(level)
     logging.captureWarnings(True)
+    for name in _SELF_WILLED:
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
     for name, lowest in _QUIET.items():
         logging.getLogger(name).setLevel(max(level, lowest))
 
@@ -92,6 +102,11 @@ def _renderers(settings: TelemetryConfig, target: TextIO) -> list[Processor]:
 def _to_json(event_dict: EventDict, **_: Any) -> str:
     head = {key: event_dict.pop(key, None) for key in ("timestamp", "level", "event")}
     return orjson.dumps({**head, **event_dict}, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _drop_twins(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
+    event_dict.pop("color_message", None)  # uvicorn's message once more, with escape codes
+    return event_dict
 
 
 def _add_trace(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:

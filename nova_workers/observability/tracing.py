@@ -4,17 +4,17 @@ The thread of a trace is its W3C ``traceparent``. The API's request span is the 
 stored with the run, and everything that happens to the run later, on whichever worker and in whichever
 attempt, hangs under it::
 
-    POST /v1/threads/{thread_id}/runs        request (server)
-    ├── run.queue                            from the entry into the line to the claim
-    ├── run.attempt                          a worker owns the run
+    POST /v1/threads/{thread_id}/runs        the request
+    ├── nova.queue_wait                      from acceptance to the first claim
+    ├── nova.run                             one attempt: a worker owns the run
+    │   ├── nova.step                        a model response and its tools, until committed
     │   ├── anthropic.messages.create        the SDK's own span of a model call (gen_ai.*)
-    │   └── anthropic.mcp_tool_use save      the SDK's own span of a tool call
-    │       └── tools/call save              MCP's own span, where the tool is an MCP tool
+    │   └── MCP send tools/call save         MCP's own span of a tool call
     └── effect.embeddings                    post-run work
 
-Vendors' SDKs bring spans of their own: anthropic through its client's ``open_telemetry`` option, to which
-`Tracing.provider` is handed; mcp through the process's global provider, which `Tracing.install` sets. An engine
-whose SDK has none uses `model_call` and `tool_call`. What people and models wrote is never recorded.
+Vendors' SDKs bring spans of their own and find the process's global provider, which `Tracing.install` sets; so nothing
+of ours repeats them. What people and models wrote is never recorded: neither do our spans carry it, nor do those of the
+SDKs unless the environment asks for it.
 
 Without a collector nothing is recorded, and a caller's ``traceparent`` is still passed on unchanged.
 """
@@ -71,8 +71,8 @@ class Tracing:
             else:
                 endpoint = f"{(settings.otlp_endpoint or '').rstrip('/')}/v1/traces"
                 self._sdk.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
-        self.provider: trace.TracerProvider = self._sdk or trace.NoOpTracerProvider()
-        self._tracer = self.provider.get_tracer("nova_workers")
+        provider: trace.TracerProvider = self._sdk or trace.NoOpTracerProvider()
+        self._tracer = provider.get_tracer("nova_workers")
 
     @property
     def enabled(self) -> bool:
@@ -133,29 +133,6 @@ class Tracing:
             start_time=_nanoseconds(min(start, end)),
         )
         span.end(_nanoseconds(end))
-
-    @contextmanager
-    def model_call(self, *, provider: str, model: str | None, step: int) -> Generator[Span]:
-        """Make the span of one model call, for engines whose SDK makes none. Set `usage_attributes` at the end."""
-        attributes: Attributes = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider,
-            "gen_ai.request.model": model,
-            "nova.step": step,
-        }
-        with self.span(f"chat {model}" if model else "chat", attributes=attributes, kind=SpanKind.CLIENT) as span:
-            yield span
-
-    @contextmanager
-    def tool_call(self, *, name: str, call_id: str) -> Generator[Span]:
-        """Make the span of one tool call, for engines whose SDK makes none."""
-        attributes: Attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": name,
-            "gen_ai.tool.call.id": call_id,
-        }
-        with self.span(f"execute_tool {name}", attributes=attributes) as span:
-            yield span
 
 
 def _parent(traceparent: str | None) -> Context | None:

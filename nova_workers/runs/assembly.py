@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
+from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import Engine, EngineOptions, StepRecord
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.claim import load_history
 from nova_workers.ledger.database import Database
 from nova_workers.prompts.builder import build_system_prompt
+from nova_workers.runs.persist import persist
 from nova_workers.threads.transcript import repair
 
 __all__ = ["TurnAssembler"]
@@ -48,16 +50,20 @@ class TurnAssembler:
             )
         return engine
 
-    async def options(self, claim: Claim, journal: tuple[StepRecord, ...]) -> EngineOptions:
-        """Return the options of a claimed run: history, prompt, tools, limits."""
+    async def options(self, claim: Claim, journal: tuple[StepRecord, ...], abort: AbortSignal) -> EngineOptions:
+        """Return the options of a claimed run: history, prompt, tools, limits.
+
+        Raises:
+            RunLost: The database was away until the lease ran out.
+        """
         agent = claim.agent
         context = CapabilityContext(
             tenant_id=claim.tenant_id, agent_id=claim.agent_id, thread_id=claim.thread_id, run_id=claim.run_id
         )
         history = ()
-        if claim.parent_turn_id is not None:
-            async with self._database.connection() as connection:
-                history = repair(await load_history(connection, claim.tenant_id, claim.parent_turn_id))
+        parent = claim.parent_turn_id
+        if parent is not None:
+            history = repair(await persist(self._database, abort, lambda c: load_history(c, claim.tenant_id, parent)))
         return EngineOptions(
             directories=agent.directories,
             system_prompt=build_system_prompt(agent),

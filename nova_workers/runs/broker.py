@@ -51,7 +51,9 @@ def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:
         broker_connection_max_retries=None,
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0.05, "interval_max": 0.05},
         broker_transport_options=_transport_options(fail_fast),
-        task_queues=[Queue(name) for name in QUEUES],
+        # No acknowledgement at all: early ones guard only the moment between receipt and acknowledgement, for two more
+        # round trips a doorbell; the reconciler guards that moment and all others.
+        task_queues=[Queue(name, no_ack=True) for name in QUEUES],
         task_default_queue="interactive",
         task_create_missing_queues=False,
         task_serializer="json",

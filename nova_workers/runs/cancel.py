@@ -91,7 +91,7 @@ class Canceller:
             ended = await ledger.withdraw_queued(connection, tenant_id, run_id)
         if not ended:
             await self._refuse_past_queue(tenant_id, run_id, "withdrawn; cancel it instead")
-        await self._announce([ledger.CancelRequest(ended[0], ended=True, running=False)])
+        self._announce([ledger.CancelRequest(ended[0], ended=True, running=False)])
 
     async def edit(self, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> None:
         """Replace the message of a queued run.
@@ -118,16 +118,16 @@ class Canceller:
         async with self._database.connection() as connection:
             requests = await ledger.request_cancel(connection, tenant_id, run_ids)
         await self._control.nudge_cancel([r.doorbell.run_id for r in requests if r.running], "cancel")
-        await self._announce(requests)
+        self._announce(requests)
         ended = sum(request.ended for request in requests)
         return _Requested(ended, len(requests) - ended)
 
-    async def _announce(self, requests: Sequence[ledger.CancelRequest]) -> None:
+    def _announce(self, requests: Sequence[ledger.CancelRequest]) -> None:
         """End the streams of runs that ended in line, and ring for whoever is next there."""
         for request in requests:
             if request.ended:
                 run_id = request.doorbell.run_id
                 end = StreamEnd(run_id=run_id, final=True, status="canceled", stop_reason="aborted")
-                await self._publisher.announce_end(run_id, end)
+                self._publisher.announce_end(run_id, end)
         # A canceled run may have been what a claim waited for; one that was begun is ended by its next claim.
         self._dispatcher.ring_runs([request.doorbell for request in requests if not request.running])

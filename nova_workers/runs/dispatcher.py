@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ class CeleryDispatcher:
         self._celery = celery
         self._metrics = metrics
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="doorbell")
-        self._waiting = 0
+        self._room = threading.Semaphore(_MAX_WAITING)
         self._rest_until_s = 0.0
         self._effects_bell: asyncio.TimerHandle | None = None
 
@@ -63,10 +64,9 @@ class CeleryDispatcher:
         self._submit(TASK_RUN_EFFECTS, "effects", {})
 
     def _submit(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
-        if self._waiting >= _MAX_WAITING:
+        if not self._room.acquire(blocking=False):
             self._metrics.doorbells.labels(queue, "lost").inc()
             return
-        self._waiting += 1
         self._executor.submit(self._publish, task, queue, kwargs)
 
     def _publish(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
@@ -82,4 +82,4 @@ class CeleryDispatcher:
             self._metrics.doorbells.labels(queue, "lost").inc()
             _log.warning("doorbell.lost", task=task, queue=queue, error=f"{type(error).__name__}: {error}", **kwargs)
         finally:
-            self._waiting -= 1
+            self._room.release()

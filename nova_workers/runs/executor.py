@@ -24,6 +24,7 @@ from nova_workers.ledger.journal import Journal, load_journal
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.assembly import TurnAssembler
+from nova_workers.runs.observer import observed
 from nova_workers.runs.outcome import Outcome, ended_before_start, failed, judge
 from nova_workers.runs.persist import persist
 from nova_workers.runs.recorder import TurnRecorder
@@ -105,6 +106,7 @@ class RunExecutor:
     async def _claim_and_execute(self, thread_id: str, token: str) -> Doorbell | None:
         """Execute one run and return whom to ring for next."""
         parts = self._parts
+        asked_s = parts.clock.monotonic_s()
         async with parts.database.connection() as connection:
             claim = await claim_next(
                 connection,
@@ -115,7 +117,9 @@ class RunExecutor:
             )
         if claim is None:
             return None
-        run = parts.keeper.keep(claim, token)
+        run = parts.keeper.keep(claim, token, asked_s=asked_s)
+        # The drain may have begun while the claim was on its way.
+        run.stop_at_step = self.draining
         with (
             bound_contextvars(
                 run_id=claim.run_id,
@@ -172,13 +176,18 @@ class RunExecutor:
         )
         try:
             engine = self._parts.assembler.engine(claim)
-            options = await self._parts.assembler.options(claim, journal.steps)
+            options = await self._parts.assembler.options(claim, journal.steps, run.abort)
             result = await engine.run(
                 claim.content,
                 options,
                 claim.agent.trust,
                 session_id=claim.session_id,
-                callbacks=recorder.callbacks(),
+                callbacks=observed(
+                    recorder.callbacks(),
+                    tracing=self._parts.tracing,
+                    metrics=self._parts.metrics,
+                    clock=self._parts.clock,
+                ),
                 abort=run.abort,
             )
         except RunLost:
@@ -196,6 +205,7 @@ class RunExecutor:
 
     async def _requeue(self, run: HeldRun, events: RunEvents) -> Doorbell:
         claim = run.claim
+        run.ending = True
         await persist(self._parts.database, run.abort, lambda c: requeue_run(c, claim))
         events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status="queued"), urgent=True)
         _log.info("run.handed_back")
@@ -283,7 +293,7 @@ class RunExecutor:
             self._parts.tracing.record(
                 "nova.queue_wait", start=claim.created_at, end=clock.now(), parent=claim.traceparent
             )
-        _log.info("run.claimed", queue=claim.queue, waited_s=round(claim.claim_latency_s, 4))
+        _log.debug("run.claimed", queue=claim.queue, waited_ms=round(claim.claim_latency_s * 1000))
 
     def _observe_finish(self, claim: Claim, finish: Finish, finished: Finished) -> None:
         metrics = self._parts.metrics
@@ -299,6 +309,7 @@ class RunExecutor:
             status=finish.status,
             stop_reason=finish.stop_reason,
             duration_ms=finish.duration_ms,
+            waited_ms=round(claim.claim_latency_s * 1000),
             error=None if finish.error is None else finish.error.kind,
         )
 

@@ -42,7 +42,8 @@ def judge(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> 
         if run.abort.reason == "drain":
             return Outcome("requeue", "aborted")
         return Outcome("canceled", "aborted", result.text, step=final_step, result=result)
-    if result.stop_reason == "tool_use" and run.stop_at_step:
+    if result.stop_reason == "tool_use" and run.stop_at_step and final_step is None:
+        # With a final step the turn has reached its limit in the same moment, and that step is not committed: it ends.
         return Outcome("requeue", "tool_use")
     if result.error is not None or result.stop_reason in {"error", "timeout"}:
         error = result.error or EngineError("timeout", "The turn took longer than its limit.", retryable=True)

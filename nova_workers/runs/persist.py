@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 async def persist(database: Database, abort: AbortSignal, write: Callable[[Connection], Awaitable[T]]) -> T:
-    """Run a fenced write, again and again while the database is away, for as long as the lease may be ours.
+    """Run a fenced write, or a read, again and again while the database is away, for as long as the lease may be ours.
 
-    The write must be idempotent: its first attempt may have been committed although its reply was lost.
+    A write must be idempotent: its first attempt may have been committed although its reply was lost.
 
     Raises:
         RunLost: The run is not this claim's any more, or the lease keeper gave it up.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -96,12 +97,16 @@ class TurnRecorder:
             live.ToolStatus(
                 tool_call_id=call.id,
                 tool_name=call.tool_name,
-                status="completed" if call.status == "completed" else "failed",
+                status=call.status if call.status in ("completed", "interrupted") else "failed",
                 summary=summary,
             )
         )
+        step = self._steps[call.step]
+        self._steps[call.step] = replace(
+            step, tool_calls=tuple(call if known.id == call.id else known for known in step.tool_calls)
+        )
         # A step's only call is committed with its step in the next moment; of several, each counts on its own.
-        if len(self._steps[call.step].tool_calls) > 1:
+        if len(step.tool_calls) > 1:
 
             async def write(connection: Connection) -> None:
                 await ledger.commit_result(connection, self._claim.run_id, self._claim.fence, call)
@@ -131,17 +136,21 @@ class TurnRecorder:
         self.seq += len(step.messages) + len(absorbed)
         self._steps[step.index] = step
         self._steering = absorbed
+        self._announce_steering(absorbed)
         return "stop" if stop or self._run.stop_at_step else "continue"
 
     async def _take_steering(self) -> tuple[Message, ...]:
         absorbed, self._steering = self._steering, ()
+        return tuple(item.message for item in absorbed)
+
+    def _announce_steering(self, absorbed: Sequence[ledger.Absorbed]) -> None:
+        """Tell followers, whether the turn goes on here or, after a drain, on another worker."""
         if not absorbed:
-            return ()
+            return
         self._events.emit(live.Steered(run_ids=tuple(item.run_id for item in absorbed)))
         for item in absorbed:
             end = live.StreamEnd(run_id=item.run_id, final=True, status="merged", merged_into=self._claim.run_id)
-            await self._publisher.announce_end(item.run_id, end)
-        return tuple(item.message for item in absorbed)
+            self._publisher.announce_end(item.run_id, end)
 
     def journal(self) -> ledger.Journal:
         """Return the steps of the turn so far. Of the last, calls may still be open."""

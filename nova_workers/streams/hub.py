@@ -93,8 +93,10 @@ class Feed:
                     ),
                 )
             except RedisError as error:
+                # What was pushed meanwhile would hide the gap; it is in the stream too.
                 _log.warning("hub.catch_up_failed", run_id=self.run_id, error=str(error))
-                return
+                await asyncio.sleep(_RECONNECT_S)
+                continue
             for _, fields in entries:
                 if fresh := self._take_fresh(list(decode(fields[FIELD]))):
                     yield fresh

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import cast
 
+import orjson
 import structlog
+from pydantic_core import PydanticSerializationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from nova_workers.clock import Clock
+from nova_workers.contracts.content import storable_json
 from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.keys import EVENTS_MAX_ENTRIES, EVENTS_TTL_S, run_channel, run_events
-from nova_workers.streams.wire import FIELD, encode, single
+from nova_workers.streams.wire import FIELD, encode
 
 __all__ = ["EventPublisher", "RunEvents"]
 
@@ -23,6 +27,8 @@ _MAX_BUFFERED = 10_000
 _MAX_BATCH = 200
 """Events in one entry: a reader that joins late parses no huge documents."""
 _RETRY_S = 0.25
+_EXPIRE_EVERY_S = 10.0
+"""A run that streams for hours keeps its events, and one whose key Redis lost gets its TTL again."""
 
 
 class RunEvents:
@@ -35,8 +41,8 @@ class RunEvents:
         """When its next flush may leave."""
         self.refused = False
         """Redis holds a later attempt's entry: this worker lost the run, and nothing more is sent."""
-        self.fresh = True
-        """No entry was sent yet, so the key's TTL is still to be set."""
+        self.expire_due_s = 0.0
+        """When the key's TTL is to be set again, on the monotonic clock."""
         self._publisher = publisher
         self._seq = 0
         self._buffer: deque[tuple[int, bytes]] = deque(maxlen=_MAX_BUFFERED)
@@ -45,7 +51,7 @@ class RunEvents:
         """Send an event soon, and return its id. An urgent one does not wait for the flush interval."""
         self._seq += 1
         if not self.refused:
-            self._buffer.append((self._seq, event.model_dump_json(exclude_none=True).encode()))
+            self._buffer.append((self._seq, _to_json(event)))
             self.due_s = 0.0 if urgent else self.due_s
             self._publisher.mark_dirty(self)
         return EventCursor.model_construct(attempt=self.attempt, seq=self._seq)
@@ -60,7 +66,8 @@ class RunEvents:
 
     def give_back(self, batch: list[tuple[int, bytes]]) -> None:
         """Put a batch back that could not be sent."""
-        self._buffer.extendleft(reversed(batch[-(_MAX_BUFFERED - len(self._buffer)) :]))
+        room = _MAX_BUFFERED - len(self._buffer)
+        self._buffer.extendleft(reversed(batch[max(len(batch) - room, 0) :]))
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -106,18 +113,9 @@ class EventPublisher:
             except Exception:
                 _log.exception("events.flush_failed")
 
-    async def announce_end(self, run_id: str, event: Event) -> None:
-        """Send the only event of a run that no worker ever began (canceled in line, or merged). Best effort."""
-        cursor = EventCursor(attempt=0, seq=1)
-        payload = single(cursor, event)
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.xadd(run_events(run_id), {FIELD: payload}, id=str(cursor))
-        pipeline.expire(run_events(run_id), EVENTS_TTL_S)
-        pipeline.publish(run_channel(run_id), payload)
-        try:
-            await pipeline.execute(raise_on_error=False)
-        except RedisError as error:
-            _log.warning("events.end_not_announced", run_id=run_id, error=str(error))
+    def announce_end(self, run_id: str, event: Event) -> None:
+        """Send the only event of a run that no worker ever began (canceled in line, or merged). Its id is ``0-1``."""
+        self.open(run_id, 0).emit(event, urgent=True)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until everything is sent, at most this long."""
@@ -161,26 +159,38 @@ class EventPublisher:
             )
             pipeline.publish(run_channel(events.run_id), payload)
             commands += 2
-            if events.fresh or b'"stream_end"' in payload:
+            if now_s >= events.expire_due_s or b'"stream_end"' in payload:
                 pipeline.expire(run_events(events.run_id), EVENTS_TTL_S)
                 commands += 1
+                events.expire_due_s = now_s + _EXPIRE_EVERY_S
         try:
             answers = await pipeline.execute(raise_on_error=False)
         except RedisError:
             for events, batch, _ in batches:
                 events.give_back(batch)
+                events.expire_due_s = 0.0
                 self._dirty[events] = None
             raise
         for events, batch, position in batches:
-            self._take_answer(events, batch, answers[position])
+            answer = answers[position]
+            if isinstance(answer, ResponseError) and "equal or smaller" in str(answer):
+                await self._look_who_writes(events, batch[-1][0])
+            elif isinstance(answer, Exception):
+                _log.warning("events.not_sent", run_id=events.run_id, error=str(answer))
 
-    def _take_answer(self, events: RunEvents, batch: list[tuple[int, bytes]], answer: object) -> None:
-        if not isinstance(answer, Exception):
-            events.fresh = False
-            return
-        if isinstance(answer, ResponseError) and "equal or smaller" in str(answer):
-            # Either a later attempt writes now, or a flush whose reply was lost is sent again: both need no more of us.
-            events.refused = events.refused or not events.fresh
-            _log.warning("events.refused", run_id=events.run_id, attempt=events.attempt, last_seq=batch[-1][0])
-            return
-        _log.warning("events.not_sent", run_id=events.run_id, error=str(answer))
+    async def _look_who_writes(self, events: RunEvents, last_seq: int) -> None:
+        """Tell the two refusals apart: a later attempt writes now; or the entry was there, and its reply was lost."""
+        newest = cast(
+            list[tuple[bytes, dict[bytes, bytes]]], await self._redis.xrevrange(run_events(events.run_id), count=1)
+        )
+        if newest and EventCursor.parse(newest[0][0].decode()).attempt > events.attempt:
+            events.refused = True
+            _log.warning("events.refused", run_id=events.run_id, attempt=events.attempt, last_seq=last_seq)
+
+
+def _to_json(event: Event) -> bytes:
+    try:
+        return event.model_dump_json(exclude_none=True).encode()
+    except PydanticSerializationError:
+        # A lone surrogate in what a model or a tool said.
+        return orjson.dumps(storable_json(event.model_dump(exclude_none=True)))

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import orjson
 
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.events import Event, EventCursor
+from nova_workers.contracts.events import EventCursor
 
-__all__ = ["FIELD", "LiveEvent", "decode", "encode", "single"]
+__all__ = ["FIELD", "LiveEvent", "decode", "encode"]
 
 FIELD = b"p"
 
@@ -30,11 +30,6 @@ def encode(attempt: int, events: Sequence[tuple[int, bytes]]) -> bytes:
     """Return the payload of events that are JSON already, given with their seqs."""
     body = b",".join(b"[%d,%s]" % (seq, event) for seq, event in events)
     return b'{"a":%d,"e":[%s]}' % (attempt, body)
-
-
-def single(cursor: EventCursor, event: Event) -> bytes:
-    """Return the payload of one event."""
-    return encode(cursor.attempt, [(cursor.seq, event.model_dump_json().encode())])
 
 
 def decode(payload: bytes) -> Iterator[LiveEvent]:

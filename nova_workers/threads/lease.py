@@ -22,6 +22,9 @@ __all__ = ["HeldRun", "LeaseKeeper"]
 
 _log = structlog.get_logger(__name__)
 
+_LOOKS_A_LEASE = 30
+"""How often in a lease's life we look whether it runs out: what is lost of the last third is then small."""
+
 
 @dataclass(slots=True, eq=False)
 class HeldRun:
@@ -60,17 +63,28 @@ class LeaseKeeper:
         """The runs that this process executes now."""
         return tuple(self._held.values())
 
-    def keep(self, claim: Claim, token: str) -> HeldRun:
-        """Begin to renew a run that was claimed just now."""
-        run = HeldRun(claim, token, AbortSignal(), renewed_s=self._clock.monotonic_s())
+    def keep(self, claim: Claim, token: str, *, asked_s: float) -> HeldRun:
+        """Begin to renew a run.
+
+        Args:
+            claim: The claim of just now.
+            token: Of the thread's lock.
+            asked_s: Monotonic time before the claim was sent: the lease is not younger than that.
+        """
+        run = HeldRun(claim, token, AbortSignal(), renewed_s=asked_s)
         if claim.cancel_reason is not None:
             run.abort.abort(claim.cancel_reason)
+        former = self._held.get(claim.run_id)
+        if former is not None:
+            # Its lease ran out unnoticed, and this very process took the run over.
+            self._lose(former, "taken", "this process claimed the run again")
         self._held[claim.run_id] = run
         return run
 
     def drop(self, run: HeldRun) -> None:
         """Stop renewing a run that ended."""
-        self._held.pop(run.claim.run_id, None)
+        if self._held.get(run.claim.run_id) is run:
+            del self._held[run.claim.run_id]
 
     def cancel(self, run_id: str, reason: CancelReason) -> bool:
         """Stop a run at once, if this process executes it."""
@@ -81,15 +95,26 @@ class LeaseKeeper:
         return True
 
     async def run(self) -> None:
-        """Renew until cancelled."""
+        """Renew until cancelled, and stop runs whose lease runs out.
+
+        The two are apart: a server that hangs must not keep us from seeing that time is up.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._renew_regularly(), name="lease.renew")
+            group.create_task(self._watch_leases(), name="lease.watch")
+
+    async def _renew_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._settings.lease_renew_s)
             try:
-                # A server that hangs must not keep us from seeing that the lease runs out.
                 async with asyncio.timeout(self._settings.lease_renew_s / 2):
                     await self.renew()
             except Exception:
                 _log.exception("lease.renew_failed")
+
+    async def _watch_leases(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_ttl_s / _LOOKS_A_LEASE)
             self._fence_self()
 
     async def renew(self) -> None:

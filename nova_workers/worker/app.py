@@ -13,6 +13,7 @@ from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.logging import configure_logging
 from nova_workers.runs.broker import TASK_RECONCILE, TASK_RUN_AGENT, TASK_RUN_EFFECTS, TASK_UPKEEP, build_celery
+from nova_workers.worker.consumer import CONSUMER
 from nova_workers.worker.process import WorkerProcess
 
 __all__ = ["app", "create_app"]
@@ -21,6 +22,7 @@ __all__ = ["app", "create_app"]
 def create_app(settings: Settings) -> Celery:
     """Return the Celery app with its tasks and the hooks of its process."""
     celery = build_celery(settings.require_redis_url(), fail_fast=False)
+    celery.conf.worker_consumer = CONSUMER
     process = WorkerProcess(settings)
     _add_tasks(celery, process)
     _connect_signals(settings, process)
@@ -53,6 +55,7 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
 
     @signals.worker_init.connect(weak=False)
     def start(sender: Any, **_: object) -> None:
+        set_up_logging()  # Celery asks for it only later, and the first line is ours
         queues = tuple(sorted(sender.app.amqp.queues.consume_from))
         process.start(queues=queues, slots=sender.concurrency or settings.worker.concurrency)
 

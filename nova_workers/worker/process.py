@@ -90,6 +90,7 @@ class WorkerProcess:
     def _drain(self) -> None:
         services = self.services
         services.executor.draining = True
+        services.effects.drain()
         for run in services.keeper.held:
             run.stop_at_step = True
         _log.info("worker.draining", runs=len(services.keeper.held), grace_s=self._settings.worker.drain_grace_s)

@@ -42,7 +42,7 @@ __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
 ROOT = Path(__file__).resolve().parents[2]
 ALL_QUEUES = ("interactive", "background", "effects", "system")
 ALL_SCOPES = ("runs", "agents", "keys", "operator")
-_START_S = 60.0
+_START_S = 120.0
 _POLL_S = 0.05
 _LOG_LINES = 40
 
@@ -250,18 +250,23 @@ class Fleet:
         return self.beat
 
     async def start_api(self) -> FleetProcess:
-        """Start the API again on the same port, and return it when it answers."""
-        port = int(self.api_url.rsplit(":", 1)[1])
-        self.api = self._spawn("api", api_command(host="127.0.0.1", port=port, log_level="info"), {})
+        """Start the API, also again on the same port, and return it when it answers."""
+        api = self.start_api_process()
         deadline_s = time.monotonic() + _START_S
         while True:
             try:
                 await self.client.readyz()
             except NovaError:
-                self._check(self.api, deadline_s, "answer /readyz")
+                self._check(api, deadline_s, "answer /readyz")
                 await asyncio.sleep(_POLL_S)
             else:
-                return self.api
+                return api
+
+    def start_api_process(self) -> FleetProcess:
+        """Start the API, also again on the same port, and return at once."""
+        port = int(self.api_url.rsplit(":", 1)[1])
+        self.api = self._spawn("api", api_command(host="127.0.0.1", port=port, log_level="info"), {})
+        return self.api
 
     def tails(self) -> str:
         """Return the ends of all logs."""

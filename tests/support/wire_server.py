@@ -6,6 +6,7 @@ answer with errors. Everything else is tested on a real fleet.
 
 import asyncio
 import socket
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -59,6 +60,7 @@ class WireServer:
         self.url = ""
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self._answers: dict[tuple[str, str], list[Handler]] = {}
+        self._asked: defaultdict[tuple[str, str], asyncio.Event] = defaultdict(asyncio.Event)
 
     def on(self, method: str, path: str, *answers: Handler) -> None:
         """Answer a path; with several answers each request takes the next, and the last one stays."""
@@ -68,9 +70,15 @@ class WireServer:
         """Return the headers of every request to a path."""
         return [headers for verb, asked, headers, _ in self.requests if (verb, asked) == (method, path)]
 
+    async def until_asked(self, method: str, path: str, timeout_s: float = 30.0) -> None:
+        """Wait for the first request to a path."""
+        async with asyncio.timeout(timeout_s):
+            await self._asked[method, path].wait()
+
     async def answer(self, request: Request) -> Response:
         """Serve one request."""
         body = await request.body()
+        self._asked[request.method, request.url.path].set()
         self.requests.append((request.method, request.url.path, dict(request.headers), body))
         answers = self._answers.get((request.method, request.url.path))
         if not answers:

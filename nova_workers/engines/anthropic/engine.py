@@ -20,7 +20,7 @@ here yet: trust is accepted, and offers no native tool at any level. MCP servers
 from collections.abc import Mapping
 
 import httpx2
-from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+from anthropic import AsyncAnthropic, CredentialsError, DefaultAsyncHttpxClient
 from anthropic.lib.tools.mcp import UnsupportedMCPValueError, mcp_content
 from mcp.types import ContentBlock as McpContent
 
@@ -33,6 +33,7 @@ from nova_workers.engines.anthropic.responder import AnthropicResponder
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.toolbox import Toolbox, plain_block
 from nova_workers.engines.turn import Interruption, Turn
+from nova_workers.errors import ConfigurationError
 
 __all__ = ["AnthropicEngine"]
 
@@ -71,16 +72,22 @@ class AnthropicEngine:
             request_timeout_s: Longest silence of the provider.
             max_connections: Turns that stream at the same time.
             max_retries: How often the SDK tries again before the first byte.
+
+        Raises:
+            ConfigurationError: The environment names credentials that cannot be read.
         """
         timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
         limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
-        self._client = AsyncAnthropic(
-            api_key=api_key,
-            base_url=base_url,
-            timeout=timeout,
-            max_retries=max_retries,
-            http_client=DefaultAsyncHttpxClient(timeout=timeout, limits=limits),
-        )
+        try:
+            self._client = AsyncAnthropic(
+                api_key=api_key,
+                base_url=base_url,
+                timeout=timeout,
+                max_retries=max_retries,
+                http_client=DefaultAsyncHttpxClient(timeout=timeout, limits=limits),
+            )
+        except CredentialsError as error:
+            raise ConfigurationError(f"The anthropic SDK cannot read its credentials: {error}") from error
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
         self._prices = Prices()

@@ -40,6 +40,8 @@ _BY_STATUS: dict[int, _Verdict] = {
 _OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exceed context", "too many tokens")
 """The provider has no code for it: a request over the context window is an invalid request with these words."""
 
+_MEND_KEY = "Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
+
 
 def failure_of(error: Exception) -> EngineFailure:
     """Return the failure that `error` means for a turn. ``unknown`` for what nobody foresaw."""
@@ -61,7 +63,7 @@ def _judge(error: Exception) -> _Verdict:
         case TypeError() if "authentication" in str(error):
             # What the SDK raises without any credentials.
             return _Verdict("auth_failure", retryable=False)
-        case ValueError() | RuntimeError():
+        case ValueError() | LookupError() | RuntimeError():
             # The stream is not what the protocol says: broken JSON, or events out of order.
             return _Verdict("model_error", retryable=True)
         case _:
@@ -88,6 +90,8 @@ def _say(error: Exception) -> str:
         case anthropic.APIConnectionError() | httpx2.TransportError():
             return f"The connection to the model provider failed: {error or type(error).__name__}"
         case TypeError() if "authentication" in str(error):
-            return "There is no key for the model provider. Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
+            return f"There is no key for the model provider. {_MEND_KEY}"
+        case anthropic.CredentialsError():
+            return f"The key for the model provider cannot be read: {error} {_MEND_KEY}"
         case _:
             return f"{type(error).__name__}: {error}"

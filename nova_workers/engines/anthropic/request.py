@@ -13,6 +13,8 @@ __all__ = ["fixed_part", "with_messages"]
 _CACHED: JsonObject = {"type": "ephemeral"}
 _ADAPTIVE_SINCE = (4, 6)
 """From this version on a model decides itself how much to think; a budget is deprecated, and refused from 4.7."""
+_NO_TEMPERATURE_SINCE = (4, 7)
+"""From this version on a request with a temperature is refused."""
 _ANSWER_TOKENS = 1024
 """Room for the answer beside the thinking, where `max_tokens` covers both."""
 
@@ -29,8 +31,9 @@ def fixed_part(
     if definitions:
         definitions[-1]["cache_control"] = _CACHED
         request["tools"] = definitions
-    if options.temperature is not None:
-        request["temperature"] = options.temperature
+    if options.temperature is not None and _version(model) < _NO_TEMPERATURE_SINCE:
+        # The SDK has dropped the parameter; the models that take it still do.
+        request["extra_body"] = {"temperature": options.temperature}
     if options.thinking_budget_tokens:
         request["thinking"] = _thinking(model, options.thinking_budget_tokens)
         request["max_tokens"] = max(max_tokens, options.thinking_budget_tokens + _ANSWER_TOKENS)
@@ -51,7 +54,12 @@ def _tool(tool: ToolDefinition) -> JsonObject:
 
 
 def _thinking(model: str, budget_tokens: int) -> JsonObject:
-    name = parse_model(model)
-    if name is not None and name.version >= _ADAPTIVE_SINCE:
+    if _version(model) >= _ADAPTIVE_SINCE:
         return {"type": "adaptive", "display": "summarized"}
     return {"type": "enabled", "budget_tokens": budget_tokens}
+
+
+def _version(model: str) -> tuple[int, int]:
+    """Return the model's version; 0.0 for a name that says none, which is then sent what it is asked for."""
+    name = parse_model(model)
+    return (0, 0) if name is None else name.version

@@ -37,8 +37,10 @@ class CallRunner:
     async def give_up_in_flight(self, step: OpenStep) -> None:
         """Report as interrupted each call that a dead worker may have begun, unless it may be run again."""
         for at, call in step.unfinished():
-            if not (call.idempotent or await self._tools.is_idempotent(call.tool_name)):
-                await self._settle(step, at, interrupted(call, started=True))
+            with self._interruption.section():
+                again = call.idempotent or await self._tools.is_idempotent(call.tool_name)
+            if not again:
+                await self._settle(step, at, interrupted(call))
 
     async def run(self, step: OpenStep) -> None:
         """Run every call of `step` that has no result yet, and put the results there.

@@ -154,8 +154,10 @@ class Turn:
         return asyncio.get_running_loop().call_later(THINKING_DELAY_S, announce)
 
     async def _carry_out(self, response: Response) -> StopReason | None:
-        step = self._step = await self._open(response)
-        self._draft = None
+        with self._interruption.section():
+            # Asking tools what they declare may connect to their servers.
+            step = await self._open(response)
+        self._step, self._draft = step, None
         self._usage += response.usage
         self._model = response.model or self._model
         self._tell(step)

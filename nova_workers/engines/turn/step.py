@@ -34,11 +34,14 @@ class OpenStep:
 
     @classmethod
     def reopened(cls, record: StepRecord) -> "OpenStep":
-        """Go on with a step whose response is committed and whose tools may not all have ended."""
+        """Go on with a step whose response is committed and whose tools may not all have ended.
+
+        Any call without a result may have begun: it counts as running.
+        """
         return cls(
             index=record.index,
             response=record.messages[:1],
-            calls=list(record.tool_calls),
+            calls=[call if call.result is not None else replace(call, status="running") for call in record.tool_calls],
             usage=record.usage,
             model=record.model,
             committed_messages=1,
@@ -73,15 +76,9 @@ def ended(call: ToolCall, outcome: ToolOutcome) -> ToolCall:
     )
 
 
-def interrupted(call: ToolCall, *, started: bool | None = None) -> ToolCall:
-    """Return the call with a result that tells the model that it did not end.
-
-    Args:
-        call: A call without a result.
-        started: Whether it may have had an effect; by default, whether its status says that it ran.
-    """
-    began = call.status == "running" if started is None else started
-    reason = _INTERRUPTED if began else _NOT_STARTED
+def interrupted(call: ToolCall) -> ToolCall:
+    """Return the call with a result that tells the model that it did not end; and whether it began."""
+    reason = _INTERRUPTED if call.status == "running" else _NOT_STARTED
     return replace(
         call, status="interrupted", result=(text_block(reason),), error=reason, completed_at=datetime.now(UTC)
     )

@@ -272,3 +272,39 @@ async def test_the_reconciler_sees_what_is_due(database: Database, make_runner: 
     assert await any_effect_due_in(database)
     await make_runner({"embeddings": Recorder()}).run_due()
     assert not await any_effect_due_in(database)
+
+
+async def test_a_drain_gives_back_what_is_under_way_and_claims_nothing_more(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    run = await seed_run(database, effects=["embeddings"])
+    reached = asyncio.Event()
+
+    class Waits(Recorder):
+        async def handle(self, effects: Sequence[DueEffect]) -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+    runner = make_runner({"embeddings": Waits()})
+    working = asyncio.create_task(runner.run_due())
+    await reached.wait()
+    runner.drain()
+    async with asyncio.timeout(2):
+        assert await working == 1
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["attempts"]) == ("pending", 0)
+    assert await runner.run_due() == 0
+    assert (await effect(database, run.run_id, "embeddings"))["status"] == "pending"
+
+
+async def test_a_defect_in_one_batch_does_not_hold_up_the_others(
+    database: Database, make_runner: MakeRunner, metrics: Metrics
+) -> None:
+    runs = [await seed_run(database, effects=["embeddings"]) for _ in range(2)]
+    handler = Recorder(batch_size=1)
+    handler.fails = lambda batch: ZeroDivisionError("defect") if batch[0].run_id == runs[0].run_id else None
+    assert await make_runner({"embeddings": handler}).run_due() == 2
+    assert (await effect(database, runs[0].run_id, "embeddings"))["error"] == "ZeroDivisionError: defect"
+    assert (await effect(database, runs[1].run_id, "embeddings"))["status"] == "done"
+    count = metrics.registry.get_sample_value
+    assert count("nova_effect_duration_seconds_count", {"kind": "embeddings"}) == 2

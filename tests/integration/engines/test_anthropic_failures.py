@@ -1,13 +1,14 @@
 """A provider that refuses, breaks or lies: each becomes an error of the right kind, and never an exception."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.errors import EngineErrorKind
+from nova_workers.errors import ConfigurationError, EngineErrorKind
 from tests.support.model_server import ModelServer, Part, Reply, Status, Stream
 
 SO_FAR = Part("text", ["So far"])
@@ -118,9 +119,9 @@ async def test_a_silent_provider_is_given_up(server: ModelServer) -> None:
 
 
 async def test_no_key_is_an_auth_failure_that_says_where_to_put_one(
-    server: ModelServer, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path_factory.mktemp("none")))
+    monkeypatch.setenv("HOME", str(tmp_path))
     engine = AnthropicEngine(base_url=server.url, max_retries=0)
     result = await engine.run("hi", EngineOptions(), "sandbox")
     await engine.close()
@@ -128,6 +129,12 @@ async def test_no_key_is_an_auth_failure_that_says_where_to_put_one(
     assert (result.error.kind, result.error.retryable) == ("auth_failure", False)
     assert "NOVA_MODEL__API_KEY" in result.error.message
     assert server.requests == []
+
+
+def test_credentials_that_cannot_be_read_stop_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="Config file not found"):
+        AnthropicEngine()
 
 
 async def test_the_sdk_tries_again_before_the_first_byte(server: ModelServer) -> None:

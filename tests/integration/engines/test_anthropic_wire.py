@@ -1,6 +1,7 @@
 """What the anthropic engine sends, and what it makes of what comes back."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ async def test_the_request_marks_the_stable_prefix_for_the_cache(
 ) -> None:
     server.reply(HELLO)
     servers = {"bench": InProcessMcpServer(bench.servers()["bench"].server, tools=("add", "count"))}
-    await _run(engine, system_prompt="Be kind", mcp_servers=servers, temperature=0.5)
+    await _run(engine, system_prompt="Be kind", mcp_servers=servers)
     (request,) = server.requests
     assert request == snapshot(
         {
@@ -36,7 +37,6 @@ async def test_the_request_marks_the_stable_prefix_for_the_cache(
             "model": "claude-sonnet-5-5",
             "cache_control": {"type": "ephemeral"},
             "system": [{"type": "text", "text": "Be kind", "cache_control": {"type": "ephemeral"}}],
-            "temperature": 0.5,
             "tools": [
                 {"name": "add", "description": "Does add.", "input_schema": {"type": "object"}},
                 {
@@ -49,7 +49,7 @@ async def test_the_request_marks_the_stable_prefix_for_the_cache(
             "stream": True,
         }
     )
-    assert server.headers[0]["x-api-key"] == "the-key"
+    assert server.headers[0]["authorization"] == "Bearer the-key"
 
 
 async def test_history_is_replayed_byte_for_byte(server: ModelServer, engine: AnthropicEngine) -> None:
@@ -99,6 +99,15 @@ async def test_thinking_is_asked_for_as_the_model_wants_it(
     assert (server.requests[0]["thinking"], server.requests[0]["max_tokens"]) == (thinking, max_tokens)
 
 
+@pytest.mark.parametrize(("model", "sent"), [("claude-haiku-4-5", 0.5), ("my-own-model", 0.5), ("opus", None)])
+async def test_a_temperature_goes_to_the_models_that_take_one(
+    server: ModelServer, engine: AnthropicEngine, model: str, sent: float | None
+) -> None:
+    server.reply(HELLO)
+    await _run(engine, model=model, temperature=0.5)
+    assert server.requests[0].get("temperature") == sent
+
+
 async def test_usage_has_cache_and_reasoning_and_a_price(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(
         Stream(
@@ -113,8 +122,10 @@ async def test_usage_has_cache_and_reasoning_and_a_price(server: ModelServer, en
         )
     )
     result = await _run(engine, model="claude-sonnet-5-5")
-    # Dollars a million: input 2, output 10, cache read 0.20 of which the list knows 0.1, cache write 2.5.
-    assert result.usage.tokens == TokenUsage(1_000, 500, 10_000, 2_000, 300, cost_usd=pytest.approx(0.013))
+    tokens = result.usage.tokens
+    assert replace(tokens, cost_usd=None) == TokenUsage(1_000, 500, 10_000, 2_000, 300, cost_usd=None)
+    # Dollars a million: input 2, cache read 0.10, cache write 2.50, output (reasoning is part of it) 10.
+    assert tokens.cost_usd == pytest.approx(0.002 + 0.001 + 0.005 + 0.005)
 
 
 async def test_a_model_without_a_price_is_counted_and_warned_of_once(

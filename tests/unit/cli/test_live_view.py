@@ -16,6 +16,7 @@ from nova_workers.contracts.events import (
     Thinking,
     Token,
     ToolStatus,
+    ToolUseSummary,
     Usage,
     Waiting,
 )
@@ -120,6 +121,17 @@ def test_what_a_tool_was_asked_and_what_it_gave_stand_on_one_line() -> None:
     assert err.splitlines() == ["✓ memory_save · note 'tea' · saved as mem_1"]
 
 
+def test_a_tool_is_named_once_on_its_line() -> None:
+    _, err = _piped(_tool("started", "Memory save"), _tool("completed", "memory_save: ok"))
+    assert err == "✓ memory_save · ok\n"
+
+
+def test_a_summary_that_repeats_the_end_of_a_call_is_not_shown() -> None:
+    repeated, other = ToolUseSummary(summary="memory_save: ok"), ToolUseSummary(summary="Saved two notes")
+    _, err = _piped(_tool("completed", "memory_save: ok"), repeated, other)
+    assert err.splitlines() == ["✓ memory_save · ok", "  Saved two notes"]
+
+
 def test_parallel_tools_keep_their_own_summaries() -> None:
     _, err = _piped(
         _tool("started", "a", "1"), _tool("started", "b", "2"), _tool("completed", "B", "2"), _tool("failed", "A", "1")
@@ -128,7 +140,7 @@ def test_parallel_tools_keep_their_own_summaries() -> None:
 
 
 def test_an_interrupted_tool_says_so() -> None:
-    assert "(interrupted)" in _piped(_tool("started"), _tool("interrupted"))[1]
+    assert _piped(_tool("started"), _tool("interrupted"))[1] == "✗ memory_save · interrupted\n"
 
 
 def test_control_sequences_of_a_model_do_not_reach_a_terminal() -> None:

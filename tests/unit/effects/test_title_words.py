@@ -34,6 +34,7 @@ def test_the_title_is_taken_out_of_its_wrapping(answer: str, title: str) -> None
         '""',
         "I'm sorry, I can't help with that.",
         "Sure! Here is a title",
+        "You said: <conversation>",
         "This conversation is about a user who would like to have their password reset today",
     ],
 )

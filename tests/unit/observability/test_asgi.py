@@ -118,7 +118,7 @@ async def test_the_access_log_has_the_route_and_no_query_string(client: httpx2.A
     with structlog.testing.capture_logs() as logs:
         await client.get("/v1/threads/thr_1?api_key=hunter2")
     (line,) = logs
-    assert line["event"] == "http_request"
+    assert line["event"] == "http.request"
     assert line["route"] == "/v1/threads/{thread_id}"
     assert line["path"] == "/v1/threads/thr_1"
     assert line["status"] == 200

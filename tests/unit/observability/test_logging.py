@@ -78,6 +78,19 @@ def test_the_active_trace_is_on_the_line(lines: io.StringIO) -> None:
     assert "trace_id" not in outside
 
 
+def test_handlers_that_uvicorn_set_up_before_are_replaced(lines: io.StringIO) -> None:
+    own = io.StringIO()
+    logger = logging.getLogger("uvicorn.error")
+    logger.addHandler(logging.StreamHandler(own))
+    logger.propagate = False
+    configure_logging(TelemetrySettings(log_format="json"), "api", stream=lines)
+    logger.info("Started %s", "server", extra={"color_message": "\x1b[1mStarted"})
+    assert own.getvalue() == ""
+    (line,) = _read(lines)
+    assert (line["event"], line["process"]) == ("Started server", "api")
+    assert "color_message" not in line
+
+
 def test_lines_below_the_level_and_chatty_libraries_are_left_out(lines: io.StringIO) -> None:
     structlog.get_logger("x").debug("detail")
     logging.getLogger("asyncio").debug("detail")

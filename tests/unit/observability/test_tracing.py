@@ -34,36 +34,29 @@ def test_a_run_is_one_trace_over_processes_and_attempts() -> None:
     worker, worker_spans = _tracing()
     with api.span("POST /v1/runs"):
         stored = current_traceparent()
-    worker.record("run.queue", start=NOW, end=NOW + timedelta(seconds=2), parent=stored)
+    worker.record("nova.queue_wait", start=NOW, end=NOW + timedelta(seconds=2), parent=stored)
     for attempt in (1, 2):
-        with (
-            worker.span("run.attempt", parent=stored, attributes={"nova.attempt": attempt, "nova.model": None}),
-            worker.model_call(provider="scripted", model="script", step=0),
-            worker.tool_call(name="save", call_id="toolu_1"),
-        ):
-            pass
+        with worker.span("nova.run", parent=stored, attributes={"nova.attempt": attempt, "nova.model": None}):
+            worker.record("nova.step", start=NOW, end=NOW, parent=None, attributes={"gen_ai.response.model": "m"})
+            with worker.span("tool"):
+                pass
     (request,) = api_spans.get_finished_spans()
     spans = worker_spans.get_finished_spans()
     trace_id, request_id = _ids(request)
     assert {_ids(span)[0] for span in spans} == {trace_id}
     by_name = {span.name: span for span in spans}
-    assert _parent_id(by_name["run.queue"]) == request_id
-    assert _parent_id(by_name["run.attempt"]) == request_id
-    assert _parent_id(by_name["chat script"]) == _ids(by_name["run.attempt"])[1]
-    assert _parent_id(by_name["execute_tool save"]) == _ids(by_name["chat script"])[1]
-    assert by_name["run.attempt"].attributes == {"nova.attempt": 2}
-    assert by_name["chat script"].attributes == {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "scripted",
-        "gen_ai.request.model": "script",
-        "nova.step": 0,
-    }
+    assert _parent_id(by_name["nova.queue_wait"]) == request_id
+    assert _parent_id(by_name["nova.run"]) == request_id
+    assert _parent_id(by_name["nova.step"]) == _ids(by_name["nova.run"])[1]
+    assert _parent_id(by_name["tool"]) == _ids(by_name["nova.run"])[1]
+    assert by_name["nova.run"].attributes == {"nova.attempt": 2}
+    assert by_name["nova.step"].attributes == {"gen_ai.response.model": "m"}
 
 
 def test_a_wait_of_the_past_has_its_own_times() -> None:
     tracing, spans = _tracing()
-    tracing.record("run.queue", start=NOW, end=NOW + timedelta(seconds=2), parent=CALLER)
-    tracing.record("run.queue", start=NOW + timedelta(seconds=9), end=NOW, parent=CALLER)
+    tracing.record("nova.queue_wait", start=NOW, end=NOW + timedelta(seconds=2), parent=CALLER)
+    tracing.record("nova.queue_wait", start=NOW + timedelta(seconds=9), end=NOW, parent=CALLER)
     waited, skewed = spans.get_finished_spans()
     assert waited.start_time is not None
     assert waited.end_time is not None
@@ -73,7 +66,7 @@ def test_a_wait_of_the_past_has_its_own_times() -> None:
 
 def test_an_error_marks_its_span_without_secrets_and_goes_on() -> None:
     tracing, spans = _tracing()
-    with pytest.raises(ValueError, match="hunter2"), tracing.span("run.attempt"):
+    with pytest.raises(ValueError, match="hunter2"), tracing.span("nova.run"):
         raise ValueError("redis://:hunter2@cache")
     (span,) = spans.get_finished_spans()
     assert span.status.status_code is StatusCode.ERROR
@@ -89,7 +82,7 @@ def test_without_a_collector_nothing_is_recorded_and_the_callers_trace_goes_on()
         assert current_traceparent() == CALLER
     with tracing.span("request"):
         assert current_traceparent() is None
-    tracing.record("run.queue", start=NOW, end=NOW, parent=CALLER)
+    tracing.record("nova.queue_wait", start=NOW, end=NOW, parent=CALLER)
     tracing.install()
     tracing.close()
 

@@ -1,0 +1,74 @@
+# `make demo` and `make test` need Python 3.11 or newer, pip, git and make; they bring the rest.
+
+PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
+BIN := .venv/bin
+# Tests wait for servers more than they compute; see CONTRIBUTING.md for how this was measured.
+TEST_WORKERS ?= 2
+
+COMMON := requirements-uv.txt pyproject.toml tools/environment.py
+RUNTIME := .venv/.runtime-ready
+DEV := .venv/.dev-ready
+DOCS := .venv/.docs-ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test check format bench docs lock clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+demo: $(RUNTIME) ## One message from the command line to a streamed answer, on a stack of its own
+	@$(BIN)/python -m nova_workers.cli.demo
+
+up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
+	@$(BIN)/nova up
+
+test: check ## Everything that `check` does, then all tests against real servers
+	$(BIN)/pytest -n $(TEST_WORKERS) -m "not bench"
+
+check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+	$(BIN)/codespell
+	$(BIN)/basedpyright
+
+format: $(DEV) ## Mend what can be mended by itself
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker
+	$(BIN)/python -m tests.bench
+
+docs: $(DOCS) ## Build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+lock: $(DEV) ## Resolve every dependency again, to the newest versions that fit
+	$(BIN)/python tools/lock.py
+
+clean: ## Remove the environment and every cache; the fleet's data in ~/.nova stays
+	rm -rf .venv .cache site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): requirements.txt $(COMMON)
+	@$(MAKE) --no-print-directory _python
+	@echo "making the environment in .venv (a minute or two the first time)"
+	@$(PYTHON) tools/environment.py requirements.txt
+	@touch $@
+
+# The development lock holds everything that the other one does, in the same versions.
+$(DEV): requirements-dev.txt $(COMMON)
+	@$(MAKE) --no-print-directory _python
+	@echo "making the environment in .venv, with the tools of development (a minute or two the first time)"
+	@$(PYTHON) tools/environment.py requirements-dev.txt
+	@touch $@ $(RUNTIME)
+
+$(DOCS): requirements-docs.txt $(DEV)
+	@$(PYTHON) tools/environment.py requirements-docs.txt
+	@touch $@
+
+.PHONY: _python
+_python:
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed, and none was found on PATH." \
+		"Install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }

@@ -1,0 +1,29 @@
+"""The rows of the table: each measures one promise, on a stage of its own."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from tests.bench.figures import Result
+from tests.bench.rows.claims import measure_claims
+from tests.bench.rows.latency import measure_accept, measure_first_event, measure_wait
+from tests.bench.rows.memory import measure_memory
+from tests.bench.rows.recovery import measure_recovery
+from tests.bench.rows.tokens import measure_tokens
+from tests.bench.rows.turns import measure_crowd, measure_large_crowd, measure_turns
+from tests.bench.stage import Bench
+
+__all__ = ["ROWS"]
+
+ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
+    "accept": measure_accept,
+    "wait": measure_wait,
+    "first-event": measure_first_event,
+    "tokens": measure_tokens,
+    "turns": measure_turns,
+    "crowd-200": measure_crowd,
+    "crowd-1000": measure_large_crowd,
+    "memory": measure_memory,
+    "recovery": measure_recovery,
+    "claims": measure_claims,
+}
+"""By name, in the table's order."""

@@ -1,0 +1,165 @@
+"""What a claim costs when the tables have grown."""
+
+import random
+import time
+
+import asyncpg
+
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.runs import Finish, Submission
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.ids import new_id
+from nova_workers.ledger.agents import seed_defaults
+from nova_workers.ledger.claim import claim_next
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.finish import finish_run
+from nova_workers.ledger.submit import insert_run
+from nova_workers.ledger.tenancy import create_tenant
+from tests.bench.figures import Figure, Result, percentile, spread
+from tests.bench.stage import Bench
+
+__all__ = ["measure_claims"]
+
+_TENANT = "ten_bench"
+_RUNS_A_THREAD = 10
+_WITHIN_PERCENT = 20
+
+# A truncate in the same transaction: rows of new storage need no log where nothing replicates. No foreign keys are
+# checked, since every row is made of the same series. $1 runs, $2 runs a thread, $3 tenant.
+_THREADS = """
+INSERT INTO threads (id, tenant_id, agent_id, head_turn_id, fence, next_seq, turn_count)
+SELECT 'thr_' || lpad(to_hex(t), 26, '0'), $3, 'nova', 'turn_' || lpad(to_hex(t * $2), 26, '0'), $2, $2 + 1, $2
+  FROM generate_series(1, $1 / $2) AS t
+"""
+
+_RUNS = """
+INSERT INTO runs (id, tenant_id, thread_id, agent_id, agent_version, seq, content, status, attempt, fence, worker_id,
+                  turn_id, stop_reason, result_text, final_event_id, started_at, finished_at)
+SELECT 'run_' || lpad(to_hex(i), 26, '0'), $3, 'thr_' || lpad(to_hex((i - 1) / $2 + 1), 26, '0'), 'nova', 1,
+       (i - 1) % $2 + 1, '[{"text": "How long does this take?", "type": "text"}]', 'succeeded', 1, (i - 1) % $2 + 1,
+       'wkr_' || lpad('', 26, '0') || '@host:1', 'turn_' || lpad(to_hex(i), 26, '0'), 'end_turn',
+       'You said: How long does this take?', '1-7', now(), now()
+  FROM generate_series(1, $1) AS i
+"""
+
+_TURNS = """
+INSERT INTO turns (id, tenant_id, thread_id, run_id, parent_turn_id, depth, status, agent_id, agent_version, engine,
+                   model, provider, steps, input_tokens, output_tokens, cost_usd, stop_reason, completed_at)
+SELECT 'turn_' || lpad(to_hex(i), 26, '0'), $3, 'thr_' || lpad(to_hex((i - 1) / $2 + 1), 26, '0'),
+       'run_' || lpad(to_hex(i), 26, '0'),
+       CASE WHEN (i - 1) % $2 > 0 THEN 'turn_' || lpad(to_hex(i - 1), 26, '0') END, (i - 1) % $2, 'succeeded', 'nova',
+       1, 'scripted', 'scripted', 'scripted', 1, 7, 9, 0, 'end_turn', now()
+  FROM generate_series(1, $1) AS i
+"""
+
+_MESSAGES = """
+INSERT INTO messages (id, tenant_id, thread_id, turn_id, run_id, seq, step, kind, role, content)
+SELECT 'msg_' || lpad(to_hex(i * 2 + m), 26, '0'), $3, 'thr_' || lpad(to_hex((i - 1) / $2 + 1), 26, '0'),
+       'turn_' || lpad(to_hex(i), 26, '0'), 'run_' || lpad(to_hex(i), 26, '0'), m, NULLIF(m, 0) - 1,
+       CASE m WHEN 0 THEN 'query' ELSE 'response' END, CASE m WHEN 0 THEN 'user' ELSE 'assistant' END,
+       '[{"text": "You said: How long does this take?", "type": "text"}]'
+  FROM generate_series(1, $1) AS i, generate_series(0, 1) AS m
+"""
+
+
+async def measure_claims(bench: Bench) -> Result:
+    """Claim in turns from a small and from a large ledger, so that whatever else the machine does hits both."""
+    sizes = bench.sizes
+    async with bench.servers.fresh_database() as few_url, bench.servers.fresh_database() as many_url:
+        began_s = time.perf_counter()
+        for url, runs in ((few_url, sizes.few_finished_runs), (many_url, sizes.finished_runs)):
+            await _fill(url, runs)
+        filled_s = time.perf_counter() - began_s
+        few, many = Database(few_url, pool_size=1), Database(many_url, pool_size=1)
+        try:
+            few_s, many_s = await _claim_in_turns(
+                (few, sizes.few_finished_runs), (many, sizes.finished_runs), sizes.claims
+            )
+        finally:
+            await few.close()
+            await many.close()
+    few_p50, many_p50 = (percentile(times_s, 0.5) * 1000 for times_s in (few_s, many_s))
+    return Result(
+        "claims",
+        f"claim with {sizes.finished_runs:,} finished runs in the ledger, over {sizes.few_finished_runs:,}",
+        (
+            Figure("p50", (many_p50 / few_p50 - 1) * 100, "% more", bound=_WITHIN_PERCENT),
+            Figure("p50 few", few_p50, "ms"),
+            Figure("p50 many", many_p50, "ms"),
+        ),
+        notes=(
+            f"One statement and its commit, as the worker sends it, on threads taken at random; {sizes.claims} claims "
+            "of each ledger, one by one in turns. Each finished run has its turn and two messages.",
+        ),
+        details={
+            "few_ms": {figure.label: figure.value for figure in spread(few_s, bounds_ms={})},
+            "many_ms": {figure.label: figure.value for figure in spread(many_s, bounds_ms={})},
+            "filled_in_s": filled_s,
+        },
+    )
+
+
+async def _fill(url: str, runs: int) -> None:
+    database = Database(url, pool_size=1)
+    async with database.transaction() as connection:
+        await create_tenant(connection, _TENANT, "bench")
+        await seed_defaults(connection, _TENANT)
+    await database.close()
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction():
+            await connection.execute("SET LOCAL session_replication_role = replica")
+            await connection.execute("TRUNCATE threads, runs, turns, messages CASCADE")
+            for statement in (_THREADS, _RUNS, _TURNS, _MESSAGES):
+                await connection.execute(statement, runs, _RUNS_A_THREAD, _TENANT)
+        await connection.execute("VACUUM ANALYZE threads, runs, turns, messages")
+    finally:
+        await connection.close()
+
+
+async def _claim_in_turns(
+    few: tuple[Database, int], many: tuple[Database, int], count: int
+) -> tuple[list[float], list[float]]:
+    # The same threads at every run of the bench.
+    chance = random.Random(1)
+    for database, runs in (few, many):
+        for _ in range(count // 10):
+            await _claim(database, runs, chance)
+    few_s: list[float] = []
+    many_s: list[float] = []
+    for _ in range(count):
+        few_s.append(await _claim(*few, chance))
+        many_s.append(await _claim(*many, chance))
+    return few_s, many_s
+
+
+async def _claim(ledger: Database, runs: int, chance: random.Random) -> float:
+    """Submit, claim and finish one run on some thread; return how long the claim took."""
+    thread_id = f"thr_{chance.randrange(runs // _RUNS_A_THREAD) + 1:0>26x}"
+    submission = Submission(_TENANT, (text_block("And again?"),), thread_id=thread_id)
+    async with ledger.connection() as connection:
+        await insert_run(connection, submission, new_id("run"))
+        began_s = time.perf_counter()
+        claim = await claim_next(connection, thread_id, worker_id="wkr_bench", lease_ttl_s=30, max_attempts=5)
+        took_s = time.perf_counter() - began_s
+        assert claim is not None
+        await finish_run(connection, claim, _FINISH, seq=1)
+    return took_s
+
+
+_FINISH = Finish(
+    status="succeeded",
+    stop_reason="end_turn",
+    text="You said: And again?",
+    last_step=None,
+    usage=TokenUsage(),
+    error=None,
+    session_id=None,
+    engine="scripted",
+    model="scripted",
+    provider="scripted",
+    duration_ms=1,
+    final_event_id="1-3",
+    first_token_at=None,
+    effects=(),
+)

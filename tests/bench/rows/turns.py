@@ -1,0 +1,96 @@
+"""How much the fleet does: turns a second in a closed loop, and many slow turns at once."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+
+from tests.bench.figures import Figure, Result
+from tests.bench.stage import Bench, Stage, scripted
+
+__all__ = ["measure_crowd", "measure_large_crowd", "measure_turns"]
+
+_SPARE_SLOTS = 24
+"""Beside the turns: for effects and ticks, which take slots too."""
+
+
+async def measure_turns(bench: Bench) -> Result:
+    """Clients that each send, wait for the result, and send again."""
+    sizes = bench.sizes
+    async with bench.stage() as stage:
+        await _loop(stage, sizes.clients, sizes.turns_s / 5)
+        with stage.meter() as cpu:
+            turns = await _loop(stage, sizes.clients, sizes.turns_s)
+    details = cpu.details(turns)
+    per_run_ms: dict[str, float] = details["cpu_ms_per_run"]
+    return Result(
+        "turns",
+        f"whole turns a second, {sizes.clients} clients each waiting, one worker process",
+        (
+            Figure(
+                "",
+                turns / cpu.wall_s,
+                "/s",
+                bound=130,
+                at_least=True,
+                bare=bench.bare.tasks_per_s if bench.bare else None,
+            ),
+        ),
+        notes=(
+            f"CPU a turn: {_list(per_run_ms)}; {sum(per_run_ms.values()):.2f} ms in all, on {os.cpu_count()} cores: "
+            "this is what limits it. Embeddings have a process of their own, of low priority. Bare Celery: no-ops of "
+            "a full queue, with nothing else to do on the machine.",
+        ),
+        details=details,
+    )
+
+
+async def measure_crowd(bench: Bench) -> Result:
+    """Many turns that wait for a model, at once."""
+    count, bare = bench.sizes.crowd, bench.bare
+    return await _crowd(bench, "crowd-200", count, bound_s=3.2, bare_s=bare.crowd_s if bare else None)
+
+
+async def measure_large_crowd(bench: Bench) -> Result:
+    """Very many, in one worker process."""
+    count, bare = bench.sizes.large_crowd, bench.bare
+    return await _crowd(bench, "crowd-1000", count, bound_s=8.0, bare_s=bare.large_crowd_s if bare else None)
+
+
+async def _crowd(bench: Bench, row: str, count: int, *, bound_s: float, bare_s: float | None) -> Result:
+    slots = count + _SPARE_SLOTS
+    message = scripted({"sleep_s": bench.sizes.turn_s}, {"say": "Done"})
+    async with bench.stage(slots=slots) as stage:
+        with stage.meter() as cpu:
+            began_s = time.perf_counter()
+            await asyncio.gather(*(stage.post_and_wait(message) for _ in range(count)))
+            wall_s = time.perf_counter() - began_s
+    return Result(
+        row,
+        f"{count:,} turns of {bench.sizes.turn_s:g} s at once, one worker process, wall",
+        (Figure("", wall_s, "s", bound=bound_s, bare=bare_s),),
+        notes=(
+            f"{count:,} clients connect, send and wait at the same instant; the worker has {slots:,} slots. "
+            "Bare Celery: as many tasks that sleep, in as many threads.",
+        ),
+        details=cpu.details(count),
+    )
+
+
+async def _loop(stage: Stage, clients: int, seconds: float) -> int:
+    """Return how many turns ended in time."""
+    until_s = time.perf_counter() + seconds
+    turns = 0
+
+    async def client() -> None:
+        nonlocal turns
+        while time.perf_counter() < until_s:
+            await stage.post_and_wait("And again")
+            turns += 1
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return turns
+
+
+def _list(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.2f} ms" for name, value in values.items() if value >= 0.005)

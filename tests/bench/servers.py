@@ -1,0 +1,90 @@
+"""Postgres and Valkey as `nova up` starts them: on a disk, durable, with nothing turned off for speed."""
+
+import asyncio
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+from redis.asyncio import Redis
+
+from models import migrate
+from nova_workers.devstack.postgres import EmbeddedPostgres
+from nova_workers.devstack.valkey import EmbeddedValkey
+from tests.support.servers import TEMPLATE, running
+
+__all__ = ["Servers", "bench_servers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Both servers, while they run.
+
+    Attributes:
+        redis_url: The fleet's logical database.
+        bare_redis_url: Another one of the same server, for bare Celery.
+    """
+
+    admin_url: str
+    redis_url: str
+    bare_redis_url: str
+    postgres_pid: int
+    valkey_pid: int
+
+    @asynccontextmanager
+    async def fresh_database(self) -> AsyncGenerator[str]:
+        """Lend a migrated database of its own, and an empty Redis beside it."""
+        await self.empty_redis(self.redis_url)
+        name = f"bench_{uuid.uuid4().hex}"
+        admin = await asyncpg.connect(self.admin_url)
+        try:
+            await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE {TEMPLATE} STRATEGY file_copy')
+            try:
+                yield urlsplit(self.admin_url)._replace(path=f"/{name}").geturl()
+            finally:
+                await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        finally:
+            await admin.close()
+
+    async def empty_redis(self, url: str) -> None:
+        """Empty one logical database."""
+        client = Redis.from_url(url)
+        await client.flushdb()
+        await client.aclose()
+
+
+@contextmanager
+def bench_servers(home: Path | None = None) -> Generator[Servers]:
+    """Run both servers until the block ends, on data that is deleted then.
+
+    Args:
+        home: A folder on the disk that is to be measured; None takes the system's temporary one.
+    """
+    data = Path(tempfile.mkdtemp(prefix="nova-bench-", dir=home))
+    try:
+        # Exactly as `nova up`: a commit waits for its flush, the append-only file is flushed every second.
+        postgres, valkey = EmbeddedPostgres(data), EmbeddedValkey(data)
+        with (
+            running(postgres.spec(), data / "postgres.log") as postgres_process,
+            running(valkey.spec(), data / "valkey.log") as valkey_process,
+        ):
+            asyncio.run(_make_template(postgres))
+            yield Servers(
+                admin_url=postgres.url("postgres"),
+                redis_url=valkey.url(0),
+                bare_redis_url=valkey.url(1),
+                postgres_pid=postgres_process.pid,
+                valkey_pid=valkey_process.pid,
+            )
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+async def _make_template(postgres: EmbeddedPostgres) -> None:
+    await postgres.create_database(TEMPLATE)
+    await migrate.upgrade(postgres.url(TEMPLATE))

@@ -1,0 +1,49 @@
+"""How much each measurement measures."""
+
+from dataclasses import dataclass
+
+__all__ = ["Sizes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured: enough for steady percentiles in under eight minutes, or little, to see that it works."""
+
+    accepts_s: float = 12.0
+    accepts_per_s: float = 50.0
+    waits: int = 300
+    streams: int = 200
+    token_streams: int = 8
+    tokens: int = 200
+    turns_s: float = 12.0
+    clients: int = 32
+    crowd: int = 200
+    large_crowd: int = 1_000
+    turn_s: float = 2.0
+    in_flight: int = 500
+    lost_runs: int = 40
+    lost_turn_s: float = 8.0
+    lease_ttl_s: float = 30.0
+    finished_runs: int = 1_000_000
+    few_finished_runs: int = 1_000
+    claims: int = 400
+    bare_tasks: int = 4_000
+    bare_pings: int = 300
+
+    @classmethod
+    def quick(cls) -> "Sizes":
+        """Return sizes for a first look: two minutes; the lease is shorter than the one that is promised for."""
+        return cls(
+            accepts_s=4, waits=80, streams=60, token_streams=4, tokens=80, turns_s=5, crowd=100, large_crowd=400,
+            in_flight=200, lost_runs=10, lost_turn_s=5, lease_ttl_s=6, finished_runs=100_000, claims=200,
+            bare_tasks=1_000, bare_pings=100,
+        )  # fmt: skip
+
+    @classmethod
+    def tiny(cls) -> "Sizes":
+        """Return sizes that prove that a measurement runs, and nothing else."""
+        return cls(
+            accepts_s=0.4, waits=3, streams=2, token_streams=2, tokens=5, turns_s=0.5, clients=2, crowd=3,
+            large_crowd=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,
+            few_finished_runs=100, claims=3, bare_tasks=20, bare_pings=3,
+        )  # fmt: skip

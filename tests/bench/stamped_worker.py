@@ -1,0 +1,48 @@
+"""The ordinary worker, but a scripted token ``@now`` becomes the time at which the engine emitted it.
+
+    celery -A tests.bench.stamped_worker:app worker -P threads
+
+The time is the machine's monotonic clock in nanoseconds, which its processes share.
+"""
+
+import time
+from dataclasses import replace
+
+from nova_workers import bootstrap
+from nova_workers.config import load_settings
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, TrustLevel
+from nova_workers.engines.scripted import ScriptedEngine
+from nova_workers.worker.app import create_app
+from tests.bench.stamped_worker_names import STAMP
+
+__all__ = ["app"]
+
+
+class StampingEngine(ScriptedEngine):
+    """The scripted engine, with a clock."""
+
+    async def run(
+        self,
+        message: str | tuple[JsonObject, ...],
+        options: EngineOptions,
+        trust: TrustLevel,
+        session_id: str | None = None,
+        callbacks: EngineCallbacks | None = None,
+        abort: AbortSignal | None = None,
+    ) -> EngineResult:
+        """Play one turn."""
+        given = callbacks or EngineCallbacks()
+        tell = given.on_token
+
+        def stamp(token: str) -> None:
+            if tell is not None:
+                tell(f" {time.monotonic_ns()}" if token.strip() == STAMP else token)
+
+        return await super().run(message, options, trust, session_id, replace(given, on_token=stamp), abort)
+
+
+# `build_worker` makes its engines itself, as it should; this process has another one under the same name.
+bootstrap.ScriptedEngine = StampingEngine
+app = create_app(load_settings())

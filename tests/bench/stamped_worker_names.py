@@ -1,0 +1,8 @@
+"""What the bench and its worker agree on; apart, since importing the worker's module starts one."""
+
+__all__ = ["STAMP", "STAMPED_WORKER_APP"]
+
+STAMP = "@now"
+"""A scripted token that becomes the time at which the engine emitted it."""
+
+STAMPED_WORKER_APP = "tests.bench.stamped_worker:app"

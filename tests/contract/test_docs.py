@@ -1,0 +1,241 @@
+"""What the documents say is true: snippets run, commands parse, names exist, tables are complete."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from packaging.requirements import Requirement
+from prometheus_client import CollectorRegistry
+from pydantic import BaseModel, SecretStr
+from pytest_examples import CodeExample, EvalExample, find_examples
+
+from api.app import build_app
+from nova_workers.cli.app import app as cli
+from nova_workers.config import Settings
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineOptions
+from nova_workers.engines.scripted.script import find_script
+from nova_workers.ledger.database import Database
+from nova_workers.observability.metrics import Metrics
+from tests.support.documents import ROOT, Block, anchors, blocks, code_spans, commands, links, pages
+
+DOCS = ROOT / "docs"
+CLIENT_VARIABLES = {"NOVA_API_URL", "NOVA_API_KEY"}
+FOREIGN_ENDPOINTS = {("POST", "/v1/embeddings")}
+"""Of servers that we talk to."""
+METHODS = "GET|POST|PUT|PATCH|DELETE"
+_ROOMS = r"(?:nova_workers|api|beat|models|tests|docs|deploy)/[\w./*-]+"
+_PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
+
+
+def _shell(program: str) -> list[Any]:
+    found = [(block, words) for block in blocks("sh") for words in commands(block) if words[0] == program]
+    return [pytest.param(words, id=f"{block}-{at}") for at, (block, words) in enumerate(found)]
+
+
+def _each(language: str) -> list[Any]:
+    return [pytest.param(block, id=str(block)) for block in blocks(language)]
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    unused = {"database_url": "postgresql://nobody@127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1/0"}
+    return build_app(Settings.model_validate(unused)).openapi()
+
+
+# Snippets
+
+
+@pytest.mark.parametrize("example", list(find_examples(*(str(page) for page in pages()))), ids=str)
+def test_every_python_snippet_runs(example: CodeExample, eval_example: EvalExample) -> None:
+    eval_example.run(example)
+
+
+@pytest.mark.parametrize("block", _each("json"))
+def test_every_json_snippet_is_json(block: Block) -> None:
+    value = json.loads(block.text)
+    if isinstance(value, list):
+        # The only lists that the documents show are scripts.
+        assert find_script(Message("user", (text_block(""),)), EngineOptions(engine_config={"script": value}))
+
+
+@pytest.mark.parametrize("block", _each("sql"))
+async def test_every_sql_snippet_runs_on_a_fresh_database(block: Block, database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.execute(block.text)
+
+
+@pytest.mark.parametrize("block", _each("sh"))
+def test_every_shell_snippet_is_well_formed(block: Block) -> None:
+    checked = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
+    assert not checked.stderr
+
+
+@pytest.mark.parametrize("words", _shell("nova"))
+def test_every_command_that_is_shown_parses(words: list[str]) -> None:
+    command: Any = typer.main.get_command(cli)
+    context: Any = command.context_class(command, info_name="nova")
+    name, rest = "nova", words[1:]
+    while hasattr(command, "resolve_command"):
+        name, command, rest = command.resolve_command(context, rest)
+    # Refuses unknown options, wrong choices and missing arguments; runs nothing.
+    command.make_context(name, list(rest), parent=context)
+
+
+@pytest.mark.parametrize("words", _shell("curl"))
+def test_every_request_that_is_shown_fits_the_schema(words: list[str], schema: dict[str, Any]) -> None:
+    path = next(word for word in words if "NOVA_API_URL" in word).partition("NOVA_API_URL")[2]
+    body = words[words.index("-d") + 1] if "-d" in words else None
+    operation = _operation(schema, "GET" if body is None else "POST", path)
+    if body is not None:
+        reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        known = schema["components"]["schemas"][reference.rpartition("/")[2]]["properties"]
+        assert set(json.loads(body)) <= set(known)
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_make_target_that_is_named_exists(page: Path) -> None:
+    named = {words[1] for block in blocks("sh", page) for words in commands(block) if words[0] == "make"}
+    named |= {found[1] for span in code_spans(page) if (found := re.fullmatch(r"make (\w+)", span))}
+    if named:
+        targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+        assert named <= targets
+
+
+# Names
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_variable_that_is_named_exists(page: Path) -> None:
+    named = set(re.findall(r"\bNOVA_[A-Z][A-Z0-9_]*\b", page.read_text("utf-8")))
+    assert named <= {*_defaults(), *CLIENT_VARIABLES}
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_endpoint_that_is_named_exists(page: Path, schema: dict[str, Any]) -> None:
+    for span in code_spans(page):
+        found = re.fullmatch(rf"({METHODS}) (/v1/\S+)", span)
+        if found and found.groups() not in FOREIGN_ENDPOINTS:
+            _operation(schema, found[1], found[2])
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    named = [span for span in code_spans(page) if re.fullmatch(_ROOMS, span)]
+    assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in links(page):
+        if link.startswith(("https://", "http://")):
+            continue
+        target, _, fragment = link.partition("#")
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), link
+        assert not fragment or fragment in anchors(path), link
+
+
+# Tables
+
+
+def test_the_configuration_page_lists_every_setting_with_its_default() -> None:
+    rows = re.findall(r"^\| `(NOVA_\w+)` \| (.+?) \|", (DOCS / "configuration.md").read_text("utf-8"), re.MULTILINE)
+    shown = {name: default.strip("`") for name, default in rows if name not in CLIENT_VARIABLES}
+    assert shown == _defaults()
+
+
+def test_the_api_page_lists_every_endpoint(schema: dict[str, Any]) -> None:
+    rows = re.findall(rf"^\| `({METHODS}) (/\S+)` \|", (DOCS / "http-api.md").read_text("utf-8"), re.MULTILINE)
+    there = {(method.upper(), path) for path, methods in schema["paths"].items() for method in methods}
+    assert set(rows) == there
+
+
+def test_the_operations_page_lists_every_metric() -> None:
+    rows = re.findall(r"^\| `(nova_\w+)` \| (\w+)", (DOCS / "operations.md").read_text("utf-8"), re.MULTILINE)
+    registry = CollectorRegistry()
+    Metrics(registry)
+    there = {
+        (f"{metric.name}_total" if metric.type == "counter" else metric.name, metric.type)
+        for metric in registry.collect()
+        if metric.name.startswith("nova_")
+    }
+    assert set(rows) == there
+
+
+def test_the_decision_on_dependencies_lists_every_one() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    given = [
+        *project["project"]["dependencies"],
+        *(name for extra in project["project"].get("optional-dependencies", {}).values() for name in extra),
+        *(name for group in project.get("dependency-groups", {}).values() for name in group if isinstance(name, str)),
+    ]
+    page = (DOCS / "decisions" / "0003-dependencies.md").read_text("utf-8").partition("## Copyleft")[0]
+    shown = set(re.findall(r"^\| ([a-z][\w-]*) \|", page, re.MULTILINE)) - {"package"}
+    assert shown == {Requirement(one).name for one in given} - {"nova-workers"}
+
+
+def test_the_decisions_are_all_listed() -> None:
+    there = {page.name for page in (DOCS / "decisions").glob("0*.md")}
+    assert there == {link for link in links(DOCS / "decisions" / "index.md") if link.startswith("0")}
+    assert there <= set(re.findall(r"decisions/(0[\w-]+\.md)", (DOCS / "site" / "mkdocs.yml").read_text("utf-8")))
+
+
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="the dependency group 'docs' is not installed")
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    options = ("--strict", "--quiet", "--config-file", "docs/site/mkdocs.yml", "--site-dir", str(tmp_path))
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", *options],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "default"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "run-protocol" / "index.html").exists()
+
+
+def _operation(schema: dict[str, Any], method: str, path: str) -> dict[str, Any]:
+    for template, operations in schema["paths"].items():
+        pattern = re.sub(r"\{\w+\}", r"[^/]+", template)
+        if re.fullmatch(pattern, path) and method.lower() in operations:
+            return operations[method.lower()]
+    raise AssertionError(f"The API has no {method} {path}")
+
+
+def _defaults() -> dict[str, str]:
+    """Return every variable with its default, as the page writes it."""
+    return dict(_variables(Settings.model_construct(home=Path("~/.nova")), "NOVA_"))
+
+
+def _variables(section: BaseModel, prefix: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name, None) if name == "home" else field.get_default(call_default_factory=True)
+        variable = f"{prefix}{name.upper()}"
+        if isinstance(value, BaseModel):
+            found += _variables(value, f"{variable}__")
+        else:
+            found.append((variable, _written(value)))
+    return found
+
+
+def _written(value: object) -> str:
+    match value:
+        case None:
+            return "unset"
+        case SecretStr():
+            return "secret"
+        case str() | Path():
+            return str(value)
+        case _:
+            return json.dumps(value)

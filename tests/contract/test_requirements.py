@@ -1,0 +1,54 @@
+"""Promises and tests are tied both ways."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.requirements import REQUIREMENTS, proves
+
+_TESTS = Path(__file__).resolve().parents[1]
+
+
+def _claims(source: str) -> Iterator[tuple[str, str]]:
+    """Yield each promise that a test says to prove, with the test's name."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "proves":
+                for argument in decorator.args:
+                    assert isinstance(argument, ast.Constant), f"{node.name}: promises are named by literals"
+                    yield str(argument.value), node.name
+
+
+def _proofs() -> dict[str, list[str]]:
+    proofs: dict[str, list[str]] = {}
+    for file in sorted(_TESTS.rglob("test_*.py")):
+        for promise, test in _claims(file.read_text("utf-8")):
+            assert test.startswith(("test_", "Test")), f"{file.name}: {test} is no test"
+            proofs.setdefault(promise, []).append(test)
+    return proofs
+
+
+def test_every_promise_is_proved_by_a_test():
+    unproved = sorted(REQUIREMENTS.keys() - _proofs().keys())
+    assert not unproved, f"no test proves {unproved}"
+
+
+def test_every_proof_names_a_promise():
+    unknown = sorted(_proofs().keys() - REQUIREMENTS.keys())
+    assert not unknown, f"not promised in tests/requirements.py: {unknown}"
+
+
+def test_a_test_cannot_prove_what_is_not_promised():
+    with pytest.raises(KeyError, match="no-such-promise"):
+        proves("no-such-promise")
+
+
+def test_claims_are_read_from_the_source():
+    source = "@proves('a', 'b')\nasync def test_x(): ...\n@other('c')\ndef test_y(): ...\n"
+    assert list(_claims(source)) == [("a", "test_x"), ("b", "test_x")]

@@ -1,0 +1,138 @@
+"""The API under a real server on loopback, in the test's own process and loop; and workers' hands for its runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol
+
+import httpx2
+import pytest
+import uvicorn
+from redis.asyncio import Redis
+
+from api.app import build_app
+from api.state import ApiState
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+from nova_workers.streams.publisher import EventPublisher
+from tests.integration.api.hands import Hands, Tenant, make_tenant
+
+
+class Api:
+    """A served application and a client of it, with the key of one tenant."""
+
+    def __init__(self, url: str, state: ApiState, tenant: Tenant) -> None:
+        self.url = url
+        self.state = state
+        self.tenant = tenant
+        self.http = self.client(tenant.key)
+
+    def client(self, key: str | None) -> httpx2.AsyncClient:
+        """Return a client with another key, or with none."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=20)
+
+    async def thread(self, **fields: object) -> str:
+        """Make a thread and return its id."""
+        answer = await self.http.post("/v1/threads", json=fields)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    async def run(self, thread_id: str, message: str = "hello", **fields: object) -> str:
+        """Send a message and return its run's id."""
+        answer = await self.http.post(f"/v1/threads/{thread_id}/runs", json={"message": message, **fields})
+        assert answer.status_code == 202, answer.text
+        return answer.json()["id"]
+
+
+async def until(reached: Callable[[], bool | Awaitable[bool]], timeout_s: float = 10) -> None:
+    """Wait until a state is reached."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            answer = reached()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def served(settings: Settings) -> AsyncGenerator[tuple[str, ApiState]]:
+    """Serve an application on a free port of loopback."""
+    app = build_app(settings)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started:
+            if serving.done():
+                await serving
+            await asyncio.sleep(0.005)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.nova
+    finally:
+        # What the signal would do, without a signal: the test runner would hear it too.
+        app.state.nova.watch.close()
+        server.should_exit = True
+        await serving
+
+
+@pytest.fixture
+async def tenant(database: Database) -> Tenant:
+    """A tenant with the default agents and a key with every scope."""
+    return await make_tenant(database)
+
+
+@pytest.fixture
+async def other_tenant(database: Database) -> Tenant:
+    """Another tenant, likewise."""
+    return await make_tenant(database)
+
+
+class Serve(Protocol):
+    """Serves an application with settings of the test's own."""
+
+    async def __call__(self, settings: Settings) -> Api:
+        """Start it; it is stopped after the test."""
+        ...
+
+
+@pytest.fixture
+async def serve(tenant: Tenant) -> AsyncGenerator[Serve]:
+    """Serve an application with settings of the test's own; stopped after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(settings: Settings) -> Api:
+            url, state = await stack.enter_async_context(served(settings))
+            api = Api(url, state, tenant)
+            await stack.enter_async_context(api.http)
+            return api
+
+        yield start
+
+
+@pytest.fixture
+async def api(settings: Settings, tenant: Tenant) -> AsyncGenerator[Api]:
+    """The API with default settings."""
+    async with served(settings) as (url, state):
+        api = Api(url, state, tenant)
+        async with api.http:
+            yield api
+
+
+@pytest.fixture
+async def hands(database: Database, redis: Redis) -> AsyncGenerator[Hands]:
+    """What a worker does to runs, one move at a time."""
+    publisher = EventPublisher(redis, flush_ms=0, clock=SystemClock())
+    sending = asyncio.create_task(publisher.run())
+    yield Hands(database, publisher)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+
+@pytest.fixture
+def openapi(settings: Settings) -> dict[str, Any]:
+    """The OpenAPI document."""
+    return build_app(settings).openapi()

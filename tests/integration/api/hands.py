@@ -1,0 +1,153 @@
+"""A worker's moves, made one at a time by a test: claim, say something, commit a step, finish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nova_workers.contracts import events as live
+from nova_workers.contracts.content import JsonObject, Message, text_block
+from nova_workers.contracts.engine import EngineError, StepRecord, ToolCall
+from nova_workers.contracts.events import Event, EventCursor
+from nova_workers.contracts.runs import Claim, Finish, FinishStatus
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.ids import new_id
+from nova_workers.ledger.agents import seed_defaults
+from nova_workers.ledger.claim import claim_next
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.finish import finish_run, requeue_run
+from nova_workers.ledger.journal import commit_step
+from nova_workers.ledger.tenancy import create_key, create_tenant
+from nova_workers.streams.publisher import EventPublisher, RunEvents
+
+__all__ = ["Hands", "Tenant", "Turn", "make_tenant"]
+
+ALL_SCOPES = ("runs", "agents", "keys", "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tenant and the secret of its key."""
+
+    id: str
+    key: str
+    key_id: str
+
+
+async def make_tenant(database: Database, scopes: Sequence[str] = ALL_SCOPES, tenant_id: str | None = None) -> Tenant:
+    """Make a tenant (unless one is given) and a key of it."""
+    tenant = tenant_id or new_id("ten")
+    async with database.transaction() as connection:
+        if await create_tenant(connection, tenant, "test"):
+            await seed_defaults(connection, tenant)
+        made = await create_key(connection, tenant, name="test", scopes=scopes)
+    return Tenant(tenant, made.key, made.id)
+
+
+@dataclass
+class Turn:
+    """A claimed run in a test's hands."""
+
+    hands: Hands
+    claim: Claim
+    events: RunEvents
+    step: int = 0
+    seq: int = 1
+    said: list[EventCursor] = field(default_factory=list[EventCursor])
+
+    async def emit(self, *events: Event) -> None:
+        """Send live events and wait until they are in Redis."""
+        self.said += [self.events.emit(event) for event in events]
+        await self.hands.publisher.drain(5)
+
+    async def commit(self, text: str, *calls: ToolCall) -> EventCursor:
+        """Commit a step with its tools' results, then tell of it; return the id of its closing event."""
+        content: list[JsonObject] = [text_block(text)] if text else []
+        content += [{"type": "tool_use", "id": c.id, "name": c.tool_name, "input": c.params} for c in calls]
+        results = tuple({"type": "tool_result", "tool_use_id": c.id, "content": [text_block("done")]} for c in calls)
+        messages = [Message("assistant", tuple(content))]
+        if results:
+            messages.append(Message("user", results))
+        step = StepRecord(self.step, tuple(messages), tool_calls=calls, usage=TokenUsage(10, 5), model="scripted")
+        closing = self.events.upcoming()
+        async with self.hands.database.connection() as connection:
+            await commit_step(
+                connection,
+                self.claim.run_id,
+                self.claim.fence,
+                step,
+                seq=self.seq,
+                event_id=str(closing),
+                absorb=True,
+            )
+        self.step += 1
+        self.seq += len(messages)
+        await self.emit(live.Step(index=step.index))
+        return closing
+
+    async def finish(
+        self,
+        text: str = "done",
+        status: FinishStatus = "succeeded",
+        *,
+        error: EngineError | None = None,
+        tell: bool = True,
+    ) -> EventCursor:
+        """End the run with a last step, then tell of it; return the id of its final event."""
+        final = self.events.upcoming()
+        last = StepRecord(
+            self.step,
+            (Message("assistant", (text_block(text),)),),
+            usage=TokenUsage(20, 7),
+            model="scripted",
+            final=True,
+        )
+        finish = Finish(
+            status=status,
+            stop_reason="error" if error else "aborted" if status == "canceled" else "end_turn",
+            text=text,
+            last_step=last,
+            usage=last.usage,
+            error=error,
+            engine="scripted",
+            model="scripted",
+            final_event_id=str(final),
+        )
+        async with self.hands.database.connection() as connection:
+            await finish_run(connection, self.claim, finish, seq=self.seq)
+        if tell:
+            end = live.StreamEnd(
+                run_id=self.claim.run_id, final=True, status=status, stop_reason=finish.stop_reason, text=text
+            )
+            await self.emit(end)
+        return final
+
+    async def requeue(self) -> None:
+        """Put the run back in line, as a drain does."""
+        async with self.hands.database.connection() as connection:
+            await requeue_run(connection, self.claim)
+
+
+@dataclass(frozen=True)
+class Hands:
+    """A worker without an engine."""
+
+    database: Database
+    publisher: EventPublisher
+
+    async def claim(self, thread_id: str) -> Turn:
+        """Claim the next run of a thread and tell that it began."""
+        async with self.database.connection() as connection:
+            claim = await claim_next(connection, thread_id, worker_id="wkr_test", lease_ttl_s=30, max_attempts=5)
+        assert claim is not None, "nothing to claim"
+        turn = Turn(self, claim, self.publisher.open(claim.run_id, claim.attempt))
+        await turn.emit(
+            live.StreamStart(run_id=claim.run_id, thread_id=thread_id, attempt=claim.attempt, agent_id=claim.agent_id)
+        )
+        return turn
+
+    async def play(self, thread_id: str, text: str = "done") -> Turn:
+        """Claim the next run and finish it."""
+        turn = await self.claim(thread_id)
+        await turn.finish(text)
+        return turn

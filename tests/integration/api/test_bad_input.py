@@ -1,0 +1,227 @@
+"""Bad input gets a clear problem that names the field, and leaves nothing behind."""
+
+from typing import Any
+
+import orjson
+import pytest
+from dirty_equals import IsPartialDict
+
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+from tests.integration.api.conftest import Api, Serve
+
+JSON = {"Content-Type": "application/json"}
+
+
+def _deep(levels: int) -> bytes:
+    return b'{"message": "x", "metadata": {"a": ' + b"[" * levels + b"]" * levels + b"}}"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "message"),
+        ({"message": ""}, "message"),
+        ({"message": "  \n\t"}, "message"),
+        ({"message": []}, "message"),
+        ({"message": None}, "message"),
+        ({"message": 7}, "message"),
+        ({"message": {"type": "text", "text": "x"}}, "message"),
+        ({"message": ["x"]}, "message"),
+        ({"message": [{"type": "text"}]}, "message.0"),
+        ({"message": [{"type": "text", "text": " "}]}, "message.0"),
+        ({"message": [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "1"}]}, "message.1.type"),
+        ({"message": [{}]}, "message.0.type"),
+        ({"message": [{"type": ["text"]}]}, "message.0.type"),
+        ({"message": [{"type": "image"}]}, "message.0.source"),
+        ({"message": [{"type": "image", "source": {"type": "ftp"}}]}, "message.0.source"),
+        ({"message": [{"type": "image", "source": {"type": "base64", "data": "aGk="}}]}, "message.0.source.media_type"),
+        ({"message": [{"type": "text", "text": "x"}] * 201}, "message"),
+        ({"message": "x", "on_busy": "explode"}, "on_busy"),
+        ({"message": "x", "queue": "express"}, "queue"),
+        ({"message": "x", "max_turns": 0}, "max_turns"),
+        ({"message": "x", "max_turns": "many"}, "max_turns"),
+        ({"message": "x", "model": ""}, "model"),
+        ({"message": "x", "metadata": []}, "metadata"),
+        ({"message": "x", "metadata": {str(n): n for n in range(65)}}, "metadata"),
+        ({"message": "x", "mesage": "y"}, "mesage"),
+        ({"message": "nul \x00 inside"}, "message"),
+        ({"message": "x", "metadata": {"deep": [{"er": "\x00"}]}}, "metadata.deep.0.er"),
+        ({"message": "x", "metadata": {"\x00key": 1}}, "metadata"),
+        ({"message": "x", "agent_id": "Not A Slug"}, "agent_id"),
+        ({"message": "x", "agent_id": "a" * 65}, "agent_id"),
+    ],
+)
+async def test_a_malformed_message_is_refused_by_field(
+    api: Api, database: Database, body: dict[str, Any], field: str
+) -> None:
+    for path in ("/v1/runs", "/v1/runs/wait", "/v1/runs/stream"):
+        answer = await api.http.post(path, json=body)
+        assert answer.status_code == 422, (path, answer.text)
+        assert answer.headers["content-type"] == "application/problem+json"
+        problem = answer.json()
+        assert problem == IsPartialDict(status=422, code="invalid_input", instance=path)
+        named = [error["field"] for error in problem["errors"]]
+        assert any(name == field or name.startswith(f"{field}.") for name in named), named
+    assert await database.fetchval("SELECT count(*) FROM runs") == 0
+    assert await database.fetchval("SELECT count(*) FROM threads") == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"not json",
+        b'{"message": "\xff\xfe"}',
+        b'{"message": "caf\xe9"}',
+        b'{"message": "\\ud800"}',
+        b'{"message": "\xed\xa0\x80"}',
+        b'{"message": "x", "metadata": {"n": NaN}}',
+        b'{"message": "x", "metadata": {"n": 1e999}}',
+        b'\xef\xbb\xbf{"message": "x"}',
+        '{"message": "x"}'.encode("utf-16"),
+        _deep(100),
+        _deep(100_000),
+    ],
+)
+async def test_a_body_that_cannot_be_read_is_refused(api: Api, body: bytes) -> None:
+    answer = await api.http.post("/v1/runs", content=body, headers=JSON)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["code"] == "malformed_request"
+
+
+async def test_numbers_beyond_any_column_are_kept_as_json_has_them(api: Api) -> None:
+    body = (
+        b'{"message": "x", "metadata": {"n": 123456789012345678901234567890, "deep": ' + b"[" * 50 + b"]" * 50 + b"}}"
+    )
+    answer = await api.http.post("/v1/runs", content=body, headers=JSON)
+    assert answer.status_code == 202
+    stored = await api.http.get(f"/v1/runs/{answer.json()['id']}")
+    assert stored.json()["metadata"]["n"] == pytest.approx(1.2345678901234568e29)
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data"])
+async def test_a_body_of_another_type_is_refused(api: Api, content_type: str) -> None:
+    answer = await api.http.post("/v1/runs", content=b'{"message": "x"}', headers={"Content-Type": content_type})
+    assert answer.status_code == 415
+    assert answer.json()["code"] == "unsupported_media_type"
+
+
+async def test_text_beyond_any_model_s_window_is_refused(serve: Serve, settings: Settings) -> None:
+    limits = settings.api.model_copy(update={"max_message_chars": 10})
+    api = await serve(settings.model_copy(update={"api": limits}))
+    assert (await api.http.post("/v1/runs", json={"message": "x" * 10})).status_code == 202
+    for message in ("x" * 11, [{"type": "text", "text": "x" * 6}] * 2):
+        answer = await api.http.post("/v1/runs", json={"message": message})
+        assert answer.status_code == 422
+        assert "at most 10" in answer.json()["detail"]
+    run_id = (await api.http.post("/v1/runs", json={"message": "x"})).json()["id"]
+    assert (await api.http.patch(f"/v1/runs/{run_id}", json={"message": "x" * 11})).status_code == 422
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_with_too_many_bytes_is_refused_declared_or_not(
+    serve: Serve, settings: Settings, declared: bool
+) -> None:
+    limits = settings.api.model_copy(update={"max_body_bytes": 1_000})
+    api = await serve(settings.model_copy(update={"api": limits}))
+    body = orjson.dumps({"message": "x" * 2_000})
+
+    async def pieces() -> Any:
+        for start in range(0, len(body), 100):
+            yield body[start : start + 100]
+
+    answer = await api.http.post("/v1/runs", content=body if declared else pieces(), headers=JSON)
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "body_too_large"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/threads/{}",
+        "/v1/threads/{}/messages",
+        "/v1/threads/{}/turns",
+        "/v1/threads/{}/runs",
+        "/v1/runs/{}",
+        "/v1/runs/{}/events",
+        "/v1/runs/{}/wait",
+        "/v1/agents/{}",
+        "/v1/agents/{}/versions",
+    ],
+)
+@pytest.mark.parametrize(
+    "odd_id",
+    ["nope", "%00", "a%00b", "%ED%A0%80", "%F0%9F%98%80", "x" * 300, "run_01", "' OR 1=1 --", "..%2F..%2Fetc", "%25s"],
+)
+async def test_an_id_of_any_form_is_simply_not_found(api: Api, path: str, odd_id: str) -> None:
+    answer = await api.http.get(path.format(odd_id))
+    assert answer.status_code == 404, answer.text
+    assert answer.json()["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("/v1/runs", {"status": "asleep"}),
+        ("/v1/runs", {"queue": "express"}),
+        ("/v1/runs", {"thread_id": "a b"}),
+        ("/v1/runs", {"agent_id": "UPPER"}),
+        ("/v1/runs", {"limit": "0"}),
+        ("/v1/runs", {"limit": "201"}),
+        ("/v1/runs", {"limit": "many"}),
+        ("/v1/threads", {"label": ""}),
+        ("/v1/threads", {"label": "a\x00b"}),
+        ("/v1/threads", {"agent_id": "\x00"}),
+        ("/v1/agents", {"limit": "-1"}),
+        ("/v1/keys", {"limit": "1e3"}),
+    ],
+)
+async def test_a_filter_of_another_form_is_refused_by_name(api: Api, path: str, params: dict[str, str]) -> None:
+    answer = await api.http.get(path, params=params)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == next(iter(params))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/threads", {"agent_id": "nova", "title": ""}),
+        ("POST", "/v1/threads", {"title": "x" * 201}),
+        ("POST", "/v1/threads", {"label": "a\x00"}),
+        ("POST", "/v1/threads", {"surprise": 1}),
+        ("POST", "/v1/agents", {"id": "ok"}),
+        ("POST", "/v1/agents", {"id": "Not Ok", "name": "x"}),
+        ("POST", "/v1/agents", {"id": "ok", "name": "x", "trust": "total"}),
+        ("POST", "/v1/agents", {"id": "ok", "name": "x", "responsibilities": [{"title": "t"}]}),
+        ("POST", "/v1/agents/nova/rollback", {"version": 0}),
+        ("POST", "/v1/agents/nova/rollback", {"version": 2**40}),
+        ("POST", "/v1/keys", {"name": ""}),
+        ("POST", "/v1/keys", {"name": "x", "scopes": []}),
+        ("POST", "/v1/keys", {"name": "x", "scopes": ["root"]}),
+        ("POST", "/v1/keys", {"name": "x", "expires_at": "yesterday"}),
+        ("POST", "/v1/keys", {"name": "x", "expires_at": "2001-01-01T00:00:00Z"}),
+        ("POST", "/v1/keys", {"name": "x", "expires_at": "2031-01-01T00:00:00"}),
+        ("POST", "/v1/fleet/pause", {"scope": "planet"}),
+        ("POST", "/v1/fleet/pause", {"scope": "agent"}),
+        ("POST", "/v1/fleet/pause", {"scope": "tenant", "agent_id": "nova"}),
+        ("POST", "/v1/runs/cancel", {"status": "succeeded"}),
+        ("POST", "/v1/runs/cancel", {"run_ids": ["x"] * 1001}),
+        ("POST", "/v1/runs/cancel", {"thread_id": "\x00"}),
+    ],
+)
+async def test_other_bodies_are_checked_likewise(api: Api, method: str, path: str, body: dict[str, Any]) -> None:
+    answer = await api.http.request(method, path, json=body)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"]
+
+
+async def test_an_endpoint_that_is_not_there_is_a_problem_too(api: Api) -> None:
+    answer = await api.http.get("/v2/nothing")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert answer.headers["content-type"] == "application/problem+json"
+    method = await api.http.put("/v1/runs")
+    assert (method.status_code, method.json()["code"]) == (405, "method_not_allowed")
+    assert "GET" in method.headers["allow"]

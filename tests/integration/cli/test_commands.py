@@ -1,0 +1,331 @@
+"""The commands on a real fleet."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import Nova, wait_for
+from tests.support.fleet import Fleet
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+
+Script = Callable[..., str]
+SLOW = {"say": "one two three", "tokens_per_s": 5}
+
+
+def _run(nova: Nova, run_id: str) -> Any:
+    return nova.good("runs", "show", run_id, "--json").json
+
+
+def _ended(nova: Nova, run_id: str) -> Any:
+    def look() -> Any:
+        run = _run(nova, run_id)
+        return run if run["finished_at"] else None
+
+    return wait_for(look, what=f"the end of {run_id}")
+
+
+def test_send_writes_the_answer_to_stdout_and_its_cost_to_stderr(nova: Nova) -> None:
+    done = nova.good("send", "hello")
+    assert done.out == "You said: hello\n"
+    assert "tokens in" in done.err
+    assert "run_" in done.err
+    assert "thread thr_" in done.err
+
+
+def test_send_streams_tokens_while_the_run_goes_on(nova: Nova, script: Script) -> None:
+    with nova.child("send", script(SLOW, {"sleep_s": 20}, {"say": "end"})) as child:
+        child.reads("one two")
+        [run] = nova.good("runs", "list", "--status", "running", "--json").json["items"]
+        child.interrupt()
+        assert child.done().code == 130
+    assert _ended(nova, run["id"])["status"] == "canceled"
+
+
+def test_ctrl_c_cancels_the_run_and_keeps_its_partial_text(nova: Nova, script: Script) -> None:
+    with nova.child("send", script({"say": "partial "}, {"sleep_s": 60}), "--json") as child:
+        child.reads("partial")
+        child.interrupt()
+        done = child.done()
+    assert done.code == 130
+    accepted, *_, end = done.lines
+    assert end["type"] == "stream_end"
+    assert end["status"] == "canceled"
+    run = _ended(nova, accepted["run"]["id"])
+    assert run["status"] == "canceled"
+    assert run["text"].startswith("partial")
+
+
+def test_ctrl_c_takes_a_run_out_of_the_line(nova: Nova) -> None:
+    nova.good("fleet", "pause", "--reason", "test")
+    try:
+        with nova.child("send", "never run", "--json") as child:
+            child.reads("accepted")
+            child.interrupt()
+            done = child.done()
+    finally:
+        nova.good("fleet", "resume")
+    assert done.code == 130
+    assert done.lines[-1]["status"] == "canceled"
+
+
+def test_a_run_that_fails_says_why_and_exits_with_1(nova: Nova, script: Script) -> None:
+    message = script({"say": "so far"}, {"error": {"kind": "auth_failure", "message": "no key"}})
+    done = nova("send", message)
+    assert done.code == 1
+    assert done.out == "so far\n"
+    assert "✗ auth_failure: no key" in done.err
+    assert "failed" in done.err.splitlines()[-2]
+
+
+def test_send_shows_tool_lines_with_what_they_did(nova: Nova, script: Script) -> None:
+    tool = {"tool": {"name": "look_up", "input": {"q": "tea"}, "result": "green"}}
+    done = nova.good("send", script({"say": "Looking."}, tool, {"say": "Green tea."}))
+    assert done.out == "Looking.\nGreen tea.\n"
+    assert "✓ look_up" in done.err
+
+
+def test_send_with_json_writes_one_event_a_line(nova: Nova) -> None:
+    lines = nova.good("send", "hi", "--json").lines
+    assert lines[0]["type"] == "accepted"
+    assert lines[0]["run"]["status"] == "queued"
+    assert lines[1]["type"] == "stream_start"
+    assert lines[-1]["type"] == "stream_end"
+    assert lines[-1]["final"] is True
+    assert lines[-1]["text"] == "You said: hi"
+    ids = [tuple(map(int, line["id"].split("-"))) for line in lines[1:]]
+    assert ids == sorted(set(ids))
+
+
+def test_send_and_wait_writes_the_whole_answer_or_the_run(nova: Nova) -> None:
+    assert nova.good("send", "hi", "--wait").out == "You said: hi\n"
+    run = nova.good("send", "hi", "--wait", "--json").json
+    assert run["status"] == "succeeded"
+    assert run["usage"]["output_tokens"] > 0
+
+
+def test_send_without_waiting_writes_the_runs_id(nova: Nova) -> None:
+    run_id = nova.good("send", "hi", "--no-wait").out.strip()
+    assert _ended(nova, run_id)["text"] == "You said: hi"
+    assert nova.good("send", "hi", "--no-wait", "--json").json["status"] == "queued"
+
+
+def test_send_reads_stdin_and_carries_every_option(nova: Nova) -> None:
+    options = ("--model", "haiku", "--queue", "background", "--max-turns", "7", "--metadata", "ticket=42")
+    run = nova.good("send", "-", *options, "--wait", "--json", stdin="from a pipe — ü\n").json
+    assert run["text"] == "You said: from a pipe — ü\n"
+    assert (run["model"], run["queue"], run["max_turns"], run["metadata"]) == ("haiku", "background", 7, {"ticket": 42})
+
+
+def test_send_goes_on_with_a_thread(nova: Nova) -> None:
+    first = nova.good("send", "one", "--wait", "--json").json
+    second = nova.good("send", "two", "--thread", first["thread_id"], "--wait", "--json").json
+    assert second["thread_id"] == first["thread_id"]
+    shown = nova.good("threads", "show", first["thread_id"])
+    assert [line for line in shown.out.splitlines() if line in ("one", "two", "You said: one", "You said: two")] == [
+        "one",
+        "You said: one",
+        "two",
+        "You said: two",
+    ]
+
+
+def test_the_same_idempotency_key_returns_the_first_run(nova: Nova) -> None:
+    arguments = ("send", "once", "--no-wait", "--json", "--idempotency-key", "k1")
+    assert nova.good(*arguments).json["id"] == nova.good(*arguments).json["id"]
+    refused = nova("send", "other", "--no-wait", "--idempotency-key", "k1")
+    assert refused.code == 1
+    assert len(refused.err.splitlines()) == 1
+
+
+def test_a_busy_thread_refuses_with_reject(nova: Nova, script: Script) -> None:
+    busy = nova.good("send", script({"sleep_s": 60}), "--no-wait", "--json").json
+    refused = nova("send", "hi", "--thread", busy["thread_id"], "--on-busy", "reject")
+    assert refused.code == 1
+    assert busy["id"] in refused.err
+    nova.good("runs", "cancel", busy["id"])
+
+
+def test_a_message_that_joins_a_turn_is_answered_there(nova: Nova, script: Script) -> None:
+    steps = [{"tool": {"name": "work", "sleep_s": 0.3}} for _ in range(8)]
+    busy = nova.good("send", script({"say": "begun"}, *steps, {"say": "finished"}), "--no-wait", "--json").json
+    wait_for(lambda: _run(nova, busy["id"])["status"] == "running")
+    done = nova.good("send", "and this", "--thread", busy["thread_id"], "--on-busy", "steer")
+    assert "joined this turn" in done.err
+    assert "and this" in done.out
+    assert "finished" in done.out
+    assert "begun" not in done.out
+
+
+def test_a_stream_goes_on_after_the_api_died_and_came_back(nova: Nova, fleet: Fleet, script: Script) -> None:
+    with nova.child("send", script({"say": "before "}, {"sleep_s": 4}, {"say": "after"})) as child:
+        child.reads("before")
+        assert fleet.api is not None
+        fleet.api.kill()
+        assert nova("runs", "list").code == 1
+        fleet.start_api_process()
+        wait_for(lambda: nova("runs", "list").code == 0, 120, "the API to come back")
+        done = child.done(60)
+    assert done.code == 0, done
+    assert done.out == "before after\n"
+
+
+def test_tail_shows_a_run_that_is_over_from_its_start(nova: Nova) -> None:
+    run_id = nova.good("send", "hi", "--wait", "--json").json["id"]
+    assert nova.good("runs", "tail", run_id).out == "You said: hi\n"
+    lines = nova.good("runs", "tail", run_id, "--json").lines
+    rest = nova.good("runs", "tail", run_id, "--json", "--after", lines[1]["id"]).lines
+    assert rest == lines[2:]
+    assert nova.good("runs", "tail", run_id, "--json", "--after", lines[-1]["id"]).out == ""
+    assert nova("runs", "tail", run_id, "--after", "nonsense").code == 1
+
+
+def test_queued_runs_are_edited_withdrawn_and_cancelled(nova: Nova) -> None:
+    nova.good("fleet", "pause")
+    try:
+        ids = [nova.good("send", f"m{at}", "--no-wait").out.strip() for at in range(4)]
+        assert "m9" in nova.good("runs", "edit", ids[0], "m9").out
+        assert nova.good("runs", "withdraw", ids[1], "--json").json == {"withdrawn": [ids[1]]}
+        assert nova.good("runs", "cancel", ids[2], ids[3], "--json").json == {"canceled": 2, "requested": 0}
+        refused = nova("runs", "edit", ids[3], "late")
+        assert refused.code == 1
+        assert ids[3] in refused.err
+        assert "why" in nova.good("runs", "show", ids[0]).out
+    finally:
+        nova.good("fleet", "resume")
+    assert _ended(nova, ids[0])["text"] == "You said: m9"
+    assert _run(nova, ids[1])["status"] == "canceled"
+
+
+def test_everything_is_cancelled_with_all_only(nova: Nova, script: Script) -> None:
+    running = nova.good("send", script({"sleep_s": 60}), "--no-wait").out.strip()
+    wait_for(lambda: _run(nova, running)["status"] == "running")
+    assert "--all" in nova("runs", "cancel").err
+    assert "1 running" in nova.good("runs", "cancel", "--all").out
+    assert _ended(nova, running)["status"] == "canceled"
+
+
+def test_agents_are_made_changed_rolled_back_and_deleted(nova: Nova, tmp_path: Path) -> None:
+    (tmp_path / "identity.md").write_text("You are terse.")
+    made = nova.good(
+        *("agents", "create", "terse", "--name", "Terse", "--identity", f"@{tmp_path}/identity.md"),
+        *("--engine", "scripted", "--capability", "memory=memory_list", "--trust", "sandbox", "--json"),
+    ).json
+    assert made["spec"]["identity"] == "You are terse."
+    assert made["spec"]["capabilities"]["memory"]["tools"] == ["memory_list"]
+    edited = nova.good("agents", "edit", "terse", "--model", "opus", "--json").json
+    assert (edited["version"], edited["spec"]["model"], edited["spec"]["identity"]) == (2, "opus", "You are terse.")
+    assert [view["version"] for view in nova.good("agents", "versions", "terse", "--json").json["items"]] == [2, 1]
+    back = nova.good("agents", "rollback", "terse", "1", "--json").json
+    assert (back["version"], back["spec"]["model"]) == (3, None)
+    assert "terse" in nova.good("agents", "list").out
+    assert nova.good("send", "hi", "--agent", "terse").out == "You said: hi\n"
+    nova.good("agents", "delete", "terse")
+    assert nova("agents", "show", "terse").code == 1
+
+
+def test_an_agent_is_made_of_what_show_writes(nova: Nova) -> None:
+    shown = nova.good("agents", "show", "nova", "--json").out
+    copy = nova.good("agents", "create", "copy", "-f", "-", "--json", stdin=shown).json
+    assert copy["spec"] == json.loads(shown)["spec"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "told"),
+    [
+        (("agents", "create", "Bad Id", "--name", "x"), "", "id:"),
+        (("agents", "create", "x", "-f", "-"), "{", "not JSON"),
+        (("agents", "create", "x", "-f", "-"), "[]", "not a JSON object"),
+        (("agents", "create", "x", "-f", "/nowhere/x.json"), "", "cannot be read"),
+        (("agents", "create", "x", "-f", "-"), '{"name": "x", "modle": "y"}', "modle"),
+        (("agents", "edit", "nova"), "", "Nothing to change"),
+        (("send", "  "), "", "empty"),
+        (("send", "-"), "", "empty"),
+        (("keys", "create", "x", "--scope", "everything"), "", "scopes"),
+        (("runs", "show", "run_nowhere"), "", "run_nowhere"),
+        (("threads", "show", "thr_nowhere"), "", "thr_nowhere"),
+        (("send", "x", "--agent", "nobody"), "", "nobody"),
+        (("send", "x", "--metadata", "novalue"), "", "NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(nova: Nova, arguments: tuple[str, ...], stdin: str, told: str) -> None:
+    done = nova(*arguments, stdin=stdin)
+    assert done.code == 1
+    assert told in done.err
+    assert done.out == ""
+    assert len(done.err.splitlines()) == 1
+    assert "Traceback" not in done.err
+
+
+def test_threads_are_renamed_forked_and_deleted(nova: Nova) -> None:
+    thread = nova.good("send", "hi", "--wait", "--json").json["thread_id"]
+    assert nova.good("threads", "rename", thread, "Tea", "--label", "tea", "--json").json["title"] == "Tea"
+    assert nova.good("threads", "list", "--label", "tea", "--json").json["items"][0]["id"] == thread
+    fork = nova.good("threads", "fork", thread, "--title", "Coffee", "--json").json
+    assert fork["forked_from_thread_id"] == thread
+    shown = nova.good("threads", "show", fork["id"], "--json").json
+    assert [message["role"] for message in shown["messages"]] == ["user", "assistant"]
+    nova.good("threads", "delete", thread, fork["id"])
+    gone = nova("threads", "show", thread)
+    assert gone.code == 1
+    assert thread in gone.err
+
+
+def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova) -> None:
+    made = nova.good("keys", "create", "ci", "--scope", "runs", "--days", "1", "--json").json
+    assert made["scopes"] == ["runs"]
+    assert nova.good("threads", "list", NOVA_API_KEY=made["key"]).code == 0
+    denied = nova("keys", "list", NOVA_API_KEY=made["key"])
+    assert denied.code == 1
+    assert "'keys'" in denied.err
+    listed = nova.good("keys", "list")
+    assert made["id"] in listed.out
+    assert made["key"] not in listed.out
+    nova.good("keys", "revoke", made["id"])
+    wait_for(lambda: nova("threads", "list", NOVA_API_KEY=made["key"]).code == 1, what="the key to end")
+
+
+def test_lists_page_by_cursor(nova: Nova) -> None:
+    for _ in range(3):
+        nova.good("send", "x", "--no-wait")
+    first = nova.good("runs", "list", "-n", "2", "--json").json
+    second = nova.good("runs", "list", "-n", "2", "--cursor", first["next_cursor"], "--json").json
+    ids = [run["id"] for page in (first, second) for run in page["items"]]
+    assert len(set(ids)) == 4
+    assert f"more: --cursor {first['next_cursor']}" in nova.good("runs", "list", "-n", "2").err
+
+
+def test_fleet_status_shows_workers_and_queues(nova: Nova, fleet: Fleet) -> None:
+    view = nova.good("fleet", "status", "--json").json
+    assert [worker["pid"] for worker in view["workers"]] == [fleet.workers[0].pid]
+    shown = nova.good("fleet", "status").out
+    assert "interactive" in shown
+    assert f"/{view['workers'][0]['slots']}" in shown
+
+
+def test_a_pause_is_shown_with_its_reason(nova: Nova) -> None:
+    paused = nova.good("fleet", "pause", "--agent", "nova", "--reason", "deploy", "--json").json
+    assert [(switch["target"], switch["reason"]) for switch in paused["switches"]] == [("nova", "deploy")]
+    assert "deploy" in nova.good("fleet", "status").err
+    assert nova.good("fleet", "resume", "--agent", "nova", "--json").json["switches"] == []
+
+
+def test_no_fleet_is_one_line_that_says_how_to_start_one(nova: Nova) -> None:
+    done = nova("send", "hi", NOVA_API_URL="http://127.0.0.1:9")
+    assert done.code == 1
+    assert done.err == (
+        "nova: No fleet answers at http://127.0.0.1:9 (Connection refused). Start one with `nova up`, "
+        "or name another with --api-url or NOVA_API_URL.\n"
+    )
+
+
+def test_a_missing_or_wrong_key_says_where_one_is_looked_for(nova: Nova) -> None:
+    missing = nova("runs", "list", NOVA_API_KEY="")
+    assert missing.code == 1
+    assert "--api-key or NOVA_API_KEY" in missing.err
+    wrong = nova("runs", "list", NOVA_API_KEY="nova_wrong")
+    assert wrong.code == 1
+    assert "nova keys create" in wrong.err

@@ -1,0 +1,165 @@
+"""Each failure that the doctor finds names how to mend it."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+import redis
+
+from nova_workers.keys import broker_queue
+from tests.integration.cli.conftest import logical_database
+from tests.support.command_line import Done, Nova
+from tests.support.fleet import Fleet
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+
+
+def _finding(done: Done, name: str) -> Any:
+    found = [finding for finding in done.json["findings"] if finding["name"] == name]
+    assert len(found) == 1, done.out
+    return found[0]
+
+
+def _fails(done: Done, name: str, mend: str) -> None:
+    assert done.code == 1
+    assert done.json["ok"] is False
+    finding = _finding(done, name)
+    assert finding["state"] == "fail", finding
+    assert mend in finding["mend"]
+
+
+@pytest.fixture
+def broker(fleet: Fleet) -> Iterator["redis.Redis"]:
+    client = redis.Redis.from_url(fleet.env["NOVA_REDIS_URL"])
+    yield client
+    client.close()
+
+
+def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
+    done = nova("doctor", "--json")
+    assert done.code == 0, done.out
+    assert done.json["ok"] is True
+    names = {finding["name"] for finding in done.json["findings"]}
+    assert names == {
+        *("database", "pgvector", "schema", "clock of postgres"),
+        *("broker", "eviction", "persistence", "queues", "clock of redis", "workers"),
+        *("api", "api ready", "key"),
+    }
+    shown = nova("doctor").out
+    assert "✓ database" in shown
+    assert "✗" not in shown
+
+
+def test_no_servers_at_all(nova: Nova) -> None:
+    done = nova("doctor", "--json", NOVA_DATABASE_URL="", NOVA_REDIS_URL="")
+    assert done.code == 1
+
+
+def test_a_database_that_is_not_there(nova: Nova) -> None:
+    done = nova("doctor", "--json", NOVA_DATABASE_URL="postgresql://nobody@127.0.0.1:9/none")
+    _fails(done, "database", "NOVA_DATABASE_URL")
+
+
+def test_a_database_that_was_never_migrated(nova: Nova, postgres_url_admin: str) -> None:
+    done = nova("doctor", "--json", NOVA_DATABASE_URL=postgres_url_admin)
+    _fails(done, "schema", "nova migrate")
+    _fails(done, "pgvector", "nova migrate")
+
+
+def test_a_broker_that_is_not_there(nova: Nova) -> None:
+    _fails(nova("doctor", "--json", NOVA_REDIS_URL="redis://127.0.0.1:9/0"), "broker", "NOVA_REDIS_URL")
+
+
+def test_a_broker_that_evicts(nova: Nova, broker: "redis.Redis") -> None:
+    broker.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        _fails(nova("doctor", "--json"), "eviction", "noeviction")
+    finally:
+        broker.config_set("maxmemory-policy", "noeviction")
+
+
+def test_a_broker_that_forgets_is_a_warning(nova: Nova, broker: "redis.Redis") -> None:
+    before = str(broker.config_get("appendonly")["appendonly"])
+    broker.config_set("appendonly", "no")
+    try:
+        done = nova("doctor", "--json")
+        assert done.code == 0
+        assert _finding(done, "persistence")["state"] == "warn"
+        assert "! persistence" in nova("doctor").out
+    finally:
+        broker.config_set("appendonly", before)
+
+
+def test_a_queue_key_of_another_program(nova: Nova, fleet: Fleet) -> None:
+    url = logical_database(fleet.env["NOVA_REDIS_URL"], 40)
+    with redis.Redis.from_url(url) as other:
+        other.set(broker_queue("interactive"), "x", ex=60)
+        done = nova("doctor", "--json", NOVA_REDIS_URL=url)
+        _fails(done, "queues", "a Redis database of its own")
+        _fails(done, "workers", "nova worker")
+        other.flushdb()
+
+
+def test_an_api_that_is_not_there(nova: Nova) -> None:
+    _fails(nova("doctor", "--json", NOVA_API_URL="http://127.0.0.1:9"), "api", "nova up")
+
+
+def test_another_program_on_the_port(nova: Nova) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.listen()
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+        _fails(nova("doctor", "--json", NOVA_API_URL=url), "api", "nova up")
+
+
+def test_no_key(nova: Nova) -> None:
+    _fails(nova("doctor", "--json", NOVA_API_KEY=""), "key", "nova up")
+
+
+def test_a_wrong_key(nova: Nova) -> None:
+    _fails(nova("doctor", "--json", NOVA_API_KEY="nova_wrong"), "key", "NOVA_API_KEY")
+
+
+def test_a_key_that_may_not_run(nova: Nova) -> None:
+    made = nova.good("keys", "create", "keys only", "--scope", "keys", "--json").json
+    _fails(nova("doctor", "--json", NOVA_API_KEY=made["key"]), "key", "--scope runs")
+
+
+def test_a_home_with_a_damaged_state_file(nova: Nova) -> None:
+    home = Path(nova.env["NOVA_HOME"])
+    (home / "nova.json").write_text("{")
+    done = nova("doctor")
+    assert done.code == 1
+    assert "nova.json" in done.err
+
+
+def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, postgres_url_admin: str) -> None:
+    async def run_sql(sql: str) -> None:
+        admin = await asyncpg.connect(postgres_url_admin)
+        await admin.execute(sql)
+        await admin.close()
+
+    asyncio.run(run_sql("CREATE DATABASE migrate_me"))
+    url = urlsplit(postgres_url_admin)._replace(path="/migrate_me").geturl()
+    try:
+        before = nova("migrate", "--status", NOVA_DATABASE_URL=url)
+        assert before.code == 1
+        assert "nova migrate" in before.out
+        done = nova.good("migrate", "--json", NOVA_DATABASE_URL=url).json
+        assert done["before"] is None
+        assert done["at_head"] is True
+        assert "nothing to do" in nova.good("migrate", NOVA_DATABASE_URL=url).out
+        assert nova.good("migrate", "--status", NOVA_DATABASE_URL=url).code == 0
+    finally:
+        asyncio.run(run_sql("DROP DATABASE migrate_me WITH (FORCE)"))
+
+
+def test_migrate_without_a_database_says_what_to_set(nova: Nova) -> None:
+    refused = nova("migrate", NOVA_DATABASE_URL="postgresql://nobody@127.0.0.1:9/none")
+    assert refused.code == 1
+    assert "NOVA_DATABASE_URL" in refused.err
+    assert len(refused.err.splitlines()) == 1

@@ -1,0 +1,185 @@
+"""The supervisor, with small stand-ins for the fleet's processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nova_workers.devstack.process import ProcessSpec
+from nova_workers.devstack.supervisor import ProcessGaveUp, RestartPolicy, Supervisor
+
+QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05, healthy_after_s=60.0, give_up_after=3)
+
+SLEEPS = "import time; time.sleep(300)"
+IGNORES_SIGTERM = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(300)"
+LEAVES_A_CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])"
+
+
+class Lines:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[str]] = {}
+        self.said: list[str] = []
+
+    def line(self, name: str, text: str) -> None:
+        self.of.setdefault(name, []).append(text)
+
+    def say(self, text: str, *, alarm: bool = False) -> None:
+        self.said.append(text)
+
+
+def program(name: str, code: str, **options: object) -> ProcessSpec:
+    return ProcessSpec(name, (sys.executable, "-c", code), **options)  # type: ignore[arg-type]  # a test's shorthand
+
+
+async def until(happened: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < deadline_s, f"waited {timeout_s} s for {what}"
+        await asyncio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+async def test_it_starts_in_order_and_stops_in_reverse_order(tmp_path: Path) -> None:
+    log = tmp_path / "order"
+    code = """
+import signal, sys, time
+log = open({log!r}, "a", buffering=1)
+def stop(*_):
+    log.write("-{name} ")
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+log.write("+{name} ")
+time.sleep(300)
+"""
+
+    def spec(name: str) -> ProcessSpec:
+        async def ready() -> bool:
+            return f"+{name}" in log.read_text() if log.exists() else False
+
+        return program(name, code.format(log=str(log), name=name), ready=ready)
+
+    supervisor = Supervisor(Lines(), QUICK)
+    await supervisor.start([spec("one")], [spec("two")])
+    await supervisor.start([spec("three")])
+    await supervisor.stop()
+    words = log.read_text().split()
+    assert sorted(words[:2]) == ["+one", "+two"]
+    assert words[2:] == ["+three", "-three", "-two", "-one"]
+    assert supervisor.pids == {}
+
+
+async def test_a_process_that_dies_is_started_again() -> None:
+    lines = Lines()
+    supervisor = Supervisor(lines, QUICK)
+    await supervisor.start([program("app", SLEEPS)])
+    first = supervisor.pids["app"]
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: supervisor.pids.get("app", first) != first, "a new process")
+    assert lines.said == ["app ended with signal 9; starting it again in 0.01 s"]
+    await supervisor.stop()
+    assert not is_alive(first)
+
+
+async def test_it_gives_up_on_a_process_that_fails_again_and_again() -> None:
+    lines = Lines()
+    supervisor = Supervisor(lines, QUICK)
+
+    async def never() -> bool:
+        return False
+
+    with pytest.raises(ProcessGaveUp, match=r"app ended with exit code 7 before it was ready, 3 times in a row"):
+        await supervisor.start([program("app", "print('no such file'); raise SystemExit(7)", ready=never)])
+    assert lines.of["app"] == ["no such file"] * 3
+    await supervisor.stop()
+
+
+async def test_a_process_that_is_never_ready_is_stopped_and_tried_again() -> None:
+    lines = Lines()
+
+    async def never() -> bool:
+        return False
+
+    supervisor = Supervisor(lines, QUICK)
+    with pytest.raises(ProcessGaveUp, match="was not ready after 0.2 s"):
+        await supervisor.start([program("app", SLEEPS, ready=never, ready_timeout_s=0.2)])
+    await supervisor.stop()
+
+
+async def test_a_process_that_ignores_sigterm_is_killed_after_its_bound() -> None:
+    lines = Lines()
+    supervisor = Supervisor(lines, QUICK)
+
+    async def ready() -> bool:
+        return "deaf" in lines.of.get("app", [])
+
+    await supervisor.start([program("app", IGNORES_SIGTERM, ready=ready, stop_timeout_s=0.3)])
+    pid = supervisor.pids["app"]
+    began_s = time.monotonic()
+    await supervisor.stop()
+    assert 0.3 <= time.monotonic() - began_s < 5
+    assert not is_alive(pid)
+    assert lines.said == ["app did not stop within 0.3 s; killing it"]
+
+
+async def test_what_a_dead_process_left_in_its_group_is_killed_before_the_restart() -> None:
+    supervisor = Supervisor(Lines(), RestartPolicy(first_delay_s=60.0))
+    code = f"{LEAVES_A_CHILD}; import time; time.sleep(300)"
+    await supervisor.start([program("app", code)])
+    parent = supervisor.pids["app"]
+    children = Path(f"/proc/{parent}/task/{parent}/children")
+    await until(lambda: len(children.read_text().split()) == 1, "the grandchild")
+    grandchild = int(children.read_text())
+    os.kill(parent, signal.SIGKILL)
+    await until(lambda: not is_alive(grandchild), "the end of the grandchild")
+    await supervisor.stop()
+
+
+async def test_stopping_does_not_wait_for_the_pause_before_a_restart() -> None:
+    supervisor = Supervisor(Lines(), RestartPolicy(first_delay_s=60.0))
+    await supervisor.start([program("app", SLEEPS)])
+    os.kill(supervisor.pids["app"], signal.SIGKILL)
+    await until(lambda: supervisor.pids == {}, "its end")
+    began_s = time.monotonic()
+    await supervisor.stop()
+    assert time.monotonic() - began_s < 2
+
+
+async def test_killing_ends_a_stop_that_takes_long() -> None:
+    lines = Lines()
+    supervisor = Supervisor(lines, QUICK)
+
+    async def ready() -> bool:
+        return "deaf" in lines.of.get("app", [])
+
+    await supervisor.start([program("app", IGNORES_SIGTERM, ready=ready, stop_timeout_s=60.0)])
+    stopping = asyncio.create_task(supervisor.stop())
+    await asyncio.sleep(0)
+    supervisor.kill()
+    await asyncio.wait_for(stopping, 5)
+
+
+async def test_lines_come_whole_also_the_last_one_without_a_newline_and_odd_bytes() -> None:
+    lines = Lines()
+    code = r"import sys; sys.stdout.buffer.write(b'one\ntwo \xff\n' + b'x' * 40000 + b'\nlast'); sys.stdout.flush()"
+    supervisor = Supervisor(lines, RestartPolicy(first_delay_s=60.0))
+    await supervisor.start([program("app", code)])
+    await until(lambda: "last" in lines.of.get("app", []), "the last line")
+    await supervisor.stop()
+    assert lines.of["app"][:2] == ["one", "two \N{REPLACEMENT CHARACTER}"]
+    assert sum(len(line) for line in lines.of["app"][2:-1]) == 40000

@@ -1,0 +1,227 @@
+"""What an operator sees of a real fleet: one trace a run, metrics of every process, Flower with ids, effects done."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from nova_workers.config import Settings
+from nova_workers.contracts.wire import StatelessRunCreate
+from nova_workers.devstack.commands import flower_command
+from nova_workers.ledger.database import Database
+from tests.support.fleet import Fleet, FleetProcess, fleet_env, free_port
+
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
+
+SCRIPT = json.dumps({"script": [{"tool": {"name": "memory_list", "input": {}}}, {"say": "Nothing is remembered."}]})
+
+
+class Collector:
+    """An OTLP/HTTP collector on loopback that keeps what it is sent.
+
+    Attributes:
+        spans: Name, trace id, parent's id and process of each span.
+    """
+
+    def __init__(self) -> None:
+        collector = self
+        self.spans: list[tuple[str, str, str, str]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                collector.take(ExportTraceServiceRequest.FromString(body))
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def take(self, request: ExportTraceServiceRequest) -> None:
+        for resource in request.resource_spans:
+            named = {item.key: item.value.string_value for item in resource.resource.attributes}
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    self.spans.append(
+                        (span.name, span.trace_id.hex(), span.parent_span_id.hex(), named["nova.process"])
+                    )
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    yield collector
+    collector.close()
+
+
+async def _until(done: Callable[[], Any], what: str, timeout_s: float = 30.0) -> Any:
+    """Wait until `done` gives something true, and return it."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            value = done()
+            if asyncio.iscoroutine(value):
+                value = await value
+            if value:
+                return value
+            await asyncio.sleep(0.05)
+    raise AssertionError(what)
+
+
+@asynccontextmanager
+async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.AsyncClient]:
+    port = free_port()
+    command = flower_command(host="127.0.0.1", port=port)
+    process = FleetProcess("flower", command, {**env, "FLOWER_UNAUTHENTICATED_API": "true"}, log)
+    try:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=5) as client:
+
+            async def answers() -> bool:
+                assert process.exit_code is None, process.tail()
+                try:
+                    return (await client.get("/healthcheck")).is_success
+                except httpx2.TransportError:
+                    return False
+
+            await _until(answers, "Flower to answer", 60)
+            yield client
+    finally:
+        process.kill()
+
+
+async def test_an_operator_sees_a_run_everywhere(
+    settings: Settings, database: Database, collector: Collector, tmp_path: Path
+) -> None:
+    metrics_port = free_port()
+    env = fleet_env(settings) | {
+        "NOVA_TELEMETRY__OTLP_ENDPOINT": collector.url,
+        "NOVA_WORKER__METRICS_PORT": str(metrics_port),
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+    }
+    async with Fleet(env, log_dir=tmp_path / "logs") as fleet, _flower(fleet.env, tmp_path / "flower.log") as flower:
+        first = await fleet.client.runs.wait(StatelessRunCreate(message=SCRIPT))
+        second = await fleet.client.runs.wait(StatelessRunCreate(message="Name this", thread_id=first.thread_id))
+        assert (first.status, second.status) == ("succeeded", "succeeded")
+        await _check_effects(fleet, database, second.thread_id)
+        await _check_trace(collector, first.id, database)
+        await _check_metrics(fleet, metrics_port)
+        await _check_flower(flower, first.id, first.thread_id)
+        _check_logs(fleet, first.id)
+
+
+async def _check_effects(fleet: Fleet, database: Database, thread_id: str) -> None:
+    async def done() -> bool:
+        open_effects = await database.fetchval("SELECT count(*) FROM effects WHERE status <> 'done'")
+        return open_effects == 0 and await database.fetchval("SELECT count(*) FROM effects") == 3
+
+    try:
+        await _until(done, "effects to be done")
+    except TimeoutError:
+        rows = [dict(row) for row in await database.fetch("SELECT kind, status, attempts, error FROM effects")]
+        raise AssertionError(f"effects are not done: {rows}\n{fleet.tails()}") from None
+    assert await database.fetchval("SELECT count(*) FROM embeddings WHERE dimensions = 384") == 4
+    thread = await fleet.client.threads.get(thread_id)
+    assert thread.title
+
+
+async def _check_trace(collector: Collector, run_id: str, database: Database) -> None:
+    traceparent = await database.fetchval("SELECT traceparent FROM runs WHERE id = $1", run_id)
+    trace_id = traceparent.split("-")[1]
+    expected = {
+        ("POST /v1/runs/wait", "api"),
+        ("nova.queue_wait", "worker"),
+        ("nova.run", "worker"),
+        ("nova.step", "worker"),
+        ("effect.embeddings", "worker"),
+    }
+
+    def seen() -> set[tuple[str, str]]:
+        return {(name, process) for name, trace, _, process in collector.spans if trace == trace_id}
+
+    try:
+        await _until(lambda: expected <= seen(), "the trace")
+    except TimeoutError:
+        raise AssertionError(f"the trace has only {sorted(seen())}") from None
+    assert any(name.startswith("tools/call") and process == "worker" for name, process in seen())
+    assert [name for name, trace, _, _ in collector.spans if trace == trace_id].count("nova.step") == 2
+    roots = {name for name, trace, parent, _ in collector.spans if trace == trace_id and not parent}
+    assert roots == {"POST /v1/runs/wait"}
+
+
+async def _check_metrics(fleet: Fleet, metrics_port: int) -> None:
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        worker = (await client.get(f"http://127.0.0.1:{metrics_port}/metrics")).text
+        api = (await client.get(f"{fleet.api_url}/metrics")).text
+    assert 'nova_runs_finished_total{queue="interactive",status="succeeded"} 2.0' in worker
+    assert 'nova_runs_claimed_total{kind="first",queue="interactive"} 2.0' in worker
+    assert 'nova_run_claim_latency_seconds_count{queue="interactive"} 2.0' in worker
+    assert 'nova_tool_calls_total{status="completed"} 1.0' in worker
+    assert 'nova_effects_total{kind="embeddings",outcome="done"} 2.0' in worker
+    assert 'nova_runs_open{status="queued"} 0.0' in api
+    assert 'nova_runs_accepted_total{queue="interactive",source="api"} 2.0' in api
+    assert 'route="/v1/runs/wait",status="200"' in api
+
+
+async def _check_flower(flower: httpx2.AsyncClient, run_id: str, thread_id: str) -> None:
+    async def task() -> dict[str, Any] | None:
+        tasks: dict[str, dict[str, Any]] = (await flower.get("/api/tasks")).json()
+        found = [task for task in tasks.values() if run_id in str(task["kwargs"])]
+        return found[0] if found and found[0]["state"] == "SUCCESS" else None
+
+    shown = await _until(task, "Flower to show the task")
+    assert shown["name"] == "nova.run_agent"
+    assert thread_id in shown["kwargs"]
+    query = {"draw": 1, "start": 0, "length": 50, "order[0][column]": 0, "columns[0][data]": "name"}
+    table = (await flower.get("/tasks/datatable", params=query)).json()
+    assert f"{run_id} · {thread_id}" in {row["kwargs"] for row in table["data"]}
+    assert (await flower.post("/api/worker/shutdown/any")).status_code == 403
+
+
+def _check_logs(fleet: Fleet, run_id: str) -> None:
+    lines = [json.loads(line) for line in fleet.workers[0].log.read_text().splitlines() if line.startswith("{")]
+    of_run = [line for line in lines if line.get("run_id") == run_id and line["event"] == "run.finished"]
+    assert len(of_run) == 1
+    assert {"thread_id", "tenant_id", "attempt", "fence", "trace_id", "process"} <= set(of_run[0])
+    assert fleet.api_key not in "".join(process.log.read_text() for process in fleet.processes)
+
+
+async def test_a_worker_that_drains_gives_its_effects_back_and_takes_its_child_along(
+    settings: Settings, database: Database, tmp_path: Path
+) -> None:
+    env = fleet_env(settings) | {"NOVA_EFFECTS__EMBEDDING_BATCH": "256"}
+    async with Fleet(env, log_dir=tmp_path / "logs") as fleet:
+        worker = fleet.workers[0]
+        long_text = "the fleet runs agents " * 2_000
+        runs = [fleet.client.runs.wait(StatelessRunCreate(message=long_text)) for _ in range(12)]
+        assert {run.status for run in await asyncio.gather(*runs)} == {"succeeded"}
+
+        async def embedding() -> bool:
+            return await database.fetchval("SELECT count(*) FROM effects WHERE status = 'running'") > 0
+
+        await _until(embedding, "effects to be claimed")
+        children = psutil.Process(worker.pid).children()
+        worker.terminate()
+        assert await worker.ended(timeout_s=20) == 0, worker.tail()
+        assert await database.fetchval("SELECT count(*) FROM effects WHERE status = 'running'") == 0
+        assert await database.fetchval("SELECT max(attempts) FROM effects WHERE status = 'pending'") == 0
+        await _until(lambda: not any(child.is_running() for child in children), "the child to be gone", 10)
+        assert "Traceback" not in worker.log.read_text()

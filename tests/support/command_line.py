@@ -1,0 +1,134 @@
+"""The `nova` command in tests: inside the test process where that is enough, as a child where signals matter."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from nova_workers.cli.app import main
+
+__all__ = ["Child", "Done", "Nova", "wait_for"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """The JSON lines on stdout."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Nova:
+    """The command with an environment of its own.
+
+    Calling it runs it in this process, which has a loop of its own: only in tests that are not async.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.env = dict(env)
+
+    def __call__(self, *arguments: str, stdin: str = "", **env: str) -> Done:
+        """Run a command to its end."""
+        out, err = io.StringIO(), io.StringIO()
+        source = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+        with (
+            mock.patch.dict(os.environ, {**self.env, **env}),
+            mock.patch.object(sys, "argv", ["nova", *arguments]),
+            mock.patch.object(sys, "stdin", source),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code: object = None
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code
+        return Done(code if isinstance(code, int) else 0, out.getvalue(), err.getvalue())
+
+    def good(self, *arguments: str, stdin: str = "", **env: str) -> Done:
+        """Run a command that must succeed."""
+        done = self(*arguments, stdin=stdin, **env)
+        assert done.code == 0, done
+        return done
+
+    @contextmanager
+    def child(self, *arguments: str, stdin: int = subprocess.DEVNULL, **env: str) -> Generator["Child"]:
+        """Start a command as a process of its own; it is gone after the block."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nova_workers.cli", *arguments],
+            env={**os.environ, **self.env, **env},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            yield Child(process)
+        finally:
+            process.kill()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+class Child:
+    """A command that runs."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        assert process.stdout is not None
+        self._stdout = process.stdout
+        self._seen = b""
+        os.set_blocking(process.stdout.fileno(), False)
+
+    def reads(self, text: str, timeout_s: float = 30.0) -> None:
+        """Wait until stdout has said this."""
+        wait_for(lambda: text.encode() in self._pull(), timeout_s, f"{text!r} on stdout")
+
+    def stop_reading(self) -> None:
+        """Close the far end of its stdout, as `head` does."""
+        self._stdout.close()
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def done(self, timeout_s: float = 30.0) -> Done:
+        """Wait for its end."""
+        code = self._process.wait(timeout_s)
+        assert self._process.stderr is not None
+        return Done(code, self._pull().decode(), self._process.stderr.read().decode())
+
+    def _pull(self) -> bytes:
+        while not self._stdout.closed and (chunk := self._stdout.read(65536)):
+            self._seen += chunk
+        return self._seen
+
+
+def wait_for(done: Callable[[], Any], timeout_s: float = 30.0, what: str = "it") -> Any:
+    """Wait until `done` returns something true, and return that."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (found := done()):
+        assert time.monotonic() < deadline_s, f"waited {timeout_s} s for {what}"
+        time.sleep(0.02)
+    return found

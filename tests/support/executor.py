@@ -1,0 +1,298 @@
+"""Workers in this very process: the real run protocol on real servers, with faults and doorbells in the test's hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from nova_workers.capabilities import default_registry
+from nova_workers.clock import Clock, SystemClock
+from nova_workers.config import Settings
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.runs import Accepted, Doorbell, Submission
+from nova_workers.engines.scripted import ScriptedEngine
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Database, Row
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.assembly import TurnAssembler
+from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.control import ControlChannel
+from nova_workers.runs.executor import ExecutorParts, RunExecutor
+from nova_workers.runs.recover import Reconciler
+from nova_workers.runs.submit import Submitter
+from nova_workers.streams.publisher import EventPublisher
+from nova_workers.threads.lease import LeaseKeeper
+from nova_workers.threads.lock import ThreadLocks
+from tests.support.puppet import Puppet
+from tests.support.taps import Crashed, Tap, TappedDatabase, tap_redis
+
+__all__ = ["AGENT", "ENDED", "Bells", "Floor", "Worker"]
+
+AGENT = "puppet"
+"""The agent that plays plans (`tests.support.puppet.plan`). `scripted` plays scripts."""
+
+ENDED = frozenset({"succeeded", "failed", "canceled", "merged"})
+_PATIENCE_S = 10.0
+
+
+class Bells:
+    """The twin of `CeleryDispatcher`: doorbells wait here until a test delivers, doubles, drops or reorders them."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Doorbell] = []
+        self.effects_rung = 0
+
+    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
+        """Ring for runs that stand in line."""
+        self.waiting.extend(bells)
+
+    def ring_effects(self) -> None:
+        """Ring for effects that are due."""
+        self.effects_rung += 1
+
+    def take(self) -> list[Doorbell]:
+        """Take all that wait."""
+        taken, self.waiting = self.waiting, []
+        return taken
+
+
+class Worker:
+    """One worker of the floor. Build it with `Floor.worker`."""
+
+    def __init__(self, floor: Floor, name: str, *, clock: Clock) -> None:
+        self.name = name
+        self.tap = Tap()
+        self.metrics = Metrics(CollectorRegistry())
+        self.redis = tap_redis(floor.redis_url, self.tap)
+        database = TappedDatabase(floor.database, self.tap)
+        runs = floor.settings.runs
+        self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
+        self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
+        self.publisher = EventPublisher(self.redis, flush_ms=floor.settings.streams.flush_ms, clock=clock)
+        self.executor = RunExecutor(
+            ExecutorParts(
+                worker_id=name,
+                database=database,
+                locks=self.locks,
+                keeper=self.keeper,
+                publisher=self.publisher,
+                dispatcher=floor.bells,
+                assembler=TurnAssembler(
+                    database,
+                    {"puppet": floor.puppet, "scripted": ScriptedEngine(environment="development")},
+                    default_registry(database),
+                    floor.settings,
+                ),
+                settings=floor.settings,
+                clock=clock,
+                metrics=self.metrics,
+                tracing=Tracing(floor.settings.telemetry, "worker"),
+                effects=("embeddings", "title"),
+            )
+        )
+        self._control = ControlChannel(self.redis)
+        self._background: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, *, publisher: bool = True, keeper: bool = False, control: bool = False) -> None:
+        """Start what a worker process runs in the background. Tests mostly renew by hand."""
+        wanted: list[tuple[bool, Coroutine[Any, Any, None]]] = [
+            (publisher, self.publisher.run()),
+            (keeper, self.keeper.run()),
+            (control, self._control.listen(self.keeper.cancel)),
+        ]
+        for want, coroutine in wanted:
+            if want:
+                self._background.append(asyncio.create_task(coroutine))
+            else:
+                coroutine.close()
+
+    def answer(self, bell: Doorbell) -> asyncio.Task[None]:
+        """Answer a doorbell in a slot of its own."""
+        task = asyncio.create_task(self._survive(bell))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    @property
+    def busy(self) -> bool:
+        """Whether any slot works."""
+        return bool(self._tasks)
+
+    def drain(self) -> None:
+        """Begin to drain, as on SIGTERM."""
+        self.executor.draining = True
+        for run in self.keeper.held:
+            run.stop_at_step = True
+
+    def stop_in_mid_step(self) -> None:
+        """End the drain's grace."""
+        for run in self.keeper.held:
+            run.abort.abort("drain")
+
+    async def crash(self) -> None:
+        """Die now: whatever it does, nothing reaches a server any more."""
+        self.tap.dead = True
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End every task of this worker."""
+        tasks = [*self._background, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.tap.dead = False
+        await self.redis.aclose()
+        self.tap.dead = True
+
+    async def _survive(self, bell: Doorbell) -> None:
+        """Answer; a crash ends the slot, as the process would have ended."""
+        try:
+            await self.executor.answer(bell)
+        except Crashed:
+            return
+
+
+class Floor:
+    """A fleet on one loop: front door, workers, reconciler.
+
+    Attributes:
+        puppet: The engine of all workers.
+        bells: Doorbells that nobody answered yet.
+    """
+
+    tenant_id = "ten_test"
+
+    def __init__(self, database: Database, redis: Redis, settings: Settings) -> None:
+        self.database = database
+        self.redis = redis
+        self.settings = settings
+        self.redis_url = settings.require_redis_url()
+        self.puppet = Puppet()
+        self.bells = Bells()
+        self.metrics = Metrics(CollectorRegistry())
+        self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())
+        control = ControlChannel(redis)
+        self.submitter = Submitter(
+            database, self.bells, control, idempotency_ttl_s=settings.runs.idempotency_ttl_s
+        )
+        self.canceller = Canceller(database, control, self.publisher, self.bells)
+        self.reconciler = Reconciler(database, redis, self.bells, settings.runs, self.metrics)
+        self.workers: list[Worker] = []
+        self._publishing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Add the tenant and its agents."""
+        self._publishing = asyncio.create_task(self.publisher.run())
+        await self.database.execute(
+            "INSERT INTO tenants (id, name) VALUES ($1, 'Test') ON CONFLICT DO NOTHING", self.tenant_id
+        )
+        for agent in (AGENT, "scripted"):
+            await self.add_agent(agent, {"name": agent, "engine": agent})
+
+    async def close(self) -> None:
+        """Stop every worker."""
+        for worker in self.workers:
+            await worker.stop()
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
+
+    async def add_agent(self, agent_id: str, spec: dict[str, Any]) -> None:
+        """Add an agent."""
+        for table in ("agents (tenant_id, id, version, spec)", "agent_versions (tenant_id, agent_id, version, spec)"):
+            await self.database.execute(
+                f"INSERT INTO {table} VALUES ($1, $2, 1, $3) ON CONFLICT DO NOTHING", self.tenant_id, agent_id, spec
+            )
+
+    async def thread(self, agent_id: str = AGENT) -> str:
+        """Make an empty thread."""
+        thread_id = new_id("thr")
+        await self.database.execute(
+            "INSERT INTO threads (id, tenant_id, agent_id) VALUES ($1, $2, $3)", thread_id, self.tenant_id, agent_id
+        )
+        return thread_id
+
+    def worker(
+        self,
+        *,
+        publisher: bool = True,
+        keeper: bool = False,
+        control: bool = False,
+        clock: Clock | None = None,
+    ) -> Worker:
+        """Add a worker."""
+        worker = Worker(self, f"wkr_{len(self.workers)}", clock=clock or SystemClock())
+        worker.start(publisher=publisher, keeper=keeper, control=control)
+        self.workers.append(worker)
+        return worker
+
+    async def submit(self, text: str, thread_id: str | None = None, **fields: Any) -> Accepted:
+        """Send a message."""
+        agent_id = fields.pop("agent_id", None if thread_id else AGENT)
+        return await self.submitter.submit(
+            Submission(
+                fields.pop("tenant_id", self.tenant_id),
+                (text_block(text),),
+                thread_id=thread_id,
+                agent_id=agent_id,
+                **fields,
+            )
+        )
+
+    async def settle(self, *workers: Worker) -> None:
+        """Deliver every doorbell, in turns, until none is rung and no slot works."""
+        turn = 0
+        async with asyncio.timeout(_PATIENCE_S):
+            while self.bells.waiting:
+                bells = self.bells.take()
+                tasks = [workers[(turn + at) % len(workers)].answer(bell) for at, bell in enumerate(bells)]
+                turn += len(bells)
+                await asyncio.gather(*tasks)
+
+    async def start_next(self, worker: Worker) -> asyncio.Task[None]:
+        """Deliver the only doorbell that waits, and return the slot's task."""
+        (bell,) = self.bells.take()
+        return worker.answer(bell)
+
+    async def expire_leases(self) -> None:
+        """Let the time pass in which dead workers' leases and locks run out."""
+        await self.database.execute(
+            "UPDATE runs SET lease_expires_at = now() - interval '1 second' WHERE status = 'running'"
+        )
+        locks = await self.redis.keys("nova:lock:*")
+        if locks:
+            await self.redis.delete(*locks)
+
+    async def recover(self) -> int:
+        """Let dead workers' leases run out, and reconcile. Returns how many runs went back to the line."""
+        await self.expire_leases()
+        return (await self.reconciler.reconcile()).recovered
+
+    async def run(self, run_id: str) -> Row:
+        """Return a run's row."""
+        row = await self.database.fetchrow("SELECT * FROM runs WHERE id = $1", run_id)
+        assert row is not None
+        return row
+
+    async def status(self, run_id: str) -> str:
+        """Return a run's status."""
+        return (await self.run(run_id))["status"]
+
+    async def until(self, run_id: str, *statuses: str) -> Row:
+        """Wait until a run has one of these statuses, and return its row."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while (row := await self.run(run_id))["status"] not in statuses:
+                await asyncio.sleep(0.005)
+        return row
+
+    async def transcript(self, run_id: str) -> list[Row]:
+        """Return the messages of a run's turn."""
+        return await self.database.fetch(
+            "SELECT m.* FROM messages m JOIN runs r ON r.turn_id = m.turn_id WHERE r.id = $1 ORDER BY m.seq", run_id
+        )

@@ -1,0 +1,177 @@
+"""An engine whose model and tools a test holds by strings. The turn itself is the real one.
+
+What the model does stands in the message, as JSON: ``{"steps": [["search", "wait:door"], []], "id": "m1"}`` calls two
+tools, then ends. A tool called ``wait:<name>`` ends when the test opens that door; ``fail:…`` fails; ``again:…``
+declares that it may be run twice; ``nul`` returns what no database takes. ``"doors": {"0": "thinking"}`` makes the
+model stop in the middle of response 0 until the door opens. Any other text is answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
+from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, ToolCall, TrustLevel
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
+from nova_workers.errors import ToolFailure
+
+__all__ = ["USAGE", "Asked", "Execution", "Puppet", "plan"]
+
+USAGE = TokenUsage(input_tokens=10, output_tokens=3, cost_usd=0.25)
+"""What each response is said to have used."""
+
+
+class Asked(NamedTuple):
+    """A question to the model: whose, at which step, and the texts of the conversation."""
+
+    run_id: str
+    step: int
+    texts: tuple[str, ...]
+
+
+class Execution(NamedTuple):
+    """A tool that was begun."""
+
+    run_id: str
+    call_id: str
+    tool: str
+
+
+def plan(*steps: list[str], doors: dict[int, str] | None = None, id: str = "m") -> str:
+    """Return the message that makes the model call these tools, step by step, and then end."""
+    return orjson.dumps(
+        {"steps": steps, "doors": {str(at): door for at, door in (doors or {}).items()}, "id": id}
+    ).decode()
+
+
+class Puppet:
+    """The engine. One object may serve all workers of a test.
+
+    Attributes:
+        asked: Every question to the model, in order.
+        executions: Every tool that was begun, in order.
+    """
+
+    name = "puppet"
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.executions: list[Execution] = []
+        self._doors: dict[str, _Door] = {}
+
+    def open(self, name: str) -> None:
+        """Let everybody through a door, now and from now on."""
+        self._door(name).opened.set()
+
+    async def reached(self, name: str, timeout_s: float = 5.0) -> None:
+        """Wait until somebody stands before a door."""
+        async with asyncio.timeout(timeout_s):
+            await self._door(name).reached.wait()
+
+    def forget(self, name: str) -> None:
+        """Close a door again."""
+        self._doors.pop(name, None)
+
+    async def pass_through(self, name: str) -> None:
+        """Stand before a door until it opens."""
+        door = self._door(name)
+        door.reached.set()
+        await door.opened.wait()
+
+    async def run(
+        self,
+        message: str | tuple[JsonObject, ...],
+        options: EngineOptions,
+        trust: TrustLevel,
+        session_id: str | None = None,
+        callbacks: EngineCallbacks | None = None,
+        abort: AbortSignal | None = None,
+    ) -> EngineResult:
+        """Play one turn."""
+        content = (text_block(message),) if isinstance(message, str) else message
+        script = _read(text_of(content))
+        tools = _Tools(self, options.run_id or "")
+        with Interruption(abort, options.timeout_s) as interruption:
+            turn = Turn(
+                _Model(self, script, options.run_id or ""), tools, options, callbacks or EngineCallbacks(), interruption
+            )
+            return await turn.play(content, provider=self.name)
+
+    async def close(self) -> None:
+        """Release nothing."""
+
+    def _door(self, name: str) -> _Door:
+        return self._doors.setdefault(name, _Door(asyncio.Event(), asyncio.Event()))
+
+
+@dataclass(slots=True)
+class _Door:
+    reached: asyncio.Event
+    opened: asyncio.Event
+
+
+def _read(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        return orjson.loads(text)
+    return {"steps": [], "doors": {}}
+
+
+class _Model:
+    def __init__(self, puppet: Puppet, script: dict[str, Any], run_id: str) -> None:
+        self._puppet = puppet
+        self._steps: list[list[str]] = script["steps"]
+        self._doors: dict[str, str] = script["doors"]
+        self._run_id = run_id
+
+    async def respond(self, ask: Ask, draft: Draft) -> Response:
+        self._puppet.asked.append(Asked(self._run_id, ask.step, tuple(_words(message) for message in ask.messages)))
+        draft.token(f"Step {ask.step}. ")
+        door = self._doors.get(str(ask.step))
+        if door is not None:
+            await self._puppet.pass_through(door)
+        tools = self._steps[ask.step] if ask.step < len(self._steps) else []
+        if not tools:
+            draft.token("Done.")
+        blocks: list[ContentBlock] = [text_block(draft.text)]
+        blocks += [
+            {"type": "tool_use", "id": f"toolu_{self._run_id}_{ask.step}_{at}", "name": tool, "input": {"at": at}}
+            for at, tool in enumerate(tools)
+        ]
+        return Response(tuple(blocks), "tools" if tools else "end", USAGE, "puppet-1")
+
+
+class _Tools:
+    def __init__(self, puppet: Puppet, run_id: str) -> None:
+        self._puppet = puppet
+        self._run_id = run_id
+
+    async def is_idempotent(self, name: str) -> bool:
+        return name.startswith("again:")
+
+    async def call(self, call: ToolCall) -> ToolOutcome:
+        self._puppet.executions.append(Execution(self._run_id, call.id, call.tool_name))
+        kind, _, rest = call.tool_name.partition(":")
+        if kind == "wait":
+            await self._puppet.pass_through(rest)
+        if kind == "fail":
+            raise ToolFailure(f"{call.tool_name} failed")
+        if kind == "nul":
+            return ToolOutcome((text_block("a\x00b and \ud83d"),))
+        return ToolOutcome((text_block(f"result of {call.tool_name}"),))
+
+
+def _words(message: Message) -> str:
+    parts = [text_of(message.content)]
+    for block in message.content:
+        if block["type"] == "tool_use":
+            parts.append(f"call {block['name']}")
+        elif block["type"] == "tool_result":
+            content = block.get("content", "")
+            parts.append(content if isinstance(content, str) else text_of(tuple(content)))
+    return " | ".join(part for part in parts if part)

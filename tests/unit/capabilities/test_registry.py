@@ -1,0 +1,131 @@
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.types import TextContent
+from pydantic import BaseModel, ConfigDict
+
+from nova_workers.capabilities import (
+    CapabilityContext,
+    CapabilityRegistry,
+    NoConfig,
+    ToolDeclaration,
+    ToolInput,
+)
+from nova_workers.capabilities.serving import ToolServing
+from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.engine import InProcessMcpServer, McpServer
+from nova_workers.errors import ConfigurationError, InvalidInput, ToolFailure
+
+CONTEXT = CapabilityContext("ten_1", "nova", "thr_1", "run_1")
+
+
+class _Words(ToolInput):
+    words: str
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    loud: bool = False
+
+
+class Parrot:
+    """Repeats, or fails in different ways."""
+
+    name = "parrot"
+    description = "Repeats."
+    config: type[BaseModel] = _Config
+
+    def __init__(self, name: str = "parrot", tool: str = "parrot_say") -> None:
+        self.name = name
+        self.seen: list[Any] = []
+        self.tools = (
+            ToolDeclaration(tool, "Say it.", _Words, self._say, idempotent=True, read_only=True),
+            ToolDeclaration(f"{tool}_not", "Do not.", _Words, self._fail),
+        )
+        self._serving = ToolServing(name, self.tools)
+
+    def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
+        self.seen.append((config, context))
+        return self._serving.server_for(context)
+
+    async def _say(self, context: CapabilityContext, given: _Words) -> str:
+        return f"{context.agent_id}: {given.words}"
+
+    async def _fail(self, context: CapabilityContext, given: _Words) -> str:
+        if given.words == "bug":
+            raise ZeroDivisionError("inside")
+        raise ToolFailure("I will not")
+
+
+def _spec(**grants: CapabilityGrant) -> AgentSpec:
+    return AgentSpec(name="x", capabilities=grants)
+
+
+def test_what_there_is_can_be_discovered_without_starting_anything() -> None:
+    parrot = Parrot()
+    (info,) = CapabilityRegistry([parrot]).discover()
+    assert (info.name, [tool.name for tool in info.tools]) == ("parrot", ["parrot_say", "parrot_say_not"])
+    assert (info.tools[0].idempotent, info.tools[0].read_only, info.tools[1].idempotent) == (True, True, False)
+    assert info.config_schema["properties"]["loud"]["type"] == "boolean"
+    assert parrot.seen == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "says"),
+    [
+        (_spec(owl=CapabilityGrant()), "capabilities.owl", "no capability 'owl'. Known: parrot"),
+        (_spec(parrot=CapabilityGrant(tools=("parrot_sing",))), "capabilities.parrot.tools", "no tool 'parrot_sing'"),
+        (_spec(parrot=CapabilityGrant(config={"loud": "very"})), "capabilities.parrot.config.loud", "got 'very'"),
+        (_spec(parrot=CapabilityGrant(config={"quiet": 1})), "capabilities.parrot.config.quiet", "Extra inputs"),
+    ],
+)
+def test_a_grant_that_cannot_be_is_refused_with_its_field(spec: AgentSpec, field: str, says: str) -> None:
+    registry = CapabilityRegistry([Parrot()])
+    for check in (lambda: registry.validate(spec), lambda: registry.resolve(spec, CONTEXT)):
+        with pytest.raises(InvalidInput) as refused:
+            check()
+        assert refused.value.fields["field"] == field
+        assert says in refused.value.message
+
+
+def test_a_grant_becomes_a_server_with_its_allow_list() -> None:
+    parrot = Parrot()
+    registry = CapabilityRegistry([parrot])
+    grant = CapabilityGrant(tools=("parrot_say",), config={"loud": True})
+    servers = registry.resolve(_spec(parrot=grant), CONTEXT)
+    server = servers["parrot"]
+    assert isinstance(server, InProcessMcpServer)
+    assert server.tools == ("parrot_say",)
+    assert parrot.seen == [(_Config(loud=True), CONTEXT)]
+    assert registry.resolve(_spec(), CONTEXT) == {}
+
+
+@pytest.mark.parametrize("twin", [Parrot(), Parrot(name="other")])
+def test_two_of_one_name_stop_the_process(twin: Parrot) -> None:
+    with pytest.raises(ConfigurationError, match="Two"):
+        CapabilityRegistry([Parrot(), twin])
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "failed", "says"),
+    [
+        ("parrot_say", {"words": "hi"}, False, "nova: hi"),
+        ("parrot_say", {}, True, "words: Field required"),
+        ("parrot_say", {"words": "hi", "loud": True}, True, "loud: Extra inputs"),
+        ("parrot_say_not", {"words": "hi"}, True, "I will not"),
+        ("parrot_say_not", {"words": "bug"}, True, "failed for a reason of its own"),
+        ("parrot_sing", {}, True, "parrot has no tool 'parrot_sing'"),
+    ],
+)
+async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
+    tool: str, given: dict[str, Any], failed: bool, says: str
+) -> None:
+    server = Parrot().resolve(NoConfig(), CONTEXT)
+    assert isinstance(server, InProcessMcpServer)
+    async with Client(server.server) as client:
+        result = await client.call_tool(tool, given)
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    assert (result.is_error, says in content.text) == (failed, True)
+    assert "inside" not in content.text

@@ -1,0 +1,89 @@
+"""What `nova up`, `api`, `worker`, `beat` and `flower` turn into."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from nova_workers.devstack.commands import beat_command, flower_command, worker_command
+from tests.support.command_line import Done, Nova
+
+SERVERS = {"NOVA_DATABASE_URL": "postgresql://db/nova", "NOVA_REDIS_URL": "redis://broker/0"}
+
+
+class Became(Exception):
+    """Stands for the moment in which the process is replaced."""
+
+
+def _become(home: Path, *arguments: str, **env: str) -> tuple[list[str], dict[str, str]]:
+    with mock.patch.object(os, "execvpe", side_effect=Became) as execvpe, pytest.raises(Became):
+        Nova({"NOVA_HOME": str(home)})(*arguments, **env)
+    program, command, environment = execvpe.call_args.args
+    assert program == command[0] == sys.executable
+    return command[1:], environment
+
+
+def _refused(home: Path, *arguments: str, **env: str) -> Done:
+    return Nova({"NOVA_HOME": str(home)})(*arguments, **env)
+
+
+def test_api_becomes_uvicorn_where_the_settings_say(tmp_path: Path) -> None:
+    command, environment = _become(tmp_path, "api", **SERVERS, NOVA_API__PORT="9001")
+    assert command[:4] == ["-m", "uvicorn", "api.app:create_app", "--factory"]
+    assert ("--host 127.0.0.1 --port 9001") in " ".join(command)
+    assert environment["NOVA_DATABASE_URL"] == SERVERS["NOVA_DATABASE_URL"]
+
+
+def test_options_of_the_api_win_over_settings(tmp_path: Path) -> None:
+    command, _ = _become(tmp_path, "api", "--host", "0.0.0.0", "--port", "0", **SERVERS)
+    assert "--host 0.0.0.0 --port 0" in " ".join(command)
+
+
+def test_worker_becomes_celery_on_threads(tmp_path: Path) -> None:
+    command, environment = _become(tmp_path, "worker", "-c", "7", "-Q", "interactive, system", "-n", "w1", **SERVERS)
+    whole = worker_command(concurrency=7, queues=("interactive", "system"), name="w1", log_level="info")
+    assert command == whole[1:]
+    assert "--pool threads" in " ".join(command)
+    assert environment["NOVA_WORKER__CONCURRENCY"] == "7"
+
+
+def test_beat_and_flower_become_celery_and_flower_listens_on_loopback(tmp_path: Path) -> None:
+    beat, _ = _become(tmp_path, "beat", **SERVERS)
+    assert beat == beat_command(log_level="info")[1:]
+    flower, _ = _become(tmp_path, "flower", **SERVERS)
+    assert flower == flower_command(host="127.0.0.1", port=5555)[1:]
+
+
+def test_a_process_joins_the_servers_of_nova_up(tmp_path: Path) -> None:
+    (tmp_path / "nova.json").write_text(json.dumps({"database_url": "postgresql://up", "redis_url": "redis://up"}))
+    _, environment = _become(tmp_path, "worker")
+    assert environment["NOVA_DATABASE_URL"] == "postgresql://up"
+    assert environment["NOVA_REDIS_URL"] == "redis://up"
+
+
+@pytest.mark.parametrize("command", ["api", "worker", "beat", "flower"])
+def test_without_servers_a_process_says_which_variable_to_set(tmp_path: Path, command: str) -> None:
+    done = _refused(tmp_path, command)
+    assert done.code == 1
+    assert done.err.startswith("nova: NOVA_DATABASE_URL is not set")
+    done = _refused(tmp_path, command, NOVA_DATABASE_URL="postgresql://db/nova")
+    assert done.err.startswith("nova: NOVA_REDIS_URL is not set")
+
+
+def test_up_becomes_the_stack(tmp_path: Path) -> None:
+    command, _ = _become(tmp_path, "up", "--port", "0", "--workers", "2")
+    assert command == ["-m", "nova_workers.devstack", "--port", "0", "--workers", "2"]
+
+
+def test_up_refuses_settings_that_cannot_be_used(tmp_path: Path) -> None:
+    done = _refused(tmp_path, "up", NOVA_API__PORT="-1")
+    assert done.code == 1
+    assert "NOVA_API__PORT" in done.err
+
+
+def test_version_names_this_installation(tmp_path: Path) -> None:
+    versions = Nova({"NOVA_HOME": str(tmp_path)}).good("version", "--json").json
+    assert {"nova-workers", "celery", "python"} <= set(versions)
