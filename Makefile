@@ -42,7 +42,7 @@ bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker
 	$(BIN)/python -m tests.bench
 
 docs: $(DOCS) ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	$(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
 
 lock: $(DEV) ## Resolve every dependency again, to the newest versions that fit
 	$(BIN)/python tools/lock.py

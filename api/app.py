@@ -22,6 +22,7 @@ from nova_workers.bootstrap import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.logging import configure_logging
+from nova_workers.stopping import stop_tasks
 
 __all__ = ["build_app", "create_app"]
 
@@ -84,7 +85,5 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
             yield
     finally:
         state.watch.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(tasks)
         await services.aclose()

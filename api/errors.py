@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.openapi import PROBLEM_MEDIA_TYPE, methods_of
 from nova_workers.contracts.wire import Problem
 from nova_workers.errors import (
     Conflict,
@@ -37,7 +38,6 @@ __all__ = [
     "unexpected_problem",
 ]
 
-PROBLEM_MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
 _QUOTE_CHARS = 80
 
@@ -157,9 +157,12 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     detail = str(refused.detail)
     if status == HTTPStatus.NOT_FOUND:
         detail = f"There is no endpoint {request.url.path!r}. GET /docs lists all of them."
-    elif status == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.url.path!r} does not take {request.method}."
-    return _respond(status, code=code, detail=detail, instance=request.url.path, headers=dict(refused.headers or {}))
+    headers = dict(refused.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The router names only the first route that it met on this path.
+        headers = {"allow": ", ".join(sorted(methods_of(request.app.openapi(), request.url.path)))}
+        detail = f"{request.url.path!r} does not take {request.method}; it takes {headers['allow']}."
+    return _respond(status, code=code, detail=detail, instance=request.url.path, headers=headers)
 
 
 def _field_error(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Reads JSON bodies strictly: what Postgres cannot keep or a parser could choke on never reaches a handler."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -75,17 +75,18 @@ def parse_json(body: bytes) -> Any:
 
 def _deeper_than(value: Any, levels: int) -> bool:
     """Walk level by level, so that depth costs no stack."""
-    layer: list[Any] = [value]
-    for _ in range(levels + 1):
-        layer = [
-            child
-            for item in layer
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-        ]
-        if not layer:
-            return False
-    return True
+    layer = _containers([value])
+    for _ in range(levels):
+        layer = [inner for outer in layer for inner in _containers(_children(outer))]
+    return bool(layer)
+
+
+def _children(container: list[Any] | dict[str, Any]) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _containers(values: Iterable[Any]) -> list[list[Any] | dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict | list)]
 
 
 def _paths_with_nul(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

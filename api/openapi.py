@@ -1,13 +1,16 @@
 """What the OpenAPI document says of errors: every one is a `Problem` in ``application/problem+json``."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import compile_path
 
-from api.errors import PROBLEM_MEDIA_TYPE
 from nova_workers.contracts.wire import Problem
 
-__all__ = ["install_openapi", "problems"]
+__all__ = ["PROBLEM_MEDIA_TYPE", "install_openapi", "methods_of", "problems"]
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 _DESCRIPTIONS = {
     400: "The request cannot be read: no JSON, no UTF-8, or a cursor that this list did not give.",
@@ -44,6 +47,16 @@ def install_openapi(app: FastAPI) -> None:
         return make()
 
     app.openapi = openapi  # pyright: ignore[reportAttributeAccessIssue] - FastAPI's own way to extend the document
+
+
+def methods_of(document: Mapping[str, Any], path: str) -> set[str]:
+    """Return the methods that a path takes, according to the document."""
+    return {
+        method.upper()
+        for template, operations in document["paths"].items()
+        if compile_path(template)[0].match(path)
+        for method in operations
+    }
 
 
 def _mend(responses: dict[str, dict[str, Any]]) -> None:

@@ -35,6 +35,7 @@ from nova_workers.runs.dispatcher import CeleryDispatcher
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.submit import Submitter
+from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
@@ -57,9 +58,7 @@ class _Background:
 
     async def stop(self) -> None:
         """Cancel all and wait for their end."""
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await stop_tasks(self.tasks)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,8 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 @pytest.fixture
 async def redis_url(valkey_url: str, worker_number: int) -> str:
     """URL of this test worker's own logical database, empty at the start of the test."""
-    url = urlsplit(valkey_url)._replace(query=f"db={worker_number + 1}").geturl()
+    # Not by `urlsplit`, which loses the slashes of ``unix://``: redis-py's blocking client wants them.
+    url = f"{valkey_url.partition('?')[0]}?db={worker_number + 1}"
     client = Redis.from_url(url)
     await client.flushdb()
     await client.aclose()

@@ -20,7 +20,7 @@ ScopeOption = Annotated[
     typer.Option(help="Default: the tenant, or the agent of --agent. fleet needs the operator scope."),
 ]
 
-_BAR_CELLS = 24
+_BAR_CELLS = 20
 
 
 @remote(app, "status")
@@ -76,12 +76,10 @@ def _show(session: Session, view: FleetView) -> None:
         )
     if view.workers:
         out.table(
-            ("worker", "host", "pid", "", "busy", "queues", "seen"),
+            ("worker", "", "busy", ("queues", "fold"), "seen"),
             [
                 (
-                    worker.id,
-                    worker.host,
-                    str(worker.pid),
+                    f"{worker.host}:{worker.pid}",
                     bar(worker.busy, worker.slots),
                     f"{worker.busy}/{worker.slots}" + (" draining" if worker.draining else ""),
                     ", ".join(worker.queues),

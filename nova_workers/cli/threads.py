@@ -146,9 +146,11 @@ def _show_facts(session: Session, thread: ThreadView) -> None:
 
 def _show_message(session: Session, message: MessageView) -> None:
     out = session.out
-    out.text()
-    style = "bold cyan" if message.role == "user" else "bold green"
-    out.text(f"{message.role} · {stamp(message.created_at)} · {message.turn_id}", style)
+    # Results of tools travel in a user's message, but no user wrote them.
+    if any(block.get("type") != "tool_result" for block in message.content):
+        out.text()
+        style = "bold cyan" if message.role == "user" else "bold green"
+        out.text(f"{message.role} · {stamp(message.created_at)} · {message.turn_id}", style)
     for block in message.content:
         text, style = describe_block(block)
         if text:

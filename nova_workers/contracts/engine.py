@@ -10,6 +10,8 @@ counts, tool calls, compaction). What the run protocol adds is optional: `histor
 `token_budget`, `fallback_models`, and the awaited callbacks of `EngineCallbacks`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -172,6 +174,15 @@ class EngineOptions:
     journal: tuple[StepRecord, ...] = ()
     """Steps of this same turn that are already committed. The engine goes on after the last."""
     token_budget: int | None = None
+    """Most tokens, read and produced, that the turn may use; it then ends cleanly."""
+    cost_budget_usd: float | None = None
+    """Most that the turn may cost; it then ends cleanly. Needs a model whose price is known."""
+    reasoning_timeout_s: float = 7_200.0
+    """Most time that the turn may wait for the model, all calls together; tools are not counted."""
+    tool_timeout_s: float = 7_200.0
+    """Most time that any one tool call may take."""
+    output_schema: Mapping[str, Any] | None = None
+    """JSON schema that the final answer must fulfil."""
     fallback_models: tuple[str, ...] = ()
     engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options that only one engine understands (the script of `scripted`)."""
@@ -215,9 +226,12 @@ class EngineCallbacks:
             the call so that it can be committed before the others of its step end.
         on_tool_calls: Awaited after a response that calls tools and before the first of them runs: the
             assistant message with its calls pending, so that a crash knows what was in flight.
-        on_step: Awaited after each step. ``stop`` ends the turn here with stop reason ``tool_use``.
+        on_step: Awaited after each step. ``stop`` ends the turn here with stop reason ``tool_use``. A turn that is
+            stopped or fails in mid-step hands over what there is of the step as final: the text so far, and
+            every call with a result, those that were cut as ``interrupted``. A final step's verdict is ignored.
         take_steering: Awaited after each step that is not final: messages that join the turn now.
         authorize_tool: Awaited before each call.
+        subagent: Call id and name of a subagent that begins: returns the callbacks of its nested loop.
     """
 
     on_thinking: Callable[[], None] | None = None
@@ -232,6 +246,7 @@ class EngineCallbacks:
     on_step: Callable[[StepRecord], Awaitable[StepVerdict]] | None = None
     take_steering: Callable[[], Awaitable[tuple[Message, ...]]] | None = None
     authorize_tool: Callable[[str, JsonObject], Awaitable[ToolAuthorization]] | None = None
+    subagent: Callable[[str, str], EngineCallbacks] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +313,7 @@ class Engine(Protocol):
 
     name: str
 
-    async def run(
+    async def run(  # noqa: PLR0917 - the specified signature
         self,
         message: str | tuple[JsonObject, ...],
         options: EngineOptions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import PIPE, STDOUT, Process
+from asyncio.subprocess import DEVNULL, STDOUT, Process
 
 from nova_workers.devstack.log_lines import LineSink
 from nova_workers.devstack.process import ProcessSpec
@@ -21,10 +21,19 @@ _LAST_LINES_S = 1.0
 class Child:
     """A running process. Make a new one for each start."""
 
-    def __init__(self, spec: ProcessSpec, process: Process, sink: LineSink) -> None:
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        process: Process,
+        sink: LineSink,
+        lines: asyncio.StreamReader,
+        transport: asyncio.ReadTransport,
+    ) -> None:
         self.spec = spec
         self._process = process
         self._sink = sink
+        self._lines = lines
+        self._transport = transport
         self._swept = False
         self._reader = asyncio.create_task(self._read_lines(), name=f"lines of {spec.name}")
 
@@ -34,16 +43,28 @@ class Child:
 
         Call it on the main thread: the kernel's death signal follows the end of the *thread* that forked.
         """
-        process = await asyncio.create_subprocess_exec(
-            *spec.command(),
-            env=spec.environment(),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=PIPE,
-            stderr=STDOUT,
-            # Its own session: Ctrl-C reaches the supervisor only, which stops everything in the right order.
-            start_new_session=True,
+        # A pipe of our own and not asyncio's: that one cannot be closed while a grandchild holds its other end.
+        read_end, write_end = os.pipe()
+        lines = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(read_end, "rb", buffering=0)
         )
-        return cls(spec, process, sink)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *spec.command(),
+                env=spec.environment(),
+                stdin=DEVNULL,
+                stdout=write_end,
+                stderr=STDOUT,
+                # Its own session: Ctrl-C reaches the supervisor only, which stops everything in the right order.
+                start_new_session=True,
+            )
+        except BaseException:
+            transport.close()
+            raise
+        finally:
+            os.close(write_end)
+        return cls(spec, process, sink, lines, transport)
 
     @property
     def pid(self) -> int:
@@ -81,6 +102,7 @@ class Child:
         # A grandchild in a group of its own may hold the pipe open: do not wait for that.
         await asyncio.wait({self._reader}, timeout=_LAST_LINES_S)
         self._reader.cancel()
+        self._transport.close()
         return code
 
     async def stop(self) -> None:
@@ -110,11 +132,8 @@ class Child:
             pass  # nobody is left in it; macOS says so with the second
 
     async def _read_lines(self) -> None:
-        stream = self._process.stdout
-        if stream is None:
-            return
         rest = b""
-        while data := await stream.read(_READ_BYTES):
+        while data := await self._lines.read(_READ_BYTES):
             *lines, rest = (rest + data).split(b"\n")
             if len(rest) > _LONGEST_LINE_BYTES:
                 lines, rest = [*lines, rest], b""

@@ -20,6 +20,8 @@ __all__ = ["THROWAWAY", "EmbeddedPostgres"]
 
 _VERSION = "18"
 _SUPERUSER = "postgres"
+_STATUS_LINE = 7
+"""Of `postmaster.pid`, from 0."""
 
 _SETTINGS = {
     # Nobody but the owner of the socket's folder gets in, so the servers need no password.
@@ -110,12 +112,21 @@ class EmbeddedPostgres:
             await connection.close()
 
     async def _answers(self) -> bool:
+        # Asked before it is ready it would log an error.
+        if not self._says_ready():
+            return False
         try:
             connection = await asyncpg.connect(self.url("postgres"), timeout=2)
         except (OSError, TimeoutError, asyncpg.PostgresError):
             return False
         await connection.close()
         return True
+
+    def _says_ready(self) -> bool:
+        try:
+            return (self._data / "postmaster.pid").read_text().split("\n")[_STATUS_LINE].strip() == "ready"
+        except (FileNotFoundError, IndexError):
+            return False
 
     def _initialise(self) -> None:
         version = self._data / "PG_VERSION"

@@ -13,6 +13,7 @@ import structlog
 
 from nova_workers.bootstrap import WorkerServices, build_worker
 from nova_workers.config import Settings
+from nova_workers.stopping import stop_tasks
 from nova_workers.worker.loop import LoopThread
 from nova_workers.worker.presence import Presence, touch
 
@@ -109,8 +110,6 @@ class WorkerProcess:
     async def _close(self) -> None:
         if self._presence is not None:
             await self._presence.withdraw()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop_tasks(self._tasks)
         await self.services.aclose()
         _log.info("worker.stopped")

@@ -44,7 +44,7 @@ def log(reader: Mapping[str, str], settings: Settings, tmp_path: Path) -> Iterat
     log = tmp_path / "up.log"
     with log.open("wb") as sink:
         stack = subprocess.Popen(
-            ["nova", "up", "--port", "0"],  # noqa: S607 - the shim of this test
+            ["nova", "up", "--port", "0"],
             env={**reader, **servers, **_SHORT_LEASES, "NOVA_EFFECTS__EMBEDDING_PROVIDER": "off"},
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -54,7 +54,8 @@ def log(reader: Mapping[str, str], settings: Settings, tmp_path: Path) -> Iterat
     try:
         deadline_s = time.monotonic() + _START_S
         while read_state(tmp_path / ".nova") is None:
-            assert stack.poll() is None and time.monotonic() < deadline_s, log.read_text(errors="replace")[-4000:]
+            if stack.poll() is not None or time.monotonic() > deadline_s:
+                pytest.fail(f"`nova up` did not come up\n{log.read_text(errors='replace')[-4000:]}")
             time.sleep(0.1)
         yield log
     finally:
@@ -90,7 +91,7 @@ def _run_page(log: Path, reader: Mapping[str, str], folder: Path) -> list[tuple[
     state = read_state(folder / ".nova")
     assert state is not None
     told = subprocess.run(
-        ["bash", "-euo", "pipefail"],  # noqa: S607
+        ["bash", "-euo", "pipefail"],
         input="\n".join(f"printf '\\n=== {block.line}\\n'\n{block.text}" for block in steps),
         # The port of the page may be taken on this machine, so the fleet has another.
         env={**reader, "NOVA_API_URL": state.api_url},

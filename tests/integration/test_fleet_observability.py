@@ -95,14 +95,15 @@ async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.Async
     try:
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=5) as client:
 
-            async def answers() -> bool:
+            async def hears_the_worker() -> bool:
                 assert process.exit_code is None, process.tail()
                 try:
-                    return (await client.get("/healthcheck")).is_success
+                    return bool((await client.get("/workers", params={"json": 1})).json()["data"])
                 except httpx2.TransportError:
                     return False
 
-            await _until(answers, "Flower to answer", 60)
+            # It answers before it listens; what happens until then it never hears of.
+            await _until(hears_the_worker, "Flower to hear the worker's heartbeat", 60)
             yield client
     finally:
         process.kill()

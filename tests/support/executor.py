@@ -16,6 +16,7 @@ from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Accepted, Doorbell, Submission
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ids import new_id
+from nova_workers.keys import CONTROL_CHANNEL
 from nova_workers.ledger.database import Database, Row
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
@@ -25,6 +26,7 @@ from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.submit import Submitter
+from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
@@ -38,6 +40,7 @@ AGENT = "puppet"
 
 ENDED = frozenset({"succeeded", "failed", "canceled", "merged"})
 _PATIENCE_S = 10.0
+_LOOK_S = 0.005
 
 
 class Bells:
@@ -142,10 +145,7 @@ class Worker:
 
     async def stop(self) -> None:
         """End every task of this worker."""
-        tasks = [*self._background, *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks([*self._background, *self._tasks])
         self.tap.dead = False
         await self.redis.aclose()
         self.tap.dead = True
@@ -178,9 +178,7 @@ class Floor:
         self.metrics = Metrics(CollectorRegistry())
         self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())
         control = ControlChannel(redis)
-        self.submitter = Submitter(
-            database, self.bells, control, idempotency_ttl_s=settings.runs.idempotency_ttl_s
-        )
+        self.submitter = Submitter(database, self.bells, control, idempotency_ttl_s=settings.runs.idempotency_ttl_s)
         self.canceller = Canceller(database, control, self.publisher, self.bells)
         self.reconciler = Reconciler(database, redis, self.bells, settings.runs, self.metrics)
         self.workers: list[Worker] = []
@@ -200,8 +198,7 @@ class Floor:
         for worker in self.workers:
             await worker.stop()
         if self._publishing is not None:
-            self._publishing.cancel()
-            await asyncio.gather(self._publishing, return_exceptions=True)
+            await stop_tasks([self._publishing])
 
     async def add_agent(self, agent_id: str, spec: dict[str, Any]) -> None:
         """Add an agent."""
@@ -287,9 +284,30 @@ class Floor:
     async def until(self, run_id: str, *statuses: str) -> Row:
         """Wait until a run has one of these statuses, and return its row."""
         async with asyncio.timeout(_PATIENCE_S):
-            while (row := await self.run(run_id))["status"] not in statuses:
-                await asyncio.sleep(0.005)
-        return row
+            while True:
+                row = await self.run(run_id)
+                if row["status"] in statuses:
+                    return row
+                await asyncio.sleep(_LOOK_S)
+
+    async def hears_nudges(self) -> None:
+        """Wait until a worker is subscribed to the control channel."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                if (await self.redis.pubsub_numsub(CONTROL_CHANNEL))[0][1]:
+                    return
+                await asyncio.sleep(_LOOK_S)
+
+    async def begin(self, worker: Worker, text: str, door: str, **fields: Any) -> tuple[Accepted, asyncio.Task[None]]:
+        """Send a message, and return its run and its slot when it stands before a door."""
+        accepted = await self.submit(text, **fields)
+        slot = await self.start_next(worker)
+        await self.puppet.reached(door)
+        return accepted, slot
+
+    async def age_doorbells(self) -> None:
+        """Let the time pass after which a doorbell that nobody answered counts as lost."""
+        await self.database.execute("UPDATE runs SET rang_at = now() - interval '1 hour' WHERE status = 'queued'")
 
     async def transcript(self, run_id: str) -> list[Row]:
         """Return the messages of a run's turn."""

@@ -1,5 +1,6 @@
 """`fakellm`, a model server that we did not write, as a child process on loopback."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -11,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 __all__ = ["fakellm_server"]
 
 _START_DEADLINE_S = 30.0
@@ -22,7 +21,8 @@ _START_DEADLINE_S = 30.0
 def fakellm_server(directory: Path, rules: list[dict[str, Any]]) -> Generator[str]:
     """Run the server with `rules` for the block, and give its URL. It keeps its state by first user message."""
     config = directory / "fakellm.yaml"
-    config.write_text(yaml.safe_dump({"version": 1, "rules": rules}))
+    # JSON is YAML.
+    config.write_text(json.dumps({"version": 1, "rules": rules}))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -85,6 +85,27 @@ async def test_an_abort_in_mid_tool_cancels_it_and_gives_every_call_a_result(
     assert [call.tool_name for call in witness.results] == ["add"]
 
 
+async def test_a_call_that_ends_while_the_turn_is_being_stopped_keeps_its_result(
+    stage: Stage, witness: Witness, bench: Bench
+) -> None:
+    abort = AbortSignal()
+
+    async def on_tool_result(call: Any, _: str) -> None:
+        await bench.began.wait()
+        abort.abort("cancel")
+        bench.release.set()
+        # The commit of this call takes a while, in which the other one ends.
+        await asyncio.sleep(0.01)
+
+    answers = [Answer(calls=(Call("hang"), Call("add", {"a": 1, "b": 1}))), Answer("never")]
+    options = stage.options(answers, mcp_servers=bench.servers())
+    callbacks = witness.callbacks(on_tool_result=on_tool_result)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort), 10)
+    assert result.stop_reason == "aborted"
+    assert [call.result for call in result.tool_calls] == [(text_block("released"),), (text_block("2"),)]
+    assert not bench.cancelled.is_set()
+
+
 async def test_an_abort_during_a_commit_lets_the_commit_end(stage: Stage, witness: Witness, bench: Bench) -> None:
     abort = AbortSignal()
     committed: list[str] = []

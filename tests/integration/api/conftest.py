@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ import httpx2
 import pytest
 import uvicorn
 from redis.asyncio import Redis
+from structlog.testing import capture_logs
 
 from api.app import build_app
 from api.state import ApiState
@@ -130,6 +131,13 @@ async def hands(database: Database, redis: Redis) -> AsyncGenerator[Hands]:
     yield Hands(database, publisher)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What was logged: event names with their fields."""
+    with capture_logs() as lines:
+        yield lines
 
 
 @pytest.fixture

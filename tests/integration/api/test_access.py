@@ -125,7 +125,7 @@ def test_the_matrix_names_every_route_with_an_id(openapi: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(
     "authorization",
-    [None, "", "Bearer", "Bearer ", "Bearer nova_wrong", "Basic bm92YTpub3Zh", "Bearer \xe9", "bearer x y", "nova_x"],
+    [None, "", "Bearer", "Bearer nova_wrong", "Basic bm92YTpub3Zh", "Bearer \xe9", "bearer x y", "nova_x"],
 )
 async def test_a_request_without_a_good_key_is_refused(api: Api, authorization: str | None) -> None:
     headers = [] if authorization is None else [(b"authorization", authorization.encode("latin-1"))]
@@ -179,9 +179,8 @@ async def test_a_new_key_is_shown_once_works_and_is_revoked(api: Api, database: 
     listed = (await api.http.get("/v1/keys")).text
     assert made["prefix"] in listed
     assert made["key"] not in listed
-    assert (
-        await database.fetchval("SELECT count(*) FROM api_keys WHERE hash = convert_to($1, 'UTF8')", made["key"]) == 0
-    )
+    kept = await database.fetchval("SELECT string_agg(api_keys::text, ' ') FROM api_keys")
+    assert made["key"].removeprefix(made["prefix"]) not in kept
     async with api.client(made["key"]) as client:
         assert (await client.get("/v1/runs")).status_code == 200
         for _ in range(2):

@@ -3,15 +3,16 @@
 import asyncio
 import socket
 import time
-from urllib.parse import urlsplit
+from collections.abc import MutableMapping
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from pydantic import SecretStr
 
 from nova_workers.config import Settings
-from nova_workers.errors import NovaError
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api, Serve
+from tests.integration.api.conftest import Api, Serve, until
 from tests.integration.api.hands import Hands
 
 
@@ -92,48 +93,93 @@ async def test_with_the_database_down_every_endpoint_says_so(serve: Serve, setti
 
 
 async def test_a_database_that_goes_away_takes_nothing_half_with_it(
-    api: Api, database: Database, database_url: str, postgres_url_admin: str
+    serve: Serve, settings: Settings, database: Database, database_url: str
 ) -> None:
     """The key is remembered, so the request gets as far as the write itself."""
-    thread_id = await api.thread()
-    name = urlsplit(database_url).path.removeprefix("/")
-    admin = Database(postgres_url_admin, pool_size=1)
-    try:
-        await admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-        await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+    async with CutableLink(database_url) as link:
+        patient = settings.api.model_copy(update={"key_cache_s": 60})
+        api = await serve(settings.model_copy(update={"database_url": SecretStr(link.url), "api": patient}))
+        thread_id = await api.thread()
+        path = f"/v1/threads/{thread_id}/runs"
+        await link.cut()
         answers = [
-            await api.http.post(f"/v1/threads/{thread_id}/runs", json={"message": "x"}, headers=headers)
+            await api.http.post(path, json={"message": "x"}, headers=headers)
             for headers in ({}, {"Idempotency-Key": "k"}, {})
         ]
         assert [answer.status_code for answer in answers] == [503, 503, 503], [a.text for a in answers]
         assert (await api.http.get("/readyz")).status_code == 503
         assert (await api.http.get("/healthz")).status_code == 200
-    finally:
-        await admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
-        await admin.close()
-    assert (await api.http.get("/readyz")).status_code == 200
-    assert await _eventually(database, "SELECT count(*) FROM runs") == 0
-    assert await _eventually(database, "SELECT count(*) FROM idempotency_keys") == 0
-    assert await _eventually(database, "SELECT next_seq FROM threads") == 1
-    again = await api.http.post(
-        f"/v1/threads/{thread_id}/runs", json={"message": "x"}, headers={"Idempotency-Key": "k"}
-    )
-    assert again.status_code == 202
-    assert "idempotent-replayed" not in again.headers
+        assert await database.fetchval("SELECT count(*) FROM runs") == 0
+        assert await database.fetchval("SELECT count(*) FROM idempotency_keys") == 0
+        assert await database.fetchval("SELECT next_seq FROM threads") == 1
+        link.mend()
+        await until(lambda: _is_ready(api))
+        again = await api.http.post(path, json={"message": "x"}, headers={"Idempotency-Key": "k"})
+        assert again.status_code == 202
+        assert "idempotent-replayed" not in again.headers
 
 
-async def _eventually(database: Database, query: str) -> int:
-    """Ask over connections that the test cut itself: those of the pool fail once each."""
-    for _ in range(20):
+async def _is_ready(api: Api) -> bool:
+    return (await api.http.get("/readyz")).status_code == 200
+
+
+class CutableLink:
+    """A TCP port of loopback that leads to a database's socket, until it is cut."""
+
+    def __init__(self, database_url: str) -> None:
+        parts = urlsplit(database_url)
+        self._socket = f"{parse_qs(parts.query)['host'][0]}/.s.PGSQL.5432"
+        self._parts = parts
+        self._is_cut = False
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        user = self._parts.netloc.partition("@")[0]
+        self.url = self._parts._replace(netloc=f"{user}@127.0.0.1:{port}", query="").geturl()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.cut()
+        self._server.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def cut(self) -> None:
+        """Break every connection, and refuse new ones."""
+        self._is_cut = True
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+
+    def mend(self) -> None:
+        """Let connections through again."""
+        self._is_cut = False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.transport.abort()
+            return
+        far_reader, far_writer = await asyncio.open_unix_connection(self._socket)
+        self._writers |= {writer, far_writer}
+        for source, sink in ((reader, far_writer), (far_reader, writer)):
+            self._tasks.add(asyncio.create_task(self._copy(source, sink)))
+
+    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
-            return await database.fetchval(query)
-        except NovaError:
-            continue
-    raise AssertionError("the database did not come back")
+            while piece := await source.read(65536):
+                sink.write(piece)
+                await sink.drain()
+        except ConnectionError:
+            pass
+        finally:
+            sink.transport.abort()
+            self._writers.discard(sink)
 
 
 async def test_what_nobody_foresaw_is_a_problem_with_an_id_and_a_traceback(
-    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    api: Api, monkeypatch: pytest.MonkeyPatch, logs: list[MutableMapping[str, Any]]
 ) -> None:
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("secret detail")
@@ -143,7 +189,6 @@ async def test_what_nobody_foresaw_is_a_problem_with_an_id_and_a_traceback(
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"
     assert "secret detail" not in answer.text
-    trace_id = answer.json()["context"]["trace_id"]
-    logged = capsys.readouterr()
-    assert trace_id in logged.out + logged.err
-    assert "ZeroDivisionError" in logged.out + logged.err
+    (failure,) = [line for line in logs if line["event"] == "http_request.failed"]
+    assert failure["error_id"] == answer.json()["context"]["trace_id"]
+    assert failure["exc_info"], "with its traceback"

@@ -6,7 +6,7 @@ from redis.asyncio import Redis
 
 from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api
+from tests.integration.api.conftest import Api, until
 from tests.integration.api.hands import Hands, Tenant, make_tenant
 
 
@@ -75,8 +75,6 @@ async def test_a_resume_rings_for_what_waits(api: Api, redis: Redis) -> None:
     before = rung._value.get()
     await api.http.post("/v1/fleet/resume", json={"scope": "tenant"})
     assert before <= 2
-    from tests.integration.api.conftest import until  # noqa: PLC0415
-
     await until(lambda: rung._value.get() >= 3)
 
 

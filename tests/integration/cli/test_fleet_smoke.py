@@ -1,8 +1,12 @@
 """One real fleet: does it come up, answer and go down."""
 
+import pytest
+
 from nova_workers.config import Settings
 from nova_workers.contracts.wire import StatelessRunCreate
 from tests.support.fleet import Fleet, fleet_env
+
+pytestmark = pytest.mark.fleet
 
 
 async def test_a_fleet_comes_up_answers_and_leaves_nothing_behind(settings: Settings) -> None:

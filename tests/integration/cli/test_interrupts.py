@@ -8,6 +8,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.cli.command import open_session
+from nova_workers.cli.follow import Interrupt
 from nova_workers.contracts.events import StreamEnd, StreamStart, Token
 from nova_workers.contracts.wire import Page
 from tests.support.command_line import Child, Done, Nova
@@ -71,6 +73,16 @@ async def test_a_ctrl_c_before_the_run_is_known_cancels_it_once_it_is(server: Wi
         pressed.set()
         done = await _done(child)
     assert done.code == 130
+    assert len(server.asked("POST", "/v1/runs/run_1/cancel")) == 1
+
+
+async def test_a_press_is_kept_until_the_run_is_known(server: WireServer) -> None:
+    server.on("POST", "/v1/runs/run_1/cancel", says(run_view(status="canceled")))
+    async with open_session(json_mode=True, api_url=server.url, api_key="k") as session:
+        interrupt = Interrupt(session, None)
+        interrupt.press()
+        interrupt.arm("run_1")
+        await interrupt.settle()
     assert len(server.asked("POST", "/v1/runs/run_1/cancel")) == 1
 
 

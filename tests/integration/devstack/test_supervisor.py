@@ -14,11 +14,14 @@ import pytest
 
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.supervisor import ProcessGaveUp, RestartPolicy, Supervisor
+from tests.support.processes import descendants, is_alive
 
 QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05, healthy_after_s=60.0, give_up_after=3)
 
 SLEEPS = "import time; time.sleep(300)"
-IGNORES_SIGTERM = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(300)"
+IGNORES_SIGTERM = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(300)"
+)
 LEAVES_A_CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])"
 
 
@@ -47,24 +50,16 @@ async def until(happened: Callable[[], bool], what: str, timeout_s: float = 10.0
         await asyncio.sleep(0.01)
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-
-
 async def test_it_starts_in_order_and_stops_in_reverse_order(tmp_path: Path) -> None:
     log = tmp_path / "order"
     code = """
 import signal, sys, time
 log = open({log!r}, "a", buffering=1)
 def stop(*_):
-    log.write("-{name} ")
+    log.write("-{name}\\n")
     sys.exit()
 signal.signal(signal.SIGTERM, stop)
-log.write("+{name} ")
+log.write("+{name}\\n")
 time.sleep(300)
 """
 
@@ -116,7 +111,7 @@ async def test_a_process_that_is_never_ready_is_stopped_and_tried_again() -> Non
         return False
 
     supervisor = Supervisor(lines, QUICK)
-    with pytest.raises(ProcessGaveUp, match="was not ready after 0.2 s"):
+    with pytest.raises(ProcessGaveUp, match=r"was not ready after 0\.2 s"):
         await supervisor.start([program("app", SLEEPS, ready=never, ready_timeout_s=0.2)])
     await supervisor.stop()
 
@@ -142,9 +137,8 @@ async def test_what_a_dead_process_left_in_its_group_is_killed_before_the_restar
     code = f"{LEAVES_A_CHILD}; import time; time.sleep(300)"
     await supervisor.start([program("app", code)])
     parent = supervisor.pids["app"]
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    await until(lambda: len(children.read_text().split()) == 1, "the grandchild")
-    grandchild = int(children.read_text())
+    await until(lambda: len(descendants(parent)) == 1, "the grandchild")
+    (grandchild,) = descendants(parent)
     os.kill(parent, signal.SIGKILL)
     await until(lambda: not is_alive(grandchild), "the end of the grandchild")
     await supervisor.stop()

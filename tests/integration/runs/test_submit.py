@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from typing import Any
 
 import pytest
 
-from nova_workers.contracts.runs import Accepted
 from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from tests.requirements import proves
-from tests.support.executor import Floor, Worker
+from tests.support.executor import Floor
 from tests.support.puppet import plan
-
-
-async def _busy(floor: Floor, worker: Worker, text: str, door: str) -> tuple[Accepted, asyncio.Task[None]]:
-    """Return a run that stands before a door, and its slot."""
-    accepted = await floor.submit(text)
-    slot = await floor.start_next(worker)
-    await floor.puppet.reached(door)
-    return accepted, slot
 
 
 async def test_a_message_becomes_a_run_and_is_answered(floor: Floor):
@@ -33,7 +25,7 @@ async def test_a_message_becomes_a_run_and_is_answered(floor: Floor):
 @proves("submit.enqueue", "claim.fifo", "finish.next")
 async def test_messages_on_a_busy_thread_run_one_after_the_other_in_their_order(floor: Floor):
     worker = floor.worker()
-    first, slot = await _busy(floor, worker, plan(["wait:a"]), "a")
+    first, slot = await floor.begin(worker, plan(["wait:a"]), "a")
     others = [await floor.submit(plan(id=str(at)), first.thread_id) for at in range(4)]
     # The bells come in the wrong order, while the thread is busy; nothing more is needed.
     bells = floor.bells.take()
@@ -52,7 +44,7 @@ async def test_messages_on_a_busy_thread_run_one_after_the_other_in_their_order(
 @proves("submit.reject", "submit.refused-whole")
 async def test_a_rejected_message_names_the_active_run_and_leaves_nothing(floor: Floor):
     worker = floor.worker()
-    first, slot = await _busy(floor, worker, plan(["wait:a"]), "a")
+    first, slot = await floor.begin(worker, plan(["wait:a"]), "a")
     with pytest.raises(ThreadBusy, match=first.run_id) as refusal:
         await floor.submit("me too", first.thread_id, on_busy="reject", idempotency_key="k", body_hash=b"1")
     assert refusal.value.fields["active_run_id"] == first.run_id
@@ -75,8 +67,8 @@ async def test_a_run_in_line_makes_a_thread_busy_too(floor: Floor):
 @proves("submit.interrupt")
 async def test_an_interrupt_stops_the_active_run_keeps_its_text_and_goes_before_the_line(floor: Floor):
     worker = floor.worker(control=True)
-    await _subscribed(floor)
-    first, slot = await _busy(floor, worker, plan(doors={0: "a"}), "a")
+    await floor.hears_nudges()
+    first, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
     queued = await floor.submit(plan(id="queued"), first.thread_id)
     urgent = await floor.submit(plan(id="urgent"), first.thread_id, on_busy="interrupt")
     assert urgent.interrupted_run_id == first.run_id
@@ -101,8 +93,8 @@ async def test_an_interrupt_on_an_idle_thread_is_an_ordinary_message(floor: Floo
 
 async def test_two_interrupts_run_in_their_order(floor: Floor):
     worker = floor.worker(control=True)
-    await _subscribed(floor)
-    first, slot = await _busy(floor, worker, plan(doors={0: "a"}), "a")
+    await floor.hears_nudges()
+    first, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
     urgent = [await floor.submit(plan(id=str(at)), first.thread_id, on_busy="interrupt") for at in range(2)]
     await slot
     await floor.settle(worker)
@@ -111,7 +103,7 @@ async def test_two_interrupts_run_in_their_order(floor: Floor):
 
 async def test_an_interrupt_stops_a_run_that_was_begun_and_stands_in_line_again(floor: Floor):
     worker, other = floor.worker(), floor.worker()
-    first, slot = await _busy(floor, worker, plan(["wait:a"], ["x"]), "a")
+    first, slot = await floor.begin(worker, plan(["wait:a"], ["x"]), "a")
     worker.drain()
     floor.puppet.open("a")
     await slot
@@ -128,7 +120,7 @@ async def test_an_interrupt_stops_a_run_that_was_begun_and_stands_in_line_again(
 @proves("submit.steer")
 async def test_a_steering_message_joins_the_running_turn_at_its_next_step(floor: Floor):
     worker = floor.worker()
-    first, slot = await _busy(floor, worker, plan(["wait:a"]), "a")
+    first, slot = await floor.begin(worker, plan(["wait:a"]), "a")
     steering = [await floor.submit(f"also {at}", first.thread_id, on_busy="steer") for at in range(2)]
     floor.puppet.open("a")
     await slot
@@ -145,7 +137,7 @@ async def test_a_steering_message_joins_the_running_turn_at_its_next_step(floor:
 @proves("submit.steer-late")
 async def test_a_steering_message_whose_turn_ends_first_runs_by_itself(floor: Floor):
     worker = floor.worker()
-    first, slot = await _busy(floor, worker, plan(doors={0: "a"}), "a")
+    first, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
     late = await floor.submit("also this", first.thread_id, on_busy="steer")
     floor.puppet.open("a")
     await slot
@@ -161,7 +153,7 @@ async def test_a_steering_message_on_an_idle_thread_is_an_ordinary_message(floor
     assert await floor.status(accepted.run_id) == "succeeded"
 
 
-def _keyed(key: str, body: str) -> dict[str, object]:
+def _keyed(key: str, body: str) -> dict[str, Any]:
     return {"idempotency_key": key, "body_hash": hashlib.sha256(body.encode()).digest()}
 
 
@@ -185,7 +177,9 @@ async def test_the_same_key_with_another_body_is_refused(floor: Floor):
 
 async def test_a_key_of_another_tenant_is_another_key(floor: Floor):
     await floor.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_2', 'Other')")
-    await floor.database.execute("INSERT INTO agents (tenant_id, id, spec) VALUES ('ten_2', 'puppet', $1)", {"name": "P"})
+    await floor.database.execute(
+        "INSERT INTO agents (tenant_id, id, spec) VALUES ('ten_2', 'puppet', $1)", {"name": "P"}
+    )
     first = await floor.submit("hello", **_keyed("k", "hello"))
     other = await floor.submit("hello", tenant_id="ten_2", **_keyed("k", "hello"))
     assert first.run_id != other.run_id
@@ -258,18 +252,8 @@ async def test_a_message_whose_doorbell_is_lost_is_accepted_and_runs_later(floor
     worker = floor.worker()
     accepted = await floor.submit("hello")
     floor.bells.take()
-    await _age_doorbells(floor)
+    await floor.age_doorbells()
     await floor.reconciler.reconcile()
     await floor.settle(worker)
     assert await floor.status(accepted.run_id) == "succeeded"
 
-
-async def _age_doorbells(floor: Floor) -> None:
-    await floor.database.execute("UPDATE runs SET rang_at = now() - interval '1 hour' WHERE status = 'queued'")
-
-
-async def _subscribed(floor: Floor) -> None:
-    """Wait until a worker hears nudges."""
-    async with asyncio.timeout(5):
-        while (await floor.redis.pubsub_numsub("nova:control"))[0][1] == 0:
-            await asyncio.sleep(0.005)

@@ -63,11 +63,11 @@ def test_a_duration_is_told_in_two_units(seconds: float | None, told: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("part", "whole", "filled"), [(0, 10, 0), (1, 1000, 1), (5, 10, 12), (10, 10, 24), (11, 10, 24), (3, 0, 0)]
+    ("part", "whole", "filled"), [(0, 10, 0), (1, 1000, 1), (5, 10, 10), (10, 10, 20), (11, 10, 20), (3, 0, 0)]
 )
 def test_a_bar_shows_anything_above_nothing(part: float, whole: float, filled: int) -> None:
     drawn = bar(part, whole)
-    assert len(drawn) == 24
+    assert len(drawn) == 20
     assert drawn.count("█") == filled
 
 

@@ -1,0 +1,131 @@
+"""`nova up` as an operator meets it: the whole stack in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from nova_workers.devstack.home import StackState, read_state
+from tests.support.processes import descendants, is_alive, wait_until_gone
+
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(300)]
+
+START_S = 120.0
+STOP_S = 60.0
+COMMAND = [sys.executable, "-m", "nova_workers.devstack", "--port", "0"]
+
+
+@pytest.fixture
+def home() -> Generator[Path]:
+    with tempfile.TemporaryDirectory(prefix="nova-up-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / "home"
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "NOVA_HOME": str(home)}
+
+
+def until(happened: Callable[[], bool], what: str, log: Path, timeout_s: float = START_S) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < deadline_s, f"waited {timeout_s} s for {what}\n{log.read_text()}"
+        time.sleep(0.05)
+
+
+@contextmanager
+def nova_up(home: Path) -> Generator[tuple[subprocess.Popen[bytes], StackState, Path]]:
+    log = home.with_suffix(".log")
+    with log.open("ab") as output:
+        process = subprocess.Popen(COMMAND, env=environment(home), stdout=output, stderr=output, start_new_session=True)
+    try:
+
+        def serves() -> bool:
+            assert process.poll() is None, log.read_text()
+            state = read_state(home)
+            return state is not None and state.pid == process.pid
+
+        until(serves, "the stack", log)
+        state = read_state(home)
+        assert state is not None
+        yield process, state, log
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_it_starts_refuses_a_second_restarts_what_dies_and_leaves_nothing_behind(home: Path) -> None:
+    with nova_up(home) as (process, state, log):
+        key_file = home / "api_key"
+        assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+        assert stat.S_IMODE((home / "nova.json").stat().st_mode) == 0o600
+        headers = {"Authorization": f"Bearer {key_file.read_text().strip()}"}
+        agents = httpx2.get(f"{state.api_url}/v1/agents", headers=headers).json()
+        assert {agent["id"] for agent in agents["items"]} == {"nova", "agent-builder"}
+        assert httpx2.get(state.flower_url).status_code == 200
+
+        second = subprocess.run(COMMAND, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
+        assert second.returncode == 1
+        assert str(process.pid) in second.stderr
+        assert state.api_url in second.stderr
+
+        api = next(
+            pid for pid in descendants(process.pid) if b"uvicorn\0api.app" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        os.kill(api, signal.SIGKILL)
+        until(lambda: not is_alive(api), "the end of the API", log)
+        until(lambda: answers(f"{state.api_url}/readyz"), "the API's return", log)
+
+        everyone = descendants(process.pid)
+        assert len(everyone) >= 7
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S) == 0, log.read_text()
+        assert wait_until_gone(everyone, 1.0) == set(), log.read_text()
+        assert read_state(home) is None
+
+
+def test_kill_9_leaves_no_orphan_and_the_next_start_finds_everything_as_it_was(home: Path) -> None:
+    with nova_up(home) as (process, _, log):
+        key = (home / "api_key").read_text()
+        everyone = descendants(process.pid)
+        process.kill()
+        process.wait()
+        assert wait_until_gone(everyone, 30.0) == set(), log.read_text()
+    with nova_up(home) as (process, state, log):
+        assert (home / "api_key").read_text() == key
+        answer = httpx2.get(f"{state.api_url}/v1/agents", headers={"Authorization": f"Bearer {key.strip()}"})
+        assert answer.status_code == 200
+        everyone = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.wait(STOP_S)
+        assert wait_until_gone(everyone, 5.0) == set(), log.read_text()
+
+
+def test_a_taken_port_is_said_with_what_to_do(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        command = [*COMMAND[:-1], str(port)]
+        done = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"Port {port} on 127.0.0.1 is taken" in done.stdout
+    assert "--port 0" in done.stdout
+    assert not (home / "postgres").exists()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx2.get(url).is_success
+    except httpx2.HTTPError:
+        return False

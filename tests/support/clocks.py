@@ -1,0 +1,28 @@
+"""A clock that a test moves."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["ManualClock"]
+
+
+class ManualClock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self._now = datetime(2030, 1, 1, tzinfo=UTC)
+        self._monotonic_s = 1_000.0
+
+    def now(self) -> datetime:
+        """Return the wall time."""
+        return self._now
+
+    def monotonic_s(self) -> float:
+        """Return the monotonic time."""
+        return self._monotonic_s
+
+    def advance(self, seconds: float) -> None:
+        """Move both."""
+        self._now += timedelta(seconds=seconds)
+        self._monotonic_s += seconds

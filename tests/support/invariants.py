@@ -1,0 +1,139 @@
+"""What must hold of the ledger at any moment, and once everything has come to its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from nova_workers.contracts.content import Message
+from nova_workers.ledger.claim import load_history
+from nova_workers.ledger.database import Database
+from tests.support.executor import ENDED
+from tests.support.puppet import USAGE, Puppet
+
+__all__ = ["check_any_time", "check_settled", "thread_state"]
+
+
+async def check_any_time(database: Database) -> None:
+    """Check what no moment may break, also in between two writes."""
+    torn = await database.fetch(
+        "SELECT t.id, t.active_run_id, array_agg(r.id) FILTER (WHERE r.status = 'running') AS running"
+        "  FROM threads t LEFT JOIN runs r ON r.thread_id = t.id GROUP BY t.id"
+        " HAVING t.active_run_id IS DISTINCT FROM max(r.id) FILTER (WHERE r.status = 'running')"
+        "     OR count(*) FILTER (WHERE r.status = 'running') > 1"
+    )
+    assert not torn, f"a thread's holder and its running run differ: {torn}"
+    ahead = await database.fetch("SELECT r.id FROM runs r JOIN threads t ON t.id = r.thread_id WHERE r.fence > t.fence")
+    assert not ahead, f"a fence beyond its thread's: {ahead}"
+    shared = await database.fetch("SELECT thread_id, fence FROM runs WHERE fence > 0 GROUP BY 1, 2 HAVING count(*) > 1")
+    assert not shared, f"two claims with one fence: {shared}"
+
+
+async def thread_state(database: Database, thread_id: str) -> list[Any]:
+    """Return everything that the ledger holds of a thread, to be compared."""
+    return [
+        [
+            tuple(row)
+            for row in await database.fetch(f"SELECT x::text FROM {table} x WHERE {column} = $1 ORDER BY 1", thread_id)
+        ]
+        for table, column in (
+            ("threads", "id"),
+            ("runs", "thread_id"),
+            ("turns", "thread_id"),
+            ("messages", "thread_id"),
+            ("usage", "thread_id"),
+            ("thread_heads", "thread_id"),
+        )
+    ] + [
+        [
+            tuple(row)
+            for row in await database.fetch(
+                "SELECT c::text FROM tool_calls c JOIN turns t ON t.id = c.turn_id WHERE t.thread_id = $1 ORDER BY 1",
+                thread_id,
+            )
+        ]
+    ]
+
+
+async def check_settled(database: Database, puppet: Puppet) -> None:
+    """Check the ledger when no run is open any more."""
+    await check_any_time(database)
+    runs = await database.fetch("SELECT * FROM runs ORDER BY thread_id, seq")
+    still_open = [(run["id"], run["status"]) for run in runs if run["status"] not in ENDED]
+    assert not still_open, f"never ended: {still_open}"
+    await _check_messages_are_once(database)
+    await _check_heads(database)
+    await _check_usage(database)
+    await _check_histories(database)
+    again = [key for key, times in Counter(each.call_id for each in puppet.executions).items() if times > 1]
+    fragile = {each.call_id for each in puppet.executions if not each.tool.startswith("again:")}
+    assert not fragile.intersection(again), f"tools that ran twice: {fragile.intersection(again)}"
+
+
+async def _check_messages_are_once(database: Database) -> None:
+    """Every accepted message is the query of its own turn, or steered one other; only a canceled one may be in none."""
+    rows = await database.fetch(
+        "SELECT r.id, r.status, r.merged_into,"
+        "       (SELECT count(*) FROM messages m WHERE m.run_id = r.id AND m.kind = 'query') AS queries,"
+        "       (SELECT array_agg(t.run_id) FROM messages m JOIN turns t ON t.id = m.turn_id"
+        "         WHERE m.run_id = r.id AND m.kind = 'steering') AS steered,"
+        "       (SELECT count(*) FROM usage u WHERE u.run_id = r.id) AS usages"
+        "  FROM runs r"
+    )
+    for row in rows:
+        if row["status"] == "merged":
+            wanted = (0, [row["merged_into"]], 0)
+        elif row["status"] == "canceled" and not row["queries"]:
+            wanted = (0, None, 0)
+        else:
+            wanted = (1, None, 1)
+        assert (row["queries"], row["steered"], row["usages"]) == wanted, dict(row)
+
+
+async def _check_heads(database: Database) -> None:
+    """The moves of a head are its turns, each the child of the one before."""
+    for thread in await database.fetch("SELECT id, head_turn_id, turn_count FROM threads"):
+        moves = await database.fetch(
+            "SELECT h.turn_id, t.parent_turn_id, t.depth FROM thread_heads h JOIN turns t ON t.id = h.turn_id"
+            " WHERE h.thread_id = $1 ORDER BY h.id",
+            thread["id"],
+        )
+        parents = [None, *(move["turn_id"] for move in moves)]
+        assert [move["parent_turn_id"] for move in moves] == parents[:-1]
+        assert thread["head_turn_id"] == parents[-1]
+        assert thread["turn_count"] == len(moves)
+        assert [move["depth"] for move in moves] == list(range(len(moves)))
+
+
+async def _check_usage(database: Database) -> None:
+    """Each response that was heard to its end is counted once, in the turn and in the usage of its run."""
+    for turn in await database.fetch(
+        "SELECT t.*, u.input_tokens AS billed, u.cost_usd::float8 AS billed_usd FROM turns t"
+        "  JOIN usage u ON u.run_id = t.run_id"
+    ):
+        responses = await database.fetch(
+            "SELECT content FROM messages WHERE turn_id = $1 AND kind = 'response'", turn["id"]
+        )
+        whole = sum(
+            any(block["type"] == "tool_use" or "Done." in block.get("text", "") for block in response["content"])
+            for response in responses
+        )
+        assert turn["input_tokens"] == turn["billed"] == whole * USAGE.input_tokens, dict(turn)
+        assert turn["billed_usd"] == whole * (USAGE.cost_usd or 0), dict(turn)
+
+
+async def _check_histories(database: Database) -> None:
+    """In what a model would get, each tool_use is answered by the next message, as it stands in the ledger."""
+    async with database.connection() as connection:
+        for thread in await database.fetch("SELECT tenant_id, head_turn_id FROM threads WHERE head_turn_id IS NOT NULL"):
+            check_history(await load_history(connection, thread["tenant_id"], thread["head_turn_id"]))
+
+
+def check_history(history: tuple[Message, ...]) -> None:
+    """Check that every tool_use has its result in the message that follows, and no result is without its tool_use."""
+    pending: list[str] = []
+    for message in history:
+        given = [block["tool_use_id"] for block in message.content if block["type"] == "tool_result"]
+        assert given == pending, f"asked {pending}, answered {given}"
+        pending = [block["id"] for block in message.content if block["type"] == "tool_use"]
+    assert not pending, f"never answered: {pending}"

@@ -1,0 +1,53 @@
+"""Strict reading of JSON bodies."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.errors import MalformedRequest
+from api.json_body import MAX_JSON_DEPTH, parse_json
+from nova_workers.errors import InvalidInput
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00")),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="ascii", min_codepoint=32)), inner),
+    max_leaves=20,
+)
+
+
+@given(JSON_VALUES)
+def test_what_is_json_without_nul_is_read_as_it_is(value: object) -> None:
+    assert parse_json(json.dumps(value).encode()) == value
+
+
+@given(JSON_VALUES, st.text())
+def test_a_nul_anywhere_is_refused(value: object, around: str) -> None:
+    nested = json.dumps({"a": [value, {"b": f"{around.encode('ascii', 'ignore').decode()}\x00"}]}).encode()
+    with pytest.raises(InvalidInput) as refused:
+        parse_json(nested)
+    assert refused.value.fields["field"] == "a.1.b"
+
+
+def test_a_backslash_before_the_letters_u0000_is_no_nul() -> None:
+    assert parse_json(b'{"path": "C:\\\\u0000"}') == {"path": "C:\\u0000"}
+
+
+@pytest.mark.parametrize(("levels", "accepted"), [(MAX_JSON_DEPTH, True), (MAX_JSON_DEPTH + 1, False), (5_000, False)])
+@pytest.mark.parametrize("pair", [(b"[", b"]"), (b'{"a":', b"}")])
+def test_nesting_is_bounded(levels: int, accepted: bool, pair: tuple[bytes, bytes]) -> None:
+    opening, closing = pair
+    body = opening * levels + (b"1" if opening != b"[" else b"") + closing * levels
+    if accepted:
+        parse_json(body)
+    else:
+        with pytest.raises(MalformedRequest):
+            parse_json(body)
+
+
+def test_a_wide_body_is_not_a_deep_one() -> None:
+    assert len(parse_json(json.dumps([{"a": [n]} for n in range(10_000)]).encode())) == 10_000
