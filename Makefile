@@ -3,8 +3,8 @@
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 BIN := .venv/bin
-# Tests wait for servers more than they compute; see CONTRIBUTING.md for how this was measured.
-TEST_WORKERS ?= 2
+# One test worker a core. More than 8 would wait for the one Postgres that they share.
+TEST_WORKERS ?= auto
 
 COMMON := requirements-uv.txt pyproject.toml tools/environment.py
 RUNTIME := .venv/.runtime-ready
@@ -24,7 +24,7 @@ up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
 	@$(BIN)/nova up
 
 test: check ## Everything that `check` does, then all tests against real servers
-	$(BIN)/pytest -n $(TEST_WORKERS) -m "not bench"
+	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench"
 
 check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling
 	$(BIN)/ruff check

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Request, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+from fastapi.openapi.models import HTTPBearer as HTTPBearerModel
+from fastapi.security import SecurityScopes
+from fastapi.security.base import SecurityBase
 
 from api.state import state_of
 from nova_workers.contracts.wire import Scope
 from nova_workers.errors import Forbidden, Unauthenticated
 
 __all__ = ["AgentsCaller", "AnyCaller", "Caller", "KeysCaller", "RunsCaller"]
-
-_bearer = HTTPBearer(auto_error=False, description="An API key, `nova_…`. `nova keys create` makes one.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +40,39 @@ class Caller:
             )
 
 
-async def _authenticate(
-    request: Request,
-    needed: SecurityScopes,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-) -> Caller:
-    if credentials is None:
-        raise Unauthenticated("The request carries no API key. Send it as `Authorization: Bearer nova_…`.")
-    key = await state_of(request).keys.find(credentials.credentials)
-    if key is None:
-        raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
-    caller = Caller(key_id=key.key_id, tenant_id=key.tenant_id, scopes=frozenset(key.scopes))
-    for scope in needed.scopes:
-        caller.need(scope)  # pyright: ignore[reportArgumentType] - FastAPI types them as plain strings
-    return caller
+class _KeyCheck(SecurityBase):
+    """The dependency itself; as a security scheme, so that the OpenAPI document names it.
+
+    It reads the header by itself: a scheme of its own below it would cost every request one more dependency.
+    """
+
+    def __init__(self) -> None:
+        self.model = HTTPBearerModel(description="An API key, `nova_…`. `nova keys create` makes one.")
+        self.scheme_name = "HTTPBearer"
+
+    async def __call__(self, request: Request, needed: SecurityScopes) -> Caller:
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not secret:
+            raise Unauthenticated("The request carries no API key. Send it as `Authorization: Bearer nova_…`.")
+        key = await state_of(request).keys.find(secret)
+        if key is None:
+            raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
+        caller = Caller(key_id=key.key_id, tenant_id=key.tenant_id, scopes=key.scopes)
+        for scope in needed.scopes:
+            caller.need(scope)  # pyright: ignore[reportArgumentType] - FastAPI types them as plain strings
+        return caller
 
 
-RunsCaller = Annotated[Caller, Security(_authenticate, scopes=["runs"])]
+_check = _KeyCheck()
+
+RunsCaller = Annotated[Caller, Security(_check, scopes=["runs"])]
 """May use threads and runs."""
 
-AgentsCaller = Annotated[Caller, Security(_authenticate, scopes=["agents"])]
+AgentsCaller = Annotated[Caller, Security(_check, scopes=["agents"])]
 """May read and change agents."""
 
-KeysCaller = Annotated[Caller, Security(_authenticate, scopes=["keys"])]
+KeysCaller = Annotated[Caller, Security(_check, scopes=["keys"])]
 """May read, make and revoke keys of its tenant."""
 
-AnyCaller = Annotated[Caller, Security(_authenticate)]
+AnyCaller = Annotated[Caller, Security(_check)]
 """Any good key; the route asks for more where the request needs it."""

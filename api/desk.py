@@ -9,7 +9,7 @@ from fastapi import Depends, Request, Response
 from api.auth import Caller, RunsCaller
 from api.following import Target
 from api.sse import RunEventStream
-from api.state import ApiState, State
+from api.state import ApiState, state_of
 from api.stream_slots import Slot
 from api.submitting import IdempotencyKey, accepted_view, to_submission
 from nova_workers.contracts.runs import Accepted, Submission
@@ -78,10 +78,8 @@ class SubmissionDesk:
         return accepted, submission
 
 
-async def _desk(
-    request: Request, caller: RunsCaller, state: State, idempotency_key: IdempotencyKey = None
-) -> SubmissionDesk:
-    return SubmissionDesk(state, caller, request, idempotency_key)
+async def _desk(request: Request, caller: RunsCaller, idempotency_key: IdempotencyKey = None) -> SubmissionDesk:
+    return SubmissionDesk(state_of(request), caller, request, idempotency_key)
 
 
 Desk = Annotated[SubmissionDesk, Depends(_desk)]

@@ -16,6 +16,7 @@ from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.replay import RecordedRun, load_recorded_run
 from nova_workers.ledger.run_reads import RunState, run_state
+from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import Feed, StreamHub
 from nova_workers.streams.replay import replay, replay_steps
 from nova_workers.streams.wire import FIELD, LiveEvent, decode
@@ -26,7 +27,6 @@ Ending = Literal["over", "gone", "closing"]
 """Why a follow ended: the run is over, nobody listens any more, or the process stops."""
 
 _REDIS_DEADLINE_S = 1.0
-_CANCEL_AGAIN_S = 0.2
 _START = EventCursor()
 
 
@@ -238,23 +238,7 @@ async def _until_first(
                 return "timeout"
             await on_idle()
     finally:
-        await _stop(working, leaving)
-
-
-async def _stop(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait for their end.
-
-    More than once if need be: Python 3.11's `wait_for`, which redis-py uses on every command, drops a cancellation that
-    comes as its inner task is done.
-    """
-    pending = {task for task in tasks if not task.done()}
-    while pending:
-        for task in pending:
-            task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()
+        await stop_tasks([working, leaving])
 
 
 def _is_final(event: LiveEvent) -> bool:

@@ -50,13 +50,10 @@ def install_openapi(app: FastAPI) -> None:
 
 
 def methods_of(document: Mapping[str, Any], path: str) -> set[str]:
-    """Return the methods that a path takes, according to the document."""
-    return {
-        method.upper()
-        for template, operations in document["paths"].items()
-        if compile_path(template)[0].match(path)
-        for method in operations
-    }
+    """Return the methods that a path takes, according to the document. A fixed path wins over one with an id."""
+    paths: Mapping[str, Mapping[str, Any]] = document["paths"]
+    fitting = [path] if path in paths else [each for each in paths if compile_path(each)[0].match(path)]
+    return {method.upper() for each in fitting for method in paths[each]}
 
 
 def _mend(responses: dict[str, dict[str, Any]]) -> None:

@@ -26,7 +26,7 @@ _MAX_CURSOR_CHARS = 512
 Cursor = Annotated[str | None, Query(max_length=_MAX_CURSOR_CHARS, description="`next_cursor` of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=200, description="Most items of a page.")]
 
-Position = list[str | int]
+Position = Sequence[str | int]
 """The sort key of a row: what the next page starts after."""
 
 T = TypeVar("T")

@@ -47,6 +47,7 @@ class Turn(Table, table=True):
     source_event_id: str | None = string(null=True)
     workspace_path: str | None = string(null=True)
     steps: int = count(comment="Committed steps")
+    context_tokens: int | None = big(null=True, default=None, comment="Of the last model call: the conversation's size")
     tool_call_count: int = count()
     input_tokens: int = big()
     output_tokens: int = big()
@@ -135,14 +136,19 @@ class Compaction(Table, table=True):
 
 
 class Usage(Table, table=True):
-    """What a run cost: one row a run, written with its end."""
+    """What was used: one row a run, written with its end, and one a compaction."""
 
     __tablename__ = "usage"
-    __table_args__ = (Index("uq_usage__run_id", "run_id", unique=True), Index(None, "tenant_id", "created_at"))
+    __table_args__ = (
+        Index("uq_usage__run_id", "run_id", unique=True),
+        Index("uq_usage__turn_id", "turn_id", unique=True),
+        Index(None, "tenant_id", "created_at"),
+    )
 
     id: str = pk()
     tenant_id: str = id_ref()
-    run_id: str = id_ref()
+    run_id: str | None = id_ref(null=True, comment="Null for a compaction")
+    turn_id: str = id_ref()
     thread_id: str = id_ref()
     agent_id: str = id_ref()
     model: str | None = string(null=True)

@@ -21,6 +21,7 @@ from nova_workers.contracts.engine import Engine
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.effects.setup import effect_handlers, effect_kinds
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
@@ -30,16 +31,19 @@ from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.broker import build_celery
 from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.dispatcher import CeleryDispatcher
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.submit import Submitter
+from nova_workers.runs.turn import TurnRunner
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
+from nova_workers.tools import Outbound, OutboundRules, WebPages
 
 __all__ = ["ApiServices", "WorkerServices", "build_api", "build_worker"]
 
@@ -200,7 +204,13 @@ def build_worker(settings: Settings) -> WorkerServices:
         keeper=keeper,
         publisher=publisher,
         dispatcher=dispatcher,
-        assembler=TurnAssembler(database, engines, default_registry(database), settings),
+        turns=TurnRunner(
+            TurnAssembler(database, engines, default_registry(database), settings),
+            Compactor(database, settings.model, clock),
+            clock=clock,
+            metrics=metrics,
+            tracing=tracing,
+        ),
         settings=settings,
         clock=clock,
         metrics=metrics,
@@ -240,11 +250,38 @@ def _engines(settings: Settings) -> dict[str, Engine]:
             max_tokens=model.max_tokens,
             request_timeout_s=model.request_timeout_s,
             max_connections=model.max_connections,
+            native=_native_tools(settings),
         )
     }
     if settings.environment != "production":
         engines["scripted"] = ScriptedEngine(environment=settings.environment)
     return engines
+
+
+def _native_tools(settings: Settings) -> NativeTools:
+    tools = settings.tools
+    rules = OutboundRules(
+        ports=tools.fetch_ports,
+        allow_hosts=tools.fetch_allow_hosts,
+        max_redirects=tools.fetch_max_redirects,
+        max_bytes=tools.fetch_max_bytes,
+        timeout_s=tools.fetch_timeout_s,
+    )
+    sandbox = None
+    if tools.shell_sandbox == "bubblewrap":
+        sandbox = ShellSandbox.find(network=tools.shell_sandbox_network, hidden=(str(settings.home),))
+    shell = ShellSettings(
+        timeout_s=tools.shell_timeout_s,
+        max_timeout_s=tools.shell_max_timeout_s,
+        output_bytes=tools.shell_output_bytes,
+        passed_on=tools.shell_environment,
+        sandbox=sandbox,
+    )
+    return NativeTools(
+        fetcher=WebPages(Outbound(rules)),
+        shell=shell,
+        web_search=WebSearchSettings(max_uses=tools.web_search_max_uses) if tools.web_search else None,
+    )
 
 
 def _database(settings: Settings) -> Database:

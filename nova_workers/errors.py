@@ -17,6 +17,7 @@
     ├── Unavailable         try again later (HTTP 503); nothing was half-written
     ├── RunLost             this worker no longer owns the run: stop at once, write nothing
     ├── ToolFailure         tell the model; the turn goes on
+    ├── OutboundFailed      a request to somebody else's server; `refused` says whether it was never sent
     ├── EngineFailure       the turn failed; `retryable` says whether trying again can help
     └── ConfigurationError  the operator must act; the process refuses to start
 """
@@ -36,6 +37,7 @@ __all__ = [
     "LimitExceeded",
     "NotFound",
     "NovaError",
+    "OutboundFailed",
     "Rejected",
     "RunLost",
     "ThreadBusy",
@@ -158,6 +160,20 @@ class ToolFailure(NovaError):
     """A tool could not do what the model asked. The message goes to the model as an error result."""
 
     code = "tool_failure"
+
+
+class OutboundFailed(NovaError):
+    """A request to a server of somebody else came to nothing.
+
+    Attributes:
+        refused: Whether our own guard refused it: trying again cannot help.
+    """
+
+    code = "outbound_failed"
+
+    def __init__(self, message: str, /, *, refused: bool, **fields: object) -> None:
+        super().__init__(message, **fields)
+        self.refused = refused
 
 
 class EngineFailure(NovaError):

@@ -16,7 +16,10 @@ __all__ = [
     "EVENTS_TTL_S",
     "WORKER_TTL_S",
     "broker_queue",
+    "model_breaker",
+    "model_rate_limits",
     "open_streams",
+    "profile_cooldown",
     "run_channel",
     "run_events",
     "thread_knock",
@@ -74,6 +77,24 @@ def workers_index() -> str:
 def open_streams(api_key_id: str) -> str:
     """Sorted set: open SSE streams of an API key by expiry. TTL two minutes, renewed by heartbeats."""
     return f"nova:streams:{api_key_id}"
+
+
+def model_breaker(provider: str, model: str) -> str:
+    """Hash: consecutive failures of a model, and until when nobody calls it. TTL three times the time it stays open."""
+    return f"nova:model:{provider}:{model}:breaker"
+
+
+def profile_cooldown(provider: str, profile: str, key_digest: str, model: str | None) -> str:
+    """Hash: until when a key rests, for one model or altogether. TTL three times the rest, up to three hours.
+
+    The digest of the key is in the name, so that a key that is replaced does not inherit the rest of the old one.
+    """
+    return f"nova:model:{provider}:{model or '*'}:rests:{profile}:{key_digest}"
+
+
+def model_rate_limits(provider: str) -> str:
+    """Prefix of lists, one for each key, model and kind: what was let through in the last window. TTL the window."""
+    return f"nova:model:{provider}:limits"
 
 
 def broker_queue(queue: str) -> str:

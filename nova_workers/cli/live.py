@@ -11,6 +11,7 @@ from nova_workers.contracts.events import (
     Compaction,
     Event,
     Reasoning,
+    Restart,
     Steered,
     Step,
     StreamEnd,
@@ -100,6 +101,9 @@ class LiveView:
         match event:
             case StreamStart(attempt=attempt):
                 self._begin_attempt(attempt)
+            case Restart(agent=None):
+                self.note("↻ the answer broke off; the text since the last step comes again", "yellow")
+                self._close_step()
             case Waiting(kind=kind, until=until):
                 self.note(f"⏸ waits for {kind}" + (f" until {until}" if until else ""))
             case Steered(run_ids=run_ids):

@@ -8,6 +8,7 @@ from nova_workers.config.settings import (
     Settings,
     StreamSettings,
     TelemetrySettings,
+    ToolSettings,
     WorkerSettings,
     load_settings,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "Settings",
     "StreamSettings",
     "TelemetrySettings",
+    "ToolSettings",
     "WorkerSettings",
     "load_settings",
 ]

@@ -20,6 +20,7 @@ __all__ = [
     "Settings",
     "StreamSettings",
     "TelemetrySettings",
+    "ToolSettings",
     "WorkerSettings",
     "load_settings",
 ]
@@ -81,6 +82,10 @@ class RunSettings(_Section):
     reconcile_every_s: Seconds = 5.0
     max_turns: Count = 100
     """Model calls a turn may make where neither run nor agent says otherwise."""
+    reasoning_timeout_s: Seconds = 7200.0
+    """Most time that a turn waits for its model, in all; tools do not count."""
+    tool_timeout_s: Seconds = 7200.0
+    """Most time of one tool call."""
 
 
 class StreamSettings(_Section):
@@ -91,6 +96,35 @@ class StreamSettings(_Section):
     under the 33,000/s that one Python process pipelines (measured)."""
 
 
+class ModelProfile(_Section):
+    """A key of the model provider."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    """For logs, messages and metrics."""
+    api_key: SecretStr
+    base_url: str | None = None
+    """None takes that of the section."""
+
+
+class ModelRateLimit(_Section):
+    """What all workers together may do with one key and one model in a minute; unset is no limit."""
+
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    """Read and produced; what the prompt cache gave does not count."""
+
+
+class ModelPriceSetting(_Section):
+    """US dollars for a million tokens."""
+
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
+    cache_read: Annotated[float, Field(ge=0)] | None = None
+    """None: a tenth of `input`."""
+    cache_write: Annotated[float, Field(ge=0)] | None = None
+    """None: five quarters of `input`."""
+
+
 class ModelSettings(_Section):
     """The model provider."""
 
@@ -98,9 +132,33 @@ class ModelSettings(_Section):
     """Falls back to ANTHROPIC_API_KEY."""
     base_url: str | None = None
     """Falls back to ANTHROPIC_BASE_URL, then to the SDK's own."""
+    profiles: tuple[ModelProfile, ...] = ()
+    """Several keys, in order of preference, in place of `api_key`. One that is refused or over its limit rests, and the
+    next takes its place."""
+    fallbacks: tuple[str, ...] = ()
+    """Models to go on with, in this order, when the wanted one cannot be had. Aliases or ids."""
+    rate_limits: dict[str, ModelRateLimit] = Field(default_factory=dict[str, ModelRateLimit])
+    """By alias or id; ``*`` is for each model that is not named. A call over the limit waits."""
+    prices: dict[str, ModelPriceSetting] = Field(default_factory=dict[str, ModelPriceSetting])
+    """By alias or id; they go before the built-in list."""
+    max_retries: Annotated[int, Field(ge=0)] = 5
+    """Tries after the first for one response; about 15 s of pauses."""
+    breaker_failures: Count = 3
+    """Consecutive failures of a model, over the whole fleet, after which nobody calls it for a while."""
+    breaker_open_s: Seconds = 20.0
     aliases: dict[str, str] = Field(default_factory=dict[str, str])
     """Overrides of the built-in alias map (haiku, sonnet, opus → the newest of each in the SDK)."""
     max_tokens: Count = 8192
+    context_window_tokens: Count = 200_000
+    """Of a model that `context_windows` does not name."""
+    context_windows: dict[str, Count] = Field(default_factory=dict[str, Count])
+    """Context windows by alias or id."""
+    compaction_model: str = "haiku"
+    """Writes the summary of a conversation that grows too long."""
+    compact_at: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Share of the context window at which a conversation is compacted before its next turn."""
+    compact_keep: Annotated[float, Field(ge=0, lt=1)] = 0.25
+    """Share of the context window that the newest turns may keep beside the summary."""
     request_timeout_s: Seconds = 600.0
     max_connections: Count = 1000
 
@@ -118,6 +176,37 @@ class EffectSettings(_Section):
     max_attempts: Count = 8
     retry_base_s: Seconds = 5.0
     retry_max_s: Seconds = 3600.0
+
+
+class ToolSettings(_Section):
+    """The native tools: files, search, web and shell. Which of them an agent has is a matter of its trust."""
+
+    workspace_root: Path | None = None
+    """Agents' working directories, `<tenant>/<agent>`; `<home>/workspace` when unset. Workers on several machines need
+    one that they share, since a run may go on in any of them."""
+    deny_commands: tuple[str, ...] = ()
+    """Shell commands that no agent may run, beside the built-in list."""
+    ask_commands: tuple[str, ...] = ()
+    """Shell commands that a person must permit, whatever the agent says."""
+    shell_timeout_s: Seconds = 120.0
+    shell_max_timeout_s: Seconds = 600.0
+    """Most that a model may ask for one command."""
+    shell_output_bytes: Annotated[int, Field(ge=1_000)] = 32_768
+    """About 8,000 tokens: the beginning and the end of what a command prints."""
+    shell_environment: tuple[str, ...] = ()
+    """Names of the worker's environment variables that commands get beside PATH, the locale and the like."""
+    shell_sandbox: Literal["off", "bubblewrap"] = "off"
+    """`bubblewrap` needs `bwrap` on PATH, and user namespaces."""
+    shell_sandbox_network: bool = True
+    web_search: bool = True
+    """The provider's own search tool. Turn it off for a gateway that does not know it."""
+    web_search_max_uses: Count = 8
+    fetch_ports: tuple[int, ...] = (80, 443, 8080, 8443)
+    fetch_allow_hosts: tuple[str, ...] = ()
+    """`host` or `host:port` of your own that agents may fetch from, though they are not public."""
+    fetch_max_redirects: Annotated[int, Field(ge=0)] = 5
+    fetch_max_bytes: Count = 2_000_000
+    fetch_timeout_s: Seconds = 30.0
 
 
 class TelemetrySettings(_Section):
@@ -161,7 +250,13 @@ class Settings(BaseSettings):
     streams: StreamSettings = Field(default_factory=StreamSettings)
     model: ModelSettings = Field(default_factory=ModelSettings)
     effects: EffectSettings = Field(default_factory=EffectSettings)
+    tools: ToolSettings = Field(default_factory=ToolSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+
+    @property
+    def workspace_root(self) -> Path:
+        """Where agents' working directories are."""
+        return self.tools.workspace_root or self.home / "workspace"
 
     def require_database_url(self) -> str:
         """Return the database URL, or say how to get one.

@@ -4,7 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = ["AGENT_ID_PATTERN", "AgentId", "AgentSpec", "CapabilityGrant", "Responsibility"]
+__all__ = [
+    "AGENT_ID_PATTERN",
+    "AgentId",
+    "AgentSpec",
+    "CapabilityGrant",
+    "CommandPattern",
+    "Permissions",
+    "Responsibility",
+]
 
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
@@ -31,6 +39,30 @@ class CapabilityGrant(_Value):
     config: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
+CommandPattern = Annotated[
+    str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00\r\n]*\S[^\x00\r\n]*$")
+]
+"""The form of a shell command: ``*`` is any text, ``?`` any character, ``[abc]`` one of these. One line."""
+
+CommandPatterns = Annotated[tuple[CommandPattern, ...], Field(max_length=200)]
+
+
+class Permissions(_Value):
+    """Which shell commands an agent may run, where its trust lets it run any.
+
+    A pattern is compared with the whole line and with each simple command in it. Deny goes before ask, ask before
+    allow. A line is allowed by patterns only if each of its commands is, and it hides nothing: no substitution,
+    expansion, redirection or escape.
+    """
+
+    allow_commands: CommandPatterns = ()
+    deny_commands: CommandPatterns = ()
+    ask_commands: CommandPatterns = ()
+    """A person decides. As long as nobody can be asked, they are refused."""
+    unlisted_commands: Literal["allow", "ask", "deny"] = "allow"
+    """What becomes of a command that no pattern matches."""
+
+
 class AgentSpec(_Value):
     """An agent's whole configuration; what a version of it freezes."""
 
@@ -42,6 +74,7 @@ class AgentSpec(_Value):
     directories: tuple[str, ...] = ()
     capabilities: dict[str, CapabilityGrant] = Field(default_factory=dict[str, CapabilityGrant])
     trust: Literal["sandbox", "controlled", "unrestricted"] = "sandbox"
+    permissions: Permissions = Field(default_factory=Permissions)
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """An alias or a full id; None takes the fleet's default."""
     engine: Annotated[str, Field(min_length=1, max_length=64)] | None = None

@@ -24,6 +24,7 @@ from nova_workers.errors import EngineErrorKind
 
 __all__ = [
     "CompactionRecord",
+    "CompactionTrigger",
     "Engine",
     "EngineCallbacks",
     "EngineError",
@@ -33,6 +34,7 @@ __all__ = [
     "EngineUsage",
     "HttpMcpServer",
     "InProcessMcpServer",
+    "Limit",
     "McpServer",
     "StdioMcpServer",
     "StepRecord",
@@ -52,7 +54,13 @@ StopReason = Literal["end_turn", "max_tokens", "tool_use", "timeout", "aborted",
 """Why a turn stopped. ``tool_use``: it stopped between a step and the next model call, because the step
 verdict asked for it or `max_turns` was reached."""
 
+Limit = Literal["turns", "tokens", "cost"]
+"""Which of its own bounds ended a turn: `max_turns`, `token_budget`, `cost_budget_usd`."""
+
 ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupted"]
+
+CompactionTrigger = Literal["context_limit", "overflow_recovery"]
+"""Why a conversation was compacted: it came near the window, or the model said that it was over."""
 
 StepVerdict = Literal["continue", "stop"]
 """What the caller says at a step boundary."""
@@ -77,6 +85,11 @@ class StdioMcpServer:
     cwd: str | None = None
     tools: tuple[str, ...] | None = None
     timeout_s: float = 60.0
+    """Most time for the server to start, and for each call."""
+    scope: str = ""
+    """Whose it is, such as the tenant: turns share a child process only where scope and all of the above agree."""
+    reuse: bool = True
+    """Whether turns may share one child process. False for a server that keeps the state of a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,11 @@ class HttpMcpServer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: tuple[str, ...] | None = None
     timeout_s: float = 60.0
+    """Most time to connect, and for each call."""
+    scope: str = ""
+    """Whose it is, such as the tenant: turns share a session only where scope, url and headers agree."""
+    reuse: bool = True
+    """Whether turns may share one session. False for a server that keeps the state of a conversation."""
 
 
 McpServer = InProcessMcpServer | StdioMcpServer | HttpMcpServer
@@ -94,12 +112,21 @@ McpServer = InProcessMcpServer | StdioMcpServer | HttpMcpServer
 
 @dataclass(frozen=True, slots=True)
 class SubagentConfig:
-    """A helper that the main turn may call as a nested loop."""
+    """A helper that the main turn may call as a nested loop.
+
+    Attributes:
+        description: When to call it, for the model.
+        prompt: Its system prompt.
+        tools: Names of the turn's tools that it may use; None is all of them. It has no helpers itself.
+        model: An alias or a full id; None is the turn's.
+        max_turns: Most model calls of one call to it.
+    """
 
     description: str
     prompt: str
     tools: tuple[str, ...] | None = None
     model: str | None = None
+    max_turns: int = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +163,8 @@ class StepRecord:
         messages: The assistant message, then the user message with every tool's result if it called any.
             In a journal that is handed back, steering messages that joined at this boundary follow.
         tool_calls: The calls of this step.
-        usage: What this step alone used.
+        usage: What the response alone used.
+        tool_usage: What tools of this step used that call a model themselves (subagents).
         final: Whether the turn ends with this step. The caller commits a final step with the turn's end.
         complete: False only in a journal that is handed back after a crash: the response is committed,
             some of its tools may not have ended.
@@ -149,6 +177,7 @@ class StepRecord:
     model: str | None = None
     final: bool = False
     complete: bool = True
+    tool_usage: TokenUsage = field(default_factory=TokenUsage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +187,9 @@ class EngineOptions:
     cwd: str | None = None
     directories: tuple[str, ...] = ()
     system_prompt: str | None = None
+    stable_prompt_chars: int | None = None
+    """How many of the prompt's first characters are the same in every turn of the agent, for the provider's prompt
+    cache. None: all of them."""
     model: str | None = None
     """An alias (haiku, sonnet, opus) or a full model id."""
     max_turns: int | None = None
@@ -174,15 +206,20 @@ class EngineOptions:
     journal: tuple[StepRecord, ...] = ()
     """Steps of this same turn that are already committed. The engine goes on after the last."""
     token_budget: int | None = None
-    """Most tokens, read and produced, that the turn may use; it then ends cleanly."""
+    """Most tokens, read and produced, that the turn may use, with its subagents and earlier attempts. Looked at before
+    each model call: the turn then ends cleanly, as ``max_tokens``."""
     cost_budget_usd: float | None = None
-    """Most that the turn may cost; it then ends cleanly. Needs a model whose price is known."""
+    """Most that the turn may cost, likewise. A model whose price is not known fails the turn before its first call."""
+    spent: TokenUsage = field(default_factory=TokenUsage)
+    """What earlier attempts of this turn used. Counts against the budgets, and is not part of the result's usage."""
+    max_tool_output_chars: int = 100_000
+    """Longest text of a tool's result that the model is given; of a longer one it gets the beginning and the end."""
     reasoning_timeout_s: float = 7_200.0
     """Most time that the turn may wait for the model, all calls together; tools are not counted."""
     tool_timeout_s: float = 7_200.0
     """Most time that any one tool call may take."""
     output_schema: Mapping[str, Any] | None = None
-    """JSON schema that the final answer must fulfil."""
+    """JSON schema that the final answer must fulfil. An answer that does not is sent back once."""
     fallback_models: tuple[str, ...] = ()
     engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options that only one engine understands (the script of `scripted`)."""
@@ -219,9 +256,12 @@ class EngineCallbacks:
             given here; it is the result.
         on_tool_use: Name, input, human-friendly summary of a call that begins.
         on_tool_use_summary: What a tool did, in one line, when it ended.
+        on_tool_progress: A call that runs, and how far it is, in one line.
         on_event: Every structured event.
         on_token: A piece of the answer's text, as it arrives.
         on_reasoning: A piece of extended thinking.
+        on_restart: The response that streams broke off and comes anew: what `on_token` and `on_reasoning` gave since
+            the last step is void. Without it such a response fails the turn, where any of it was passed on.
         on_tool_result: Call id, tool name, ended well, summary; when a tool ended. Awaited with
             the call so that it can be committed before the others of its step end.
         on_tool_calls: Awaited after a response that calls tools and before the first of them runs: the
@@ -230,7 +270,8 @@ class EngineCallbacks:
             stopped or fails in mid-step hands over what there is of the step as final: the text so far, and
             every call with a result, those that were cut as ``interrupted``. A final step's verdict is ignored.
         take_steering: Awaited after each step that is not final: messages that join the turn now.
-        authorize_tool: Awaited before each call.
+        authorize_tool: Awaited before each call. For a tool that only reads, possibly while the response that calls it
+            still streams.
         subagent: Call id and name of a subagent that begins: returns the callbacks of its nested loop.
     """
 
@@ -238,9 +279,11 @@ class EngineCallbacks:
     on_assistant_message: Callable[[str], None] | None = None
     on_tool_use: Callable[[ToolCall, str], None] | None = None
     on_tool_use_summary: Callable[[str], None] | None = None
+    on_tool_progress: Callable[[ToolCall, str], None] | None = None
     on_event: Callable[[EngineEvent], None] | None = None
     on_token: Callable[[str], None] | None = None
     on_reasoning: Callable[[str], None] | None = None
+    on_restart: Callable[[], None] | None = None
     on_tool_result: Callable[[ToolCall, str], Awaitable[None]] | None = None
     on_tool_calls: Callable[[StepRecord], Awaitable[None]] | None = None
     on_step: Callable[[StepRecord], Awaitable[StepVerdict]] | None = None
@@ -274,7 +317,8 @@ class CompactionRecord:
 
     summary: str
     summarized_through_turn_id: str
-    first_kept_turn_id: str
+    first_kept_turn_id: str | None
+    """None where nothing was kept beside the summary."""
     turns_summarized: int
     model: str
     provider: str
@@ -284,7 +328,7 @@ class CompactionRecord:
     summarization_input_tokens: int
     summarization_output_tokens: int
     duration_ms: int
-    trigger: Literal["context_limit", "overflow_recovery"]
+    trigger: CompactionTrigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +338,8 @@ class EngineResult:
     Attributes:
         text: The final assistant text; with ``aborted`` and ``error``, what there was of it.
         messages: All messages that this call produced, in order; every tool_use has its result.
+        limit: Which of its bounds ended the turn, if one did.
+        output: With `EngineOptions.output_schema` and ``end_turn``: the answer as a value that fulfils it.
     """
 
     text: str
@@ -306,6 +352,8 @@ class EngineResult:
     provider: str | None = None
     error: EngineError | None = None
     compaction: CompactionRecord | None = None
+    limit: Limit | None = None
+    output: Any = None
 
 
 class Engine(Protocol):

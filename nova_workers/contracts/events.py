@@ -16,6 +16,7 @@ __all__ = [
     "Event",
     "EventCursor",
     "Reasoning",
+    "Restart",
     "Steered",
     "Step",
     "StreamEnd",
@@ -54,6 +55,8 @@ class Token(_Event):
 
     type: Literal["token"] = "token"
     text: str
+    agent: str | None = None
+    """The subagent that it comes from; None is the agent itself."""
 
 
 class Reasoning(_Event):
@@ -61,6 +64,16 @@ class Reasoning(_Event):
 
     type: Literal["reasoning"] = "reasoning"
     text: str
+    agent: str | None = None
+    """The subagent that it comes from; None is the agent itself."""
+
+
+class Restart(_Event):
+    """The response that was streaming broke off and comes anew: text and reasoning since the last `step` are void."""
+
+    type: Literal["restart"] = "restart"
+    agent: str | None = None
+    """The subagent whose response it is; None is the agent itself."""
 
 
 class Thinking(_Event):
@@ -74,16 +87,20 @@ class AssistantMessage(_Event):
 
     type: Literal["assistant_message"] = "assistant_message"
     text: str
+    agent: str | None = None
+    """The subagent that it comes from; None is the agent itself."""
 
 
 class ToolStatus(_Event):
-    """A tool call began or ended."""
+    """A tool call began, went on, or ended. ``running`` is news of a call that takes its time, in `summary`."""
 
     type: Literal["tool_status"] = "tool_status"
     tool_call_id: str
     tool_name: str
-    status: Literal["started", "completed", "failed", "interrupted"]
+    status: Literal["started", "running", "completed", "failed", "interrupted"]
     summary: str | None = None
+    agent: str | None = None
+    """The subagent that it comes from; None is the agent itself."""
 
 
 class ToolUseSummary(_Event):
@@ -167,6 +184,7 @@ Event = Annotated[
     StreamStart
     | Token
     | Reasoning
+    | Restart
     | Thinking
     | AssistantMessage
     | ToolStatus

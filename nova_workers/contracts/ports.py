@@ -5,11 +5,12 @@ use them.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from nova_workers.contracts.runs import Doorbell
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "FetchedPage", "WebFetcher"]
 
 
 class Dispatcher(Protocol):
@@ -21,4 +22,35 @@ class Dispatcher(Protocol):
 
     def ring_effects(self) -> None:
         """Ring for effects that are due. Returns at once; never raises. Rings close together are one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPage:
+    """A page of the web as text.
+
+    Attributes:
+        url: Where it was in the end, after redirects.
+        status: The HTTP status; an error page is a page too.
+        content_type: As the server says, without parameters; empty if it says nothing.
+        truncated: Whether there was more than the bounds let through.
+    """
+
+    url: str
+    status: int
+    content_type: str
+    text: str
+    truncated: bool = False
+
+
+class WebFetcher(Protocol):
+    """Gets pages from the public internet, and from nowhere else."""
+
+    async def fetch(self, url: str) -> FetchedPage:
+        """Return the page.
+
+        Raises:
+            ToolFailure: The address is not one of the public internet, the server does not answer in time, or what it
+                sends is no text.
+        """
         ...

@@ -88,10 +88,14 @@ class Claim:
     agent: AgentSpec
     fence: int
     attempt: int
+    losses: int
+    """Leases of this run that ran out."""
     max_attempts_spent: bool
     cancel_reason: CancelReason | None
     """Set when the run was canceled before this claim: end it without a model call."""
     parent_turn_id: str | None
+    context_tokens: int
+    """Size of the conversation before this turn, as the last model call in it measured; 0 where unknown."""
     session_id: str | None
     content: tuple[ContentBlock, ...]
     model: str | None

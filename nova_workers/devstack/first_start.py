@@ -5,39 +5,84 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import asyncpg
+
 from models import migrate
 from nova_workers.config import Settings
 from nova_workers.devstack.home import write_private
+from nova_workers.errors import Unavailable
 from nova_workers.ledger.agents import seed_defaults
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.tenancy import DEFAULT_TENANT_ID, create_key, create_tenant, find_key, hash_secret
+from nova_workers.ledger.tenancy import (
+    DEFAULT_TENANT_ID,
+    create_key,
+    create_tenant,
+    find_key,
+    hash_secret,
+    list_keys,
+)
 
-__all__ = ["KEY_FILE", "prepare_database"]
+__all__ = ["KEY_FILE", "make_first_key", "prepare_database"]
 
 KEY_FILE = "api_key"
 
 _ALL_SCOPES = ("agents", "keys", "operator", "runs")
+_MOST_KEYS = 1_000
 
 
 async def prepare_database(settings: Settings, database_url: str) -> Path:
     """Migrate, make the default tenant and its agents, and return the file with a key that works.
 
     Idempotent: a key that works is kept; agents that were changed or deleted are left as they are.
+
+    Raises:
+        Unavailable: The database cannot be reached or changed.
     """
-    await migrate.upgrade(database_url)
+    try:
+        await migrate.upgrade(database_url)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise Unavailable(
+            f"The database cannot be reached or migrated ({type(error).__name__}: {error}). Check NOVA_DATABASE_URL, "
+            "and that its user may create tables and the extension 'vector'.",
+            server="postgres",
+        ) from error
     path = settings.home / KEY_FILE
     database = Database(database_url, pool_size=1)
     try:
         async with database.transaction() as connection:
-            await create_tenant(connection, DEFAULT_TENANT_ID, "Default")
-            await seed_defaults(connection, DEFAULT_TENANT_ID)
-        async with database.connection() as connection:
+            await _ensure_tenant(connection)
             secret = await _working_key(connection, _read(path))
     finally:
         await database.close()
     if secret is not None:
         write_private(path, secret + "\n")
     return path
+
+
+async def make_first_key(database_url: str) -> str | None:
+    """Make the default tenant, its agents and a key with every scope, on a migrated database.
+
+    Returns:
+        The key, which cannot be read again; None when the tenant has one that was not revoked.
+
+    Raises:
+        Unavailable: The database cannot be reached.
+    """
+    database = Database(database_url, pool_size=1)
+    try:
+        async with database.transaction() as connection:
+            await _ensure_tenant(connection)
+            keys = await list_keys(connection, DEFAULT_TENANT_ID, before=None, limit=_MOST_KEYS)
+            if any(key.revoked_at is None for key in keys):
+                return None
+            return (await create_key(connection, DEFAULT_TENANT_ID, name="first key", scopes=_ALL_SCOPES)).key
+    finally:
+        await database.close()
+
+
+async def _ensure_tenant(connection: Connection) -> None:
+    await create_tenant(connection, DEFAULT_TENANT_ID, "Default")
+    await seed_defaults(connection, DEFAULT_TENANT_ID)
 
 
 async def _working_key(connection: Connection, secret: str) -> str | None:

@@ -1,34 +1,43 @@
-"""Connections to MCP servers, one for each server and turn.
+"""One connection to an MCP server.
 
 Each connection lives in a task of its own. The MCP client's task groups belong to the task that opened them, and a
-transport that dies cancels that task: so it must not be the turn's. Calls are made from any task; those to a
-server of this process run in the caller's own task and context, with no JSON between.
+transport that dies cancels that task: so it must not be a turn's.
+
+A call to a server of this process runs in the caller's own task and context, with no JSON between. A call to any other
+server runs in a task of its own, so that a caller who is cancelled is free at once: the client first tells the server,
+and a server that does not read holds that up for seconds.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+import contextvars
+import os
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx2
 import structlog
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, Tool
+from mcp.types import CONNECTION_CLOSED, CallToolResult, Tool
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
-from nova_workers.errors import EngineFailure
 
-__all__ = ["ServerConnection"]
+__all__ = ["OnProgress", "ServerConnection"]
 
 _log = structlog.get_logger(__name__)
+
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Takes progress, its total if it is known, and a message if there is one."""
 
 _STREAM_READ_TIMEOUT_S = 300.0
 """A server may hold a response stream open this long; MCP's own recommendation."""
 
 
 class ServerConnection:
-    """One MCP server, connected."""
+    """One MCP server, connected. Used by any number of turns at the same time."""
 
     def __init__(self, name: str, server: McpServer) -> None:
         self.name = name
@@ -38,54 +47,119 @@ class ServerConnection:
         self._closing = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
+        self._calls: set[asyncio.Task[CallToolResult]] = set()
 
-    async def open(self) -> None:
-        """Connect.
+    @property
+    def lost(self) -> bool:
+        """Whether the connection was open, or was to be, and is no more."""
+        return self._opened.is_set() and self._client is None
+
+    @property
+    def opening(self) -> bool:
+        """Whether nobody knows yet if the server answers."""
+        return not self._opened.is_set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was told to close."""
+        return self._closing.is_set()
+
+    def start(self) -> None:
+        """Begin to connect. The connection outlives the caller, so it takes nothing of the caller's context."""
+        self._keeper = asyncio.create_task(self._keep(), name=f"mcp-{self.name}", context=contextvars.Context())
+
+    async def ready(self) -> None:
+        """Wait until it is open.
 
         Raises:
-            EngineFailure: The server does not answer; trying again may help.
+            ConnectionError: The server does not answer.
         """
-        self._keeper = asyncio.create_task(self._keep(), name=f"mcp-{self.name}")
         try:
-            async with asyncio.timeout(getattr(self._server, "timeout_s", None)):
+            async with asyncio.timeout(self._timeout_s):
                 await self._opened.wait()
         except TimeoutError as error:
-            self._failure = error
+            raise ConnectionError(f"it did not answer within {self._timeout_s:g} s") from error
         if self._client is None:
-            raise EngineFailure(
-                f"The MCP server {self.name!r} cannot be reached: {_cause(self._failure)}",
-                kind="unknown",
-                retryable=True,
-                server=self.name,
-            )
+            raise ConnectionError(_cause(self._failure)) from self._failure
 
     async def close(self) -> None:
-        """Disconnect; a server that is a child process ends."""
+        """Disconnect; a server that is a child process ends, if need be by force."""
         self._closing.set()
+        for call in tuple(self._calls):
+            call.cancel()
         if self._keeper is not None:
             if not self._opened.is_set():
                 self._keeper.cancel()
             await asyncio.wait((self._keeper,))
 
-    async def list_tools(self) -> list[Tool]:
-        """Return the server's tools that the allow-list lets through, in the server's order."""
-        allowed = self._server.tools
+    async def list_tools(self, timeout_s: float | None = None) -> list[Tool]:
+        """Return the server's tools in the server's order.
+
+        Raises:
+            ConnectionError: The server does not answer, in `timeout_s` if it is given.
+        """
+        try:
+            async with asyncio.timeout(timeout_s or self._timeout_s):
+                return await self._list_tools()
+        except TimeoutError as error:
+            raise ConnectionError("it did not say in time which tools it has") from error
+        except MCPError as error:
+            raise ConnectionError(str(error)) from error
+
+    async def call(
+        self, tool: str, arguments: JsonObject, timeout_s: float | None = None, on_progress: OnProgress | None = None
+    ) -> CallToolResult:
+        """Call a tool.
+
+        Raises:
+            ConnectionError: The connection is lost.
+            MCPError: The server refused, or did not answer in time.
+        """
+        calling = self._require_client().call_tool(tool, arguments, timeout_s, on_progress)
+        try:
+            if isinstance(self._server, InProcessMcpServer):
+                return await calling
+            return await self._apart(asyncio.create_task(calling, name=f"mcp-{self.name}-{tool}"))
+        except MCPError as error:
+            if error.error.code == CONNECTION_CLOSED:
+                raise ConnectionError("the connection closed") from error
+            raise
+
+    @property
+    def _timeout_s(self) -> float | None:
+        return None if isinstance(self._server, InProcessMcpServer) else self._server.timeout_s
+
+    async def _list_tools(self) -> list[Tool]:
         tools: list[Tool] = []
         cursor: str | None = None
         while True:
             page = await self._require_client().list_tools(cursor=cursor)
-            tools += [tool for tool in page.tools if allowed is None or tool.name in allowed]
+            tools += page.tools
             cursor = page.next_cursor
             if cursor is None:
                 return tools
 
-    async def call(self, tool: str, arguments: JsonObject) -> CallToolResult:
-        """Call a tool. Raises what the MCP client raises."""
-        return await self._require_client().call_tool(tool, arguments)
+    async def _apart(self, call: asyncio.Task[CallToolResult]) -> CallToolResult:
+        self._calls.add(call)
+        call.add_done_callback(self._forget)
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if call.cancelled() and caller is not None and not caller.cancelling():
+                raise ConnectionError("the connection closed") from None
+            call.cancel()
+            raise
+
+    def _forget(self, call: asyncio.Task[CallToolResult]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            # Whoever waited has it; if nobody waits any more, it is not to be called unheard.
+            call.exception()
 
     def _require_client(self) -> Client:
         if self._client is None:
-            raise ConnectionError(f"The MCP server {self.name!r} is not connected")
+            raise ConnectionError("it is not connected")
         return self._client
 
     async def _keep(self) -> None:
@@ -95,7 +169,7 @@ class ServerConnection:
                 self._opened.set()
                 await self._closing.wait()
         except Exception as error:
-            # The head of this task: calls in flight have their own errors, and whoever waits in `open` is told.
+            # The head of this task: calls in flight have their own errors, and whoever waits in `ready` is told.
             self._failure = error
             if self._opened.is_set():
                 _log.warning("mcp_server_lost", server=self.name, exc_info=True)
@@ -112,10 +186,7 @@ async def _client(server: McpServer) -> AsyncGenerator[Client]:
                 # A fresh client has nothing to gain from a response cache.
                 client = Client(server.server, cache=None)
             case StdioMcpServer():
-                process = StdioServerParameters(
-                    command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
-                )
-                client = Client(process, read_timeout_seconds=server.timeout_s, cache=None)
+                client = Client(_process(server), read_timeout_seconds=server.timeout_s, cache=None)
             case HttpMcpServer():
                 timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))
                 http = await stack.enter_async_context(
@@ -124,6 +195,21 @@ async def _client(server: McpServer) -> AsyncGenerator[Client]:
                 transport = streamable_http_client(server.url, http_client=http)
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
         yield await stack.enter_async_context(client)
+
+
+def _process(server: StdioMcpServer) -> StdioServerParameters:
+    """Return how to start the server. It leads a process group of its own, which closing the connection ends.
+
+    Should this process be killed, its children read the end of their input; one that does not care is killed by the
+    kernel, where there is a program to ask for that.
+    """
+    command, args = server.command, list(server.args)
+    tie = shutil.which("setpriv") if sys.platform == "linux" else None
+    # A program that does not exist is to fail under its own name.
+    if tie is not None and shutil.which(command, path=server.env.get("PATH", os.environ.get("PATH"))):
+        args = ["--pdeathsig", "KILL", "--", command, *args]
+        command = tie
+    return StdioServerParameters(command=command, args=args, env=dict(server.env), cwd=server.cwd)
 
 
 def _cause(error: BaseException | None) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.engine import ToolCall
 
-__all__ = ["MAX_SUMMARY_CHARS", "tool_result_summary", "tool_use_summary"]
+__all__ = ["MAX_SUMMARY_CHARS", "line", "tool_result_summary", "tool_use_summary"]
 
 MAX_SUMMARY_CHARS = 120
 
@@ -31,13 +31,13 @@ def tool_use_summary(name: str, given: JsonObject) -> str:
     sentence = _SENTENCES.get(name)
     if sentence is not None:
         try:
-            return _line(sentence(given))
+            return line(sentence(given))
         except KeyError:
             # The model left the argument out; the tool will say so.
             pass
     arguments = ", ".join(f"{key}: {_plain(value)}" for key, value in given.items())
     words = name.replace("_", " ").strip().capitalize()
-    return _line(f"{words} ({arguments})" if arguments else words)
+    return line(f"{words} ({arguments})" if arguments else words)
 
 
 def tool_result_summary(call: ToolCall) -> str:
@@ -46,8 +46,8 @@ def tool_result_summary(call: ToolCall) -> str:
         return f"{call.tool_name}: interrupted"
     said = text_of(call.result or ())
     if call.status == "failed":
-        return _line(f"{call.tool_name} failed: {said}")
-    return _line(f"{call.tool_name}: {said or 'done'}")
+        return line(f"{call.tool_name} failed: {said}")
+    return line(f"{call.tool_name}: {said or 'done'}")
 
 
 def _plain(value: Any) -> str:
@@ -56,7 +56,8 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def _line(text: str) -> str:
+def line(text: str) -> str:
+    """Return text as one line that is short enough to show."""
     # A tool may return a megabyte; no more than can show is looked at.
-    line = " ".join(text[: 4 * MAX_SUMMARY_CHARS].split())
-    return line if len(line) <= MAX_SUMMARY_CHARS else line[: MAX_SUMMARY_CHARS - 1] + "…"
+    short = " ".join(text[: 4 * MAX_SUMMARY_CHARS].split())
+    return short if len(short) <= MAX_SUMMARY_CHARS else short[: MAX_SUMMARY_CHARS - 1] + "…"

@@ -3,21 +3,33 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+import structlog
 from mcp import MCPError
 from mcp.types import CallToolResult, TextContent, Tool
 from mcp.types import ContentBlock as McpContent
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
-from nova_workers.contracts.engine import McpServer, ToolCall
-from nova_workers.engines.connections import ServerConnection
+from nova_workers.contracts.engine import InProcessMcpServer, McpServer, ToolCall
+from nova_workers.engines.connection_pool import ConnectionPool, Lease
+from nova_workers.engines.connections import OnProgress
+from nova_workers.engines.spans import tool_span
+from nova_workers.engines.summaries import line
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 
-__all__ = ["ToolDefinition", "Toolbox", "plain_block"]
+__all__ = ["TellProgress", "ToolDefinition", "Toolbox", "plain_block"]
 
+_log = structlog.get_logger(__name__)
+
+TellProgress = Callable[[ToolCall, str], None]
+"""Takes a call that runs, and how far it is in one line."""
+
+_PROGRESS_EVERY_S = 0.25
+"""A server may report progress a thousand times a second; nobody reads that fast."""
 _NOT_ALLOWED_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME_CHARS = 128
 
@@ -30,53 +42,84 @@ class ToolDefinition:
     description: str
     input_schema: JsonObject
     idempotent: bool
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     definition: ToolDefinition
-    connection: ServerConnection
+    lease: Lease
     tool: str
 
 
 class Toolbox:
     """Implements the turn's `Tools` over MCP servers.
 
-    A tool keeps its own name as long as no server before it has the same; then it is ``<server>__<tool>``.
-    Connects at first use, or at `connect`; must be closed.
+    A tool keeps its own name as long as it is not reserved and no server before it has the same; then it is
+    ``<server>__<tool>``. Connects at first use, or at `connect`; must be closed.
+
+    A server that does not answer costs the turn its tools and not its life.
     """
 
-    def __init__(self, servers: Mapping[str, McpServer], to_block: Callable[[McpContent], ContentBlock]) -> None:
-        self._servers = servers
+    def __init__(
+        self,
+        servers: Mapping[str, McpServer],
+        to_block: Callable[[McpContent], ContentBlock],
+        reserved: Collection[str] = (),
+        *,
+        pool: ConnectionPool,
+        tell_progress: TellProgress | None = None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            servers: By the name under which the model may hear of them.
+            to_block: Makes a content block of what a tool returned.
+            reserved: Names that no tool may have.
+            pool: The process's connections.
+            tell_progress: Takes the progress that servers report.
+        """
         self._to_block = to_block
-        self._connections: list[ServerConnection] = []
+        self._reserved = reserved
+        self._tell_progress = tell_progress
+        self._leases = [pool.lease(name, server) for name, server in servers.items()]
         self._entries: dict[str, _Entry] | None = None
+        self._unreachable: tuple[str, ...] = ()
         self._connecting = asyncio.Lock()
 
-    async def connect(self) -> Mapping[str, ToolDefinition]:
-        """Connect to every server, and return the tools by name, in a stable order.
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer, once connected."""
+        return self._unreachable
 
-        Raises:
-            EngineFailure: A server does not answer.
-        """
+    async def connect(self) -> Mapping[str, ToolDefinition]:
+        """Connect to every server that answers, and return the tools by name, in a stable order."""
         async with self._connecting:
             if self._entries is None:
                 self._entries = await self._open()
         return {name: entry.definition for name, entry in self._entries.items()}
 
     async def close(self) -> None:
-        """Disconnect from every server."""
-        connections, self._connections = self._connections, []
-        for connection in connections:
-            await connection.close()
+        """Let go of every server."""
+        for lease in self._leases:
+            await lease.release()
 
     async def is_idempotent(self, name: str) -> bool:
         """Return whether the tool declares that it may be run again."""
         tools = await self.connect()
         return name in tools and tools[name].idempotent
 
-    async def call(self, call: ToolCall) -> ToolOutcome:
+    def reads_only(self, name: str) -> bool:
+        """Return whether the tool declares that it changes nothing. False for one that is not known yet."""
+        entry = (self._entries or {}).get(name)
+        return entry is not None and entry.definition.read_only
+
+    async def call(self, call: ToolCall, tell_progress: TellProgress | None = None) -> ToolOutcome:
         """Run a call.
+
+        Args:
+            call: The call.
+            tell_progress: Takes its progress, in place of the toolbox's own.
 
         Raises:
             ToolFailure: There is no such tool, or its server failed.
@@ -84,13 +127,23 @@ class Toolbox:
         await self.connect()
         entry = (self._entries or {}).get(call.tool_name)
         if entry is None:
-            known = ", ".join(self._entries or {}) or "none"
-            raise ToolFailure(f"There is no tool {call.tool_name!r}. Available: {known}.", tool=call.tool_name)
+            raise ToolFailure(self._unknown(call.tool_name), tool=call.tool_name)
+        on_progress = _progress(call, tell_progress or self._tell_progress)
         try:
-            result = await entry.connection.call(entry.tool, call.params)
+            if isinstance(entry.lease.server, InProcessMcpServer):
+                # The MCP library makes a span of the call where it is carried out: here.
+                result = await entry.lease.call(entry.tool, call.params, on_progress)
+            else:
+                with tool_span(call):
+                    result = await entry.lease.call(entry.tool, call.params, on_progress)
         except (MCPError, ConnectionError, TimeoutError) as error:
             raise ToolFailure(f"{call.tool_name} failed: {error}", tool=call.tool_name) from error
         return self._outcome(result)
+
+    def _unknown(self, name: str) -> str:
+        known = ", ".join(self._entries or {}) or "none"
+        away = f" These servers do not answer: {', '.join(self._unreachable)}." if self._unreachable else ""
+        return f"There is no tool {name!r}. Available: {known}.{away}"
 
     def _outcome(self, result: CallToolResult) -> ToolOutcome:
         blocks = tuple(self._to_block(content) for content in result.content)
@@ -99,14 +152,14 @@ class Toolbox:
         return ToolOutcome(blocks, failed=result.is_error)
 
     async def _open(self) -> dict[str, _Entry]:
+        listings = await asyncio.gather(*(_listing(lease) for lease in self._leases))
         entries: dict[str, _Entry] = {}
-        for name, server in self._servers.items():
-            connection = ServerConnection(name, server)
-            self._connections.append(connection)
-            await connection.open()
-            for tool in await connection.list_tools():
-                definition = _define(name, tool, entries)
-                entries[definition.name] = _Entry(definition, connection, tool.name)
+        for lease, tools in zip(self._leases, listings, strict=True):
+            for tool in tools or ():
+                definition = _define(lease.name, tool, {*entries, *self._reserved})
+                entries[definition.name] = _Entry(definition, lease, tool.name)
+        named = zip(self._leases, listings, strict=True)
+        self._unreachable = tuple(lease.name for lease, tools in named if tools is None)
         return entries
 
 
@@ -117,14 +170,41 @@ def plain_block(content: McpContent) -> ContentBlock:
     return text_block(f"[{content.type}]")
 
 
-def _define(server: str, tool: Tool, taken: Mapping[str, object]) -> ToolDefinition:
+def _define(server: str, tool: Tool, taken: Collection[str]) -> ToolDefinition:
     name = _NOT_ALLOWED_IN_NAMES.sub("_", tool.name)[:_MAX_NAME_CHARS]
     if name in taken:
         name = _NOT_ALLOWED_IN_NAMES.sub("_", f"{server}__{tool.name}")[:_MAX_NAME_CHARS]
     hints = tool.annotations
+    read_only = hints is not None and bool(hints.read_only_hint)
     return ToolDefinition(
         name=name,
         description=tool.description or "",
         input_schema=tool.input_schema,
-        idempotent=hints is not None and bool(hints.idempotent_hint or hints.read_only_hint),
+        idempotent=read_only or (hints is not None and bool(hints.idempotent_hint)),
+        read_only=read_only,
     )
+
+
+async def _listing(lease: Lease) -> list[Tool] | None:
+    try:
+        return await lease.list_tools()
+    except ConnectionError as error:
+        _log.warning("mcp_server_unreachable", server=lease.name, cause=str(error))
+        return None
+
+
+def _progress(call: ToolCall, tell: TellProgress | None) -> OnProgress | None:
+    if tell is None:
+        return None
+    told_at_s = float("-inf")
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal told_at_s
+        now_s = time.monotonic()
+        if now_s - told_at_s < _PROGRESS_EVERY_S and progress != total:
+            return
+        told_at_s = now_s
+        share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+        tell(call, line(f"{call.tool_name}: {share} {message or ''}"))
+
+    return on_progress

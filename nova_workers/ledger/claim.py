@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.content import Message
 from nova_workers.contracts.runs import Claim
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 
-__all__ = ["claim_next", "load_history"]
+__all__ = ["PAUSED", "claim_next"]
 
 # A pause holds back what is new; a run that was canceled is still ended.
 PAUSED = """
@@ -63,27 +62,15 @@ WITH thread AS (
      WHERE c.turn_id = $4
 )
 SELECT c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec, c.fence, c.attempt,
-       c.losses >= $6 AS spent, c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
+       c.losses, c.losses >= $6 AS spent,
+       c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
        CASE WHEN c.turn_id = $4 THEN c.head_turn_id
             ELSE (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) END AS parent_turn_id,
+       (SELECT h.context_tokens FROM turns h WHERE h.id = c.head_turn_id) AS context_tokens,
        c.thread_session_id, c.content, c.model, c.max_turns, c.queue, c.traceparent, c.created_at,
        EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
   FROM claimed c
   JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.agent_id AND v.version = c.agent_version
-"""
-
-# $1 the newest turn, $2 tenant. Walks to the root, or to the compaction that stands for what is before it.
-_HISTORY = """
-WITH RECURSIVE lineage AS (
-    SELECT id, parent_turn_id, 0 AS back, type FROM turns WHERE id = $1 AND tenant_id = $2
-    UNION ALL
-    SELECT t.id, t.parent_turn_id, l.back + 1, t.type
-      FROM turns t JOIN lineage l ON t.id = l.parent_turn_id
-     WHERE l.type <> 'compaction'
-)
-SELECT m.role, m.content
-  FROM lineage l JOIN messages m ON m.turn_id = l.id
- ORDER BY l.back DESC, m.seq
 """
 
 
@@ -119,6 +106,8 @@ async def claim_next(
         max_attempts_spent=row["spent"],
         cancel_reason=(row["cancel_reason"] or "cancel") if row["canceled"] else None,
         parent_turn_id=row["parent_turn_id"],
+        context_tokens=row["context_tokens"] or 0,
+        losses=row["losses"],
         session_id=row["thread_session_id"],
         content=tuple(row["content"]),
         model=row["model"],
@@ -128,9 +117,3 @@ async def claim_next(
         created_at=row["created_at"],
         claim_latency_s=row["claim_latency_s"],
     )
-
-
-async def load_history(connection: Connection, tenant_id: str, turn_id: str) -> tuple[Message, ...]:
-    """Return the conversation up to and including a turn, oldest message first."""
-    rows = await connection.fetch(_HISTORY, turn_id, tenant_id)
-    return tuple(Message(role=row["role"], content=tuple(row["content"])) for row in rows)

@@ -43,16 +43,18 @@ WITH thread AS (
            cache_read_tokens = t.cache_read_tokens + uncounted.times * $20,
            cache_write_tokens = t.cache_write_tokens + uncounted.times * $21,
            reasoning_tokens = t.reasoning_tokens + uncounted.times * $22,
+           context_tokens = COALESCE(NULLIF($18::int + $19::int + $20::int + $21::int, 0), t.context_tokens),
            cost_usd = CASE WHEN uncounted.times = 0 THEN t.cost_usd
                            WHEN t.steps = 0 THEN $23::float8::numeric ELSE t.cost_usd + $23::float8::numeric END
       FROM mine, uncounted
      WHERE t.id = mine.turn_id
     RETURNING t.*
 ), used AS (
-    INSERT INTO usage (id, tenant_id, run_id, thread_id, agent_id, model, provider, input_tokens, output_tokens,
-                       cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, model_calls, duration_ms)
-    SELECT $24, t.tenant_id, t.run_id, t.thread_id, t.agent_id, t.model, t.provider, t.input_tokens, t.output_tokens,
-           t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd, t.steps, $25
+    INSERT INTO usage (id, tenant_id, run_id, turn_id, thread_id, agent_id, model, provider, input_tokens,
+                       output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, model_calls,
+                       duration_ms)
+    SELECT $24, t.tenant_id, t.run_id, t.id, t.thread_id, t.agent_id, t.model, t.provider, t.input_tokens,
+           t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd, t.steps, $25
       FROM turn t
 ), head AS (
     UPDATE threads h

@@ -112,6 +112,7 @@ WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED.format(seq="$16")}, turn AS (
            cache_read_tokens = t.cache_read_tokens + uncounted.times * $8,
            cache_write_tokens = t.cache_write_tokens + uncounted.times * $9,
            reasoning_tokens = t.reasoning_tokens + uncounted.times * $10,
+           context_tokens = COALESCE(NULLIF($6::int + $7::int + $8::int + $9::int, 0), t.context_tokens),
            cost_usd = CASE WHEN uncounted.times = 0 THEN t.cost_usd
                            WHEN t.steps = 0 THEN $11::float8::numeric ELSE t.cost_usd + $11::float8::numeric END,
            model = COALESCE($12, t.model)

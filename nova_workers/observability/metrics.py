@@ -133,6 +133,37 @@ class Metrics:
             "nova_cost_usd_total", "US dollars, of models whose price is known.", ["model"], registry=registry
         )
         self.model_calls = Counter("nova_model_calls_total", "Model calls.", ["model"], registry=registry)
+        self.model_retries = Counter(
+            "nova_model_retries_total",
+            "Model calls that failed and were made again. cause: transport, rate_limit, key or key_for_model.",
+            ["model", "cause"],
+            registry=registry,
+        )
+        self.model_fallbacks = Counter(
+            "nova_model_fallbacks_total",
+            "Turns that went on with another model.",
+            ["model", "fallback"],
+            registry=registry,
+        )
+        self.profile_cooldowns = Counter(
+            "nova_model_profile_cooldowns_total",
+            "Keys of the provider that were put to rest. reason: auth or rate_limit.",
+            ["profile", "reason"],
+            registry=registry,
+        )
+        self.breaker_open = Gauge(
+            "nova_model_breaker_open",
+            "1 while nobody calls a model, as far as this process was told.",
+            ["model"],
+            registry=registry,
+        )
+        self.rate_limit_wait_s = Histogram(
+            "nova_model_rate_limit_wait_seconds",
+            "Time in line for the rate limit, of models that have one.",
+            ["model"],
+            buckets=_WAIT_S,
+            registry=registry,
+        )
         self.tool_calls = Counter("nova_tool_calls_total", "Tool calls that ended.", ["status"], registry=registry)
 
     def _declare_effects(self, registry: CollectorRegistry) -> None:
@@ -178,6 +209,26 @@ class Metrics:
                 self.tokens.labels(name, kind).inc(amount)
         if usage.cost_usd:
             self.cost_usd.labels(name).inc(usage.cost_usd)
+
+    def record_model_retry(self, model: str, cause: str) -> None:
+        """Count a model call that failed and is made again."""
+        self.model_retries.labels(model, cause).inc()
+
+    def record_cooldown(self, profile: str, reason: str) -> None:
+        """Count a key that was put to rest."""
+        self.profile_cooldowns.labels(profile, reason).inc()
+
+    def record_fallback(self, model: str, fallback: str) -> None:
+        """Count a turn that went on with another model."""
+        self.model_fallbacks.labels(model, fallback).inc()
+
+    def set_breaker_open(self, model: str, *, is_open: bool) -> None:
+        """Note what was heard of a model's breaker."""
+        self.breaker_open.labels(model).set(is_open)
+
+    def observe_rate_limit_wait(self, model: str, waited_s: float) -> None:
+        """Note how long a call stood in line."""
+        self.rate_limit_wait_s.labels(model).observe(waited_s)
 
     def set_fleet(self, open_runs: Mapping[str, int], queues: Mapping[str, tuple[int, float | None]]) -> None:
         """Set the gauges of the whole fleet; call it before a scrape is answered.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import Engine, EngineOptions, StepRecord
+from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
-from nova_workers.ledger.claim import load_history
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.history import load_history
 from nova_workers.prompts.builder import build_system_prompt
 from nova_workers.runs.persist import persist
 from nova_workers.threads.transcript import repair
@@ -50,11 +53,16 @@ class TurnAssembler:
             )
         return engine
 
+    def model(self, claim: Claim) -> str:
+        """Return the model of a run, an alias or an id: the run's own, the agent's, or the fleet's."""
+        return claim.model or claim.agent.model or self._settings.default_model
+
     async def options(self, claim: Claim, journal: tuple[StepRecord, ...], abort: AbortSignal) -> EngineOptions:
         """Return the options of a claimed run: history, prompt, tools, limits.
 
         Raises:
             RunLost: The database was away until the lease ran out.
+            EngineFailure: The agent's working directory cannot be made.
         """
         agent = claim.agent
         context = CapabilityContext(
@@ -64,14 +72,40 @@ class TurnAssembler:
         parent = claim.parent_turn_id
         if parent is not None:
             history = repair(await persist(self._database, abort, lambda c: load_history(c, claim.tenant_id, parent)))
+        cwd = await self._workspace(claim)
         return EngineOptions(
+            cwd=cwd,
             directories=agent.directories,
-            system_prompt=build_system_prompt(agent),
-            model=claim.model or agent.model or self._settings.default_model,
+            system_prompt=build_system_prompt(
+                agent, storage="" if cwd is None else f"Your working directory is {cwd}."
+            ),
+            model=self.model(claim),
             max_turns=claim.max_turns or agent.max_turns or self._settings.runs.max_turns,
+            fallback_models=self._settings.model.fallbacks,
+            reasoning_timeout_s=self._settings.runs.reasoning_timeout_s,
+            tool_timeout_s=self._settings.runs.tool_timeout_s,
             mcp_servers=self._capabilities.resolve(agent, context),
             history=history,
             journal=journal,
             engine_config=agent.engine_config,
             run_id=claim.run_id,
         )
+
+    async def _workspace(self, claim: Claim) -> str | None:
+        """Return the agent's working directory, made if need be; None for an agent without native tools."""
+        if not native_tools(claim.agent.trust):
+            return None
+        path = self._settings.workspace_root / claim.tenant_id / claim.agent_id
+        try:
+            await asyncio.to_thread(_make_private, path)
+        except OSError as error:
+            raise EngineFailure(
+                f"The directory {str(path)!r} cannot be made: {error.strerror}. See NOVA_TOOLS__WORKSPACE_ROOT.",
+                kind="unknown",
+                retryable=True,
+            ) from error
+        return str(path)
+
+
+def _make_private(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -12,22 +12,21 @@ from ulid import ULID
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts import events as live
-from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import EngineFailure, NovaError, RunLost
+from nova_workers.errors import RunLost
 from nova_workers.ledger.claim import claim_next
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.finish import finish_run, requeue_run
 from nova_workers.ledger.journal import Journal, load_journal
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
-from nova_workers.runs.assembly import TurnAssembler
-from nova_workers.runs.observer import observed
-from nova_workers.runs.outcome import Outcome, ended_before_start, failed, judge
+from nova_workers.runs.outcome import Outcome, ended_before_start
+from nova_workers.runs.permission import tool_policy
 from nova_workers.runs.persist import persist
 from nova_workers.runs.recorder import TurnRecorder
+from nova_workers.runs.turn import TurnRunner
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun, LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
@@ -47,7 +46,7 @@ class ExecutorParts:
     keeper: LeaseKeeper
     publisher: EventPublisher
     dispatcher: Dispatcher
-    assembler: TurnAssembler
+    turns: TurnRunner
     settings: Settings
     clock: Clock
     metrics: Metrics
@@ -154,54 +153,15 @@ class RunExecutor:
             publisher=parts.publisher,
             events=events,
             clock=parts.clock,
+            policy=tool_policy(claim, parts.settings.tools, journal.steps),
         )
         outcome = ended_before_start(run, journal)
         if outcome is None:
-            outcome = await self._turn(run, journal, recorder, events)
+            outcome = await self._parts.turns.play(run, recorder, events)
         if outcome.status == "requeue":
             return await self._requeue(run, events)
         duration_s = parts.clock.monotonic_s() - started_s
         return await self._finish(run, outcome, recorder, events, duration_s)
-
-    async def _turn(self, run: HeldRun, journal: Journal, recorder: TurnRecorder, events: RunEvents) -> Outcome:
-        claim = run.claim
-        events.emit(
-            live.StreamStart(
-                run_id=claim.run_id,
-                thread_id=claim.thread_id,
-                attempt=claim.attempt,
-                agent_id=claim.agent_id,
-                model=claim.model or claim.agent.model,
-            )
-        )
-        try:
-            engine = self._parts.assembler.engine(claim)
-            options = await self._parts.assembler.options(claim, journal.steps, run.abort)
-            result = await engine.run(
-                claim.content,
-                options,
-                claim.agent.trust,
-                session_id=claim.session_id,
-                callbacks=observed(
-                    recorder.callbacks(),
-                    tracing=self._parts.tracing,
-                    metrics=self._parts.metrics,
-                    clock=self._parts.clock,
-                ),
-                abort=run.abort,
-            )
-        except RunLost:
-            raise
-        except EngineFailure as error:
-            return failed(EngineError(error.kind, error.message, error.retryable), recorder.journal())
-        except NovaError as error:
-            return failed(EngineError("unknown", error.message, retryable=True), recorder.journal())
-        except Exception as error:
-            # An engine gives failure as a value; what it raises is a defect. The run still ends, and says so.
-            _log.exception("run.engine_raised")
-            defect = EngineError("unknown", f"{type(error).__name__} in the engine; see the log.", retryable=True)
-            return failed(defect, recorder.journal())
-        return judge(run, result, recorder.final_step)
 
     async def _requeue(self, run: HeldRun, events: RunEvents) -> Doorbell:
         claim = run.claim

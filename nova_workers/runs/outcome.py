@@ -61,7 +61,7 @@ def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:
     if claim.max_attempts_spent:
         error = EngineError(
             "worker_lost",
-            f"The run lost its worker {claim.attempt - 1} times and is not tried again. "
+            f"The run lost its worker {claim.losses} times and is not tried again. "
             "If the workers died of it, look at their memory; else send the message again.",
             retryable=True,
         )

@@ -6,18 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+import structlog
+
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
-from nova_workers.contracts.content import Message
-from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, ToolCall
+from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, ToolAuthorization, ToolCall
 from nova_workers.contracts.runs import Claim
 from nova_workers.ledger import journal as ledger
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.runs.persist import persist
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun
+from nova_workers.tools import ToolPolicy
 
 __all__ = ["TurnRecorder"]
+
+_log = structlog.get_logger(__name__)
 
 
 class TurnRecorder:
@@ -36,6 +41,7 @@ class TurnRecorder:
         publisher: EventPublisher,
         events: RunEvents,
         clock: Clock,
+        policy: ToolPolicy,
     ) -> None:
         self.final_step: StepRecord | None = None
         self.first_token_at: datetime | None = None
@@ -45,6 +51,7 @@ class TurnRecorder:
         self._publisher = publisher
         self._events = events
         self._clock = clock
+        self._policy = policy
         self._steering: tuple[ledger.Absorbed, ...] = ()
         self._steps = {step.index: step for step in journal.steps}
         last = journal.steps[-1] if journal.steps else None
@@ -62,11 +69,19 @@ class TurnRecorder:
             on_tool_use_summary=lambda summary: _ignore(emit(live.ToolUseSummary(summary=summary))),
             on_token=self._on_token,
             on_reasoning=self._on_reasoning,
+            on_restart=lambda: _ignore(emit(live.Restart())),
             on_tool_result=self._on_tool_result,
             on_tool_calls=self._on_tool_calls,
             on_step=self._on_step,
             take_steering=self._take_steering,
+            authorize_tool=self._authorize,
         )
+
+    async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        verdict = self._policy.judge(tool_name, params)
+        if verdict.kind != "allow":
+            _log.info("tool.refused", tool=tool_name, verdict=verdict.kind, rule=verdict.rule)
+        return verdict.authorization()
 
     def _on_token(self, text: str) -> None:
         if self.first_token_at is None:

@@ -19,11 +19,7 @@ def _claims(source: str) -> Iterator[tuple[str, str]]:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         for decorator in node.decorator_list:
-            if (
-                isinstance(decorator, ast.Call)
-                and isinstance(decorator.func, ast.Name)
-                and decorator.func.id == "proves"
-            ):
+            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "proves":
                 for argument in decorator.args:
                     assert isinstance(argument, ast.Constant), f"{node.name}: promises are named by literals"
                     yield str(argument.value), node.name

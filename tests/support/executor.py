@@ -22,10 +22,12 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.submit import Submitter
+from nova_workers.runs.turn import TurnRunner
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
@@ -74,6 +76,7 @@ class Worker:
         self.redis = tap_redis(floor.redis_url, self.tap)
         database = TappedDatabase(floor.database, self.tap)
         runs = floor.settings.runs
+        tracing = Tracing(floor.settings.telemetry, "worker")
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
         self.publisher = EventPublisher(self.redis, flush_ms=floor.settings.streams.flush_ms, clock=clock)
@@ -85,16 +88,22 @@ class Worker:
                 keeper=self.keeper,
                 publisher=self.publisher,
                 dispatcher=floor.bells,
-                assembler=TurnAssembler(
-                    database,
-                    {"puppet": floor.puppet, "scripted": ScriptedEngine(environment="development")},
-                    default_registry(database),
-                    floor.settings,
+                turns=TurnRunner(
+                    TurnAssembler(
+                        database,
+                        {"puppet": floor.puppet, "scripted": ScriptedEngine(environment="development")},
+                        default_registry(database),
+                        floor.settings,
+                    ),
+                    Compactor(database, floor.settings.model, clock),
+                    clock=clock,
+                    metrics=self.metrics,
+                    tracing=tracing,
                 ),
                 settings=floor.settings,
                 clock=clock,
                 metrics=self.metrics,
-                tracing=Tracing(floor.settings.telemetry, "worker"),
+                tracing=tracing,
                 effects=("embeddings", "title"),
             )
         )
@@ -184,9 +193,10 @@ class Floor:
         self.workers: list[Worker] = []
         self._publishing: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Add the tenant and its agents."""
-        self._publishing = asyncio.create_task(self.publisher.run())
+    async def open(self, *, publish: bool = True) -> None:
+        """Add the tenant and its agents. Without `publish` the front door's events stay in its buffer."""
+        if publish:
+            self._publishing = asyncio.create_task(self.publisher.run())
         await self.database.execute(
             "INSERT INTO tenants (id, name) VALUES ($1, 'Test') ON CONFLICT DO NOTHING", self.tenant_id
         )

@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Any
 
 from nova_workers.contracts.content import Message
-from nova_workers.ledger.claim import load_history
+from nova_workers.ledger.history import load_history
 from nova_workers.ledger.database import Database
 from tests.support.executor import ENDED
 from tests.support.puppet import USAGE, Puppet
 
-__all__ = ["check_any_time", "check_settled", "thread_state"]
+__all__ = ["check_any_time", "check_heads", "check_settled", "thread_state"]
 
 
 async def check_any_time(database: Database) -> None:
@@ -62,7 +62,7 @@ async def check_settled(database: Database, puppet: Puppet) -> None:
     still_open = [(run["id"], run["status"]) for run in runs if run["status"] not in ENDED]
     assert not still_open, f"never ended: {still_open}"
     await _check_messages_are_once(database)
-    await _check_heads(database)
+    await check_heads(database)
     await _check_usage(database)
     await _check_histories(database)
     again = [key for key, times in Counter(each.call_id for each in puppet.executions).items() if times > 1]
@@ -90,18 +90,18 @@ async def _check_messages_are_once(database: Database) -> None:
         assert (row["queries"], row["steered"], row["usages"]) == wanted, dict(row)
 
 
-async def _check_heads(database: Database) -> None:
+async def check_heads(database: Database) -> None:
     """The moves of a head are its turns, each the child of the one before."""
     for thread in await database.fetch("SELECT id, head_turn_id, turn_count FROM threads"):
         moves = await database.fetch(
-            "SELECT h.turn_id, t.parent_turn_id, t.depth FROM thread_heads h JOIN turns t ON t.id = h.turn_id"
+            "SELECT h.turn_id, t.parent_turn_id, t.depth, t.type FROM thread_heads h JOIN turns t ON t.id = h.turn_id"
             " WHERE h.thread_id = $1 ORDER BY h.id",
             thread["id"],
         )
         parents = [None, *(move["turn_id"] for move in moves)]
         assert [move["parent_turn_id"] for move in moves] == parents[:-1]
         assert thread["head_turn_id"] == parents[-1]
-        assert thread["turn_count"] == len(moves)
+        assert thread["turn_count"] == sum(move["type"] == "normal" for move in moves)
         assert [move["depth"] for move in moves] == list(range(len(moves)))
 
 
@@ -125,7 +125,9 @@ async def _check_usage(database: Database) -> None:
 async def _check_histories(database: Database) -> None:
     """In what a model would get, each tool_use is answered by the next message, as it stands in the ledger."""
     async with database.connection() as connection:
-        for thread in await database.fetch("SELECT tenant_id, head_turn_id FROM threads WHERE head_turn_id IS NOT NULL"):
+        for thread in await database.fetch(
+            "SELECT tenant_id, head_turn_id FROM threads WHERE head_turn_id IS NOT NULL"
+        ):
             check_history(await load_history(connection, thread["tenant_id"], thread["head_turn_id"]))
 
 

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from nova_workers.errors import Unavailable
-from nova_workers.ledger import cancel, claim, finish, journal, leases, submit
+from nova_workers.ledger import cancel, claim, compaction, finish, journal, leases, submit
 from nova_workers.ledger.database import Connection, Database, Row
 
 __all__ = ["Crashed", "Fault", "Tap", "TappedDatabase", "statement_name", "tap_redis"]
@@ -42,7 +42,7 @@ def _names(*modules: ModuleType) -> dict[str, str]:
     }
 
 
-_STATEMENTS: Final = _names(cancel, claim, finish, journal, leases, submit)
+_STATEMENTS: Final = {**_names(cancel, claim, finish, journal, leases, submit), compaction._COMMIT: "compaction"}
 
 
 def statement_name(query: str) -> str:
@@ -78,8 +78,9 @@ class Tap:
         self.waiting: str | None = None
         self._planned: list[_Planned] = []
         self._next: Fault | None = None
+        self.stopped = asyncio.Event()
+        """Set while a statement waits."""
         self._go = asyncio.Event()
-        self._changed = asyncio.Condition()
         self._held: set[str] = set()
 
     def plan(self, fault: Fault, statement: str, *, nth: int = 1) -> None:
@@ -92,8 +93,8 @@ class Tap:
 
     async def reached(self, timeout_s: float = 5.0) -> str:
         """Wait until a statement waits, and return its name."""
-        async with asyncio.timeout(timeout_s), self._changed:
-            await self._changed.wait_for(lambda: self.waiting is not None)
+        async with asyncio.timeout(timeout_s):
+            await self.stopped.wait()
         assert self.waiting is not None
         return self.waiting
 
@@ -103,6 +104,7 @@ class Tap:
         self._held.discard(self.waiting)
         self._next = fault
         self.waiting = None
+        self.stopped.clear()
         self._go.set()
 
     def check(self) -> None:
@@ -133,9 +135,8 @@ class Tap:
         if not (name in self._held or (self.stepping and name not in self.free)):
             return None
         self._go.clear()
-        async with self._changed:
-            self.waiting = name
-            self._changed.notify_all()
+        self.waiting = name
+        self.stopped.set()
         await self._go.wait()
         fault, self._next = self._next, None
         return fault

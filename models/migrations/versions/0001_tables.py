@@ -97,7 +97,8 @@ def upgrade() -> None:
         "usage",
         sa.Column("id", sa.Text(collation="C"), nullable=False),
         sa.Column("tenant_id", sa.Text(collation="C"), nullable=False),
-        sa.Column("run_id", sa.Text(collation="C"), nullable=False),
+        sa.Column("run_id", sa.Text(collation="C"), nullable=True, comment="Null for a compaction"),
+        sa.Column("turn_id", sa.Text(collation="C"), nullable=False),
         sa.Column("thread_id", sa.Text(collation="C"), nullable=False),
         sa.Column("agent_id", sa.Text(collation="C"), nullable=False),
         sa.Column("model", sa.Text(), nullable=True),
@@ -112,10 +113,11 @@ def upgrade() -> None:
         sa.Column("duration_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_usage"),
-        comment="What a run cost: one row a run, written with its end.",
+        comment="What was used: one row a run, written with its end, and one a compaction.",
     )
     op.create_index("ix_usage__tenant_id_created_at", "usage", ["tenant_id", "created_at"])
     op.create_index("uq_usage__run_id", "usage", ["run_id"], unique=True)
+    op.create_index("uq_usage__turn_id", "usage", ["turn_id"], unique=True)
 
     op.create_table(
         "agents",
@@ -398,6 +400,12 @@ def upgrade() -> None:
         sa.Column("source_event_id", sa.Text(), nullable=True),
         sa.Column("workspace_path", sa.Text(), nullable=True),
         sa.Column("steps", sa.Integer(), server_default=sa.text("0"), nullable=False, comment="Committed steps"),
+        sa.Column(
+            "context_tokens",
+            sa.BigInteger(),
+            nullable=True,
+            comment="Of the last model call: the conversation's size",
+        ),
         sa.Column("tool_call_count", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("input_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("output_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),

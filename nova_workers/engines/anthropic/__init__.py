@@ -1,5 +1,7 @@
 """The engine on the `anthropic` SDK."""
 
+from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.anthropic.engine import AnthropicEngine
+from nova_workers.engines.anthropic.prices import ModelPrice
 
-__all__ = ["AnthropicEngine"]
+__all__ = ["AnthropicEngine", "ModelPrice", "Profile"]

@@ -1,7 +1,8 @@
 """The engine on the `anthropic` SDK.
 
-What is the SDK's and what is ours. The SDK streams, accumulates, retries before the first byte, and converts MCP
-content (`beta.messages.stream`, `lib.tools.mcp.mcp_content`). The loop around it is the turn that all engines
+What is the SDK's and what is ours. The SDK speaks HTTP, streams, and converts MCP content
+(`beta.messages`, `lib.tools.mcp.mcp_content`). Its retries are off: `nova_workers.engines.resilience` decides what is tried
+again, with which key and which model. The loop around it is the turn that all engines
 share, and not the SDK's tool runner (2.12, `lib/tools/_beta_runner.py`), because the run protocol needs four
 seams that the runner does not have:
 
@@ -13,32 +14,37 @@ seams that the runner does not have:
 - `append_messages` at a step boundary hands the whole turn over to the caller, so steering would mean to run the
   tools ourselves anyway.
 
-Native tools by trust level, subagents, credential rotation, model fallback, budgets and compaction are not
-here yet: trust is accepted, and offers no native tool at any level. MCP servers work at every level.
+Native tools are `nova_workers.engines.native`, by trust; MCP servers work at every level. Subagents, budgets and
+compaction are not here yet.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
-import httpx2
-from anthropic import AsyncAnthropic, CredentialsError, DefaultAsyncHttpxClient
 from anthropic.lib.tools.mcp import UnsupportedMCPValueError, mcp_content
 from mcp.types import ContentBlock as McpContent
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, TrustLevel
-from nova_workers.engines.anthropic.prices import Prices
+from nova_workers.contracts.native import RESERVED_NAMES
+from nova_workers.engines.anthropic.credentials import Clients, Profile
+from nova_workers.engines.anthropic.prices import ModelPrice, Prices
+from nova_workers.engines.anthropic.reading import MessageReader
 from nova_workers.engines.anthropic.request import fixed_part
 from nova_workers.engines.anthropic.responder import AnthropicResponder
+from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.models import resolve_model
+from nova_workers.engines.native import NativeTools, TurnTools
+from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.toolbox import Toolbox, plain_block
 from nova_workers.engines.turn import Interruption, Turn
-from nova_workers.errors import ConfigurationError
 
 __all__ = ["AnthropicEngine"]
 
+_T = TypeVar("_T")
+
 _DEFAULT_MODEL = "sonnet"
-_CONNECT_TIMEOUT_S = 5.0
 
 
 class AnthropicEngine:
@@ -55,11 +61,16 @@ class AnthropicEngine:
         *,
         api_key: str | None = None,
         base_url: str | None = None,
+        profiles: Sequence[Profile] = (),
         aliases: Mapping[str, str] | None = None,
         max_tokens: int = 8192,
         request_timeout_s: float = 600.0,
         max_connections: int = 1000,
-        max_retries: int = 2,
+        max_retries: int = 5,
+        prices: Mapping[str, ModelPrice] | None = None,
+        context_windows: Mapping[str, int] | None = None,
+        resilience: Resilience | None = None,
+        native: NativeTools | None = None,
     ) -> None:
         """Build the client. It connects at the first turn, on the loop of that turn.
 
@@ -67,30 +78,32 @@ class AnthropicEngine:
             api_key: None takes what the SDK finds in the environment; without any, each turn fails as
                 ``auth_failure``.
             base_url: None takes ANTHROPIC_BASE_URL, then the SDK's own.
+            profiles: Several keys, in order of preference, in place of `api_key`.
             aliases: Overrides of the alias map.
             max_tokens: Most tokens of a response, where the options do not say.
             request_timeout_s: Longest silence of the provider.
             max_connections: Turns that stream at the same time.
-            max_retries: How often the SDK tries again before the first byte.
+            max_retries: Tries after the first for one response, where `resilience` does not say.
+            prices: Overrides of the price list, by alias or id.
+            context_windows: Overrides of the list of context windows, in tokens, by alias or id.
+            resilience: What the process shares of retries, cool-downs, breakers and limits; None shares nothing.
+            native: The native tools, offered by trust; None offers those on files only.
 
         Raises:
             ConfigurationError: The environment names credentials that cannot be read.
         """
-        timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
-        limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
-        try:
-            self._client = AsyncAnthropic(
-                api_key=api_key,
-                base_url=base_url,
-                timeout=timeout,
-                max_retries=max_retries,
-                http_client=DefaultAsyncHttpxClient(timeout=timeout, limits=limits),
-            )
-        except CredentialsError as error:
-            raise ConfigurationError(f"The anthropic SDK cannot read its credentials: {error}") from error
+        self._clients = Clients(
+            profiles or (Profile(api_key=api_key),),
+            base_url=base_url,
+            request_timeout_s=request_timeout_s,
+            max_connections=max_connections,
+        )
+        self._native = native or NativeTools()
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
-        self._prices = Prices()
+        self._reader = MessageReader(Prices(self._by_id(prices or {})))
+        self._windows = Windows(self._by_id(context_windows or {}))
+        self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
     async def run(  # noqa: PLR0917 - the contract's signature
         self,
@@ -102,14 +115,20 @@ class AnthropicEngine:
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
-        model = resolve_model(options.model or _DEFAULT_MODEL, self._aliases)
-        toolbox = Toolbox(options.mcp_servers, _block)
-        responder = AnthropicResponder(
-            self._client,
+        models = [self._resolve(model) for model in (options.model or _DEFAULT_MODEL, *options.fallback_models)]
+        native = self._native.for_turn(options, trust)
+        toolbox = TurnTools(native, Toolbox(options.mcp_servers, _block, RESERVED_NAMES))
+        provider = AnthropicResponder(
+            self._clients,
             toolbox,
-            self._prices,
-            lambda tools: fixed_part(model, options, tools, self._max_tokens),
+            self._reader,
+            lambda model, tools, away: fixed_part(
+                model, options, tools.values(), self._max_tokens, native.server_tools, away
+            ),
+            self._windows,
+            history=len(options.history),
         )
+        responder = ResilientResponder(provider, models, self._resilience)
         try:
             with Interruption(abort, options.timeout_s) as interruption:
                 turn = Turn(responder, toolbox, options, callbacks or EngineCallbacks(), interruption)
@@ -119,7 +138,14 @@ class AnthropicEngine:
 
     async def close(self) -> None:
         """Close the pool of connections."""
-        await self._client.close()
+        self._native.close()
+        await self._clients.close()
+
+    def _resolve(self, model: str) -> str:
+        return resolve_model(model, self._aliases)
+
+    def _by_id(self, by_name: Mapping[str, _T]) -> dict[str, _T]:
+        return {self._resolve(name): value for name, value in by_name.items()}
 
 
 def _block(content: McpContent) -> ContentBlock:

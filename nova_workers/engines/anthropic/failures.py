@@ -1,10 +1,14 @@
 """What the SDK raises, in the engine contract's vocabulary."""
 
+import math
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import anthropic
 import httpx2
 
+from nova_workers.engines.resilience import AttemptFailed, Cause
 from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["failure_of"]
@@ -13,29 +17,40 @@ __all__ = ["failure_of"]
 class _Verdict(NamedTuple):
     kind: EngineErrorKind
     retryable: bool
+    cause: Cause
 
+
+_REFUSED = _Verdict("auth_failure", retryable=False, cause="key")
+_FORBIDDEN = _Verdict("auth_failure", retryable=False, cause="key_for_model")
+_RATE_LIMITED = _Verdict("rate_limit", retryable=True, cause="rate_limit")
+_OVERFLOW = _Verdict("context_overflow", retryable=False, cause="request")
+_OUT_OF_ORDER = _Verdict("model_error", retryable=True, cause="transport")
+_NO_MODEL = _Verdict("model_error", retryable=False, cause="model")
+_INVALID = _Verdict("model_error", retryable=False, cause="request")
+_NO_KEY = _Verdict("auth_failure", retryable=False, cause="request")
 
 _BY_TYPE: dict[str, _Verdict] = {
     # ``error.type`` of the body. It says more than the status: an error in mid-stream has status 200.
-    "authentication_error": _Verdict("auth_failure", retryable=False),
-    "permission_error": _Verdict("auth_failure", retryable=False),
-    "billing_error": _Verdict("auth_failure", retryable=False),
-    "rate_limit_error": _Verdict("rate_limit", retryable=True),
-    "request_too_large": _Verdict("context_overflow", retryable=False),
-    "overloaded_error": _Verdict("model_error", retryable=True),
-    "api_error": _Verdict("model_error", retryable=True),
-    "timeout_error": _Verdict("model_error", retryable=True),
-    "invalid_request_error": _Verdict("model_error", retryable=False),
-    "not_found_error": _Verdict("model_error", retryable=False),
+    "authentication_error": _REFUSED,
+    "permission_error": _FORBIDDEN,
+    "billing_error": _REFUSED,
+    "rate_limit_error": _RATE_LIMITED,
+    "request_too_large": _OVERFLOW,
+    "overloaded_error": _OUT_OF_ORDER,
+    "api_error": _OUT_OF_ORDER,
+    "timeout_error": _OUT_OF_ORDER,
+    "invalid_request_error": _INVALID,
+    "not_found_error": _NO_MODEL,
 }
 _BY_STATUS: dict[int, _Verdict] = {
-    401: _Verdict("auth_failure", retryable=False),
-    402: _Verdict("auth_failure", retryable=False),
-    403: _Verdict("auth_failure", retryable=False),
-    408: _Verdict("model_error", retryable=True),
-    409: _Verdict("model_error", retryable=True),
-    413: _Verdict("context_overflow", retryable=False),
-    429: _Verdict("rate_limit", retryable=True),
+    401: _REFUSED,
+    402: _REFUSED,
+    403: _FORBIDDEN,
+    404: _NO_MODEL,
+    408: _OUT_OF_ORDER,
+    409: _OUT_OF_ORDER,
+    413: _OVERFLOW,
+    429: _RATE_LIMITED,
 }
 _OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exceed context", "too many tokens")
 """The provider has no code for it: a request over the context window is an invalid request with these words."""
@@ -46,9 +61,22 @@ _MEND_KEY = "Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
 def failure_of(error: Exception) -> EngineFailure:
     """Return the failure that `error` means for a turn. ``unknown`` for what nobody foresaw."""
     if isinstance(error, EngineFailure):
-        return error
-    kind, retryable = _judge(error)
-    return EngineFailure(_say(error), kind=kind, retryable=retryable)
+        return _found_in_reading(error)
+    verdict = _judge(error)
+    return AttemptFailed(
+        _say(error),
+        kind=verdict.kind,
+        retryable=verdict.retryable,
+        cause=verdict.cause,
+        retry_after_s=_retry_after_s(error),
+    )
+
+
+def _found_in_reading(failure: EngineFailure) -> EngineFailure:
+    """A stream that ended too early, or a response that makes no sense: our own finding, and the wire's fault."""
+    if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
+        return failure
+    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=_OUT_OF_ORDER.cause)
 
 
 def _judge(error: Exception) -> _Verdict:
@@ -57,17 +85,17 @@ def _judge(error: Exception) -> _Verdict:
             return _judge_status(error)
         case anthropic.APIConnectionError() | anthropic.APIResponseValidationError() | httpx2.TransportError():
             # A connection that broke in mid-stream surfaces as the transport's own error.
-            return _Verdict("model_error", retryable=True)
+            return _OUT_OF_ORDER
         case anthropic.CredentialsError():
-            return _Verdict("auth_failure", retryable=False)
+            return _NO_KEY
         case TypeError() if "authentication" in str(error):
             # What the SDK raises without any credentials.
-            return _Verdict("auth_failure", retryable=False)
+            return _NO_KEY
         case ValueError() | LookupError() | RuntimeError():
             # The stream is not what the protocol says: broken JSON, or events out of order.
-            return _Verdict("model_error", retryable=True)
+            return _OUT_OF_ORDER
         case _:
-            return _Verdict("unknown", retryable=False)
+            return _Verdict("unknown", retryable=False, cause="request")
 
 
 def _judge_status(error: anthropic.APIStatusError) -> _Verdict:
@@ -75,11 +103,31 @@ def _judge_status(error: anthropic.APIStatusError) -> _Verdict:
     verdict = _BY_STATUS.get(error.status_code) or (_BY_TYPE.get(kind) if kind else None)
     if verdict is None:
         # Of a server that speaks no error body, 5xx is its own trouble and 4xx ours.
-        verdict = _Verdict("model_error", retryable=error.status_code >= 500 or error.status_code < 400)
+        verdict = _OUT_OF_ORDER if error.status_code >= 500 or error.status_code < 400 else _INVALID
     says = (error.api_message or error.message).lower()
-    if not verdict.retryable and verdict.kind == "model_error" and any(words in says for words in _OVERFLOW_WORDS):
-        return _Verdict("context_overflow", retryable=False)
+    if verdict is _INVALID and any(words in says for words in _OVERFLOW_WORDS):
+        return _OVERFLOW
     return verdict
+
+
+def _retry_after_s(error: Exception) -> float | None:
+    """Return what the provider asks to wait, in seconds; it says so in one of three forms."""
+    if not isinstance(error, anthropic.APIStatusError):
+        return None
+    headers = error.response.headers
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        given = headers.get("retry-after", "")
+        if not given:
+            return None
+        try:
+            seconds = float(given)
+        except ValueError:
+            seconds = (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _say(error: Exception) -> str:

@@ -1,4 +1,7 @@
-"""What model calls cost, from the price list of `genai-prices`."""
+"""What model calls cost: the operator's prices, and then the price list of `genai-prices`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import structlog
 from anthropic.types.beta import BetaUsage
@@ -6,17 +9,41 @@ from genai_prices import Usage, calc_price
 
 from nova_workers.contracts.usage import TokenUsage
 
-__all__ = ["Prices"]
+__all__ = ["ModelPrice", "Prices"]
 
 _log = structlog.get_logger(__name__)
 
 _PROVIDER = "anthropic"
 
 
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+
+    def cost_usd(self, tokens: TokenUsage) -> float:
+        """Return what `tokens` cost."""
+        return (
+            tokens.input_tokens * self.input
+            + tokens.output_tokens * self.output
+            + tokens.cache_read_tokens * self.cache_read
+            + tokens.cache_write_tokens * self.cache_write
+        ) / _MILLION
+
+
 class Prices:
     """Counts tokens and prices them. A model without a known price is warned of once."""
 
-    def __init__(self) -> None:
+    def __init__(self, overrides: Mapping[str, ModelPrice] | None = None) -> None:
+        """Take the operator's prices, by model id; they go before the list's."""
+        self._overrides = dict(overrides or {})
         self._unknown: set[str] = set()
         # The first look-up reads the list: 0.2 s (measured) that no turn should pay on the event loop.
         self._cost_usd("", TokenUsage(), warn=False)
@@ -43,6 +70,9 @@ class Prices:
         )
 
     def _cost_usd(self, model: str, tokens: TokenUsage, *, warn: bool = True) -> float | None:
+        override = self._overrides.get(model)
+        if override is not None:
+            return override.cost_usd(tokens)
         if model in self._unknown:
             return None
         # The price list counts cached tokens among the input and prices them apart.

@@ -1,52 +1,147 @@
-"""Builds requests to the Messages API."""
+"""Builds requests to the Messages API.
+
+The provider caches a request's prefix up to each of at most four marks: tools, then system, then messages. Ours stand
+where what changes less often ends: after the tools, after the part of the system prompt that all turns of the agent
+share, after the conversation before this turn, and (the mark at the request's top level) after the last message. The
+mark after the old conversation is there because the provider looks for an earlier entry only twenty blocks back, and
+one step with many calls is longer.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nova_workers.contracts.content import JsonObject, Message
+from anthropic import transform_schema
+
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.models import parse_model
 from nova_workers.engines.toolbox import ToolDefinition
 
-__all__ = ["fixed_part", "with_messages"]
+__all__ = ["fixed_part", "with_cap", "with_messages"]
 
 _CACHED: JsonObject = {"type": "ephemeral"}
+_NO_MARK_ON = ("thinking", "redacted_thinking")
+"""Blocks that the provider refuses a mark on."""
 _ADAPTIVE_SINCE = (4, 6)
 """From this version on a model decides itself how much to think; a budget is deprecated, and refused from 4.7."""
 _NO_TEMPERATURE_SINCE = (4, 7)
 """From this version on a request with a temperature is refused."""
+_LEAST_THINKING_TOKENS = 1024
 _ANSWER_TOKENS = 1024
 """Room for the answer beside the thinking, where `max_tokens` covers both."""
+_FILES_BETA = "files-api-2025-04-14"
 
 
 def fixed_part(
-    model: str, options: EngineOptions, tools: Iterable[ToolDefinition], default_max_tokens: int
+    model: str,
+    options: EngineOptions,
+    tools: Iterable[ToolDefinition],
+    default_max_tokens: int,
+    server_tools: Sequence[JsonObject] = (),
+    unreachable: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return what is the same in every request of a turn, with cache marks at the ends of tools and system."""
-    max_tokens = options.max_tokens or default_max_tokens
-    request: dict[str, Any] = {"model": model, "max_tokens": max_tokens}
-    if options.system_prompt:
-        request["system"] = [{"type": "text", "text": options.system_prompt, "cache_control": _CACHED}]
-    definitions = [_tool(tool) for tool in tools]
+    """Return what is the same in every request of a turn.
+
+    Args:
+        model: Its id.
+        options: As the engine got them.
+        tools: What the turn offers.
+        default_max_tokens: Where the options do not say.
+        server_tools: Tools that the provider runs.
+        unreachable: Servers whose tools are missing. The model is told, after everything that is cached.
+    """
+    request: dict[str, Any] = {"model": model, "max_tokens": options.max_tokens or default_max_tokens}
+    system = _system(options, unreachable)
+    if system:
+        request["system"] = system
+    definitions = [*(dict(tool) for tool in server_tools), *(_tool(tool) for tool in tools)]
     if definitions:
         definitions[-1]["cache_control"] = _CACHED
         request["tools"] = definitions
-    if options.temperature is not None and _version(model) < _NO_TEMPERATURE_SINCE:
-        # The SDK has dropped the parameter; the models that take it still do.
-        request["extra_body"] = {"temperature": options.temperature}
+    if options.output_schema is not None:
+        # What the provider's grammar cannot express, the SDK moves into descriptions; the answer is checked here too.
+        schema = transform_schema(dict(options.output_schema))
+        request["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     if options.thinking_budget_tokens:
-        request["thinking"] = _thinking(model, options.thinking_budget_tokens)
-        request["max_tokens"] = max(max_tokens, options.thinking_budget_tokens + _ANSWER_TOKENS)
+        budget_tokens = max(options.thinking_budget_tokens, _LEAST_THINKING_TOKENS)
+        request["thinking"] = _thinking(model, budget_tokens)
+        request["max_tokens"] = max(request["max_tokens"], budget_tokens + _ANSWER_TOKENS)
+    elif options.temperature is not None and _version(model) < _NO_TEMPERATURE_SINCE:
+        # The SDK has dropped the parameter; the models that take it still do, but not while they think.
+        request["extra_body"] = {"temperature": options.temperature}
     return request
 
 
-def with_messages(fixed: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    """Return the request. The mark at its top level makes the provider cache up to the last message."""
-    return {
-        **fixed,
-        "messages": [{"role": message.role, "content": list(message.content)} for message in messages],
-        "cache_control": _CACHED,
-    }
+def with_cap(fixed: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+    """Return a fixed part whose response fits in `max_tokens`; thinking that leaves no room for an answer is left out."""
+    request = {**fixed, "max_tokens": min(fixed["max_tokens"], max_tokens)}
+    thinking = request.get("thinking", {})
+    room = request["max_tokens"] - _ANSWER_TOKENS
+    if thinking.get("budget_tokens", 0) > max(room, 0):
+        if room < _LEAST_THINKING_TOKENS:
+            del request["thinking"]
+        else:
+            request["thinking"] = {**thinking, "budget_tokens": room}
+    return request
+
+
+def with_messages(fixed: Mapping[str, Any], messages: Sequence[Message], history: int) -> dict[str, Any]:
+    """Return the request.
+
+    Args:
+        fixed: From `fixed_part`.
+        messages: The conversation.
+        history: How many of the messages are older than the turn.
+    """
+    sent = [{"role": message.role, "content": list(message.content)} for message in messages]
+    if history:
+        _mark_last(sent[history - 1]["content"])
+    request = {**fixed, "messages": sent, "cache_control": _CACHED}
+    if _refers_to_files(messages):
+        request["betas"] = [_FILES_BETA]
+    return request
+
+
+def _system(options: EngineOptions, unreachable: Sequence[str]) -> list[JsonObject]:
+    prompt = options.system_prompt or ""
+    split = len(prompt) if options.stable_prompt_chars is None else options.stable_prompt_chars
+    stable, changing = prompt[:split], prompt[split:]
+    blocks: list[JsonObject] = []
+    if stable.strip():
+        blocks.append({"type": "text", "text": stable, "cache_control": _CACHED})
+    if changing.strip():
+        blocks.append({"type": "text", "text": changing})
+    if unreachable:
+        names = ", ".join(unreachable)
+        blocks.append(
+            {
+                "type": "text",
+                "text": f"These tool servers do not answer at the moment, so their tools are missing: {names}. "
+                "Where that keeps you from doing what is asked, say so.",
+            }
+        )
+    return blocks
+
+
+def _mark_last(content: list[ContentBlock]) -> None:
+    for at in range(len(content) - 1, -1, -1):
+        if content[at].get("type") not in _NO_MARK_ON:
+            content[at] = {**content[at], "cache_control": _CACHED}
+            return
+
+
+def _refers_to_files(messages: Sequence[Message]) -> bool:
+    return any(_is_file(block) for message in messages for block in message.content)
+
+
+def _is_file(block: ContentBlock) -> bool:
+    match block:
+        case {"type": "image" | "document", "source": {"type": "file"}}:
+            return True
+        case {"type": "tool_result", "content": [*inner]}:
+            return any(_is_file(part) for part in inner)
+        case _:
+            return False
 
 
 def _tool(tool: ToolDefinition) -> JsonObject:

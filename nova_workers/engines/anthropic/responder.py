@@ -1,111 +1,111 @@
-"""Gets one streamed response from the Messages API."""
+"""Gets the responses of one turn from the Messages API."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import structlog
-from anthropic import AsyncAnthropic
-from anthropic.lib.streaming import BetaAsyncMessageStream
-from anthropic.types.beta import BetaStopReason
-from anthropic.types.beta.parsed_beta_message import ParsedBetaMessage
 
+from nova_workers.engines.anthropic.credentials import Clients
 from nova_workers.engines.anthropic.failures import failure_of
-from nova_workers.engines.anthropic.prices import Prices
-from nova_workers.engines.anthropic.request import with_messages
-from nova_workers.engines.toolbox import Toolbox, ToolDefinition
-from nova_workers.engines.turn import Ask, Draft, Ending, Response
-from nova_workers.errors import EngineFailure
+from nova_workers.engines.anthropic.reading import MessageReader
+from nova_workers.engines.anthropic.request import with_cap, with_messages
+from nova_workers.engines.anthropic.windows import Windows
+from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
+from nova_workers.engines.toolbox import ToolDefinition
+from nova_workers.engines.turn import Ask, Draft, Response
 
-__all__ = ["AnthropicResponder"]
+__all__ = ["AnthropicResponder", "OfferedTools"]
 
 _log = structlog.get_logger(__name__)
 
-_ENDINGS: dict[BetaStopReason | None, Ending] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "max_tokens": "max_tokens",
-    "model_context_window_exceeded": "max_tokens",
-    "tool_use": "tools",
-    # A server tool takes long, or the provider compacted: the response goes back as it is, and the model goes on.
-    "pause_turn": "resume",
-    "compaction": "resume",
-}
+
+class OfferedTools(Protocol):
+    """What the model is offered, known once the servers are connected."""
+
+    async def connect(self) -> Mapping[str, ToolDefinition]:
+        """Return all tools by name, in a stable order."""
+        ...
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer."""
+        ...
+
+
+BuildRequest = Callable[[str, Mapping[str, ToolDefinition], tuple[str, ...]], dict[str, Any]]
+"""Makes the part of the request that stays the same through the turn: of the model, the tools, and servers that are
+away."""
 
 
 class AnthropicResponder:
-    """Implements the turn's `Responder`."""
+    """Makes the tries of one turn: implements `nova_workers.engines.resilience.Provider`."""
+
+    name = "anthropic"
 
     def __init__(
         self,
-        client: AsyncAnthropic,
-        toolbox: Toolbox,
-        prices: Prices,
-        build_request: Callable[[Iterable[ToolDefinition]], dict[str, Any]],
+        clients: Clients,
+        tools: OfferedTools,
+        reader: MessageReader,
+        build_request: BuildRequest,
+        windows: Windows,
+        *,
+        history: int,
     ) -> None:
         """Take what all responses of a turn share.
 
         Args:
-            client: The process's client.
-            toolbox: The turn's tools; connected at the first response.
-            prices: The process's price list.
-            build_request: Makes the part of the request that stays the same through the turn.
+            clients: The process's clients.
+            tools: The turn's tools; connected at the first response.
+            reader: Makes the calls.
+            build_request: See there.
+            windows: What models take.
+            history: How many of the messages are older than the turn.
         """
-        self._client = client
-        self._toolbox = toolbox
-        self._prices = prices
+        self._clients = clients
+        self._tools = tools
+        self._reader = reader
         self._build_request = build_request
-        self._request: dict[str, Any] | None = None
+        self._windows = windows
+        self._history = history
+        self._requests: dict[str, dict[str, Any]] = {}
+        self._estimate = TokenEstimate()
 
-    async def respond(self, ask: Ask, draft: Draft) -> Response:
-        """Get the model's next response. See `nova_workers.engines.turn.Responder`."""
-        if self._request is None:
-            tools = await self._toolbox.connect()
-            self._request = self._build_request(tools.values())
-        request = with_messages(self._request, ask.messages)
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """See `Provider.profiles`."""
+        return self._clients.profiles
+
+    async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
+        """Try once. See `Provider.attempt`."""
+        fixed = await self._fixed(route.model)
+        if route.max_tokens is not None:
+            fixed = with_cap(fixed, route.max_tokens)
+        request = with_messages(fixed, ask.messages, self._history)
         try:
-            async with self._client.beta.messages.stream(**request) as stream:
-                message = await self._read(stream, draft)
+            response = await self._reader.read(self._clients.of(route.profile), request, draft)
         except Exception as error:
             # The seam to the vendor: whatever it raises becomes a failure of the turn, in the contract's words.
             failure = failure_of(error)
             if failure.kind == "unknown":
-                _log.exception("model_call_failed", model=request["model"])
+                _log.exception("model_call_failed", model=route.model)
             raise failure from error
-        return Response(
-            content=tuple(block.to_dict(mode="json") for block in message.content),
-            ending=_ENDINGS.get(message.stop_reason, "end"),
-            usage=draft.usage,
-            model=message.model,
-        )
+        used = response.usage
+        self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
+        return response
 
-    async def _read(self, stream: BetaAsyncMessageStream[Any], draft: Draft) -> ParsedBetaMessage[Any]:
-        complete = False
-        async for event in stream:
-            if event.type == "text":
-                draft.token(event.text)
-            elif event.type == "thinking":
-                draft.reasoning(event.thinking)
-            elif event.type in ("message_start", "message_delta"):
-                so_far = stream.current_message_snapshot
-                draft.model = so_far.model
-                draft.usage = self._prices.usage(so_far.usage, so_far.model)
-            elif event.type == "message_stop":
-                complete = True
-        if not complete:
-            raise EngineFailure(
-                "The model provider closed the stream before the response was complete.",
-                kind="model_error",
-                retryable=True,
-            )
-        message = stream.current_message_snapshot
-        if message.stop_reason == "refusal":
-            raise _refusal(message)
-        return message
+    async def estimate_tokens(self, ask: Ask) -> int:
+        """See `Provider.estimate_tokens`."""
+        fixed = next(iter(self._requests.values()), None) or await self._fixed("")
+        return self._estimate.of(ask.messages, (fixed.get("system"), fixed.get("tools")))
 
+    def limits(self, model: str) -> ModelLimits:
+        """See `Provider.limits`."""
+        return self._windows.limits(model)
 
-def _refusal(message: ParsedBetaMessage[Any]) -> EngineFailure:
-    details = message.stop_details
-    why = (details.explanation or details.category) if details is not None else None
-    return EngineFailure(
-        f"The model refused to answer: {why or 'no reason given'}", kind="model_error", retryable=False
-    )
+    async def _fixed(self, model: str) -> dict[str, Any]:
+        request = self._requests.get(model)
+        if request is None:
+            tools = await self._tools.connect()
+            request = self._requests[model] = self._build_request(model, tools, self._tools.unreachable)
+        return request

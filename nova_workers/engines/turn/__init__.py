@@ -1,11 +1,13 @@
 """The turn that engines share: the run protocol inside an engine, written once, without a vendor in sight."""
 
+from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.loop import Turn
 from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, ToolOutcome, Tools
 
 __all__ = [
     "Ask",
+    "Budget",
     "Draft",
     "Ending",
     "Interruption",

@@ -5,15 +5,18 @@ ends, a commit is never cut short by an abort, and the tools' tasks have nothing
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import structlog
 
 from nova_workers.contracts.content import text_block
-from nova_workers.contracts.engine import EngineCallbacks, EngineEvent, ToolCall
+from nova_workers.contracts.engine import EngineCallbacks, EngineEvent, ToolAuthorization, ToolCall
 from nova_workers.engines.summaries import tool_result_summary, tool_use_summary
+from nova_workers.engines.turn.eager import EagerCalls, Started
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
+from nova_workers.engines.turn.output import within_bounds
 from nova_workers.engines.turn.seam import ToolOutcome, Tools
 from nova_workers.engines.turn.step import OpenStep, ended, interrupted
 from nova_workers.errors import ToolFailure
@@ -29,10 +32,35 @@ _Runs = dict[asyncio.Task[ToolOutcome], int]
 class CallRunner:
     """Runs the calls of a turn's steps, under the caller's authorization."""
 
-    def __init__(self, tools: Tools, callbacks: EngineCallbacks, interruption: Interruption) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        callbacks: EngineCallbacks,
+        interruption: Interruption,
+        *,
+        timeout_s: float,
+        max_output_chars: int,
+        reads_only: Callable[[str], bool] | None,
+    ) -> None:
         self._tools = tools
         self._callbacks = callbacks
         self._interruption = interruption
+        self._timeout_s = timeout_s
+        self._max_output_chars = max_output_chars
+        self._reads_only = reads_only
+        self._eager: EagerCalls | None = None
+
+    def eager(self, step: int) -> EagerCalls | None:
+        """Return where the next response's calls may start before it is whole; None when none may."""
+        if self._reads_only is not None:
+            self._eager = EagerCalls(self._reads_only, self._callbacks.authorize_tool, self._perform, step)
+        return self._eager
+
+    async def drop_eager(self) -> None:
+        """End eager calls that still run: their response failed, or the turn was stopped."""
+        if self._eager is not None:
+            eager, self._eager = self._eager, None
+            await eager.drop()
 
     async def give_up_in_flight(self, step: OpenStep) -> None:
         """Report as interrupted each call that a dead worker may have begun, unless it may be run again."""
@@ -57,7 +85,8 @@ class CallRunner:
                         continue
                     self._interruption.check()
                     begun = self._begin(step, at, call)
-                    runs[group.create_task(self._perform(begun))] = at
+                    started = self._started(call)
+                    runs[started.outcome if started else group.create_task(self._perform(begun))] = at
                 await self._collect(step, runs)
         except BaseExceptionGroup as failures:
             # The tasks raise nothing of their own: the group holds what the body raised.
@@ -67,17 +96,27 @@ class CallRunner:
             raise failure from None
 
     async def _refused(self, step: OpenStep, at: int, call: ToolCall) -> bool:
-        if self._callbacks.authorize_tool is None:
-            return False
-        verdict = await self._callbacks.authorize_tool(call.tool_name, call.params)
-        if verdict.allowed:
+        verdict = await self._verdict(call)
+        if verdict is None or verdict.allowed:
             return False
         reason = verdict.reason or "Not allowed"
         await self._settle(step, at, ended(call, ToolOutcome((text_block(reason),), failed=True)))
         return True
 
+    async def _verdict(self, call: ToolCall) -> ToolAuthorization | None:
+        started = self._started(call)
+        if started is not None:
+            return await started.verdict
+        if self._callbacks.authorize_tool is None:
+            return None
+        return await self._callbacks.authorize_tool(call.tool_name, call.params)
+
+    def _started(self, call: ToolCall) -> Started | None:
+        return None if self._eager is None else self._eager.started(call)
+
     def _begin(self, step: OpenStep, at: int, call: ToolCall) -> ToolCall:
-        begun = replace(call, status="running", started_at=datetime.now(UTC))
+        started = self._started(call)
+        begun = replace(call, status="running", started_at=datetime.now(UTC) if started is None else started.at)
         step.calls[at] = begun
         if self._callbacks.on_tool_use is not None:
             self._callbacks.on_tool_use(begun, tool_use_summary(begun.tool_name, begun.params))
@@ -86,14 +125,25 @@ class CallRunner:
         return begun
 
     async def _perform(self, call: ToolCall) -> ToolOutcome:
+        limit = asyncio.timeout(self._timeout_s)
         try:
-            return await self._tools.call(call)
+            async with limit:
+                outcome = await self._tools.call(call)
         except ToolFailure as failure:
-            return ToolOutcome((text_block(failure.message),), failed=True)
+            outcome = ToolOutcome((text_block(failure.message),), failed=True)
+        except TimeoutError as error:
+            said = f"{call.tool_name} failed: {error or 'something in it timed out'}"
+            if limit.expired():
+                said = (
+                    f"{call.tool_name} was stopped after {self._timeout_s:g} s. Whether it had an effect is not known."
+                )
+            outcome = ToolOutcome((text_block(said),), failed=True)
         except Exception as error:
             # A tool is foreign code: whatever it raises, the turn goes on and the model is told.
             _log.exception("tool_crashed", tool=call.tool_name, tool_call_id=call.id)
-            return ToolOutcome((text_block(f"{call.tool_name} failed: {type(error).__name__}: {error}"),), failed=True)
+            said = f"{call.tool_name} failed: {type(error).__name__}: {error}"
+            outcome = ToolOutcome((text_block(said),), failed=True)
+        return within_bounds(outcome, self._max_output_chars)
 
     async def _collect(self, step: OpenStep, runs: _Runs) -> None:
         pending = set(runs)

@@ -36,6 +36,8 @@ class Interruption:
         self._abort = abort
         self._timeout_s = timeout_s
         self._reason: AbortReason | None = None
+        self.overdue = "The turn took longer than its time limit."
+        """Which limit it was, in words, where the reason is ``timeout``."""
         self._section: _Section | None = None
         self._release: list[Callable[[], None]] = []
 
@@ -43,7 +45,8 @@ class Interruption:
         if self._abort is not None:
             self._release.append(self._abort.subscribe(self._stop))
         if self._timeout_s is not None:
-            timer = asyncio.get_running_loop().call_later(self._timeout_s, self._stop, "timeout")
+            message = f"The turn took longer than its time limit of {self._timeout_s:g} s."
+            timer = asyncio.get_running_loop().call_later(self._timeout_s, self.time_out, message)
             self._release.append(timer.cancel)
         return self
 
@@ -62,6 +65,12 @@ class Interruption:
         """Raise `TurnStopped` if the turn must stop."""
         if self._reason is not None:
             raise TurnStopped(self._reason)
+
+    def time_out(self, message: str) -> None:
+        """Stop the turn since it took too long for a limit, which `message` names."""
+        if self._reason is None:
+            self.overdue = message
+            self._stop("timeout")
 
     def section(self) -> "_Section":
         """Return a context manager whose body is cut short by a stop, with `TurnStopped`.

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 from nova_workers.contracts.abort import AbortReason
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
@@ -12,12 +14,16 @@ from nova_workers.contracts.engine import (
     EngineOptions,
     EngineResult,
     EngineUsage,
+    Limit,
     StepRecord,
     StopReason,
     ToolCall,
 )
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.turn.answer import AnswerCheck
+from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.calls import CallRunner
+from nova_workers.engines.turn.clocks import ReasoningClock
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep
@@ -54,12 +60,35 @@ class Turn:
         options: EngineOptions,
         callbacks: EngineCallbacks,
         interruption: Interruption,
+        *,
+        budget: Budget | None = None,
+        reads_only: Callable[[str], bool] | None = None,
     ) -> None:
+        """Take what the turn works with.
+
+        Args:
+            responder: The model.
+            tools: Its tools.
+            options: As the engine got them.
+            callbacks: As the engine got them.
+            interruption: Entered by the caller.
+            budget: None makes one from the options.
+            reads_only: Whether a tool is known to only read: its calls may then start while the response streams.
+        """
         self._responder = responder
         self._options = options
         self._callbacks = callbacks
         self._interruption = interruption
-        self._runner = CallRunner(tools, callbacks, interruption)
+        self._budget = budget or Budget(options)
+        self._runner = CallRunner(
+            tools,
+            callbacks,
+            interruption,
+            timeout_s=options.tool_timeout_s,
+            max_output_chars=options.max_tool_output_chars,
+            reads_only=reads_only,
+        )
+        self._reasoning = ReasoningClock(options.reasoning_timeout_s, interruption)
         self._tools = tools
         self._conversation: list[Message] = []
         self._steering: tuple[Message, ...] = ()
@@ -74,6 +103,8 @@ class Turn:
         self._model_calls = 0
         self._model: str | None = None
         self._text = ""
+        self._limit: Limit | None = None
+        self._check: AnswerCheck | None = None
 
     async def play(self, message: str | tuple[ContentBlock, ...], *, provider: str) -> EngineResult:
         """Play the turn to its end.
@@ -86,9 +117,11 @@ class Turn:
         self._conversation = [*self._options.history, Message("user", content)]
         error: EngineError | None = None
         try:
+            if self._options.output_schema is not None:
+                self._check = AnswerCheck(self._options.output_schema)
             reason = await self._play()
         except TurnStopped as stopped:
-            reason, error = _stopped(stopped.reason, self._options.timeout_s)
+            reason, error = _stopped(stopped.reason, self._interruption.overdue)
             await self._break_off()
         except EngineFailure as failure:
             reason, error = "error", EngineError(failure.kind, failure.message, failure.retryable)
@@ -101,15 +134,22 @@ class Turn:
             if ended is not None:
                 return ended
         while not self._is_spent(self._index):
-            response = await self._ask()
-            ended = await self._carry_out(response)
+            try:
+                response = await self._ask()
+                ended = await self._carry_out(response)
+            finally:
+                await self._runner.drop_eager()
             if ended is not None:
                 return ended
-        return "tool_use"
+        return self._out_of_bounds()
 
     def _is_spent(self, model_calls: int) -> bool:
         limit = self._options.max_turns
-        return limit is not None and model_calls >= limit
+        self._limit = "turns" if limit is not None and model_calls >= limit else self._budget.spent_up()
+        return self._limit is not None
+
+    def _out_of_bounds(self) -> StopReason:
+        return "tool_use" if self._limit == "turns" else "max_tokens"
 
     async def _resume(self) -> StopReason | None:
         *before, last = self._options.journal
@@ -134,13 +174,16 @@ class Turn:
         return None
 
     async def _ask(self) -> Response:
-        draft = self._draft = Draft(self._callbacks, self._interruption, self._announce_thinking())
+        eager = self._runner.eager(self._index)
+        on_call = None if eager is None else eager.begin
+        draft = self._draft = Draft(self._callbacks, self._interruption, self._announce_thinking(), on_call)
         ask = Ask(self._conversation, self._index, self._steering)
         self._steering = ()
         try:
-            with self._interruption.section():
+            with self._interruption.section(), self._reasoning.running():
                 self._model_calls += 1
-                return await self._responder.respond(ask, draft)
+                response = await self._responder.respond(ask, draft)
+                return replace(response, usage=response.usage + draft.voided)
         finally:
             draft.hush()
 
@@ -158,7 +201,7 @@ class Turn:
             # Asking tools what they declare may connect to their servers.
             step = await self._open(response)
         self._step, self._draft = step, None
-        self._usage += response.usage
+        self._use(response.usage)
         self._model = response.model or self._model
         self._tell(step)
         ending = response.ending
@@ -168,7 +211,22 @@ class Turn:
             await self._runner.run(step)
         elif ending == "tools":
             ending = "end"
+        if ending == "end" and self._check is not None:
+            repair = self._check.repair(self._text)
+            if repair is not None:
+                step.follow_up = (repair,)
+                ending = "resume"
         return await self._close(step, ending)
+
+    def _use(self, usage: TokenUsage) -> None:
+        self._usage += usage
+        self._budget.spend(usage)
+
+    def _take_tool_usage(self, step: OpenStep) -> None:
+        """Add what the step's tools used of models. The budget has counted it."""
+        below = self._budget.take_below()
+        step.tool_usage += below
+        self._usage += below
 
     async def _open(self, response: Response) -> OpenStep:
         with_tools = response.ending == "tools"
@@ -202,9 +260,12 @@ class Turn:
 
     async def _close(self, step: OpenStep, ending: Ending) -> StopReason | None:
         self._index = step.index + 1
+        self._take_tool_usage(step)
         goes_on = ending in ("tools", "resume")
         final = not goes_on or self._is_spent(self._index)
         verdict = await self._hand_over(step.record(final=final), step.committed_messages)
+        if goes_on and final:
+            return self._out_of_bounds()
         if final or verdict == "stop":
             return _STOP_REASONS[ending]
         await self._take_steering()
@@ -231,18 +292,18 @@ class Turn:
         """Hand over what there is of the step that the turn was in."""
         step, draft = self._step, self._draft
         if step is not None:
+            self._take_tool_usage(step)
             await self._hand_over(step.record(final=True), step.committed_messages)
         elif draft is not None:
-            self._usage += draft.usage
+            usage = draft.usage + draft.voided
+            self._use(usage)
             self._model = draft.model or self._model
             text = draft.text
             self._text = text or self._text
             # A model takes no text block without a visible character.
             messages = (Message("assistant", (text_block(text),)),) if text.strip() else ()
-            if messages or draft.usage.total_tokens:
-                await self._hand_over(
-                    StepRecord(self._index, messages, usage=draft.usage, model=draft.model, final=True)
-                )
+            if messages or usage.total_tokens:
+                await self._hand_over(StepRecord(self._index, messages, usage=usage, model=draft.model, final=True))
 
     def _result(self, reason: StopReason, error: EngineError | None, provider: str, duration_ms: int) -> EngineResult:
         usage = self._usage
@@ -257,6 +318,7 @@ class Turn:
                         "input_tokens": usage.input_tokens,
                         "output_tokens": usage.output_tokens,
                         "cache_read_tokens": usage.cache_read_tokens,
+                        "limit": self._limit,
                     },
                 )
             )
@@ -269,11 +331,12 @@ class Turn:
             model=self._model,
             provider=provider,
             error=error,
+            limit=self._limit,
+            output=self._check.value if self._check is not None and reason == "end_turn" else None,
         )
 
 
-def _stopped(reason: AbortReason, timeout_s: float | None) -> tuple[StopReason, EngineError | None]:
+def _stopped(reason: AbortReason, overdue: str) -> tuple[StopReason, EngineError | None]:
     if reason != "timeout":
         return "aborted", None
-    limit = "its time limit" if timeout_s is None else f"its time limit of {timeout_s:g} s"
-    return "timeout", EngineError("timeout", f"The turn took longer than {limit}.", retryable=True)
+    return "timeout", EngineError("timeout", overdue, retryable=True)

@@ -6,7 +6,7 @@ brings its own loop do not use this seam; the contract suite holds them to the s
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -49,18 +49,39 @@ class Response:
 class Draft:
     """A response while it streams: passes its pieces on, and keeps what a stop or a failure would leave behind."""
 
-    __slots__ = ("_hush", "_interruption", "_on_reasoning", "_on_token", "_pieces", "model", "usage")
+    __slots__ = (
+        "_hush",
+        "_interruption",
+        "_on_call",
+        "_on_reasoning",
+        "_on_restart",
+        "_on_token",
+        "_pieces",
+        "_shown",
+        "model",
+        "usage",
+        "voided",
+    )
 
     def __init__(
-        self, callbacks: EngineCallbacks, interruption: Interruption, hush: asyncio.TimerHandle | None = None
+        self,
+        callbacks: EngineCallbacks,
+        interruption: Interruption,
+        hush: asyncio.TimerHandle | None = None,
+        on_call: Callable[[ContentBlock], None] | None = None,
     ) -> None:
         self._on_token = callbacks.on_token
         self._on_reasoning = callbacks.on_reasoning
+        self._on_restart = callbacks.on_restart
         self._interruption = interruption
         self._hush = hush
+        self._on_call = on_call
         self._pieces: list[str] = []
+        self._shown = False
         self.usage = TokenUsage()
         """What is known of the response's usage so far. The responder keeps it current."""
+        self.voided = TokenUsage()
+        """What responses used that broke off and were begun anew."""
         self.model: str | None = None
 
     @property
@@ -77,6 +98,7 @@ class Draft:
         self._pieces.append(text)
         self.hush()
         if self._on_token is not None:
+            self._shown = True
             self._on_token(text)
         self._interruption.check()
 
@@ -84,8 +106,31 @@ class Draft:
         """Pass on a piece of extended thinking. Raises as `token` does."""
         self.hush()
         if self._on_reasoning is not None:
+            self._shown = True
             self._on_reasoning(text)
         self._interruption.check()
+
+    def call(self, block: ContentBlock) -> None:
+        """Pass on a tool call that is whole, while the response goes on. A responder need not."""
+        self.hush()
+        if self._on_call is not None:
+            self._on_call(block)
+
+    def restart(self) -> bool:
+        """Make ready for the response to come anew: what was passed on is void, and the reader is told.
+
+        Returns:
+            False when something was passed on and nobody can take it back; the response must then not come anew.
+        """
+        if self._shown:
+            if self._on_restart is None:
+                return False
+            self._on_restart()
+            self._shown = False
+        self._pieces.clear()
+        self.voided += self.usage
+        self.usage = TokenUsage()
+        return True
 
     def hush(self) -> None:
         """The model spoke: do not announce that it is being waited for."""

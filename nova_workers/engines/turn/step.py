@@ -23,6 +23,8 @@ class OpenStep:
 
     Attributes:
         committed_messages: How many of the record's first messages an earlier attempt committed.
+        tool_usage: What its tools used of models.
+        follow_up: What is said to the model after its response.
     """
 
     index: int
@@ -31,6 +33,8 @@ class OpenStep:
     usage: TokenUsage = field(default_factory=TokenUsage)
     model: str | None = None
     committed_messages: int = 0
+    tool_usage: TokenUsage = field(default_factory=TokenUsage)
+    follow_up: tuple[Message, ...] = ()
 
     @classmethod
     def reopened(cls, record: StepRecord) -> "OpenStep":
@@ -62,7 +66,15 @@ class OpenStep:
         messages = self.response
         if self.calls:
             messages += (Message("user", tuple(_result_block(call) for call in self.calls)),)
-        return StepRecord(self.index, messages, tuple(self.calls), self.usage, self.model, final=final)
+        return StepRecord(
+            self.index,
+            messages + self.follow_up,
+            tuple(self.calls),
+            self.usage,
+            self.model,
+            final=final,
+            tool_usage=self.tool_usage,
+        )
 
 
 def ended(call: ToolCall, outcome: ToolOutcome) -> ToolCall:

@@ -1,5 +1,6 @@
 """Bad input gets a clear problem that names the field, and leaves nothing behind."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import orjson
@@ -128,7 +129,7 @@ async def test_a_body_with_too_many_bytes_is_refused_declared_or_not(
     api = await serve(settings.model_copy(update={"api": limits}))
     body = orjson.dumps({"message": "x" * 2_000})
 
-    async def pieces() -> Any:
+    async def pieces() -> AsyncGenerator[bytes]:
         for start in range(0, len(body), 100):
             yield body[start : start + 100]
 

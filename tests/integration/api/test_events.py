@@ -98,8 +98,9 @@ async def test_a_stream_resumes_exactly_after_the_last_event(api: Api, hands: Ha
     turn = await begun(api, hands)
     await turn.emit(*(live.Token(text=str(number)) for number in range(5)))
     path = f"/v1/runs/{turn.claim.run_id}/events"
-    given = {"headers": {"Last-Event-ID": "1-3"}} if parameter == "header" else {"params": {"after": "1-3"}}
-    async with asyncio.timeout(10), api.http.stream("GET", path, **given) as response:
+    headers = {"Last-Event-ID": "1-3"} if parameter == "header" else {}
+    params = {} if parameter == "header" else {"after": "1-3"}
+    async with asyncio.timeout(10), api.http.stream("GET", path, headers=headers, params=params) as response:
         async with aclosing(frames(response)) as feed:
             assert [(await anext(feed)).id for _ in range(3)] == ["1-4", "1-5", "1-6"]
             await turn.finish()

@@ -47,7 +47,7 @@ async def test_a_run_that_is_canceled_in_mid_tool_keeps_a_transcript_that_a_mode
     run, slot = await floor.begin(worker, plan(["quick", "wait:a"]), "a")
     await floor.canceller.cancel(floor.tenant_id, run.run_id)
     await slot
-    query, response, results = await floor.transcript(run.run_id)
+    _, response, results = await floor.transcript(run.run_id)
     asked = [block["id"] for block in response["content"] if block["type"] == "tool_use"]
     answered = {block["tool_use_id"]: block for block in results["content"]}
     assert list(answered) == asked

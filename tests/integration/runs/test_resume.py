@@ -1,4 +1,4 @@
-"""A worker dies between any two writes, or hears nothing of one: another goes on, nothing is lost and nothing doubled."""
+"""A worker dies between any two writes, or hears nothing of one: nothing is lost, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.runs import Claim, Finish
 from nova_workers.errors import RunLost
 from nova_workers.ledger import journal
@@ -125,8 +127,8 @@ async def test_steering_that_comes_between_a_lost_reply_and_its_repetition_joins
     worker.tap.hold("commit_step")
     floor.puppet.open("a")
     await worker.tap.reached()
-    worker.tap.hold("commit_step")
     worker.tap.step("lose_reply")
+    worker.tap.hold("commit_step")
     await worker.tap.reached()
     await floor.submit("two", run.thread_id, on_busy="steer")
     worker.tap.step()
@@ -160,7 +162,7 @@ async def test_calls_in_flight_are_interrupted_those_that_ended_stay_and_idempot
     await _until_results(floor, 3)
     # Of those that ended, one idempotent call is taken back: its result was not committed when the worker died.
     await floor.database.execute(
-        "UPDATE tool_calls SET status = 'pending', result = NULL, completed_at = NULL WHERE tool_name = 'again:idempotent'"
+        "UPDATE tool_calls SET status = 'pending', result = NULL WHERE tool_name = 'again:idempotent'"
     )
     await worker.crash()
     await floor.recover()
@@ -224,9 +226,7 @@ async def test_no_write_with_an_old_fence_is_accepted(floor: Floor, write: str):
     before = await thread_state(floor.database, thread_id)
     async with floor.database.connection() as connection:
         attempts = {
-            "calls": lambda: journal.commit_calls(
-                connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1"
-            ),
+            "calls": lambda: journal.commit_calls(connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1"),
             "result": lambda: journal.commit_result(connection, stale.run_id, stale.fence, step.tool_calls[0]),
             "step": lambda: journal.commit_step(
                 connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1", absorb=True
@@ -279,10 +279,7 @@ async def _until_results(floor: Floor, count: int) -> None:
             await asyncio.sleep(0.005)
 
 
-def _step():
-    from nova_workers.contracts.content import Message
-    from nova_workers.contracts.engine import StepRecord, ToolCall
-
-    calls = tuple(ToolCall(f"toolu_{at}", "x", {}, 0, at, "completed", ({"type": "text", "text": "r"},)) for at in (0, 1))
+def _step() -> StepRecord:
+    calls = tuple(ToolCall(f"toolu_{at}", "x", {}, 0, at, "completed", (text_block("r"),)) for at in (0, 1))
     uses = tuple({"type": "tool_use", "id": call.id, "name": "x", "input": {}} for call in calls)
     return StepRecord(0, (Message("assistant", uses),), calls)

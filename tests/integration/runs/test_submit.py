@@ -256,4 +256,3 @@ async def test_a_message_whose_doorbell_is_lost_is_accepted_and_runs_later(floor
     await floor.reconciler.reconcile()
     await floor.settle(worker)
     assert await floor.status(accepted.run_id) == "succeeded"
-

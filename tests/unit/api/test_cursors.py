@@ -45,8 +45,12 @@ def test_a_cursor_of_another_list_is_refused(other: Pager) -> None:
 
 def test_a_page_has_a_cursor_only_if_there_is_more() -> None:
     pager = Pager("ten_1", "numbers", (int,))
-    full = pager.page([1, 2, 3], 2, lambda number: [number])
+
+    def position(number: int) -> list[int]:
+        return [number]
+
+    full = pager.page([1, 2, 3], 2, position)
     assert (full.items, pager.read(full.next_cursor)) == ([1, 2], [2])
-    last = pager.page([1, 2], 2, lambda number: [number])
+    last = pager.page([1, 2], 2, position)
     assert (last.items, last.next_cursor) == ([1, 2], None)
-    assert pager.page([], 2, lambda number: [number]).next_cursor is None
+    assert pager.page([], 2, position).next_cursor is None

@@ -1,0 +1,74 @@
+"""The keys of a process: a client for each profile, all on one pool of connections."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import httpx2
+from anthropic import AsyncAnthropic, CredentialsError, DefaultAsyncHttpxClient
+
+from nova_workers.errors import ConfigurationError
+
+__all__ = ["Clients", "Profile"]
+
+_CONNECT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One way to be known to the provider.
+
+    Attributes:
+        name: Goes into logs, messages and metrics.
+        api_key: None takes what the SDK finds in the environment.
+        base_url: None takes the engine's.
+    """
+
+    name: str = "default"
+    api_key: str | None = field(default=None, repr=False)
+    base_url: str | None = None
+
+
+class Clients:
+    """The clients of a process."""
+
+    def __init__(
+        self, profiles: Sequence[Profile], *, base_url: str | None, request_timeout_s: float, max_connections: int
+    ) -> None:
+        """Build the clients. They connect at their first request, on the loop of that request.
+
+        Raises:
+            ConfigurationError: The environment names credentials that cannot be read, or two profiles have one name.
+        """
+        names = [profile.name for profile in profiles]
+        if len(set(names)) < len(names):
+            raise ConfigurationError(f"Two credential profiles of the model provider have the same name: {names!r}.")
+        timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
+        limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
+        self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits)
+        try:
+            self._clients = {
+                profile.name: AsyncAnthropic(
+                    api_key=profile.api_key,
+                    base_url=profile.base_url or base_url,
+                    timeout=timeout,
+                    # What is tried again, and how often, is decided in one place, and that is not the SDK.
+                    max_retries=0,
+                    http_client=self._http,
+                )
+                for profile in profiles
+            }
+        except CredentialsError as error:
+            raise ConfigurationError(f"The anthropic SDK cannot read its credentials: {error}") from error
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the profiles, in order of preference."""
+        return tuple(self._clients)
+
+    def of(self, profile: str) -> AsyncAnthropic:
+        """Return the client of a profile."""
+        return self._clients[profile]
+
+    async def close(self) -> None:
+        """Close the pool of connections."""
+        await self._http.aclose()

@@ -1,0 +1,26 @@
+"""Tool names: ours, and those by which the program knows the same tools."""
+
+from nova_workers.contracts.native import FILE_TOOLS, SHELL_TOOL
+
+__all__ = ["BRIDGE", "BRIDGE_PATTERN", "BUILT_IN", "SUBAGENT_TOOL", "own_name", "program_name"]
+
+BRIDGE = "nova"
+"""The one MCP server that the program is given. Behind it are all servers of the turn."""
+BRIDGE_PATTERN = f"mcp__{BRIDGE}"
+"""The permission rule that allows every tool of it."""
+
+SUBAGENT_TOOL = "Agent"
+BUILT_IN = frozenset({*FILE_TOOLS, SHELL_TOOL, "WebSearch", "Skill", SUBAGENT_TOOL})
+"""Tools that the program runs itself. WebFetch is none of them: see `nova_workers.engines.claude_agent.trust`."""
+
+_PREFIX = f"{BRIDGE_PATTERN}__"
+
+
+def program_name(name: str) -> str:
+    """Return the program's name of a tool."""
+    return name if name in BUILT_IN else f"{_PREFIX}{name}"
+
+
+def own_name(name: str) -> str:
+    """Return our name of a tool of the program."""
+    return name.removeprefix(_PREFIX)

@@ -1,0 +1,197 @@
+"""The Claude Code program as a child process, as a transport of the SDK.
+
+Not the SDK's own transport (0.2.187, `_internal/transport/subprocess_cli.py`), because that one
+
+- starts the program in our process group, so that nothing but the program itself could be killed with it;
+- gives it our whole environment, secrets included;
+- gives it the system prompt and the headers of MCP servers as arguments, which every user of the machine can read;
+- closes by waiting up to ten seconds for the program to end by itself.
+"""
+
+import asyncio
+import json
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+from claude_agent_sdk import Transport
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.claude_agent.family import end_family, freeze
+
+__all__ = ["KEY_FD_VARIABLE", "ClaudeProcess", "Launch"]
+
+KEY_FD_VARIABLE = "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR"
+"""The program reads its key from this descriptor, so that the key is in no environment that a shell could print."""
+
+_CHUNK_BYTES = 1 << 16
+_MAX_LINE_BYTES = 128 << 20
+"""A message may carry images; a line beyond this is no message."""
+_STDERR_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start the program.
+
+    Attributes:
+        mark: What its family is known by; also in `environment`.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    cwd: str
+    mark: str
+    api_key: str | None = None
+
+
+class ClaudeProcess(Transport):
+    """One run of the program. Every message that it writes is shown to `on_message` first, in the order of the wire."""
+
+    def __init__(self, launch: Launch, on_message: Callable[[JsonObject], None]) -> None:
+        self._launch = launch
+        self._on_message = on_message
+        self._process: asyncio.subprocess.Process | None = None
+        self._writing = asyncio.Lock()
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._stderr_reader: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def complaints(self) -> str:
+        """The last lines that the program wrote to stderr."""
+        return "\n".join(self._stderr)
+
+    async def connect(self) -> None:
+        """Start the program.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        environment = dict(self._launch.environment)
+        inherited: tuple[int, ...] = ()
+        if self._launch.api_key is not None:
+            inherited = (_readable(self._launch.api_key),)
+            environment[KEY_FD_VARIABLE] = str(inherited[0])
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._launch.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=self._launch.cwd,
+                env=environment,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
+        finally:
+            for descriptor in inherited:
+                os.close(descriptor)
+        self._stderr_reader = asyncio.create_task(self._read_stderr(), name="claude-stderr")
+
+    def is_ready(self) -> bool:
+        """Return whether the program runs."""
+        return self._process is not None and self._process.returncode is None and not self._closed
+
+    async def write(self, data: str) -> None:
+        """Write to the program.
+
+        Raises:
+            ConnectionError: It does not read any more.
+        """
+        async with self._writing:
+            if not self.is_ready():
+                raise ConnectionError("The Claude Code program has ended")
+            stdin = self._running().stdin
+            assert stdin is not None  # noqa: S101 - it was asked for as a pipe
+            stdin.write(data.encode())
+            await stdin.drain()
+
+    async def end_input(self) -> None:
+        """Close the program's input."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        """Return what the program writes, message by message, until it ends."""
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[dict[str, Any]]:
+        stdout = self._running().stdout
+        assert stdout is not None  # noqa: S101 - it was asked for as a pipe
+        async for line in _lines(stdout):
+            message = _parsed(line)
+            if message is not None:
+                self._on_message(message)
+                yield message
+
+    async def _read_stderr(self) -> None:
+        stderr = self._running().stderr
+        assert stderr is not None  # noqa: S101 - it was asked for as a pipe
+        async for line in _lines(stderr):
+            self._stderr.append(line.decode(errors="replace"))
+
+    def freeze(self) -> None:
+        """Let the program do nothing more. Returns at once; `close` ends it."""
+        if self.is_ready():
+            freeze(self._running().pid)
+
+    async def close(self) -> None:
+        """End the program and all processes that came of it. Calling it again changes nothing."""
+        if self._closed or self._process is None:
+            return
+        self._closed = True
+        # Also where the program has ended by itself: what it started may live on.
+        await asyncio.to_thread(end_family, self._process.pid, self._launch.mark)
+        await self._process.wait()
+        if self._stderr_reader is not None:
+            self._stderr_reader.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._stderr_reader
+        # The loop closes a child's pipes when it notices their ends; that may be after the loop's own end.
+        cast("Any", self._process)._transport.close()
+
+    def _running(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise ConnectionError("The Claude Code program was not started")
+        return self._process
+
+
+def _readable(secret: str) -> int:
+    """Return a descriptor from which the secret can be read once."""
+    reader, writer = os.pipe()
+    try:
+        # A key is shorter than a pipe's buffer, so this cannot block.
+        os.write(writer, secret.encode())
+    finally:
+        os.close(writer)
+    return reader
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    rest = bytearray()
+    while chunk := await stream.read(_CHUNK_BYTES):
+        *lines, tail = chunk.split(b"\n")
+        for line in lines:
+            rest += line
+            yield bytes(rest)
+            rest.clear()
+        rest += tail
+        if len(rest) > _MAX_LINE_BYTES:
+            raise ConnectionError(f"The Claude Code program wrote a line of more than {_MAX_LINE_BYTES} bytes")
+    if rest:
+        yield bytes(rest)
+
+
+def _parsed(line: bytes) -> JsonObject | None:
+    """Return the message of a line; None for what is none: some builds of the program write notes between."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        return cast("JsonObject", json.loads(line))
+    except ValueError:
+        # The program was cut in mid-line.
+        return None

@@ -1,0 +1,80 @@
+"""Trust in the program's own words: which of its tools there are, and which calls it lets through.
+
+=============  ===================  ==================================================================================
+trust          permission mode      tools
+=============  ===================  ==================================================================================
+sandbox        dontAsk              none; only the MCP pattern is allowed
+controlled     dontAsk              files and WebSearch; Bash is disallowed; reads and writes under the roots are allowed
+unrestricted   bypassPermissions    the same and Bash, with the flag that allows to skip permissions
+=============  ===================  ==================================================================================
+
+Nothing is trusted to one bolt: a tool that trust withholds is not in the program's set of tools, and is not allowed
+either. ``dontAsk`` refuses whatever no rule allows, so a path outside the roots is refused; the program resolves
+symbolic links before it compares, and guards its own settings under ``.claude`` beside.
+
+The program's WebFetch asks a service of its vendor about each host, and fetches from any address, private ones
+too. It is never offered. Where the fleet has a guarded fetcher, the bridge offers that one under the same name.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nova_workers.contracts.engine import TrustLevel
+from nova_workers.contracts.native import FILE_TOOLS, SHELL_TOOL
+from nova_workers.engines.claude_agent.names import BRIDGE_PATTERN, SUBAGENT_TOOL
+from nova_workers.errors import EngineFailure
+
+__all__ = ["Permissions", "permissions"]
+
+_SEARCH = "WebSearch"
+_SKILL = "Skill"
+_RULE_SYNTAX = frozenset("()[]{}*?!,\\\n\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What the program is told about permissions."""
+
+    mode: str
+    tools: tuple[str, ...]
+    allowed: tuple[str, ...]
+    disallowed: tuple[str, ...] = ()
+    skip: bool = False
+    """Whether every check may be skipped."""
+
+
+def permissions(trust: TrustLevel, roots: tuple[Path, ...], *, skills: bool, subagents: bool) -> Permissions:
+    """Return what a trust level means.
+
+    Args:
+        trust: The level.
+        roots: Resolved directories that files are confined to. Empty: there are no tools on files.
+        skills: Whether there are skills to be used. A sandbox has none: a skill is a file.
+        subagents: Whether the turn has subagents. They have no tool that the turn has not.
+
+    Raises:
+        EngineFailure: A root's path cannot be said in a rule.
+    """
+    helpers = (SUBAGENT_TOOL,) if subagents else ()
+    if trust == "sandbox":
+        return Permissions("dontAsk", helpers, (BRIDGE_PATTERN, *helpers), (SHELL_TOOL,))
+    files = FILE_TOOLS if roots else ()
+    beside = (_SEARCH, *((_SKILL,) if skills else ()), *helpers)
+    if trust == "controlled":
+        # Rules for Read hold for Glob and Grep too, those for Edit for Write.
+        confined = tuple(f"{tool}(/{_said(root)}/**)" for root in roots for tool in ("Read", "Edit"))
+        return Permissions("dontAsk", (*files, *beside), (BRIDGE_PATTERN, *confined, *beside), (SHELL_TOOL,))
+    shell = (SHELL_TOOL,) if roots else ()
+    return Permissions("bypassPermissions", (*files, *beside, *shell), (BRIDGE_PATTERN,), skip=True)
+
+
+def _said(root: Path) -> str:
+    path = str(root)
+    if _RULE_SYNTAX & set(path):
+        raise EngineFailure(
+            f"The directory {path!r} has a character in its name that has a meaning in permission rules, so that the "
+            "agent could not be confined to it. Use a directory without any of ( ) [ ] { } * ? ! , and backslash.",
+            kind="unknown",
+            retryable=False,
+        )
+    return path

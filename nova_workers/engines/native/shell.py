@@ -1,0 +1,164 @@
+"""Bash: one process a call.
+
+The SDK's `BashSession` keeps one shell for a session. Ours keeps none: a run may go on in another worker after any
+step, where a shell's variables, directory and jobs would be gone without the model knowing. A shell a call promises
+nothing that cannot be kept, needs no cleaning up between calls, and lets the calls of a step run at the same time.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from nova_workers.child_process import Bounds, ChildResult, run_child
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.native import SHELL_TOOL
+from nova_workers.engines.native.seam import NativeTool, ToolInput, text_outcome
+from nova_workers.engines.toolbox import ToolDefinition
+from nova_workers.engines.turn import ToolOutcome
+from nova_workers.errors import ConfigurationError, ToolFailure
+
+__all__ = ["Shell", "ShellSandbox", "ShellSettings"]
+
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
+"""What a command gets of the worker's environment. An allow-list: a secret that nobody thought of stays out."""
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SHELL = "/bin/bash"
+
+_DESCRIPTION = (
+    "Run a command with bash in the working directory and return what it prints, errors included. Each call is a new "
+    "shell: directory changes, variables and background processes end with it. Standard input is empty. Output beyond "
+    "the limit is cut in the middle."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSandbox:
+    """How commands are confined by bubblewrap.
+
+    A command sees the system read-only, an empty home and /tmp, no other process, and can write where the agent may.
+
+    Attributes:
+        program: Path of ``bwrap``.
+        network: Whether commands reach the network.
+        hidden: Directories that look empty inside, beside /tmp, /run and the home of the worker's user.
+    """
+
+    program: str
+    network: bool = True
+    hidden: tuple[str, ...] = ()
+
+    @classmethod
+    def find(cls, *, network: bool, hidden: Sequence[str] = ()) -> "ShellSandbox":
+        """Return the sandbox of this machine.
+
+        Raises:
+            ConfigurationError: There is no ``bwrap`` on PATH.
+        """
+        program = shutil.which("bwrap")
+        if program is None:
+            raise ConfigurationError(
+                "NOVA_TOOLS__SHELL_SANDBOX is 'bubblewrap', and there is no bwrap on PATH. Install bubblewrap on every "
+                "worker's machine, or set it to 'off'."
+            )
+        return cls(program, network, tuple(hidden))
+
+    def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> list[str]:
+        """Return the command that runs `command` inside."""
+        inside = [self.program, "--unshare-all", "--die-with-parent", "--new-session"]
+        inside += ["--share-net"] if self.network else []
+        inside += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        for hidden in ("/tmp", "/run", str(Path.home()), *self.hidden):  # noqa: S108 - hidden, not used
+            inside += ["--tmpfs", hidden] if os.path.isdir(hidden) else []
+        for path in writable:
+            inside += ["--bind-try", path, path]
+        return [*inside, "--chdir", cwd, "--", *command]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSettings:
+    """How commands are run.
+
+    Attributes:
+        timeout_s: Time of a command for which the model asks none.
+        max_timeout_s: Most that the model may ask.
+        output_bytes: How much of the output the model sees: the first and the last half.
+        passed_on: Names of further environment variables that commands get.
+        sandbox: None runs them unconfined.
+    """
+
+    timeout_s: float = 120.0
+    max_timeout_s: float = 600.0
+    output_bytes: int = 32_768
+    passed_on: tuple[str, ...] = ()
+    sandbox: ShellSandbox | None = None
+
+
+class _BashInput(ToolInput):
+    command: Annotated[str, Field(min_length=1, max_length=100_000, description="The command.")]
+    timeout_ms: Annotated[int | None, Field(gt=0, description="Most time that it may take, in milliseconds.")] = None
+
+
+class Shell:
+    """Runs the commands of one turn."""
+
+    def __init__(self, settings: ShellSettings, cwd: str, directories: Sequence[str], *, max_timeout_s: float) -> None:
+        self._settings = settings
+        self._cwd = cwd
+        self._writable = (cwd, *directories)
+        self._max_timeout_s = min(settings.max_timeout_s, max_timeout_s)
+
+    def tool(self) -> NativeTool:
+        """Return the tool."""
+        return NativeTool(
+            ToolDefinition(SHELL_TOOL, _DESCRIPTION, _BashInput.schema_for_model(), idempotent=False), self._run
+        )
+
+    async def _run(self, given: JsonObject) -> ToolOutcome:
+        asked = _BashInput.read(SHELL_TOOL, given)
+        if "\x00" in asked.command:
+            raise ToolFailure("Bash: a command cannot contain NUL characters.", tool=SHELL_TOOL)
+        settings = self._settings
+        timeout_s = settings.timeout_s if asked.timeout_ms is None else asked.timeout_ms / 1000
+        timeout_s = min(timeout_s, self._max_timeout_s)
+        half = settings.output_bytes // 2
+        command = [_SHELL, "--noprofile", "--norc", "-c", _encodable(asked.command)]
+        if settings.sandbox is not None:
+            command = settings.sandbox.wrap(command, self._cwd, self._writable)
+        try:
+            result = await run_child(
+                command,
+                Bounds(timeout_s, half, half),
+                env=_environment(self._cwd, settings.passed_on, os.environ),
+                cwd=self._cwd,
+                with_errors=True,
+                hunt=True,
+            )
+        except OSError as error:
+            raise ToolFailure(f"Bash: the command cannot be started: {error.strerror}", tool=SHELL_TOOL) from error
+        return _outcome(result, timeout_s)
+
+
+def _environment(cwd: str, passed_on: Sequence[str], ours: Mapping[str, str]) -> dict[str, str]:
+    env = {name: ours[name] for name in (*_PASSED_ON, *passed_on) if name in ours}
+    env.setdefault("PATH", _DEFAULT_PATH)
+    # Programs look for their configuration, credentials included, in HOME: they get the agent's and not the worker's.
+    return {**env, "HOME": cwd, "TERM": "dumb", "SHELL": _SHELL}
+
+
+def _encodable(command: str) -> str:
+    # A model can write half of a surrogate pair, which no program can be given.
+    return command.encode(errors="replace").decode()
+
+
+def _outcome(result: ChildResult, timeout_s: float) -> ToolOutcome:
+    text = result.text().rstrip("\n")
+    if result.exit_code is None:
+        return text_outcome(f"{text}\n[stopped: it took longer than {timeout_s:g} s]".lstrip("\n"), failed=True)
+    if result.exit_code != 0:
+        return text_outcome(f"{text}\n[exit code {result.exit_code}]".lstrip("\n"), failed=True)
+    return text_outcome(text)

@@ -1,0 +1,123 @@
+"""Which native tools a turn has: what its trust allows and its options make possible."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
+from nova_workers.contracts.native import native_tools
+from nova_workers.contracts.ports import WebFetcher
+from nova_workers.engines.native.files import Files
+from nova_workers.engines.native.seam import NativeTool
+from nova_workers.engines.native.search import Search
+from nova_workers.engines.native.shell import Shell, ShellSettings
+from nova_workers.engines.native.web import fetch_tool
+from nova_workers.engines.toolbox import ToolDefinition
+from nova_workers.engines.turn import ToolOutcome
+from nova_workers.errors import ToolFailure
+
+__all__ = ["NativeTools", "Toolset", "WebSearchSettings"]
+
+_FILE_THREADS = 8
+_SEARCHES = 4
+"""Each is a process that reads as fast as the disk allows: more at once only make all of them slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearchSettings:
+    """The provider's own search tool. It runs there, so its pages are fetched there too.
+
+    Attributes:
+        version: Its type in the request. The first version: later ones want code execution beside them.
+        max_uses: Most searches a model call may make.
+    """
+
+    version: str = "web_search_20250305"
+    max_uses: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """The native tools of one turn. Implements the turn's `Tools`.
+
+    Attributes:
+        tools: By name, in a stable order.
+        server_tools: Tools that the provider runs, as its request names them.
+    """
+
+    tools: Mapping[str, NativeTool]
+    server_tools: tuple[JsonObject, ...] = ()
+
+    def definitions(self) -> dict[str, ToolDefinition]:
+        """Return what the model is told, by name."""
+        return {name: tool.definition for name, tool in self.tools.items()}
+
+    def offered(self) -> frozenset[str]:
+        """Return the names of all that is offered, by the names of the contract."""
+        return frozenset(self.tools) | (frozenset({"WebSearch"}) if self.server_tools else frozenset())
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return whether the tool may be run again after a crash."""
+        return name in self.tools and self.tools[name].definition.idempotent
+
+    async def call(self, call: ToolCall) -> ToolOutcome:
+        """Run a call.
+
+        Raises:
+            ToolFailure: There is no such tool, or it could not do it.
+        """
+        tool = self.tools.get(call.tool_name)
+        if tool is None:
+            raise ToolFailure(f"There is no native tool {call.tool_name!r}.", tool=call.tool_name)
+        return await tool.run(call.params)
+
+
+class NativeTools:
+    """Makes the native tools of turns. One object serves a process."""
+
+    def __init__(
+        self,
+        *,
+        fetcher: WebFetcher | None = None,
+        shell: ShellSettings | None = None,
+        web_search: WebSearchSettings | None = None,
+    ) -> None:
+        """Take what the tools work with; a part that is None is a tool that is not offered.
+
+        Without `shell` there is no Bash, whatever the trust.
+        """
+        self._fetcher = fetcher
+        self._shell = shell
+        self._web_search = web_search
+        self._threads = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="files")
+        self._searches = asyncio.Semaphore(_SEARCHES)
+
+    def for_turn(self, options: EngineOptions, trust: TrustLevel) -> Toolset:
+        """Return the tools of a turn. Without a working directory and directories there are no tools on files."""
+        allowed = native_tools(trust)
+        if not allowed:
+            return Toolset({})
+        tools: list[NativeTool] = []
+        roots = (*((options.cwd,) if options.cwd else ()), *options.directories)
+        if roots:
+            files = Files(roots, self._threads)
+            tools += [*files.tools(), *Search(files.context, self._threads, self._searches).tools()]
+        if self._fetcher is not None:
+            tools.append(fetch_tool(self._fetcher))
+        if self._shell is not None and roots:
+            shell = Shell(self._shell, roots[0], roots[1:], max_timeout_s=options.tool_timeout_s)
+            tools.append(shell.tool())
+        by_name = {tool.definition.name: tool for tool in tools if tool.definition.name in allowed}
+        return Toolset(by_name, self._server_tools(allowed))
+
+    def close(self) -> None:
+        """Let go of the threads; what they do is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _server_tools(self, allowed: tuple[str, ...]) -> tuple[JsonObject, ...]:
+        search = self._web_search
+        if search is None or "WebSearch" not in allowed:
+            return ()
+        return ({"type": search.version, "name": "web_search", "max_uses": search.max_uses},)

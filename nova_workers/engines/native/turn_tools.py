@@ -1,0 +1,36 @@
+"""All tools of one turn: the native ones, then those of MCP servers."""
+
+from collections.abc import Mapping
+
+from nova_workers.contracts.engine import ToolCall
+from nova_workers.engines.native.tools import Toolset
+from nova_workers.engines.toolbox import Toolbox, ToolDefinition
+from nova_workers.engines.turn import ToolOutcome
+
+__all__ = ["TurnTools"]
+
+
+class TurnTools:
+    """Implements the turn's `Tools` over both. The toolbox knows the native names as reserved: no two are the same."""
+
+    def __init__(self, native: Toolset, toolbox: Toolbox) -> None:
+        self.native = native
+        self._toolbox = toolbox
+
+    async def connect(self) -> Mapping[str, ToolDefinition]:
+        """Connect to the servers, and return all tools by name, in a stable order. Raises what `Toolbox` raises."""
+        return {**self.native.definitions(), **await self._toolbox.connect()}
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return whether the tool declares that it may be run again."""
+        owner = self.native if name in self.native.tools else self._toolbox
+        return await owner.is_idempotent(name)
+
+    async def call(self, call: ToolCall) -> ToolOutcome:
+        """Run a call. Raises `ToolFailure`."""
+        owner = self.native if call.tool_name in self.native.tools else self._toolbox
+        return await owner.call(call)
+
+    async def close(self) -> None:
+        """Disconnect from the servers."""
+        await self._toolbox.close()

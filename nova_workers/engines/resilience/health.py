@@ -1,0 +1,74 @@
+"""What is known of a model and of the keys that reach it, and the seam behind which that is kept."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+__all__ = ["Cooldown", "CooldownReason", "Health", "HealthStore"]
+
+CooldownReason = Literal["auth", "rate_limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cooldown:
+    """A profile that rests."""
+
+    reason: CooldownReason
+    until_s: float
+    """On the clock of the process that was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a model may be called now, and with which profiles.
+
+    Attributes:
+        wait_s: 0: it may be called. Else its breaker is open, or another call tries whether it is well again: ask again
+            after this time.
+        failures: Consecutive failures that are counted. Whoever succeeds now has to report it if there are any.
+        cooling: The profiles that rest.
+    """
+
+    wait_s: float = 0.0
+    failures: int = 0
+    cooling: Mapping[str, Cooldown] = field(default_factory=dict[str, Cooldown])
+
+
+class HealthStore(Protocol):
+    """Keeps breakers and cool-downs. `RedisHealth` for all workers, `MemoryHealth` for one process.
+
+    A breaker counts consecutive failures of a model. At the limit it opens, and nobody calls; after its time one
+    call is let through as a probe, and its end decides. A call resets the failures that it knew of when it began:
+    a success that began before a failure says nothing of what came after.
+    """
+
+    async def admit(self, model: str, profiles: Sequence[str]) -> Health:
+        """Ask to call a model. With ``wait_s`` 0 the caller may, and is the probe if one is due.
+
+        A probe that never reports (it was aborted) counts as lost after the time that a breaker is open.
+        """
+        ...
+
+    async def fail(self, model: str) -> bool:
+        """Count a failure. True when the breaker is open now."""
+        ...
+
+    async def recover(self, model: str) -> None:
+        """Forget the failures: the model answered."""
+        ...
+
+    async def cool(self, profile: str, model: str | None, reason: CooldownReason, retry_after_s: float | None) -> float:
+        """Put a profile to rest, for one model or altogether (None).
+
+        Of many calls that fail at the same time the first sets the time; the others do not double it.
+
+        Args:
+            profile: Which.
+            model: For which model, None for all.
+            reason: Why; it decides how long.
+            retry_after_s: What the provider asked for; goes before our own reckoning.
+
+        Returns:
+            For how long it rests from now, in seconds.
+        """
+        ...

@@ -1,0 +1,83 @@
+"""Breakers and cool-downs as a process sees them: shared while Redis is there, cheap while all is well."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import structlog
+from redis.exceptions import RedisError
+
+from nova_workers.engines.resilience.health import CooldownReason, Health, HealthStore
+from nova_workers.engines.resilience.memory_health import MemoryHealth
+from nova_workers.engines.resilience.policy import Policy
+
+__all__ = ["SharedHealth"]
+
+_log = structlog.get_logger(__name__)
+
+_T = TypeVar("_T")
+
+
+class SharedHealth:
+    """Implements `HealthStore` over a shared one.
+
+    A model that is well is asked for at most once in `Policy.health_cache_s` by a process; one that is not, at each
+    call. What this process sees is kept in memory as well, so that it goes on with that much when Redis goes away.
+    """
+
+    def __init__(self, shared: HealthStore | None, policy: Policy, clock: Callable[[], float]) -> None:
+        """Take the shared store (None: there is none), the numbers, and a monotonic clock in seconds."""
+        self._shared = shared
+        self._own = MemoryHealth(policy, clock)
+        self._policy = policy
+        self._clock = clock
+        self._away_until_s = 0.0
+        self._cached: dict[tuple[str, tuple[str, ...]], tuple[float, Health]] = {}
+
+    async def admit(self, model: str, profiles: Sequence[str]) -> Health:
+        """See `HealthStore.admit`."""
+        key = (model, tuple(profiles))
+        cached = self._cached.get(key)
+        if cached is not None and self._clock() < cached[0]:
+            return cached[1]
+        health = await self._first(lambda store: store.admit(model, profiles))
+        if health.wait_s == 0 and health.failures < self._policy.breaker_failures:
+            until_s = self._clock() + self._policy.health_cache_s
+            until_s = min((until_s, *(rest.until_s for rest in health.cooling.values())))
+            self._cached[key] = (until_s, health)
+        return health
+
+    async def fail(self, model: str) -> bool:
+        """See `HealthStore.fail`."""
+        self._cached.clear()
+        return await self._both(lambda store: store.fail(model))
+
+    async def recover(self, model: str) -> None:
+        """See `HealthStore.recover`."""
+        self._cached.clear()
+        await self._both(lambda store: store.recover(model))
+
+    async def cool(self, profile: str, model: str | None, reason: CooldownReason, retry_after_s: float | None) -> float:
+        """See `HealthStore.cool`."""
+        self._cached.clear()
+        return await self._both(lambda store: store.cool(profile, model, reason, retry_after_s))
+
+    async def _both(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> _T:
+        own = await ask(self._own)
+        told = await self._ask_shared(ask)
+        return own if told is None else told[0]
+
+    async def _first(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> _T:
+        told = await self._ask_shared(ask)
+        return await ask(self._own) if told is None else told[0]
+
+    async def _ask_shared(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> tuple[_T] | None:
+        if self._shared is None or self._clock() < self._away_until_s:
+            return None
+        try:
+            async with asyncio.timeout(self._policy.redis_timeout_s):
+                return (await ask(self._shared),)
+        except (RedisError, TimeoutError, OSError) as error:
+            self._away_until_s = self._clock() + self._policy.redis_away_s
+            _log.warning("model_health_not_shared", error=f"{type(error).__name__}: {error}")
+            return None

@@ -1,0 +1,187 @@
+"""The `Task` tool: lets a turn call a subagent, which is a turn of its own inside the call.
+
+A subagent shares the turn's tools, as far as its allow-list goes, but not `Task`: there is one level. It sees its
+prompt and nothing of the conversation. Its steps are not journalled: its call is in flight as a whole, and after a
+crash it is reported as interrupted. What it uses counts against the turn's budget and is part of the step's usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from nova_workers.contracts.content import JsonObject, text_block
+from nova_workers.contracts.engine import EngineCallbacks, EngineResult, SubagentConfig, ToolCall
+from nova_workers.engines.spans import tool_span
+from nova_workers.engines.toolbox import TellProgress, ToolDefinition
+from nova_workers.engines.turn import ToolOutcome
+from nova_workers.errors import ToolFailure
+
+__all__ = ["TASK_TOOL", "AllowedTools", "PlaySubagent", "SharedTools", "WithSubagents"]
+
+TASK_TOOL = "Task"
+
+PlaySubagent = Callable[[SubagentConfig, str, EngineCallbacks], Awaitable[EngineResult]]
+"""Plays a subagent's turn: its configuration, its prompt, its callbacks."""
+
+
+class SharedTools(Protocol):
+    """The tools of a turn, as its subagents share them."""
+
+    async def connect(self) -> Mapping[str, ToolDefinition]:
+        """Return all tools by name, in a stable order."""
+        ...
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer."""
+        ...
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return whether the tool may be run again after a crash."""
+        ...
+
+    def reads_only(self, name: str) -> bool:
+        """Return whether the tool is known to change nothing."""
+        ...
+
+    async def call(self, call: ToolCall, tell_progress: TellProgress | None = None) -> ToolOutcome:
+        """Run a call. Raises `ToolFailure`."""
+        ...
+
+
+class AllowedTools:
+    """Those of a turn's tools that a subagent may use. Implements the nested turn's `Tools`."""
+
+    def __init__(
+        self, tools: SharedTools, allowed: tuple[str, ...] | None, tell_progress: TellProgress | None
+    ) -> None:
+        self._tools = tools
+        self._allowed = allowed
+        self._tell_progress = tell_progress
+
+    async def connect(self) -> Mapping[str, ToolDefinition]:
+        """Return the tools that are allowed, in the turn's order."""
+        return {name: tool for name, tool in (await self._tools.connect()).items() if self._has(name)}
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer."""
+        return self._tools.unreachable
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return whether the tool may be run again after a crash."""
+        return self._has(name) and await self._tools.is_idempotent(name)
+
+    def reads_only(self, name: str) -> bool:
+        """Return whether the tool is known to change nothing."""
+        return self._has(name) and self._tools.reads_only(name)
+
+    async def call(self, call: ToolCall) -> ToolOutcome:
+        """Run a call. Raises `ToolFailure`."""
+        if not self._has(call.tool_name):
+            known = ", ".join(await self.connect()) or "none"
+            raise ToolFailure(f"There is no tool {call.tool_name!r}. Available: {known}.", tool=call.tool_name)
+        return await self._tools.call(call, self._tell_progress)
+
+    def _has(self, name: str) -> bool:
+        return self._allowed is None or name in self._allowed
+
+
+class WithSubagents:
+    """A turn's tools, and `Task`. Implements the turn's `Tools`."""
+
+    def __init__(
+        self,
+        tools: SharedTools,
+        agents: Mapping[str, SubagentConfig],
+        callbacks: EngineCallbacks,
+        play: PlaySubagent,
+    ) -> None:
+        """Take what calls need; without agents there is no `Task`.
+
+        Args:
+            tools: The turn's other tools.
+            agents: The subagents by name.
+            callbacks: The turn's. A subagent gets its own from `EngineCallbacks.subagent`.
+            play: Plays a subagent's turn.
+        """
+        self._tools = tools
+        self._agents = agents
+        self._callbacks = callbacks
+        self._play = play
+
+    async def connect(self) -> Mapping[str, ToolDefinition]:
+        """Return all tools by name, `Task` last."""
+        tools = dict(await self._tools.connect())
+        if self._agents:
+            tools[TASK_TOOL] = ToolDefinition(TASK_TOOL, _describe(self._agents), _schema(self._agents), False)
+        return tools
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer."""
+        return self._tools.unreachable
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return whether the tool may be run again after a crash. A subagent may have done anything."""
+        return not self._is_task(name) and await self._tools.is_idempotent(name)
+
+    def reads_only(self, name: str) -> bool:
+        """Return whether the tool is known to change nothing."""
+        return not self._is_task(name) and self._tools.reads_only(name)
+
+    async def call(self, call: ToolCall) -> ToolOutcome:
+        """Run a call. Raises `ToolFailure`."""
+        if not self._is_task(call.tool_name):
+            return await self._tools.call(call)
+        with tool_span(call):
+            return await self._run(call)
+
+    def _is_task(self, name: str) -> bool:
+        return name == TASK_TOOL and bool(self._agents)
+
+    async def _run(self, call: ToolCall) -> ToolOutcome:
+        name, prompt = call.params.get("agent"), call.params.get("prompt")
+        agent = self._agents.get(name) if isinstance(name, str) else None
+        if agent is None or not isinstance(name, str):
+            raise ToolFailure(f"There is no agent {name!r}. Available: {', '.join(self._agents)}.", tool=TASK_TOOL)
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise ToolFailure("Task: 'prompt' must say what the agent is to do.", tool=TASK_TOOL)
+        return _outcome(name, await self._play(agent, prompt, self._nested(call.id, name)))
+
+    def _nested(self, call_id: str, name: str) -> EngineCallbacks:
+        if self._callbacks.subagent is not None:
+            return self._callbacks.subagent(call_id, name)
+        # Nobody watches, but what a tool may do is decided all the same.
+        return EngineCallbacks(authorize_tool=self._callbacks.authorize_tool)
+
+
+def _outcome(name: str, result: EngineResult) -> ToolOutcome:
+    if result.error is not None:
+        said = f"\nUntil then it had said: {result.text}" if result.text.strip() else ""
+        return ToolOutcome((text_block(f"{name} failed: {result.error.message}{said}"),), failed=True)
+    text = result.text if result.text.strip() else "(It ended without a word.)"
+    if result.stop_reason != "end_turn":
+        text = f"{text}\n[{name} was stopped before it was done: {result.limit or result.stop_reason}]"
+    return ToolOutcome((text_block(text),))
+
+
+def _describe(agents: Mapping[str, SubagentConfig]) -> str:
+    lines = "\n".join(f"- {name}: {agent.description}" for name, agent in agents.items())
+    return (
+        "Give a task to an agent that works on its own and reports back. It knows nothing of this conversation: "
+        f"say in the prompt all that it needs. Calls made together run at the same time. Agents:\n{lines}"
+    )
+
+
+def _schema(agents: Mapping[str, SubagentConfig]) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": {
+            "agent": {"type": "string", "enum": list(agents)},
+            "prompt": {"type": "string", "description": "The whole task, with all that the agent needs to know."},
+        },
+        "required": ["agent", "prompt"],
+        "additionalProperties": False,
+    }

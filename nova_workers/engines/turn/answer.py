@@ -1,0 +1,80 @@
+"""Holds a turn's final answer to the schema that its caller gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from jsonschema import SchemaError, ValidationError
+from jsonschema.validators import validator_for
+
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.errors import EngineFailure
+
+__all__ = ["AnswerCheck"]
+
+_REPAIRS = 1
+_MAX_PROBLEM_CHARS = 1_000
+
+
+class AnswerCheck:
+    """Checks answers, and says once what is wrong with one.
+
+    Attributes:
+        value: The answer as a value, after one that was right.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """Take the schema.
+
+        Raises:
+            EngineFailure: It is no JSON schema.
+        """
+        validator = validator_for(schema)
+        try:
+            validator.check_schema(schema)
+        except SchemaError as error:
+            raise EngineFailure(
+                f"The output schema is no JSON schema: {error.message}", kind="unknown", retryable=False
+            ) from error
+        self._validator = validator(schema)
+        self._repairs = 0
+        self.value: Any = None
+
+    def repair(self, answer: str) -> Message | None:
+        """Return what to tell the model about its answer; None when the answer is right.
+
+        Raises:
+            EngineFailure: It is wrong again.
+        """
+        problem = self._problem(answer)
+        if problem is None:
+            return None
+        if self._repairs == _REPAIRS:
+            raise EngineFailure(
+                f"The answer does not fulfil the output schema: {problem}", kind="model_error", retryable=True
+            )
+        self._repairs += 1
+        return Message(
+            "user",
+            (
+                text_block(
+                    f"Your answer does not fulfil the schema that it must have: {problem}\n"
+                    "Answer again, with nothing but JSON that fulfils the schema."
+                ),
+            ),
+        )
+
+    def _problem(self, answer: str) -> str | None:
+        try:
+            value = orjson.loads(answer)
+        except orjson.JSONDecodeError as error:
+            return f"it is no JSON ({error})"
+        try:
+            self._validator.validate(value)
+        except ValidationError as error:
+            where = error.json_path
+            return f"at {where}: {error.message}"[:_MAX_PROBLEM_CHARS]
+        self.value = value
+        return None

@@ -1,0 +1,71 @@
+"""Keeps what a tool returns within what a model can take."""
+
+from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.engines.turn.seam import ToolOutcome
+
+__all__ = ["within_bounds"]
+
+_TAIL_SHARE = 4
+"""Of a long text a quarter of what is kept is its end: errors and totals stand there."""
+_MAX_IMAGE_CHARS = 5 * 1024 * 1024
+"""The provider's bound on one image, in base64."""
+_MAX_DOCUMENT_CHARS = 24 * 1024 * 1024
+"""The provider takes requests of up to 32 MB; there is more in one than this document."""
+
+
+def within_bounds(outcome: ToolOutcome, max_chars: int) -> ToolOutcome:
+    """Return the outcome with long text cut in the middle, and too large images and documents left out with a note.
+
+    Args:
+        outcome: What a tool returned.
+        max_chars: Most characters of text, all blocks together.
+    """
+    room = max_chars
+    kept: list[ContentBlock] = []
+    changed = False
+    for block in outcome.content:
+        fitting = _fit(block, room)
+        changed = changed or fitting is not block
+        room -= len(_text(fitting))
+        kept.append(fitting)
+    return ToolOutcome(tuple(kept), outcome.failed) if changed else outcome
+
+
+def _fit(block: ContentBlock, room: int) -> ContentBlock:
+    kind = block.get("type")
+    data = _data(block)
+    if kind == "image" and len(data) > _MAX_IMAGE_CHARS:
+        return text_block(f"[An image of {len(data):,} base64 characters is left out: at most {_MAX_IMAGE_CHARS:,}.]")
+    if kind == "document" and len(data) > _MAX_DOCUMENT_CHARS:
+        return text_block(f"[A document of {len(data):,} characters is left out: at most {_MAX_DOCUMENT_CHARS:,}.]")
+    text = _text(block)
+    if len(text) <= max(room, 0):
+        return block
+    cut = _middle_cut(text, max(room, 0))
+    if kind == "text":
+        return {**block, "text": cut}
+    return {**block, "source": {**block["source"], "data": cut}}
+
+
+def _middle_cut(text: str, room: int) -> str:
+    tail = room // _TAIL_SHARE
+    note = f"[… {len(text) - room:,} of {len(text):,} characters are left out …]"
+    head_text = text[: room - tail]
+    tail_text = text[len(text) - tail :] if tail else ""
+    return "\n".join(part for part in (head_text, note, tail_text) if part)
+
+
+def _text(block: ContentBlock) -> str:
+    """Return what counts as text: that of a text block, and that of a document in plain text."""
+    if block.get("type") == "text":
+        return str(block.get("text", ""))
+    source = block.get("source")
+    if block.get("type") == "document" and isinstance(source, dict) and source.get("type") == "text":
+        return str(source.get("data", ""))
+    return ""
+
+
+def _data(block: ContentBlock) -> str:
+    source = block.get("source")
+    data = source.get("data") if isinstance(source, dict) else None
+    return data if isinstance(data, str) else ""

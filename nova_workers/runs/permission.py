@@ -1,0 +1,18 @@
+"""Who decides over the tool calls of a run."""
+
+from collections.abc import Iterable
+
+from nova_workers.config import ToolSettings
+from nova_workers.contracts.engine import StepRecord
+from nova_workers.contracts.runs import Claim
+from nova_workers.tools import CommandPolicy, ToolPolicy
+
+__all__ = ["tool_policy"]
+
+
+def tool_policy(claim: Claim, settings: ToolSettings, journal: Iterable[StepRecord]) -> ToolPolicy:
+    """Return the policy of a claimed run: its agent's permissions, the operator's, and the calls it made before."""
+    commands = CommandPolicy(claim.agent.permissions, deny=settings.deny_commands, ask=settings.ask_commands)
+    policy = ToolPolicy(claim.agent.trust, commands)
+    policy.remember(call for step in journal for call in step.tool_calls)
+    return policy

@@ -1,0 +1,113 @@
+"""One attempt at a run's turn: engine, options, a conversation that fits, and what the result means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from nova_workers.clock import Clock
+from nova_workers.contracts import events as live
+from nova_workers.contracts.engine import CompactionTrigger, Engine, EngineError, EngineResult
+from nova_workers.contracts.runs import Claim
+from nova_workers.errors import EngineFailure, NovaError, RunLost
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.assembly import TurnAssembler
+from nova_workers.runs.compaction import Compactor
+from nova_workers.runs.observer import observed
+from nova_workers.runs.outcome import Outcome, failed, judge
+from nova_workers.runs.recorder import TurnRecorder
+from nova_workers.streams.publisher import RunEvents
+from nova_workers.threads.lease import HeldRun
+
+__all__ = ["TurnRunner"]
+
+_log = structlog.get_logger(__name__)
+
+
+class TurnRunner:
+    """Plays turns through engines. One object serves all slots of a worker process."""
+
+    def __init__(
+        self, assembler: TurnAssembler, compactor: Compactor, *, clock: Clock, metrics: Metrics, tracing: Tracing
+    ) -> None:
+        self._assembler = assembler
+        self._compactor = compactor
+        self._clock = clock
+        self._metrics = metrics
+        self._tracing = tracing
+
+    async def play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
+        """Execute the turn of a claimed run, and say what becomes of the run.
+
+        Raises:
+            RunLost: The run is not this claim's any more.
+        """
+        claim = run.claim
+        events.emit(
+            live.StreamStart(
+                run_id=claim.run_id,
+                thread_id=claim.thread_id,
+                attempt=claim.attempt,
+                agent_id=claim.agent_id,
+                model=claim.model or claim.agent.model,
+            )
+        )
+        try:
+            engine = self._assembler.engine(claim)
+            result = await self._run_engine(run, engine, recorder, events)
+        except RunLost:
+            raise
+        except EngineFailure as error:
+            return failed(EngineError(error.kind, error.message, error.retryable), recorder.journal())
+        except NovaError as error:
+            return failed(EngineError("unknown", error.message, retryable=True), recorder.journal())
+        except Exception as error:
+            # An engine gives failure as a value; what it raises is a defect. The run still ends, and says so.
+            _log.exception("run.engine_raised")
+            defect = EngineError("unknown", f"{type(error).__name__} in the engine; see the log.", retryable=True)
+            return failed(defect, recorder.journal())
+        return judge(run, result, recorder.final_step)
+
+    async def _run_engine(
+        self, run: HeldRun, engine: Engine, recorder: TurnRecorder, events: RunEvents
+    ) -> EngineResult:
+        """Run the engine; a conversation that is too long is compacted before, or after the model says so, once."""
+        claim = run.claim
+        if self._compactor.is_due(claim, self._assembler.model(claim)):
+            try:
+                claim = await self._compact(run, claim, engine, "context_limit", events)
+            except EngineFailure as error:
+                # It may fit as it is; if not, the model will say so.
+                _log.warning("run.not_compacted", error=error.message)
+        result = await self._ask_engine(run, claim, engine, recorder)
+        if result.error is not None and result.error.kind == "context_overflow":
+            try:
+                shorter = await self._compact(run, claim, engine, "overflow_recovery", events)
+            except EngineFailure:
+                if run.abort.aborted:
+                    return replace(result, stop_reason="aborted", error=None)
+                raise
+            if shorter is not claim:
+                recorder.final_step = None
+                result = await self._ask_engine(run, shorter, engine, recorder)
+        return result
+
+    async def _compact(
+        self, run: HeldRun, claim: Claim, engine: Engine, trigger: CompactionTrigger, events: RunEvents
+    ) -> Claim:
+        """Return the claim with the conversation that is left, or as it is where nothing can be summarised."""
+        model = self._assembler.model(claim)
+        turn_id = await self._compactor.compact(run, claim, engine, model=model, trigger=trigger, events=events)
+        return claim if turn_id is None else replace(claim, parent_turn_id=turn_id)
+
+    async def _ask_engine(self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder) -> EngineResult:
+        return await engine.run(
+            claim.content,
+            await self._assembler.options(claim, recorder.journal().steps, run.abort),
+            claim.agent.trust,
+            session_id=claim.session_id,
+            callbacks=observed(recorder.callbacks(), tracing=self._tracing, metrics=self._metrics, clock=self._clock),
+            abort=run.abort,
+        )

@@ -1,0 +1,66 @@
+"""Response bodies, read in bounds: of what comes in, and of what it unpacks to."""
+
+import zlib
+from collections.abc import Callable
+
+import httpx2
+
+from nova_workers.errors import OutboundFailed
+
+__all__ = ["read_body"]
+
+_ANY_WRAPPER = 32 + zlib.MAX_WBITS
+"""Lets zlib see for itself whether it is gzip or zlib."""
+
+
+async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, bool]:
+    """Return the body, unpacked, and whether it was cut at `max_bytes`.
+
+    The HTTP client's own unpacking has no bound: a chunk of 64 KB can become 64 MB.
+
+    Raises:
+        OutboundFailed: The body is packed in a way that was not asked for, or broken.
+    """
+    unpack = _unpacker(response)
+    body = bytearray()
+    received = 0
+    async for chunk in response.aiter_raw():
+        received += len(chunk)
+        body += unpack(chunk, max_bytes + 1 - len(body))
+        if len(body) > max_bytes or received > max_bytes:
+            return bytes(body[:max_bytes]), True
+    return bytes(body), False
+
+
+class _Inflater:
+    """Unpacks gzip and deflate, the latter with or without its wrapper."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(_ANY_WRAPPER)
+        self._begun = False
+
+    def __call__(self, chunk: bytes, room: int) -> bytes:
+        try:
+            unpacked = self._inflate.decompress(self._inflate.unconsumed_tail + chunk, room)
+        except zlib.error as error:
+            if self._begun:
+                raise OutboundFailed(f"The response is broken: {error}", refused=False) from error
+            self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            self._begun = True
+            return self(chunk, room)
+        self._begun = True
+        return unpacked
+
+
+def _plain(chunk: bytes, room: int) -> bytes:
+    return chunk[:room]
+
+
+def _unpacker(response: httpx2.Response) -> Callable[[bytes, int], bytes]:
+    match response.headers.get("content-encoding", "identity").strip().lower():
+        case "" | "identity":
+            return _plain
+        case "gzip" | "x-gzip" | "deflate":
+            return _Inflater()
+        case other:
+            raise OutboundFailed(f"The response is packed as {other!r}, which was not asked for.", refused=False)

@@ -1,0 +1,160 @@
+"""What is in deploy/ can be read, names settings that exist, and gives a drain the time that it needs."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from nova_workers.cli.app import COMMANDS
+from nova_workers.config import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
+YAML_FILES = [path for path in FILES if path.suffix == ".yaml"]
+MANIFESTS = [path for path in YAML_FILES if "kubernetes" in path.parts and path.name != "kustomization.yaml"]
+
+
+def _variables(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        variable = f"{prefix}{name.upper()}"
+        yield variable
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _variables(field.annotation, f"{variable}__")
+
+
+SETTINGS = set(_variables(Settings, "NOVA_"))
+
+
+def _documents(path: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def _all_manifests() -> list[dict[str, Any]]:
+    return [document for path in MANIFESTS for document in _documents(path)]
+
+
+def _pods() -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (manifest["metadata"]["name"], manifest["spec"]["template"]["spec"])
+        for manifest in _all_manifests()
+        if manifest["kind"] in ("Deployment", "Job")
+    ]
+
+
+@pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_every_yaml_file_can_be_read(path: Path) -> None:
+    assert _documents(path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_every_setting_that_is_named_exists(path: Path) -> None:
+    named = set(re.findall(r"\bNOVA_[A-Z0-9_]+", path.read_text()))
+    assert named <= SETTINGS
+
+
+def test_every_resource_of_the_kustomization_is_there_and_none_is_forgotten() -> None:
+    for folder in ("base", "keda"):
+        (kustomization,) = _documents(DEPLOY / "kubernetes" / folder / "kustomization.yaml")
+        files = {path.name for path in (DEPLOY / "kubernetes" / folder).iterdir()} - {"kustomization.yaml"}
+        assert set(kustomization["resources"]) == files
+
+
+def test_every_container_runs_a_command_that_the_command_line_has() -> None:
+    commands = {command.name for command in COMMANDS}
+    compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
+    asked = {service["command"][0] for service in compose.values() if service.get("image") == "nova-workers"}
+    asked |= {pod["containers"][0]["args"][0] for _, pod in _pods()}
+    assert asked == {"migrate", "api", "worker", "beat", "flower"}
+    assert asked <= commands
+
+
+def test_no_pod_is_root_or_may_become_it() -> None:
+    for name, pod in _pods():
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["automountServiceAccountToken"] is False, name
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False, name
+            assert context["readOnlyRootFilesystem"] is True, name
+            assert context["capabilities"] == {"drop": ["ALL"]}, name
+
+
+def test_the_platform_waits_longer_than_a_drain_takes() -> None:
+    deadline_s = Settings().worker.drain_deadline_s
+    pods = dict(_pods())
+    assert pods["nova-worker"]["terminationGracePeriodSeconds"] > deadline_s
+    (settings,) = _documents(DEPLOY / "kubernetes" / "base" / "settings.yaml")
+    assert float(settings["data"]["NOVA_WORKER__DRAIN_DEADLINE_S"]) == deadline_s
+    compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
+    assert float(compose["worker"]["stop_grace_period"].removesuffix("s")) > deadline_s
+    unit = (DEPLOY / "systemd" / "nova@.service").read_text()
+    found = re.search(r"^TimeoutStopSec=(\d+)s$", unit, re.MULTILINE)
+    assert found is not None
+    assert float(found[1]) > deadline_s
+
+
+def test_every_selector_finds_the_pods_of_a_deployment() -> None:
+    labels = {
+        manifest["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
+        for manifest in _all_manifests()
+        if manifest["kind"] == "Deployment"
+    }
+    selected = set(re.findall(r"app\.kubernetes\.io/component: (\w+)", "".join(p.read_text() for p in MANIFESTS)))
+    assert selected - labels == {"migrate"}
+
+
+def test_autoscaling_leaves_room_below_a_workers_slots() -> None:
+    scaled = next(m for m in _all_manifests() if m["kind"] == "ScaledObject")
+    target = int(scaled["spec"]["triggers"][0]["metadata"]["targetQueryValue"])
+    (settings,) = _documents(DEPLOY / "kubernetes" / "base" / "settings.yaml")
+    assert target < int(settings["data"]["NOVA_WORKER__CONCURRENCY"])
+
+
+def test_the_image_is_made_from_the_hashed_lock_and_is_not_root() -> None:
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    assert dockerfile.count("--require-hashes") == 2
+    assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", dockerfile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("lock", sorted([*ROOT.glob("requirements*.txt"), *DEPLOY.glob("requirements*.txt")]))
+def test_every_locked_package_has_hashes_and_no_place_is_named(lock: Path) -> None:
+    text = lock.read_text()
+    packages = re.findall(r"^[a-z0-9][^=\s]*==\S+.*$", text, re.MULTILINE)
+    assert packages
+    assert all(package.endswith("\\") for package in packages)
+    assert "://" not in text
+    assert not re.search(r"^\s*--(?!hash)", text, re.MULTILINE)
+
+
+def test_the_locks_agree_with_each_other_and_hold_what_the_project_asks_for() -> None:
+    def versions(path: Path) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for name, version in re.findall(r"^([a-z0-9][\w.-]*)(?:\[.*\])?==(\S+)", path.read_text(), re.MULTILINE):
+            found.setdefault(name, set()).add(version)
+        return found
+
+    development = versions(ROOT / "requirements-dev.txt")
+    for lock in (ROOT / "requirements.txt", DEPLOY / "requirements.txt"):
+        for name, found in versions(lock).items():
+            assert found <= development[name], name
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, groups = asked["project"], asked["dependency-groups"]
+    runtime = [*project["dependencies"], *project["optional-dependencies"]["local"]]
+    for lock, requirements in (
+        (ROOT / "requirements.txt", runtime),
+        (DEPLOY / "requirements.txt", project["dependencies"]),
+        (ROOT / "requirements-dev.txt", [*runtime, *groups["test"], *groups["check"], *groups["build"]]),
+        (ROOT / "requirements-docs.txt", groups["docs"]),
+        (ROOT / "requirements-uv.txt", groups["uv"]),
+    ):
+        for requirement in requirements:
+            name = re.split(r"[\[<>=!~; ]", requirement)[0]
+            assert name in versions(lock), f"{requirement!r} is not in {lock.name}: run `make lock`"

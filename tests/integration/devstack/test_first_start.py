@@ -1,0 +1,74 @@
+"""What the first start makes in a database, and what later starts leave alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from nova_workers.config import Settings
+from nova_workers.devstack.first_start import make_first_key, prepare_database
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.agents import list_agents
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.tenancy import DEFAULT_TENANT_ID, find_key, hash_secret, list_keys, revoke_key
+
+
+async def test_the_first_start_makes_a_tenant_agents_and_a_key(
+    settings: Settings, database: Database, database_url: str
+) -> None:
+    path = await prepare_database(settings, database_url)
+    async with database.connection() as connection:
+        key = await find_key(connection, hash_secret(_read(path)))
+        agents = await list_agents(connection, DEFAULT_TENANT_ID, after=None, limit=10)
+    assert key is not None
+    assert key.tenant_id == DEFAULT_TENANT_ID
+    assert key.scopes == {"runs", "agents", "keys", "operator"}
+    assert [agent.id for agent in agents] == ["agent-builder", "nova"]
+
+
+async def test_a_later_start_keeps_the_key(settings: Settings, database: Database, database_url: str) -> None:
+    first = _read(await prepare_database(settings, database_url))
+    assert _read(await prepare_database(settings, database_url)) == first
+    async with database.connection() as connection:
+        assert len(await list_keys(connection, DEFAULT_TENANT_ID, before=None, limit=10)) == 1
+
+
+async def test_a_revoked_key_is_replaced(settings: Settings, database: Database, database_url: str) -> None:
+    first = _read(await prepare_database(settings, database_url))
+    async with database.connection() as connection:
+        key = await find_key(connection, hash_secret(first))
+        assert key is not None
+        await revoke_key(connection, DEFAULT_TENANT_ID, key.key_id)
+    assert _read(await prepare_database(settings, database_url)) != first
+
+
+async def test_two_homes_on_one_database_have_a_key_each(
+    settings: Settings, tmp_path: Path, database: Database, database_url: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = settings.model_copy(update={"home": tmp_path / "other"})
+    first = _read(await prepare_database(settings, database_url))
+    assert _read(await prepare_database(other, database_url)) != first
+    async with database.connection() as connection:
+        assert len(await list_keys(connection, DEFAULT_TENANT_ID, before=None, limit=10)) == 2
+
+
+async def test_the_first_key_is_made_once_also_by_many_at_once(database: Database, database_url: str) -> None:
+    made = await asyncio.gather(*(make_first_key(database_url) for _ in range(4)))
+    (key,) = [key for key in made if key is not None]
+    async with database.connection() as connection:
+        assert await find_key(connection, hash_secret(key)) is not None
+    assert await make_first_key(database_url) is None
+
+
+async def test_a_database_that_does_not_answer_is_said(settings: Settings, tmp_path: Path) -> None:
+    url = f"postgresql://nobody@/nova?host={tmp_path}"
+    with pytest.raises(Unavailable, match="cannot be reached or migrated"):
+        await prepare_database(settings.model_copy(update={"database_url": SecretStr(url)}), url)
+
+
+def _read(path: Path) -> str:
+    return path.read_text().strip()

@@ -1,0 +1,41 @@
+"""Tools and models say what they like; a run does not die of what a database cannot hold."""
+
+from __future__ import annotations
+
+from nova_workers.contracts.content import storable, storable_json
+from tests.requirements import proves
+from tests.support.executor import Floor
+from tests.support.invariants import check_settled
+from tests.support.puppet import plan
+
+
+@proves("input.any-text")
+async def test_a_tool_result_with_nul_and_half_a_character_is_kept_as_far_as_it_can_be(floor: Floor):
+    worker = floor.worker()
+    run = await floor.submit(plan(["nul", "nul"]))
+    await floor.settle(worker)
+    assert await floor.status(run.run_id) == "succeeded"
+    results = (await floor.transcript(run.run_id))[2]["content"]
+    assert [block["content"][0]["text"] for block in results] == ["a\ufffdb and \ufffd"] * 2
+    await check_settled(floor.database, floor.puppet)
+
+
+@proves("input.any-text")
+async def test_a_message_with_nul_and_half_a_character_is_answered(floor: Floor):
+    worker = floor.worker()
+    run = await floor.submit("a\x00b \ud83d")
+    await floor.settle(worker)
+    assert await floor.status(run.run_id) == "succeeded"
+    assert floor.puppet.asked[0].texts == ("a\ufffdb \ufffd",)
+
+
+def test_text_that_every_store_takes_is_left_as_it_is():
+    for text in ("", "plain", "\\u0000 in letters", "é 🎉 \n\t"):
+        assert storable(text) is text or storable(text) == text
+
+
+def test_two_halves_side_by_side_become_their_character():
+    assert storable("\ud83c\udf89") == "🎉"
+    assert storable_json({"\x00": ["\ud83c", 1, None, {"a": "\udf89"}]}) == {
+        "\ufffd": ["\ufffd", 1, None, {"a": "\ufffd"}]
+    }

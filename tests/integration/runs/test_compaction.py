@@ -1,0 +1,120 @@
+"""A conversation that grows too long goes on with a summary of its older part."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.history import load_history_turns
+from tests.support.executor import Floor
+from tests.support.invariants import check_any_time, check_heads
+
+_WINDOW = 1_000
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """A model with a small window, so that conversations of a test fill it."""
+    model = settings.model.model_copy(update={"context_window_tokens": _WINDOW})
+    return settings.model_copy(update={"model": model})
+
+
+@pytest.fixture
+async def small_floor(database: Database, redis: Redis, settings: Settings):
+    """A fleet whose model has the small window."""
+    floor = Floor(database, redis, settings)
+    await floor.open()
+    yield floor
+    await floor.close()
+
+
+def _answer(text: str, *, context_tokens: int) -> str:
+    return json.dumps({"script": [{"say": text, "usage": {"input_tokens": context_tokens, "output_tokens": 0}}]})
+
+
+async def _say(floor: Floor, message: str, thread_id: str | None = None) -> str:
+    worker = floor.workers[0] if floor.workers else floor.worker()
+    fields: dict[str, Any] = {} if thread_id else {"agent_id": "scripted"}
+    run = await floor.submit(message, thread_id, **fields)
+    await floor.settle(worker)
+    assert await floor.status(run.run_id) == "succeeded", dict(await floor.run(run.run_id))
+    return run.thread_id
+
+
+async def _told(floor: Floor, thread_id: str) -> list[str]:
+    """Return the kinds of the turns that the model would be told of now."""
+    head = await floor.database.fetchval("SELECT head_turn_id FROM threads WHERE id = $1", thread_id)
+    async with floor.database.connection() as connection:
+        turns = await load_history_turns(connection, floor.tenant_id, head)
+    return ["summary" if turn.summary else "turn" for turn in turns]
+
+
+async def test_a_short_conversation_is_told_whole(small_floor: Floor):
+    thread_id = await _say(small_floor, _answer("one", context_tokens=300))
+    await _say(small_floor, _answer("two", context_tokens=700), thread_id)
+    assert await _told(small_floor, thread_id) == ["turn", "turn"]
+    assert await small_floor.database.fetchval("SELECT count(*) FROM compactions") == 0
+
+
+async def test_a_turn_after_a_full_window_begins_with_a_summary(small_floor: Floor):
+    thread_id = await _say(small_floor, _answer("x" * 1500, context_tokens=400))
+    for _ in range(2):
+        await _say(small_floor, _answer("short", context_tokens=900), thread_id)
+    record = await small_floor.database.fetchrow(
+        "SELECT c.*, t.type, t.depth FROM compactions c JOIN turns t ON t.id = turn_id"
+    )
+    assert record is not None
+    assert record["trigger"] == "context_limit"
+    assert record["tokens_before"] >= 900 > record["tokens_after"]
+    assert record["turns_summarized"] == 1
+    assert record["summary"].startswith("<summary>")
+    assert record["first_kept_turn_id"] is not None
+    assert await _told(small_floor, thread_id) == ["summary", "turn", "turn"]
+    moves = await small_floor.database.fetch(
+        "SELECT move FROM thread_heads WHERE thread_id = $1 ORDER BY id", thread_id
+    )
+    assert [row["move"] for row in moves] == ["turn", "turn", "compaction", "turn"]
+    usages = await small_floor.database.fetch("SELECT run_id FROM usage WHERE thread_id = $1", thread_id)
+    assert sorted(row["run_id"] is None for row in usages) == [False, False, False, True]
+    await check_any_time(small_floor.database)
+    await check_heads(small_floor.database)
+
+
+async def test_a_conversation_can_be_compacted_again_and_again(small_floor: Floor):
+    thread_id = await _say(small_floor, _answer("x" * 1500, context_tokens=900))
+    for _ in range(5):
+        await _say(small_floor, _answer("y" * 1500, context_tokens=900), thread_id)
+    assert await small_floor.database.fetchval("SELECT count(*) FROM compactions") >= 3
+    told = await _told(small_floor, thread_id)
+    assert told[0] == "summary"
+    assert told.count("summary") == 1
+    assert len(told) <= 3
+
+
+async def test_an_overflow_is_compacted_and_asked_again_once(small_floor: Floor):
+    thread_id = await _say(small_floor, _answer("x" * 1500, context_tokens=100))
+    await _say(small_floor, _answer("y" * 1500, context_tokens=100), thread_id)
+    overflow = json.dumps(
+        {"script": [{"error": {"kind": "context_overflow", "message": "prompt is too long", "retryable": False}}]}
+    )
+    run = await small_floor.submit(overflow, thread_id)
+    await small_floor.settle(small_floor.workers[0])
+    row = await small_floor.run(run.run_id)
+    assert (row["status"], row["error_kind"]) == ("failed", "context_overflow")
+    triggers = await small_floor.database.fetch("SELECT trigger FROM compactions")
+    assert [row["trigger"] for row in triggers] == ["overflow_recovery"]
+
+
+async def test_a_lost_reply_to_the_compaction_writes_it_once(small_floor: Floor):
+    thread_id = await _say(small_floor, _answer("x" * 1500, context_tokens=400))
+    await _say(small_floor, _answer("short", context_tokens=900), thread_id)
+    small_floor.workers[0].tap.plan("lose_reply", "compaction", nth=1)
+    await _say(small_floor, _answer("again", context_tokens=100), thread_id)
+    assert await small_floor.database.fetchval("SELECT count(*) FROM compactions") == 1
+    assert await _told(small_floor, thread_id) == ["summary", "turn", "turn"]
+    await check_heads(small_floor.database)

@@ -1,0 +1,351 @@
+"""Any order of submit, claim, crash, cancel, interrupt, steer, drain, wipe and reconcile, one statement at a time.
+
+Every statement of every worker waits until the machine lets it through, loses its reply, or kills its worker before or
+after it; in between anything else may happen. So a failing example is a schedule that can be read and replayed.
+
+`TEST_EXAMPLES=2000 pytest tests/integration/runs/test_state_machine.py` looks longer, with fresh random schedules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from redis.asyncio import Redis
+
+from nova_workers.config import Settings
+from nova_workers.errors import Rejected
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.fleet import Switch, pause, resume
+from nova_workers.runs import persist
+from tests.requirements import proves
+from tests.support.executor import AGENT, ENDED, Floor, Worker
+from tests.support.invariants import check_any_time, check_settled, thread_state
+from tests.support.puppet import plan
+from tests.support.taps import Fault
+
+T = TypeVar("T")
+
+_EXAMPLES = int(os.environ.get("TEST_EXAMPLES", "0"))
+_PLANS = [plan(), plan(["a"]), plan(["a"], ["b", "again:c"]), plan(["fail:a"], ["b"], ["c"])]
+_TABLES = "threads, runs, turns, messages, tool_calls, usage, thread_heads, effects, switches"
+_WORKERS = 3
+
+_workers = st.integers(0, _WORKERS - 1)
+_faults: st.SearchStrategy[Fault | None] = st.sampled_from(
+    [None, None, None, None, None, "lose_reply", "refuse", "crash_before", "crash_after"]
+)
+
+
+class _World:
+    """The servers and the loop that all examples of a test share."""
+
+    def __init__(self, runner: asyncio.Runner, configuration: Settings) -> None:
+        self.runner = runner
+        self.configuration = configuration
+        self.database = Database(configuration.require_database_url(), pool_size=6)
+        self.redis = Redis.from_url(configuration.require_redis_url())
+
+    def close(self) -> None:
+        self.runner.run(self.redis.aclose())
+        self.runner.run(self.database.close())
+
+
+class _Slot:
+    """A worker with one slot, which is replaced when it dies or was drained."""
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+        self.worker = self._hire()
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self.task is not None
+
+    async def quiesce(self) -> None:
+        """Let it work until its next statement waits, or its slot is free."""
+        if self.task is None:
+            return
+        stopped = asyncio.create_task(self.worker.tap.stopped.wait())
+        async with asyncio.timeout(10):
+            await asyncio.wait({self.task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if self.task.done():
+            self.task.result()
+            self.task = None
+            if self.worker.tap.dead or self.worker.executor.draining:
+                await self.replace()
+
+    async def replace(self) -> None:
+        await self.worker.crash()
+        self._floor.workers.remove(self.worker)
+        self.task = None
+        self.worker = self._hire()
+
+    def _hire(self) -> Worker:
+        worker = self._floor.worker(publisher=False)
+        worker.tap.stepping = True
+        return worker
+
+
+class _Protocol(RuleBasedStateMachine):
+    runs: Bundle[str] = Bundle("runs")
+
+    def __init__(self, world: _World) -> None:
+        super().__init__()
+        self.world = world
+        self.floor = Floor(world.database, world.redis, world.configuration)
+        self.slots: list[_Slot] = []
+        self.threads: list[str] = []
+        self.over: dict[str, str] = {}
+        self.fences: dict[str, int] = {}
+        self.begun: set[tuple[str, int]] = set()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.world.runner.run(work)
+
+    @initialize()
+    def open(self) -> None:
+        self.do(self._open())
+
+    async def _open(self) -> None:
+        await self.world.database.execute(f"TRUNCATE {_TABLES} CASCADE")
+        await self.world.redis.flushdb()
+        await self.floor.open(publish=False)
+        self.threads = [await self.floor.thread() for _ in range(2)]
+        self.slots = [_Slot(self.floor) for _ in range(_WORKERS)]
+
+    # --- the front door
+
+    @rule(
+        target=runs,
+        thread=st.integers(0, 1),
+        on_busy=st.sampled_from(["enqueue", "enqueue", "steer", "steer", "interrupt", "reject"]),
+        text=st.sampled_from(_PLANS),
+    )
+    def submit(self, thread: int, on_busy: str, text: str) -> Any:
+        try:
+            return self.do(self.floor.submit(text, self.threads[thread], on_busy=on_busy)).run_id
+        except Rejected:
+            return multiple()
+
+    @rule(run=runs)
+    def cancel(self, run: str) -> None:
+        try:
+            self.do(self.floor.canceller.cancel(self.floor.tenant_id, run))
+        except Rejected:
+            assert run in self.over
+
+    @rule(run=runs)
+    def nudge(self, run: str) -> None:
+        """The control channel brings a cancel to all workers."""
+        self.cancel(run)
+        for slot in self.slots:
+            slot.worker.keeper.cancel(run, "cancel")
+        self.do(self._quiesce())
+
+    @rule(on=st.booleans())
+    def pause(self, on: bool) -> None:
+        self.do(self._pause(on))
+
+    async def _pause(self, on: bool) -> None:
+        async with self.world.database.connection() as connection:
+            switch = Switch("agent", self.floor.tenant_id, AGENT)
+            await (pause(connection, switch, None) if on else resume(connection, switch))
+
+    # --- doorbells
+
+    @precondition(lambda self: self.floor.bells.waiting)
+    @rule(worker=_workers, which=st.integers(0, 9), doubled=st.booleans())
+    def deliver(self, worker: int, which: int, doubled: bool) -> None:
+        slot = self.slots[worker]
+        if slot.busy:
+            return
+        bells = self.floor.bells.waiting
+        bell = bells[which % len(bells)]
+        if not doubled:
+            bells.remove(bell)
+        slot.task = self.do(_start(slot.worker.answer, bell))
+        self.do(slot.quiesce())
+
+    @precondition(lambda self: self.floor.bells.waiting)
+    @rule()
+    def drop(self) -> None:
+        self.floor.bells.waiting.pop(0)
+
+    # --- workers
+
+    @precondition(lambda self: any(slot.busy for slot in self.slots))
+    @rule(worker=_workers, faults=st.lists(_faults, min_size=1, max_size=4))
+    def step(self, worker: int, faults: list[Fault | None]) -> None:
+        """Let statements of a worker through, one after the other."""
+        busy = [slot for slot in self.slots if slot.busy]
+        slot = busy[worker % len(busy)]
+        for fault in faults:
+            if slot.worker.tap.waiting is None:
+                return
+            self.do(self._step(slot, fault))
+
+    async def _step(self, slot: _Slot, fault: Fault | None) -> None:
+        stale = await self._state_if_stale(slot)
+        slot.worker.tap.step(fault)
+        await slot.quiesce()
+        if stale is not None:
+            thread_id, before = stale
+            assert await thread_state(self.world.database, thread_id) == before, "a write with an old fence"
+        await self._check_order()
+
+    async def _state_if_stale(self, slot: _Slot) -> tuple[str, list[Any]] | None:
+        """Return what the ledger holds of a thread that this worker has lost, if it is about to write to it."""
+        held = slot.worker.keeper.held
+        if not held or slot.worker.tap.waiting == "claim":
+            return None
+        claim = held[0].claim
+        row = await self.floor.run(claim.run_id)
+        if row["fence"] == claim.fence and row["status"] == "running":
+            return None
+        return claim.thread_id, await thread_state(self.world.database, claim.thread_id)
+
+    @precondition(lambda self: any(slot.busy for slot in self.slots))
+    @rule(worker=_workers)
+    def crash(self, worker: int) -> None:
+        busy = [slot for slot in self.slots if slot.busy]
+        self.do(busy[worker % len(busy)].replace())
+
+    @rule(worker=_workers, in_mid_step=st.booleans())
+    def drain(self, worker: int, in_mid_step: bool) -> None:
+        slot = self.slots[worker]
+        slot.worker.drain()
+        if in_mid_step:
+            slot.worker.stop_in_mid_step()
+        self.do(slot.quiesce() if slot.busy else slot.replace())
+
+    @rule(worker=_workers)
+    def renew(self, worker: int) -> None:
+        self.do(self.slots[worker].worker.keeper.renew())
+        self.do(self._quiesce())
+
+    # --- time and servers
+
+    @rule()
+    def leases_run_out(self) -> None:
+        """Also those of workers that live: they are zombies from now on."""
+        self.do(self.floor.recover())
+
+    @rule()
+    def reconcile(self) -> None:
+        self.do(self._reconcile())
+
+    async def _reconcile(self) -> None:
+        await self.floor.age_doorbells()
+        await self.floor.reconciler.reconcile()
+
+    @rule()
+    def wipe_redis(self) -> None:
+        self.do(self.world.redis.flushdb())
+
+    async def _quiesce(self) -> None:
+        for slot in self.slots:
+            await slot.quiesce()
+
+    # --- what must hold
+
+    @invariant()
+    def holds(self) -> None:
+        if self.slots:
+            self.do(self._check())
+
+    async def _check(self) -> None:
+        await check_any_time(self.world.database)
+        for row in await self.world.database.fetch("SELECT id, r::text AS whole FROM runs r WHERE finished_at IS NOT NULL"):
+            assert self.over.setdefault(row["id"], row["whole"]) == row["whole"], "a run that was over changed"
+        for row in await self.world.database.fetch("SELECT id, fence FROM threads"):
+            assert row["fence"] >= self.fences.get(row["id"], 0), "a fence went back"
+            self.fences[row["id"]] = row["fence"]
+
+    async def _check_order(self) -> None:
+        """Whoever was claimed just now was the first of its line."""
+        for run in await self.world.database.fetch("SELECT * FROM runs WHERE status = 'running'"):
+            if (run["id"], run["fence"]) in self.begun:
+                continue
+            self.begun.add((run["id"], run["fence"]))
+            ahead = await self.world.database.fetch(
+                "SELECT id FROM runs WHERE thread_id = $1 AND status = 'queued'"
+                " AND (attempt = 0, NOT front, seq) < ($2::int = 1, NOT $3::bool, $4::bigint)",
+                run["thread_id"],
+                run["attempt"],
+                run["front"],
+                run["seq"],
+            )
+            assert not ahead, f"{run['id']} was claimed before {ahead}"
+
+    def teardown(self) -> None:
+        try:
+            if self.slots:
+                self.do(self._settle())
+        finally:
+            self.do(self.floor.close())
+
+    async def _settle(self) -> None:
+        """Let everything come to its end, and check what came of it."""
+        await self._pause(False)
+        for slot in self.slots:
+            slot.worker.tap.stepping = False
+            if slot.worker.tap.waiting is not None:
+                slot.worker.tap.step()
+            await slot.quiesce()
+        last = self.floor.worker(publisher=False)
+        for _ in range(30):
+            await self.floor.recover()
+            await self._reconcile()
+            await self.floor.settle(last)
+            if not await self.world.database.fetchval("SELECT count(*) FROM runs WHERE NOT status = ANY($1)", list(ENDED)):
+                break
+        await check_settled(self.world.database, self.floor.puppet)
+
+
+async def _start(answer: Any, bell: Any) -> asyncio.Task[None]:
+    return answer(bell)
+
+
+@pytest.mark.timeout(600 if _EXAMPLES == 0 else 0)
+@proves("machine", "claim.exclusive", "claim.fence", "claim.old-fence", "claim.fifo", "submit.steer", "finish.usage-once")
+def test_any_order_of_events_keeps_the_promises(
+    database_url: str, redis_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(persist, "_FIRST_PAUSE_S", 0.0)
+    with asyncio.Runner() as runner:
+        world = _World(runner, settings)
+        try:
+            run_state_machine_as_test(lambda: _Protocol(world), settings=_profile())
+        finally:
+            world.close()
+
+
+def _profile() -> profile:
+    return profile(
+        max_examples=_EXAMPLES or 60,
+        stateful_step_count=40,
+        derandomize=not _EXAMPLES,
+        database=None,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
