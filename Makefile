@@ -6,7 +6,7 @@ BIN := .venv/bin
 # One test worker a core. More than 8 would wait for the one Postgres that they share.
 TEST_WORKERS ?= auto
 
-COMMON := requirements-uv.txt pyproject.toml tools/environment.py
+COMMON := requirements-uv.txt pyproject.toml deploy/environment/install.py
 RUNTIME := .venv/.runtime-ready
 DEV := .venv/.dev-ready
 DOCS := .venv/.docs-ready
@@ -45,7 +45,7 @@ docs: $(DOCS) ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
 
 lock: $(DEV) ## Resolve every dependency again, to the newest versions that fit
-	$(BIN)/python tools/lock.py
+	$(BIN)/python deploy/environment/lock.py
 
 clean: ## Remove the environment and every cache; the fleet's data in ~/.nova stays
 	rm -rf .venv .cache site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -54,18 +54,18 @@ clean: ## Remove the environment and every cache; the fleet's data in ~/.nova st
 $(RUNTIME): requirements.txt $(COMMON)
 	@$(MAKE) --no-print-directory _python
 	@echo "making the environment in .venv (a minute or two the first time)"
-	@$(PYTHON) tools/environment.py requirements.txt
+	@$(PYTHON) deploy/environment/install.py requirements.txt
 	@touch $@
 
 # The development lock holds everything that the other one does, in the same versions.
 $(DEV): requirements-dev.txt $(COMMON)
 	@$(MAKE) --no-print-directory _python
 	@echo "making the environment in .venv, with the tools of development (a minute or two the first time)"
-	@$(PYTHON) tools/environment.py requirements-dev.txt
+	@$(PYTHON) deploy/environment/install.py requirements-dev.txt
 	@touch $@ $(RUNTIME)
 
 $(DOCS): requirements-docs.txt $(DEV)
-	@$(PYTHON) tools/environment.py requirements-docs.txt
+	@$(PYTHON) deploy/environment/install.py requirements-docs.txt
 	@touch $@
 
 .PHONY: _python

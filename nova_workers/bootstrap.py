@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import socket
 from collections.abc import Coroutine, Mapping
@@ -14,14 +15,25 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
+from nova_workers import keys
 from nova_workers.capabilities import CapabilityRegistry, default_registry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
+from nova_workers.config.settings import ModelPriceSetting, ModelSettings
 from nova_workers.contracts.engine import Engine
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.effects.setup import effect_handlers, effect_kinds
-from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.anthropic import AnthropicEngine, ModelPrice, Profile
 from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
+from nova_workers.engines.resilience import (
+    HealthKeys,
+    Policy,
+    RateLimit,
+    RateLimiter,
+    RedisHealth,
+    Resilience,
+    SharedHealth,
+)
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
@@ -48,6 +60,7 @@ from nova_workers.tools import Outbound, OutboundRules, WebPages
 __all__ = ["ApiServices", "WorkerServices", "build_api", "build_worker"]
 
 _DRAIN_EVENTS_S = 2.0
+_PROVIDER = "anthropic"
 
 
 @dataclass
@@ -196,7 +209,7 @@ def build_worker(settings: Settings) -> WorkerServices:
     )
     locks = ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s)
     keeper = LeaseKeeper(database, locks, settings.runs, clock, metrics)
-    engines = _engines(settings)
+    engines = _engines(settings, redis, clock, metrics)
     parts = ExecutorParts(
         worker_id=worker_id,
         database=database,
@@ -240,11 +253,15 @@ def build_worker(settings: Settings) -> WorkerServices:
     )
 
 
-def _engines(settings: Settings) -> dict[str, Engine]:
+def _engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -> dict[str, Engine]:
     model = settings.model
+    profiles = _profiles(model)
     engines: dict[str, Engine] = {
         "anthropic": AnthropicEngine(
-            api_key=None if model.api_key is None else model.api_key.get_secret_value(),
+            profiles=profiles,
+            prices={name: _price(price) for name, price in model.prices.items()},
+            context_windows=model.context_windows,
+            resilience=_resilience(model, profiles, redis, clock, metrics),
             base_url=model.base_url,
             aliases=model.aliases,
             max_tokens=model.max_tokens,
@@ -256,6 +273,43 @@ def _engines(settings: Settings) -> dict[str, Engine]:
     if settings.environment != "production":
         engines["scripted"] = ScriptedEngine(environment=settings.environment)
     return engines
+
+
+def _profiles(model: ModelSettings) -> tuple[Profile, ...]:
+    if not model.profiles:
+        return (Profile(api_key=None if model.api_key is None else model.api_key.get_secret_value()),)
+    return tuple(
+        Profile(profile.name, profile.api_key.get_secret_value(), profile.base_url) for profile in model.profiles
+    )
+
+
+def _price(price: ModelPriceSetting) -> ModelPrice:
+    cache_read = price.input / 10 if price.cache_read is None else price.cache_read
+    cache_write = price.input * 1.25 if price.cache_write is None else price.cache_write
+    return ModelPrice(price.input, price.output, cache_read, cache_write)
+
+
+def _resilience(
+    model: ModelSettings, profiles: tuple[Profile, ...], redis: Redis, clock: Clock, metrics: Metrics
+) -> Resilience:
+    policy = Policy(
+        max_retries=model.max_retries, breaker_failures=model.breaker_failures, breaker_open_s=model.breaker_open_s
+    )
+    digests = {profile.name: hashlib.sha256((profile.api_key or "").encode()).hexdigest()[:8] for profile in profiles}
+    names = HealthKeys(
+        breaker=lambda name: keys.model_breaker(_PROVIDER, name),
+        cooldown=lambda profile, name: keys.profile_cooldown(_PROVIDER, profile, digests[profile], name),
+    )
+    limits = {
+        name: RateLimit(limit.requests_per_minute, limit.tokens_per_minute) for name, limit in model.rate_limits.items()
+    }
+    return Resilience(
+        policy,
+        SharedHealth(RedisHealth(redis, names, policy, clock.monotonic_s), policy, clock.monotonic_s),
+        RateLimiter(limits, redis=redis, key_prefix=keys.model_rate_limits(_PROVIDER)),
+        metrics,
+        clock.monotonic_s,
+    )
 
 
 def _native_tools(settings: Settings) -> NativeTools:

@@ -40,7 +40,7 @@ class CapabilityGrant(_Value):
 
 
 CommandPattern = Annotated[
-    str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00\r\n]*\S[^\x00\r\n]*$")
+    str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00\r\n]*[^\x00\s][^\x00\r\n]*$")
 ]
 """The form of a shell command: ``*`` is any text, ``?`` any character, ``[abc]`` one of these. One line."""
 

@@ -53,9 +53,7 @@ class SharedTools(Protocol):
 class AllowedTools:
     """Those of a turn's tools that a subagent may use. Implements the nested turn's `Tools`."""
 
-    def __init__(
-        self, tools: SharedTools, allowed: tuple[str, ...] | None, tell_progress: TellProgress | None
-    ) -> None:
+    def __init__(self, tools: SharedTools, allowed: tuple[str, ...] | None, tell_progress: TellProgress | None) -> None:
         self._tools = tools
         self._allowed = allowed
         self._tell_progress = tell_progress

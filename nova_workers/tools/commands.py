@@ -117,12 +117,12 @@ def matching(patterns: Iterable[str], *texts: str) -> str | None:
 
 
 def _simple_commands(text: str) -> Iterator[list[str]]:
-    lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=True)
+    lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars="();<>|&`")
     lexer.whitespace_split = True
     lexer.commenters = ""
     words: list[str] = []
     for token in lexer:
-        if token in _SEPARATORS or set(token) <= set("();&|"):
+        if token in _SEPARATORS or set(token) <= set("();&|`"):
             if words:
                 yield words
             words = []

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from nova_workers.contracts.content import Message
-from nova_workers.ledger.history import load_history
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.history import load_history
 from tests.support.executor import ENDED
 from tests.support.puppet import USAGE, Puppet
 

@@ -25,21 +25,28 @@ def freeze(leader: int) -> None:
         os.killpg(leader, signal.SIGSTOP)
 
 
-def end_family(leader: int, mark: str) -> None:
+def end_family(leader: int | None, mark: str) -> None:
     """Kill the leader, its process group, and every process that descends from it or bears the mark. Blocks shortly.
 
     Each member is frozen before the next look: what stands still begets nothing, so the last look finds all.
+
+    Args:
+        leader: None when it has ended: its number may be another's by now.
+        mark: The value of `MARK` in the family's environment.
     """
-    freeze(leader)
-    found: set[int] = {leader}
+    found: set[int] = set()
+    if leader is not None:
+        freeze(leader)
+        found.add(leader)
     while fresh := _relatives(found, f"{MARK}={mark}".encode()) - found:
         for pid in fresh:
             _send(pid, signal.SIGSTOP)
         found |= fresh
     for pid in found:
         _send(pid, signal.SIGKILL)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+    if leader is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
 
 
 def _send(pid: int, number: signal.Signals) -> None:

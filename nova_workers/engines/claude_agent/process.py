@@ -13,7 +13,6 @@ import json
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -145,14 +144,11 @@ class ClaudeProcess(Transport):
             return
         self._closed = True
         # Also where the program has ended by itself: what it started may live on.
-        await asyncio.to_thread(end_family, self._process.pid, self._launch.mark)
+        leader = self._process.pid if self._process.returncode is None else None
+        await asyncio.to_thread(end_family, leader, self._launch.mark)
         await self._process.wait()
         if self._stderr_reader is not None:
-            self._stderr_reader.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._stderr_reader
-        # The loop closes a child's pipes when it notices their ends; that may be after the loop's own end.
-        cast("Any", self._process)._transport.close()
+            await asyncio.wait((self._stderr_reader,))
 
     def _running(self) -> asyncio.subprocess.Process:
         if self._process is None:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.native.tools import Toolset
-from nova_workers.engines.toolbox import Toolbox, ToolDefinition
+from nova_workers.engines.spans import tool_span
+from nova_workers.engines.toolbox import TellProgress, Toolbox, ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 
 __all__ = ["TurnTools"]
@@ -21,15 +22,32 @@ class TurnTools:
         """Connect to the servers, and return all tools by name, in a stable order. Raises what `Toolbox` raises."""
         return {**self.native.definitions(), **await self._toolbox.connect()}
 
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer."""
+        return self._toolbox.unreachable
+
     async def is_idempotent(self, name: str) -> bool:
         """Return whether the tool declares that it may be run again."""
         owner = self.native if name in self.native.tools else self._toolbox
         return await owner.is_idempotent(name)
 
-    async def call(self, call: ToolCall) -> ToolOutcome:
+    def reads_only(self, name: str) -> bool:
+        """Return whether the tool is known to change nothing."""
+        native = self.native.tools.get(name)
+        return self._toolbox.reads_only(name) if native is None else native.definition.read_only
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer."""
+        return self._toolbox.unreachable
+
+    async def call(self, call: ToolCall, tell_progress: TellProgress | None = None) -> ToolOutcome:
         """Run a call. Raises `ToolFailure`."""
-        owner = self.native if call.tool_name in self.native.tools else self._toolbox
-        return await owner.call(call)
+        if call.tool_name not in self.native.tools:
+            return await self._toolbox.call(call, tell_progress)
+        with tool_span(call):
+            return await self.native.call(call)
 
     async def close(self) -> None:
         """Disconnect from the servers."""

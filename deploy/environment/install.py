@@ -1,4 +1,4 @@
-"""Make the project's environment from the hashed lock: ``python3 tools/environment.py requirements-dev.txt``.
+"""Make the project's environment from the hashed lock: ``python3 deploy/environment/install.py requirements-dev.txt``.
 
 Needs Python 3.11 with pip and nothing else: neither `venv`, nor a system package, nor a compiler. pip fetches
 the pinned uv, and uv does the rest, since it takes seconds where pip takes minutes. Both see the same
@@ -13,7 +13,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv"
 UV_HOME = ROOT / ".cache" / "uv"
 UV_LOCK = ROOT / "requirements-uv.txt"

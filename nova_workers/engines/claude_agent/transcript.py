@@ -1,0 +1,102 @@
+"""The program's transcripts: how the ledger's messages become one, and what of the program's own is worth keeping.
+
+The program resumes from a file with one entry a line. Messages of the ledger become entries with the fields that the
+program needs and no more (2.1.330; the tests resume from such a file in every way that the engine does). So a turn
+can go on after a crash exactly where the journal ends, whoever executed it before, and a session that is gone costs
+the program's own notes but no word of the conversation.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, storable_json
+from nova_workers.engines.claude_agent.names import own_name, program_name
+
+__all__ = ["entries_of", "fingerprint", "kept", "rebound", "to_own_names"]
+
+_TOLD = frozenset({"user", "assistant", "attachment", "system"})
+"""Kinds of entries that make up a conversation. The rest are the program's notes on requests, queues and costs."""
+_REPLACEMENTS = "content-replacement"
+_COMPACTED = "compact_boundary"
+_NO_USAGE = {"input_tokens": 0, "output_tokens": 0}
+
+
+def entries_of(
+    messages: Iterable[Message], *, session_id: str, cwd: str, model: str, parent: str | None = None
+) -> list[JsonObject]:
+    """Return messages as entries.
+
+    Args:
+        messages: Oldest first; each tool call has its result.
+        session_id: The session that they belong to.
+        cwd: Where the program will run.
+        model: Named as the author of assistant messages.
+        parent: The entry that the first follows.
+    """
+    entries: list[JsonObject] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        said: JsonObject = {"role": role, "content": [_to_program_names(block) for block in message.content]}
+        if role == "assistant":
+            said |= {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "model": model, "usage": _NO_USAGE}
+            said |= {"stop_reason": "end_turn", "stop_sequence": None}
+        entry_id = str(uuid.uuid4())
+        entries.append(
+            {
+                "type": role,
+                "uuid": entry_id,
+                "parentUuid": parent,
+                "sessionId": session_id,
+                "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                "isSidechain": False,
+                "userType": "external",
+                "cwd": cwd,
+                "message": said,
+            }
+        )
+        parent = entry_id
+    return entries
+
+
+def rebound(entries: Sequence[JsonObject], session_id: str) -> list[JsonObject]:
+    """Return stored entries as those of another session: the program looks only at entries that bear its own id."""
+    return [{**entry, "sessionId": session_id} for entry in entries]
+
+
+def kept(entries: Iterable[JsonObject]) -> tuple[tuple[JsonObject, ...], bool]:
+    """Return what is worth keeping of the entries that the program wrote.
+
+    Returns:
+        The entries, each once; and whether they need none before them, since the program compacted the conversation.
+    """
+    by_id: dict[str, JsonObject] = {}
+    for entry in entries:
+        kind = entry.get("type")
+        if kind in _TOLD and entry.get("uuid") and not entry.get("isSidechain"):
+            by_id[entry["uuid"]] = entry
+        elif kind == _REPLACEMENTS:
+            by_id[_REPLACEMENTS] = entry
+    told = list(by_id.values())
+    compactions = [at for at, entry in enumerate(told) if entry.get("subtype") == _COMPACTED]
+    return tuple(told[compactions[-1] :] if compactions else told), bool(compactions)
+
+
+def fingerprint(messages: Iterable[Message]) -> str:
+    """Return a value that is the same for the same conversation, before and after the ledger has stored it."""
+    digest = hashlib.sha256()
+    for message in messages:
+        told = [message.role, storable_json(list(message.content))]
+        digest.update(json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
+    return digest.hexdigest()
+
+
+def to_own_names(block: ContentBlock) -> ContentBlock:
+    """Return the block with our name of the tool that it calls."""
+    return {**block, "name": own_name(block["name"])} if block.get("type") == "tool_use" else block
+
+
+def _to_program_names(block: ContentBlock) -> ContentBlock:
+    return {**block, "name": program_name(block["name"])} if block.get("type") == "tool_use" else block
