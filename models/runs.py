@@ -45,6 +45,16 @@ class Run(Table, table=True):
             postgresql_where=text("status IN ('queued', 'running', 'waiting')"),
         ),
         Index("ix_runs__tenant_id_id", "tenant_id", "id"),
+        # Lists by agent, and of what did not go well; what ended of late.
+        Index("ix_runs__tenant_id_agent_id_id", "tenant_id", "agent_id", "id"),
+        Index(
+            "ix_runs__not_succeeded",
+            "tenant_id",
+            "status",
+            "id",
+            postgresql_where=text("status IN ('failed', 'canceled', 'merged')"),
+        ),
+        Index("ix_runs__finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "70"}},
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
@@ -24,6 +24,7 @@ from nova_workers.contracts.engine import Engine
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.effects.setup import effect_handlers, effect_kinds
 from nova_workers.engines.anthropic import AnthropicEngine, ModelPrice, Profile
+from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
 from nova_workers.engines.resilience import (
     HealthKeys,
@@ -60,6 +61,8 @@ from nova_workers.tools import Outbound, OutboundRules, WebPages
 __all__ = ["ApiServices", "WorkerServices", "build_api", "build_worker"]
 
 _DRAIN_EVENTS_S = 2.0
+_REDIS_CONNECTIONS = 32
+_REDIS_WAIT_S = 5.0
 _PROVIDER = "anthropic"
 
 
@@ -256,6 +259,7 @@ def build_worker(settings: Settings) -> WorkerServices:
 def _engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -> dict[str, Engine]:
     model = settings.model
     profiles = _profiles(model)
+    connections = ConnectionPool()
     engines: dict[str, Engine] = {
         "anthropic": AnthropicEngine(
             profiles=profiles,
@@ -268,10 +272,12 @@ def _engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -
             request_timeout_s=model.request_timeout_s,
             max_connections=model.max_connections,
             native=_native_tools(settings),
+            connections=connections,
+            trace_content=settings.telemetry.trace_content,
         )
     }
     if settings.environment != "production":
-        engines["scripted"] = ScriptedEngine(environment=settings.environment)
+        engines["scripted"] = ScriptedEngine(environment=settings.environment, connections=connections)
     return engines
 
 
@@ -345,11 +351,15 @@ def _database(settings: Settings) -> Database:
 def _redis(settings: Settings) -> Redis:
     url = settings.require_redis_url()
     tcp: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
-    return Redis.from_url(
+    # Bounded: whoever finds no connection waits for one, instead of opening one more for each follower.
+    pool = BlockingConnectionPool.from_url(
         url,
         **tcp,
+        max_connections=_REDIS_CONNECTIONS,
+        timeout=_REDIS_WAIT_S,
         socket_timeout=5,
         socket_connect_timeout=2,
         health_check_interval=15,
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
     )
+    return Redis.from_pool(pool)

@@ -62,7 +62,8 @@ async def run_child(
     *,
     env: Mapping[str, str],
     cwd: str | None = None,
-    given: bytes = b"",
+    given: bytes | None = None,
+    passed: Sequence[int] = (),
     with_errors: bool = False,
     hunt: bool = False,
 ) -> ChildResult:
@@ -74,6 +75,7 @@ async def run_child(
         env: Its whole environment.
         cwd: Its working directory.
         given: What it reads on its standard input.
+        passed: Descriptors that it gets, by the same numbers.
         with_errors: Whether standard error is output too; else it is dropped.
         hunt: Whether to look for processes that left the group, and end them as well.
 
@@ -86,11 +88,12 @@ async def run_child(
         # A pipe of our own: asyncio's may keep `wait` until every process that holds the other end is gone.
         process = await asyncio.create_subprocess_exec(
             *command,
-            stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
             stdout=write_end,
             stderr=write_end if with_errors else asyncio.subprocess.DEVNULL,
             env={**env, _MARK: mark},
             cwd=cwd,
+            pass_fds=tuple(passed),
             start_new_session=True,
         )
     except BaseException:
@@ -100,7 +103,7 @@ async def run_child(
         os.close(write_end)
     output = _Output(bounds)
     tasks = [asyncio.create_task(output.collect(read_end))]
-    if given:
+    if given is not None:
         tasks.append(asyncio.create_task(_feed(process, given)))
     exit_code: int | None = None
     try:

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from environment import ROOT, uv, uv_environment
+from install import ROOT, uv, uv_environment
 
 COMPILE = ("pip", "compile", "--quiet", "--universal", "--generate-hashes", "--upgrade", "--python-version", "3.11")
 SILENT = ("--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command", "make lock")

@@ -55,6 +55,9 @@ class LiveView:
     def show(self, event: Event) -> None:
         """Show one event."""
         match event:
+            case Token(agent=str(agent)) | Reasoning(agent=str(agent)) | AssistantMessage(agent=str(agent)):
+                # What a subagent says to itself; what it found out comes back as the result of a call.
+                self.doing(f"{agent} works")
             case Token(text=text):
                 self._write(text)
                 self._step_has_text = True
@@ -133,6 +136,8 @@ class LiveView:
             # It repeats what the end of the call said, for clients that show nothing else of tools.
             if event.summary != self._told:
                 self.note(f"  {short(event.summary, _SUMMARY_CHARS)}")
+        elif event.status == "running":
+            self.doing(event.summary or event.tool_name)
         elif event.status == "started":
             self._calls[event.tool_call_id] = event.summary
             self.finish()

@@ -217,6 +217,8 @@ class TelemetrySettings(_Section):
     otlp_endpoint: str | None = None
     """OTLP/HTTP collector, e.g. http://127.0.0.1:4318. Traces are off when unset."""
     service_name: str = "nova-workers"
+    trace_content: bool = False
+    """Whether spans of model calls record what people and models wrote. It then leaves this machine."""
 
 
 class Settings(BaseSettings):

@@ -12,12 +12,17 @@ __all__ = [
     "CommandPattern",
     "Permissions",
     "Responsibility",
+    "SubagentName",
+    "SubagentSpec",
 ]
 
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
 AgentId = Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN, min_length=1, max_length=64)]
 """Lower case letters, digits and hyphens; unique within a tenant."""
+
+SubagentName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$", max_length=64)]
+"""Unique within an agent."""
 
 
 class _Value(BaseModel):
@@ -63,6 +68,19 @@ class Permissions(_Value):
     """What becomes of a command that no pattern matches."""
 
 
+class SubagentSpec(_Value):
+    """A helper that the agent may give a task to. It works on its own and reports back."""
+
+    description: Annotated[str, Field(min_length=1, max_length=2_000)]
+    """When to call it, for the model."""
+    prompt: Annotated[str, Field(min_length=1, max_length=200_000)]
+    tools: tuple[str, ...] | None = None
+    """Allow-list of the agent's tools, by the names that the model knows them by; None allows all."""
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """An alias or a full id; None takes the agent's."""
+    max_turns: Annotated[int, Field(ge=1, le=1_000)] = 20
+
+
 class AgentSpec(_Value):
     """An agent's whole configuration; what a version of it freezes."""
 
@@ -81,3 +99,16 @@ class AgentSpec(_Value):
     """None takes the fleet's default."""
     engine_config: dict[str, Any] = Field(default_factory=dict[str, Any])
     max_turns: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    subagents: Annotated[dict[SubagentName, SubagentSpec], Field(max_length=50)] = Field(
+        default_factory=dict[str, SubagentSpec]
+    )
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Most tokens of one model response; None takes the fleet's default."""
+    thinking_budget_tokens: Annotated[int, Field(ge=1_024, le=1_000_000)] | None = None
+    """Lets the model think before it answers. Models that decide themselves how much take it as a yes."""
+    token_budget: Annotated[int, Field(ge=1)] | None = None
+    """Most tokens, read and produced, that one turn may use."""
+    cost_budget_usd: Annotated[float, Field(gt=0)] | None = None
+    """Most that one turn may cost."""
+    output_schema: dict[str, Any] | None = None
+    """JSON schema that the final answer of each turn must fulfil."""

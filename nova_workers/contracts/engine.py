@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.sessions import SessionStore
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineErrorKind
 
@@ -221,6 +222,8 @@ class EngineOptions:
     output_schema: Mapping[str, Any] | None = None
     """JSON schema that the final answer must fulfil. An answer that does not is sent back once."""
     fallback_models: tuple[str, ...] = ()
+    sessions: SessionStore | None = None
+    """Where engines whose SDK keeps transcripts of its own leave them. None: nothing is resumed by session id."""
     engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options that only one engine understands (the script of `scripted`)."""
     run_id: str | None = None

@@ -13,8 +13,9 @@ import contextvars
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
 
 import httpx2
 import structlog
@@ -29,8 +30,14 @@ __all__ = ["OnProgress", "ServerConnection"]
 
 _log = structlog.get_logger(__name__)
 
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Takes progress, its total if it is known, and a message if there is one."""
+
+class OnProgress(Protocol):
+    """Takes progress, its total if it is known, and a message if there is one."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        """Must return at once."""
+        ...
+
 
 _STREAM_READ_TIMEOUT_S = 300.0
 """A server may hold a response stream open this long; MCP's own recommendation."""

@@ -14,7 +14,7 @@ __all__ = ["commit_compaction"]
 
 # Between the thread's head and the turn that runs, under its fence. Sent again after a lost reply it changes nothing:
 # the running turn's parent is the compaction already.
-_COMMIT = """
+_COMPACTION = """
 WITH thread AS (
     SELECT id FROM threads WHERE id = $3 FOR UPDATE
 ), mine AS (
@@ -69,7 +69,7 @@ async def commit_compaction(
         RunLost: The run is not this claim's any more.
     """
     found = await connection.fetchval(
-        _COMMIT,
+        _COMPACTION,
         claim.run_id,
         claim.fence,
         claim.thread_id,

@@ -8,7 +8,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.journal import CALLS, MESSAGES, UNCOUNTED, call_rows, message_rows
+from nova_workers.ledger.journal import CALLS, MESSAGES, UNCOUNTED, call_rows, message_rows, usage_columns
 
 __all__ = ["finish_run", "requeue_run"]
 
@@ -21,7 +21,8 @@ LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
 """
 
 # One statement ends run, turn, usage, head pointer, its history and the thread's hold, and leaves the effects' rows.
-# The thread's row is locked first, as everywhere. $1 run, $2 fence, $3 messages, $4 calls (as in the journal).
+# The thread's row is locked first, as everywhere. $1 run, $2 fence, $3 messages, $4 calls (as in the journal), $18..
+# and $31.. usage of the last step's response and of its tools.
 _FINISH = f"""
 WITH thread AS (
     SELECT id, title, turn_count FROM threads WHERE id = $5 FOR UPDATE
@@ -38,13 +39,14 @@ WITH thread AS (
        SET status = $13, stop_reason = $7, error_kind = $9, error_message = $10, completed_at = now(),
            engine = $14, model = COALESCE($15, t.model), provider = $16,
            steps = t.steps + $17, tool_call_count = t.tool_call_count + jsonb_array_length($4),
-           input_tokens = t.input_tokens + uncounted.times * $18,
-           output_tokens = t.output_tokens + uncounted.times * $19,
-           cache_read_tokens = t.cache_read_tokens + uncounted.times * $20,
-           cache_write_tokens = t.cache_write_tokens + uncounted.times * $21,
-           reasoning_tokens = t.reasoning_tokens + uncounted.times * $22,
+           input_tokens = t.input_tokens + uncounted.times * $18 + $31,
+           output_tokens = t.output_tokens + uncounted.times * $19 + $32,
+           cache_read_tokens = t.cache_read_tokens + uncounted.times * $20 + $33,
+           cache_write_tokens = t.cache_write_tokens + uncounted.times * $21 + $34,
+           reasoning_tokens = t.reasoning_tokens + uncounted.times * $22 + $35,
            context_tokens = COALESCE(NULLIF($18::int + $19::int + $20::int + $21::int, 0), t.context_tokens),
-           cost_usd = CASE WHEN uncounted.times = 0 THEN t.cost_usd
+           cost_usd = $36::float8::numeric + CASE
+                           WHEN uncounted.times = 0 THEN t.cost_usd
                            WHEN t.steps = 0 THEN $23::float8::numeric ELSE t.cost_usd + $23::float8::numeric END
       FROM mine, uncounted
      WHERE t.id = mine.turn_id
@@ -141,12 +143,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         finish.model,
         finish.provider,
         0 if step is None else 1,
-        finish.usage.input_tokens,
-        finish.usage.output_tokens,
-        finish.usage.cache_read_tokens,
-        finish.usage.cache_write_tokens,
-        finish.usage.reasoning_tokens,
-        finish.usage.cost_usd,
+        *usage_columns(finish.usage),
         new_id("use"),
         finish.duration_ms,
         finish.session_id,
@@ -154,6 +151,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         list(finish.effects),
         finish.first_token_at,
         seq,
+        *usage_columns(TokenUsage() if step is None else step.tool_usage),
     )
     if row is None:
         row = await connection.fetchrow(_FINISHED, claim.run_id, claim.fence, finish.status)

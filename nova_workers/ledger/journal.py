@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, storable
 from nova_workers.contracts.engine import StepRecord, ToolCall
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
@@ -25,6 +26,7 @@ __all__ = [
     "commit_step",
     "load_journal",
     "message_rows",
+    "usage_columns",
 ]
 
 # $1 run, $2 fence. The row lock makes the journal and a recovery of the same run wait for each other.
@@ -101,19 +103,20 @@ SELECT id FROM mine
 # $5 step index, $6.. usage of the step, $12 model, $13 seq of the first steering message, $14 whether to absorb.
 # Absorbing is part of the commit: a steering message is in the turn's journal, or still in line; never both, never
 # neither. Sent again after a lost reply, it answers with what joined the first time (`joined`), and `steps < $5 + 1`
-# counts the step once. $16 seq of the response.
+# counts the step once. $16 seq of the response, $17.. what the step's tools used of models: known only now.
 _COMMIT_STEP = f"""
 WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED.format(seq="$16")}, turn AS (
     UPDATE turns t
        SET steps = $5 + 1,
            tool_call_count = t.tool_call_count + jsonb_array_length($4),
-           input_tokens = t.input_tokens + uncounted.times * $6,
-           output_tokens = t.output_tokens + uncounted.times * $7,
-           cache_read_tokens = t.cache_read_tokens + uncounted.times * $8,
-           cache_write_tokens = t.cache_write_tokens + uncounted.times * $9,
-           reasoning_tokens = t.reasoning_tokens + uncounted.times * $10,
+           input_tokens = t.input_tokens + uncounted.times * $6 + $17,
+           output_tokens = t.output_tokens + uncounted.times * $7 + $18,
+           cache_read_tokens = t.cache_read_tokens + uncounted.times * $8 + $19,
+           cache_write_tokens = t.cache_write_tokens + uncounted.times * $9 + $20,
+           reasoning_tokens = t.reasoning_tokens + uncounted.times * $10 + $21,
            context_tokens = COALESCE(NULLIF($6::int + $7::int + $8::int + $9::int, 0), t.context_tokens),
-           cost_usd = CASE WHEN uncounted.times = 0 THEN t.cost_usd
+           cost_usd = $22::float8::numeric + CASE
+                           WHEN uncounted.times = 0 THEN t.cost_usd
                            WHEN t.steps = 0 THEN $11::float8::numeric ELSE t.cost_usd + $11::float8::numeric END,
            model = COALESCE($12, t.model)
       FROM mine, uncounted
@@ -145,6 +148,10 @@ SELECT mine.id, a.id AS absorbed_id, a.content
 _LOAD_MESSAGES = """
 SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = $1 AND seq > 0 ORDER BY seq
 """
+_LOAD_USAGE = """
+SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd::float8
+  FROM turns WHERE id = $1
+"""
 _LOAD_CALLS = """
 SELECT call_id, step, sequence, tool_name, params, status, result, error, started_at, completed_at
   FROM tool_calls WHERE turn_id = $1 ORDER BY sequence
@@ -161,10 +168,11 @@ class Absorbed:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The committed steps of a turn, and the place of the next message in it."""
+    """The committed steps of a turn, the place of the next message in it, and what it has used."""
 
     steps: tuple[StepRecord, ...]
     next_seq: int
+    spent: TokenUsage = field(default_factory=TokenUsage)
 
 
 async def commit_calls(
@@ -175,7 +183,6 @@ async def commit_calls(
     Raises:
         RunLost: The run is not this claim's any more.
     """
-    usage = step.usage
     row = await connection.fetchval(
         _COMMIT_CALLS,
         run_id,
@@ -183,12 +190,7 @@ async def commit_calls(
         message_rows(step.messages[:1], step.index, seq, event_id),
         call_rows(step),
         seq,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-        usage.cost_usd,
+        *usage_columns(step.usage),
         step.model,
     )
     _require(row, run_id, fence)
@@ -234,7 +236,6 @@ async def commit_step(
     Raises:
         RunLost: The run is not this claim's any more.
     """
-    usage = step.usage
     rows = await connection.fetch(
         _COMMIT_STEP,
         run_id,
@@ -242,17 +243,13 @@ async def commit_step(
         message_rows(step.messages, step.index, seq, event_id),
         call_rows(step),
         step.index,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-        usage.cost_usd,
+        *usage_columns(step.usage),
         step.model,
         seq + len(step.messages),
         absorb,
         event_id,
         seq,
+        *usage_columns(step.tool_usage),
     )
     _require(rows[0]["id"] if rows else None, run_id, fence)
     return tuple(
@@ -276,7 +273,9 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
         steps[index] = replace(step, messages=(*step.messages, message))
     ordered = [steps[index] for index in sorted(steps)]
     ordered[-1] = replace(ordered[-1], complete=_is_complete(ordered[-1]))
-    return Journal(tuple(ordered), messages[-1]["seq"] + 1)
+    used = await connection.fetchrow(_LOAD_USAGE, turn_id)
+    spent = TokenUsage() if used is None else TokenUsage(*used)
+    return Journal(tuple(ordered), messages[-1]["seq"] + 1, spent)
 
 
 def message_rows(messages: Sequence[Message], step: int, seq: int, event_id: str | None) -> list[JsonObject]:
@@ -293,6 +292,18 @@ def message_rows(messages: Sequence[Message], step: int, seq: int, event_id: str
         }
         for offset, message in enumerate(messages)
     ]
+
+
+def usage_columns(usage: TokenUsage) -> tuple[int | float | None, ...]:
+    """Return counts and cost in the order in which statements bind them."""
+    return (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+        usage.cost_usd,
+    )
 
 
 def call_rows(step: StepRecord) -> list[JsonObject]:

@@ -9,12 +9,14 @@ attempt, hangs under it::
     ├── nova.run                             one attempt: a worker owns the run
     │   ├── nova.step                        a model response and its tools, until committed
     │   ├── anthropic.messages.create        the SDK's own span of a model call (gen_ai.*)
-    │   └── MCP send tools/call save         MCP's own span of a tool call
+    │   ├── tools/call save                  MCP's own span of a call to a tool of this process (gen_ai.*)
+    │   └── execute_tool Read                the engine's span of any other tool call (gen_ai.*)
+    │       └── MCP send tools/call read     MCP's own span of what goes over the wire
     └── effect.embeddings                    post-run work
 
 Vendors' SDKs bring spans of their own and find the process's global provider, which `Tracing.install` sets; so nothing
-of ours repeats them. What people and models wrote is never recorded: neither do our spans carry it, nor do those of the
-SDKs unless the environment asks for it.
+of ours repeats them. What people and models wrote is not recorded, unless the operator turns it on for the spans of
+model calls (``NOVA_TELEMETRY__TRACE_CONTENT``).
 
 Without a collector nothing is recorded, and a caller's ``traceparent`` is still passed on unchanged.
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nova_workers.contracts.agents import AgentSpec, Responsibility
 
-__all__ = ["SECTIONS", "build_system_prompt"]
+__all__ = ["SECTIONS", "build_system_prompt", "stable_prefix_chars"]
 
 SECTIONS = (
     "identity",
@@ -26,6 +26,8 @@ SECTIONS = (
 )
 """The tags, in their order: the first six follow the configuration, the others the turn."""
 
+_CONFIGURED_SECTIONS = 6
+_TURN_SECTION = re.compile(rf"^<(?:{'|'.join(SECTIONS[_CONFIGURED_SECTIONS:])})>$", re.MULTILINE)
 _TAG_START = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(SECTIONS)})\b)", re.IGNORECASE)
 """What could open or close a section, in any case and spacing that a model might take for the tag."""
 
@@ -68,6 +70,16 @@ def build_system_prompt(
     }
     sections = ((tag, _escape(content[tag].strip())) for tag in SECTIONS)
     return "\n\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in sections if text)
+
+
+def stable_prefix_chars(prompt: str) -> int:
+    """Return how much of a prompt, from its start, follows the agent's configuration and not the turn.
+
+    Args:
+        prompt: From `build_system_prompt`; content cannot forge the tag of a section.
+    """
+    found = _TURN_SECTION.search(prompt)
+    return len(prompt) if found is None else found.start()
 
 
 def _escape(text: str) -> str:

@@ -9,13 +9,15 @@ from pathlib import Path
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.engine import Engine, EngineOptions, StepRecord
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.history import load_history
-from nova_workers.prompts.builder import build_system_prompt
+from nova_workers.ledger.journal import Journal
+from nova_workers.prompts.builder import build_system_prompt, stable_prefix_chars
 from nova_workers.runs.persist import persist
 from nova_workers.threads.transcript import repair
 
@@ -57,7 +59,7 @@ class TurnAssembler:
         """Return the model of a run, an alias or an id: the run's own, the agent's, or the fleet's."""
         return claim.model or claim.agent.model or self._settings.default_model
 
-    async def options(self, claim: Claim, journal: tuple[StepRecord, ...], abort: AbortSignal) -> EngineOptions:
+    async def options(self, claim: Claim, journal: Journal, abort: AbortSignal) -> EngineOptions:
         """Return the options of a claimed run: history, prompt, tools, limits.
 
         Raises:
@@ -73,20 +75,27 @@ class TurnAssembler:
         if parent is not None:
             history = repair(await persist(self._database, abort, lambda c: load_history(c, claim.tenant_id, parent)))
         cwd = await self._workspace(claim)
+        prompt = build_system_prompt(agent, storage="" if cwd is None else f"Your working directory is {cwd}.")
         return EngineOptions(
             cwd=cwd,
             directories=agent.directories,
-            system_prompt=build_system_prompt(
-                agent, storage="" if cwd is None else f"Your working directory is {cwd}."
-            ),
+            system_prompt=prompt,
+            stable_prompt_chars=stable_prefix_chars(prompt),
             model=self.model(claim),
             max_turns=claim.max_turns or agent.max_turns or self._settings.runs.max_turns,
             fallback_models=self._settings.model.fallbacks,
             reasoning_timeout_s=self._settings.runs.reasoning_timeout_s,
             tool_timeout_s=self._settings.runs.tool_timeout_s,
             mcp_servers=self._capabilities.resolve(agent, context),
+            agents=_subagents(agent),
+            max_tokens=agent.max_tokens,
+            thinking_budget_tokens=agent.thinking_budget_tokens,
+            token_budget=agent.token_budget,
+            cost_budget_usd=agent.cost_budget_usd,
+            spent=journal.spent,
+            output_schema=agent.output_schema,
             history=history,
-            journal=journal,
+            journal=journal.steps,
             engine_config=agent.engine_config,
             run_id=claim.run_id,
         )
@@ -105,6 +114,13 @@ class TurnAssembler:
                 retryable=True,
             ) from error
         return str(path)
+
+
+def _subagents(agent: AgentSpec) -> dict[str, SubagentConfig]:
+    return {
+        name: SubagentConfig(given.description, given.prompt, given.tools, given.model, given.max_turns)
+        for name, given in agent.subagents.items()
+    }
 
 
 def _make_private(path: Path) -> None:

@@ -1,6 +1,7 @@
 """What traces and metrics see of a turn: its steps and tool calls, whichever engine plays them."""
 
 from dataclasses import replace
+from functools import partial
 
 from nova_workers.clock import Clock
 from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, ToolCall
@@ -16,7 +17,12 @@ def observed(callbacks: EngineCallbacks, *, tracing: Tracing, metrics: Metrics, 
     Each step is a span from the boundary before it until it is committed, under the span that is current when it ends.
     """
     watch = _StepWatch(callbacks, tracing, metrics, clock)
-    return replace(callbacks, on_step=watch.on_step, on_tool_result=watch.on_tool_result)
+    return replace(
+        callbacks,
+        on_step=watch.on_step,
+        on_tool_result=watch.on_tool_result,
+        subagent=None if callbacks.subagent is None else watch.subagent,
+    )
 
 
 class _StepWatch:
@@ -52,6 +58,15 @@ class _StepWatch:
         return verdict
 
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
+        await self._count(self._callbacks, call, summary)
+
+    def subagent(self, call_id: str, name: str) -> EngineCallbacks:
+        """Of a nested turn the tool calls are counted; its steps are no steps of the run."""
+        assert self._callbacks.subagent is not None  # noqa: S101 - else this is not a callback
+        nested = self._callbacks.subagent(call_id, name)
+        return replace(nested, on_tool_result=partial(self._count, nested))
+
+    async def _count(self, callbacks: EngineCallbacks, call: ToolCall, summary: str) -> None:
         self._metrics.tool_calls.labels(call.status).inc()
-        if self._callbacks.on_tool_result is not None:
-            await self._callbacks.on_tool_result(call, summary)
+        if callbacks.on_tool_result is not None:
+            await callbacks.on_tool_result(call, summary)

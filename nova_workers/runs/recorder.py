@@ -16,6 +16,7 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.ledger import journal as ledger
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.runs.persist import persist
+from nova_workers.runs.subagent_events import subagent_callbacks
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun
 from nova_workers.tools import ToolPolicy
@@ -53,6 +54,7 @@ class TurnRecorder:
         self._clock = clock
         self._policy = policy
         self._steering: tuple[ledger.Absorbed, ...] = ()
+        self._spent = journal.spent
         self._steps = {step.index: step for step in journal.steps}
         last = journal.steps[-1] if journal.steps else None
         # The response of a step that is not complete stands in the journal already; its step is committed at its place.
@@ -67,6 +69,7 @@ class TurnRecorder:
             on_assistant_message=lambda text: _ignore(emit(live.AssistantMessage(text=text))),
             on_tool_use=self._on_tool_use,
             on_tool_use_summary=lambda summary: _ignore(emit(live.ToolUseSummary(summary=summary))),
+            on_tool_progress=self._on_tool_progress,
             on_token=self._on_token,
             on_reasoning=self._on_reasoning,
             on_restart=lambda: _ignore(emit(live.Restart())),
@@ -75,6 +78,7 @@ class TurnRecorder:
             on_step=self._on_step,
             take_steering=self._take_steering,
             authorize_tool=self._authorize,
+            subagent=lambda _, name: subagent_callbacks(emit, name, self._authorize),
         )
 
     async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
@@ -94,6 +98,11 @@ class TurnRecorder:
     def _on_tool_use(self, call: ToolCall, summary: str) -> None:
         self._events.emit(
             live.ToolStatus(tool_call_id=call.id, tool_name=call.tool_name, status="started", summary=summary)
+        )
+
+    def _on_tool_progress(self, call: ToolCall, summary: str) -> None:
+        self._events.emit(
+            live.ToolStatus(tool_call_id=call.id, tool_name=call.tool_name, status="running", summary=summary)
         )
 
     async def _on_tool_calls(self, step: StepRecord) -> None:
@@ -150,6 +159,7 @@ class TurnRecorder:
         self._events.emit(live.Step(index=step.index))
         self.seq += len(step.messages) + len(absorbed)
         self._steps[step.index] = step
+        self._spent += step.usage + step.tool_usage
         self._steering = absorbed
         self._announce_steering(absorbed)
         return "stop" if stop or self._run.stop_at_step else "continue"
@@ -169,7 +179,7 @@ class TurnRecorder:
 
     def journal(self) -> ledger.Journal:
         """Return the steps of the turn so far. Of the last, calls may still be open."""
-        return ledger.Journal(tuple(self._steps[index] for index in sorted(self._steps)), self.seq)
+        return ledger.Journal(tuple(self._steps[index] for index in sorted(self._steps)), self.seq, self._spent)
 
 
 def _ignore(_: object) -> None:

@@ -105,7 +105,7 @@ class TurnRunner:
     async def _ask_engine(self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder) -> EngineResult:
         return await engine.run(
             claim.content,
-            await self._assembler.options(claim, recorder.journal().steps, run.abort),
+            await self._assembler.options(claim, recorder.journal(), run.abort),
             claim.agent.trust,
             session_id=claim.session_id,
             callbacks=observed(recorder.callbacks(), tracing=self._tracing, metrics=self._metrics, clock=self._clock),

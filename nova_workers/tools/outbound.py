@@ -112,7 +112,7 @@ class Outbound:
         Args:
             method: The HTTP method.
             url: An http or https address.
-            headers: Sent as they are; when a redirect leads to another host, credentials are left out.
+            headers: Sent as they are; when a redirect leads to another host, Authorization is left out.
             content: The body.
             follow: Whether redirects are followed. A signed request should not be.
 
@@ -150,10 +150,12 @@ class Outbound:
             # Not by the client: it would read the whole body of every redirect, and unpack it.
             response = await client.send(request, stream=True)
             try:
-                if not follow or response.next_request is None:
+                if not follow or not response.has_redirect_location:
                     body, truncated = await read_body(response, self._rules.max_bytes)
                     headers = {name.lower(): value for name, value in response.headers.items()}
                     return OutboundResponse(str(response.url), response.status_code, headers, body, truncated)
+                if response.next_request is None:
+                    raise OutboundFailed(f"{str(request.url)!r} redirects to what is no address.", refused=False)
                 request = response.next_request
             finally:
                 await response.aclose()

@@ -72,7 +72,7 @@ class WebPages:
         # Longer than the text that is given, so that the cut is made where the text is one.
         bounds = Bounds(_CONVERT_S, 4 * self._max_chars + 4)
         async with self._converting:
-            result = await run_child(_COMMAND, bounds, env={"PATH": os.defpath}, given=html or b"\n")
+            result = await run_child(_COMMAND, bounds, env={"PATH": os.defpath}, given=html)
         if result.exit_code != 0:
             raise ToolFailure(f"{url!r} is HTML that cannot be read.", url=url)
         return result.head.decode(errors="replace")

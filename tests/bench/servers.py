@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -26,8 +27,11 @@ class Servers:
     """Both servers, while they run.
 
     Attributes:
+        admin_url: A database of Postgres to make others from.
         redis_url: The fleet's logical database.
         bare_redis_url: Another one of the same server, for bare Celery.
+        postgres_pid: The process whose descendants do all of Postgres's work.
+        valkey_pid: Valkey's process.
     """
 
     admin_url: str
@@ -35,6 +39,19 @@ class Servers:
     bare_redis_url: str
     postgres_pid: int
     valkey_pid: int
+
+    @classmethod
+    async def at(cls, *, admin_url: str, redis_url: str, bare_redis_url: str) -> Self:
+        """Return servers that run on this machine, with the template database, asking them for their processes."""
+        admin = await asyncpg.connect(admin_url)
+        data = Path(await admin.fetchval("SHOW data_directory"))
+        await admin.close()
+        client = Redis.from_url(redis_url)
+        valkey_pid = int((await client.info("server"))["process_id"])
+        await client.aclose()
+        # Its first line is the process id.
+        postgres_pid = int((data / "postmaster.pid").read_text().split()[0])
+        return cls(admin_url, redis_url, bare_redis_url, postgres_pid, valkey_pid)
 
     @asynccontextmanager
     async def fresh_database(self) -> AsyncGenerator[str]:
@@ -69,17 +86,10 @@ def bench_servers(home: Path | None = None) -> Generator[Servers]:
     try:
         # Exactly as `nova up`: a commit waits for its flush, the append-only file is flushed every second.
         postgres, valkey = EmbeddedPostgres(data), EmbeddedValkey(data)
-        with (
-            running(postgres.spec(), data / "postgres.log") as postgres_process,
-            running(valkey.spec(), data / "valkey.log") as valkey_process,
-        ):
+        with running(postgres.spec(), data / "postgres.log"), running(valkey.spec(), data / "valkey.log"):
             asyncio.run(_make_template(postgres))
-            yield Servers(
-                admin_url=postgres.url("postgres"),
-                redis_url=valkey.url(0),
-                bare_redis_url=valkey.url(1),
-                postgres_pid=postgres_process.pid,
-                valkey_pid=valkey_process.pid,
+            yield asyncio.run(
+                Servers.at(admin_url=postgres.url("postgres"), redis_url=valkey.url(0), bare_redis_url=valkey.url(1))
             )
     finally:
         shutil.rmtree(data, ignore_errors=True)

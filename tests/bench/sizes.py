@@ -11,7 +11,7 @@ class Sizes:
 
     accepts_s: float = 12.0
     accepts_per_s: float = 50.0
-    waits: int = 300
+    waits: int = 200
     streams: int = 200
     token_streams: int = 8
     tokens: int = 200

@@ -19,7 +19,10 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.support.fleet import ALL_QUEUES, Fleet, FleetProcess
 
-__all__ = ["Bench", "Stage", "scripted"]
+__all__ = ["DEFAULT_SLOTS", "Bench", "Stage", "scripted"]
+
+DEFAULT_SLOTS = 256
+"""As a worker has them by default."""
 
 _WARM_UP_RUNS = 30
 _POLL_S = 0.05
@@ -109,7 +112,7 @@ class Bench:
 
     @asynccontextmanager
     async def stage(
-        self, *, slots: int = 256, worker_app: str = WORKER_APP, env: Mapping[str, str] | None = None
+        self, *, slots: int = DEFAULT_SLOTS, worker_app: str = WORKER_APP, env: Mapping[str, str] | None = None
     ) -> AsyncGenerator[Stage]:
         """Lend a warm fleet with one worker, on a database and a broker of its own.
 

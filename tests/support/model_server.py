@@ -8,12 +8,12 @@ which we did not write.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
+__all__ = ["Drop", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ class Part:
 
     kind: ``text`` (value: pieces), ``thinking`` (pieces), ``tool`` (id, name, input), ``stall`` (until the client
     leaves), ``sleep`` (seconds), ``cut`` (close the connection), ``end`` (end the response well, in mid-message),
-    ``raw`` (bytes), ``event`` (name, data).
+    ``raw`` (bytes), ``event`` (name, data), ``block`` (the block as it starts, its deltas), ``wait`` (an event).
     """
 
     kind: str
@@ -53,7 +53,14 @@ class Status:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Reply = Stream | Status
+@dataclass(frozen=True)
+class Drop:
+    """No response: the connection closes without a word."""
+
+
+Reply = Stream | Status | Drop
+Asks = Callable[[Mapping[str, str], Json], bool]
+"""Whether a request, by its headers and body, is meant."""
 
 
 class ModelServer:
@@ -68,6 +75,7 @@ class ModelServer:
         """Set when a client closed the connection on a stalled stream."""
         self._replies: list[Reply] = []
         self._by_message: dict[str, list[Reply]] = {}
+        self._rules: list[tuple[Asks, list[Reply]]] = []
 
     def reply(self, *replies: Reply) -> None:
         """Answer with these from now on."""
@@ -76,6 +84,10 @@ class ModelServer:
     def reply_to(self, message: str, *replies: Reply) -> None:
         """Answer the conversation that has `message` as a user's text with these."""
         self._by_message[message] = list(replies)
+
+    def reply_when(self, asks: Asks, *replies: Reply) -> None:
+        """Answer requests that `asks` picks with these; the rule that was given first wins, before all others."""
+        self._rules.append((asks, list(replies)))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
@@ -95,13 +107,18 @@ class ModelServer:
         body: Json = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))
         self.headers.append(headers)
         self.requests.append(body)
-        reply = self._next(body)
+        reply = self._next(headers, body)
+        if isinstance(reply, Drop):
+            return False
         if isinstance(reply, Status):
             await _send_status(writer, reply)
             return True
         return await self._send_stream(reader, writer, reply, body["model"])
 
-    def _next(self, body: Json) -> Reply:
+    def _next(self, headers: Mapping[str, str], body: Json) -> Reply:
+        for asks, ruled in self._rules:
+            if asks(headers, body):
+                return ruled.pop(0) if len(ruled) > 1 else ruled[0]
         replies = self._replies
         for message in body["messages"]:
             content = message["content"]
@@ -142,7 +159,7 @@ class ModelServer:
                 self.left.set()
                 return False
             await _send_part(writer, index, part)
-            index += part.kind in ("text", "thinking", "tool")
+            index += part.kind in ("text", "thinking", "tool", "block")
         tools = any(part.kind == "tool" for part in reply.parts)
         reason = reply.stop_reason or ("tool_use" if tools else "end_turn")
         delta = {"stop_reason": reason, "stop_sequence": None, "stop_details": reply.stop_details}
@@ -179,6 +196,14 @@ async def _send_part(writer: asyncio.StreamWriter, index: int, part: Part) -> No
     match part.kind:
         case "sleep":
             await asyncio.sleep(part.value)
+        case "wait":
+            await part.value.wait()
+        case "block":
+            block, deltas = part.value
+            await _event(writer, "content_block_start", {"index": index, "content_block": block})
+            for delta in deltas:
+                await _event(writer, "content_block_delta", {"index": index, "delta": delta})
+            await _event(writer, "content_block_stop", {"index": index})
         case "raw":
             await _chunk(writer, part.value)
         case "event":

@@ -42,7 +42,7 @@ def _names(*modules: ModuleType) -> dict[str, str]:
     }
 
 
-_STATEMENTS: Final = {**_names(cancel, claim, finish, journal, leases, submit), compaction._COMMIT: "compaction"}
+_STATEMENTS: Final = _names(cancel, claim, compaction, finish, journal, leases, submit)
 
 
 def statement_name(query: str) -> str:

@@ -337,6 +337,9 @@ def upgrade() -> None:
         postgresql_with={"fillfactor": "70"},
     )
     op.create_index("ix_runs__doorbell", "runs", ["rang_at"], postgresql_where=sa.text("status = 'queued'"))
+    op.create_index(
+        "ix_runs__finished_at", "runs", ["finished_at"], postgresql_where=sa.text("finished_at IS NOT NULL")
+    )
     op.create_index("ix_runs__lease", "runs", ["lease_expires_at"], postgresql_where=sa.text("status = 'running'"))
     op.create_index(
         "ix_runs__line",
@@ -345,11 +348,18 @@ def upgrade() -> None:
         postgresql_where=sa.text("status = 'queued'"),
     )
     op.create_index(
+        "ix_runs__not_succeeded",
+        "runs",
+        ["tenant_id", "status", "id"],
+        postgresql_where=sa.text("status IN ('failed', 'canceled', 'merged')"),
+    )
+    op.create_index(
         "ix_runs__open",
         "runs",
         ["tenant_id", "id"],
         postgresql_where=sa.text("status IN ('queued', 'running', 'waiting')"),
     )
+    op.create_index("ix_runs__tenant_id_agent_id_id", "runs", ["tenant_id", "agent_id", "id"])
     op.create_index("ix_runs__tenant_id_id", "runs", ["tenant_id", "id"])
     op.create_index(
         "uq_runs__running_thread", "runs", ["thread_id"], unique=True, postgresql_where=sa.text("status = 'running'")
@@ -401,10 +411,7 @@ def upgrade() -> None:
         sa.Column("workspace_path", sa.Text(), nullable=True),
         sa.Column("steps", sa.Integer(), server_default=sa.text("0"), nullable=False, comment="Committed steps"),
         sa.Column(
-            "context_tokens",
-            sa.BigInteger(),
-            nullable=True,
-            comment="Of the last model call: the conversation's size",
+            "context_tokens", sa.BigInteger(), nullable=True, comment="Of the last model call: the conversation's size"
         ),
         sa.Column("tool_call_count", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("input_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),

@@ -32,7 +32,13 @@ class Clients:
     """The clients of a process."""
 
     def __init__(
-        self, profiles: Sequence[Profile], *, base_url: str | None, request_timeout_s: float, max_connections: int
+        self,
+        profiles: Sequence[Profile],
+        *,
+        base_url: str | None,
+        request_timeout_s: float,
+        max_connections: int,
+        trace_content: bool = False,
     ) -> None:
         """Build the clients. They connect at their first request, on the loop of that request.
 
@@ -54,6 +60,7 @@ class Clients:
                     # What is tried again, and how often, is decided in one place, and that is not the SDK.
                     max_retries=0,
                     http_client=self._http,
+                    open_telemetry={"traces": {"content_mode": "content" if trace_content else "metadata_only"}},
                 )
                 for profile in profiles
             }

@@ -1,10 +1,10 @@
 """The engine on the `anthropic` SDK.
 
-What is the SDK's and what is ours. The SDK speaks HTTP, streams, and converts MCP content
-(`beta.messages`, `lib.tools.mcp.mcp_content`). Its retries are off: `nova_workers.engines.resilience` decides what is tried
-again, with which key and which model. The loop around it is the turn that all engines
-share, and not the SDK's tool runner (2.12, `lib/tools/_beta_runner.py`), because the run protocol needs four
-seams that the runner does not have:
+What is the SDK's and what is ours. The SDK speaks HTTP, parses the stream's events, and converts MCP content
+(`beta.messages`, `lib.tools.mcp.mcp_content`). Its retries are off: `nova_workers.engines.resilience` decides what is
+tried again, with which key and which model. The loop around it is the turn that all engines share, and not the SDK's
+tool runner (2.12, `lib/tools/_beta_runner.py`), because the run protocol needs four seams that the runner does not
+have:
 
 - it runs a response's tools one after the other; a step's calls run at the same time here;
 - a tool's function gets its input but not its call id, so that the results of two calls with equal input could not
@@ -14,8 +14,8 @@ seams that the runner does not have:
 - `append_messages` at a step boundary hands the whole turn over to the caller, so steering would mean to run the
   tools ourselves anyway.
 
-Native tools are `nova_workers.engines.native`, by trust; MCP servers work at every level. Subagents, budgets and
-compaction are not here yet.
+Native tools are `nova_workers.engines.native`, by trust; MCP servers work at every level; subagents are
+`nova_workers.engines.subagents`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,19 +26,28 @@ from mcp.types import ContentBlock as McpContent
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject
-from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, TrustLevel
+from nova_workers.contracts.engine import (
+    EngineCallbacks,
+    EngineError,
+    EngineOptions,
+    EngineResult,
+    SubagentConfig,
+    TrustLevel,
+)
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.engines.anthropic.credentials import Clients, Profile
 from nova_workers.engines.anthropic.prices import ModelPrice, Prices
 from nova_workers.engines.anthropic.reading import MessageReader
 from nova_workers.engines.anthropic.request import fixed_part
-from nova_workers.engines.anthropic.responder import AnthropicResponder
+from nova_workers.engines.anthropic.responder import AnthropicResponder, OfferedTools
 from nova_workers.engines.anthropic.windows import Windows
+from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, TurnTools
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
+from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
 from nova_workers.engines.toolbox import Toolbox, plain_block
-from nova_workers.engines.turn import Interruption, Turn
+from nova_workers.engines.turn import Budget, Interruption, Turn
 
 __all__ = ["AnthropicEngine"]
 
@@ -71,6 +80,8 @@ class AnthropicEngine:
         context_windows: Mapping[str, int] | None = None,
         resilience: Resilience | None = None,
         native: NativeTools | None = None,
+        connections: ConnectionPool | None = None,
+        trace_content: bool = False,
     ) -> None:
         """Build the client. It connects at the first turn, on the loop of that turn.
 
@@ -88,6 +99,8 @@ class AnthropicEngine:
             context_windows: Overrides of the list of context windows, in tokens, by alias or id.
             resilience: What the process shares of retries, cool-downs, breakers and limits; None shares nothing.
             native: The native tools, offered by trust; None offers those on files only.
+            connections: The process's MCP connections, which the engine closes; None makes some of its own.
+            trace_content: Whether spans of model calls record what is said.
 
         Raises:
             ConfigurationError: The environment names credentials that cannot be read.
@@ -97,11 +110,14 @@ class AnthropicEngine:
             base_url=base_url,
             request_timeout_s=request_timeout_s,
             max_connections=max_connections,
+            trace_content=trace_content,
         )
         self._native = native or NativeTools()
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
-        self._reader = MessageReader(Prices(self._by_id(prices or {})))
+        self._prices = Prices(self._by_id(prices or {}))
+        self._reader = MessageReader(self._prices, trace_content=trace_content)
+        self._connections = connections or ConnectionPool()
         self._windows = Windows(self._by_id(context_windows or {}))
         self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
@@ -115,30 +131,83 @@ class AnthropicEngine:
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
-        models = [self._resolve(model) for model in (options.model or _DEFAULT_MODEL, *options.fallback_models)]
+        callbacks = callbacks or EngineCallbacks()
+        unpriced = self._unpriced(options)
+        if unpriced is not None:
+            return EngineResult(text="", stop_reason="error", provider=self.name, error=unpriced)
+        budget = Budget(options)
         native = self._native.for_turn(options, trust)
-        toolbox = TurnTools(native, Toolbox(options.mcp_servers, _block, RESERVED_NAMES))
+        shared = TurnTools(native, self._toolbox(options, callbacks))
+
+        async def play_subagent(agent: SubagentConfig, prompt: str, nested: EngineCallbacks) -> EngineResult:
+            below = _options_of(agent, options)
+            allowed = AllowedTools(shared, agent.tools, nested.on_tool_progress)
+            responder = self._responder(below, allowed, _allowed_of(native.server_tools, agent))
+            # What stops the turn cancels the call that this runs in.
+            with Interruption() as interruption:
+                spent = Budget(below, parent=budget)
+                turn = Turn(
+                    responder, allowed, below, nested, interruption, budget=spent, reads_only=allowed.reads_only
+                )
+                return await turn.play(prompt, provider=self.name)
+
+        tools = WithSubagents(shared, options.agents, callbacks, play_subagent)
+        responder = self._responder(options, tools, native.server_tools)
+        try:
+            with Interruption(abort, options.timeout_s) as interruption:
+                turn = Turn(
+                    responder, tools, options, callbacks, interruption, budget=budget, reads_only=tools.reads_only
+                )
+                return await turn.play(message, provider=self.name)
+        finally:
+            await shared.close()
+
+    def _toolbox(self, options: EngineOptions, callbacks: EngineCallbacks) -> Toolbox:
+        return Toolbox(
+            options.mcp_servers,
+            _block,
+            RESERVED_NAMES | {TASK_TOOL} if options.agents else RESERVED_NAMES,
+            pool=self._connections,
+            tell_progress=callbacks.on_tool_progress,
+        )
+
+    def _responder(
+        self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
+    ) -> ResilientResponder:
+        models = [self._resolve(model) for model in (options.model or _DEFAULT_MODEL, *options.fallback_models)]
         provider = AnthropicResponder(
             self._clients,
-            toolbox,
+            tools,
             self._reader,
-            lambda model, tools, away: fixed_part(
-                model, options, tools.values(), self._max_tokens, native.server_tools, away
+            lambda model, offered, unreachable: fixed_part(
+                model,
+                options,
+                offered.values(),
+                self._max_tokens,
+                server_tools=server_tools,
+                unreachable=unreachable,
             ),
             self._windows,
             history=len(options.history),
         )
-        responder = ResilientResponder(provider, models, self._resilience)
-        try:
-            with Interruption(abort, options.timeout_s) as interruption:
-                turn = Turn(responder, toolbox, options, callbacks or EngineCallbacks(), interruption)
-                return await turn.play(message, provider=self.name)
-        finally:
-            await toolbox.close()
+        return ResilientResponder(provider, models, self._resilience)
+
+    def _unpriced(self, options: EngineOptions) -> EngineError | None:
+        """A bound on cost that could not be kept is refused before anything is spent."""
+        model = self._resolve(options.model or _DEFAULT_MODEL)
+        if options.cost_budget_usd is None or self._prices.knows(model):
+            return None
+        return EngineError(
+            "unknown",
+            f"The turn has a cost budget, and the price of model {model!r} is not known. "
+            "Take the budget away, bound its tokens instead, or give the model a price.",
+            retryable=False,
+        )
 
     async def close(self) -> None:
-        """Close the pool of connections."""
+        """Close the pools of connections."""
         self._native.close()
+        await self._connections.close()
         await self._clients.close()
 
     def _resolve(self, model: str) -> str:
@@ -154,3 +223,24 @@ def _block(content: McpContent) -> ContentBlock:
     except UnsupportedMCPValueError:
         # Audio, links and odd files: the model is told that there was something.
         return plain_block(content)
+
+
+def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:
+    """Return a subagent's options: its own prompt and bounds, and of the turn's what says how things are done."""
+    return EngineOptions(
+        cwd=options.cwd,
+        directories=options.directories,
+        system_prompt=agent.prompt,
+        model=agent.model or options.model,
+        max_turns=agent.max_turns,
+        max_tokens=options.max_tokens,
+        max_tool_output_chars=options.max_tool_output_chars,
+        reasoning_timeout_s=options.reasoning_timeout_s,
+        tool_timeout_s=options.tool_timeout_s,
+        fallback_models=options.fallback_models,
+        run_id=options.run_id,
+    )
+
+
+def _allowed_of(server_tools: tuple[JsonObject, ...], agent: SubagentConfig) -> tuple[JsonObject, ...]:
+    return server_tools if agent.tools is None or "WebSearch" in agent.tools else ()

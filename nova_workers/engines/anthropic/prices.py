@@ -69,6 +69,10 @@ class Prices:
             cost_usd,
         )
 
+    def knows(self, model: str) -> bool:
+        """Return whether the model has a price."""
+        return self._cost_usd(model, TokenUsage()) is not None
+
     def _cost_usd(self, model: str, tokens: TokenUsage, *, warn: bool = True) -> float | None:
         override = self._overrides.get(model)
         if override is not None:

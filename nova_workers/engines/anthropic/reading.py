@@ -1,10 +1,10 @@
 """One call to the Messages API: sends a request, streams what comes, and returns the whole response."""
 
-from typing import Any
+from collections.abc import AsyncIterable
+from typing import Any, cast
 
-from anthropic import AsyncAnthropic, AsyncStream
-from anthropic.lib.streaming import BetaAsyncMessageStream
-from anthropic.types.beta import BetaStopReason
+from anthropic import AsyncAnthropic
+from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.engines.anthropic.accumulator import Accumulator
@@ -25,8 +25,6 @@ _ENDINGS: dict[BetaStopReason | None, Ending] = {
     "compaction": "resume",
 }
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
-
-_Stream = AsyncStream[Any] | BetaAsyncMessageStream[Any]
 
 
 class MessageReader:
@@ -51,11 +49,12 @@ class MessageReader:
         """
         if self._trace_content:
             async with client.beta.messages.stream(**request) as stream:
-                return await self._read(stream, draft)
+                # Its raw events, among further ones of its own that the accumulator passes over.
+                return await self._read(cast("AsyncIterable[BetaRawMessageStreamEvent]", stream), draft)
         async with await client.beta.messages.create(**request, stream=True) as stream:
             return await self._read(stream, draft)
 
-    async def _read(self, stream: _Stream, draft: Draft) -> Response:
+    async def _read(self, stream: AsyncIterable[BetaRawMessageStreamEvent], draft: Draft) -> Response:
         message = Accumulator()
         async for event in stream:
             if event.type == "content_block_delta":

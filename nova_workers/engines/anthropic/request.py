@@ -37,6 +37,7 @@ def fixed_part(
     options: EngineOptions,
     tools: Iterable[ToolDefinition],
     default_max_tokens: int,
+    *,
     server_tools: Sequence[JsonObject] = (),
     unreachable: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def fixed_part(
 
 
 def with_cap(fixed: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    """Return a fixed part whose response fits in `max_tokens`; thinking that leaves no room for an answer is left out."""
+    """Return a fixed part whose response fits in `max_tokens`; thinking that leaves an answer no room is left out."""
     request = {**fixed, "max_tokens": min(fixed["max_tokens"], max_tokens)}
     thinking = request.get("thinking", {})
     room = request["max_tokens"] - _ANSWER_TOKENS
@@ -93,9 +94,10 @@ def with_messages(fixed: Mapping[str, Any], messages: Sequence[Message], history
         messages: The conversation.
         history: How many of the messages are older than the turn.
     """
-    sent = [{"role": message.role, "content": list(message.content)} for message in messages]
+    contents = [list(message.content) for message in messages]
     if history:
-        _mark_last(sent[history - 1]["content"])
+        _mark_last(contents[history - 1])
+    sent = [{"role": message.role, "content": content} for message, content in zip(messages, contents, strict=True)]
     request = {**fixed, "messages": sent, "cache_control": _CACHED}
     if _refers_to_files(messages):
         request["betas"] = [_FILES_BETA]

@@ -2,12 +2,12 @@
 
 Servers that are child processes or behind a URL are bridged too, and not handed to the program: so their headers and
 environments stay here, their connections are shared as with any other engine, and a dead one is the same tool error.
+The turn runs the tools, under its timeouts and with its authorization; the bridge carries questions and answers.
 """
 
-import asyncio
+import base64
 from typing import Any
 
-import structlog
 from mcp.server import Server
 from mcp.types import (
     BlobResourceContents,
@@ -23,22 +23,17 @@ from mcp.types import (
 from mcp.types import ContentBlock as McpContent
 
 from nova_workers.contracts.content import ContentBlock
-from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.names import BRIDGE
 from nova_workers.engines.native import TurnTools
-from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
 
-__all__ = ["bridge_server", "perform"]
-
-_log = structlog.get_logger(__name__)
+__all__ = ["bridge_server"]
 
 _CALL_ID = "claudecode/toolUseId"
 """Where the program says in a request which of the model's calls it is for."""
 
 
-def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Server[Any]:
+def bridge_server(tools: TurnTools, gate: CallGate) -> Server[Any]:
     """Return the server."""
 
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
@@ -57,11 +52,28 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
         )
 
     async def call_tool(_: Any, params: CallToolRequestParams) -> CallToolResult:
-        call_id = str((params.meta or {}).get(_CALL_ID) or "")
-        call = ToolCall(call_id, params.name, params.arguments or {}, step=0, sequence=0, status="running")
-        outcome = await perform(tools, call, max_output_chars)
-        if call_id:
-            gate.settle(call_id, outcome)
+        meta: dict[str, Any] = dict(params.meta or {})
+        outcome = await gate.ask(str(meta[_CALL_ID]), params.arguments or {})
         return CallToolResult(content=[_to_mcp(block) for block in outcome.content], is_error=outcome.failed)
 
     return Server(BRIDGE, on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+def _to_mcp(block: ContentBlock) -> McpContent:
+    source: dict[str, Any] = block.get("source") or {}
+    match block.get("type"), source.get("type"):
+        case "text", _:
+            return TextContent(text=block["text"])
+        case "image", "base64":
+            return ImageContent(data=source["data"], mime_type=source["media_type"])
+        case "document", "base64":
+            return _document(source["data"], source["media_type"])
+        case "document", "text":
+            return _document(base64.b64encode(source["data"].encode()).decode(), source["media_type"])
+        case kind, _:
+            return TextContent(text=f"[{kind}]")
+
+
+def _document(data: str, media_type: str) -> McpContent:
+    contents = BlobResourceContents(uri="nova:document", mime_type=media_type, blob=data)
+    return EmbeddedResource(resource=contents)

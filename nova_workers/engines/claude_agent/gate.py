@@ -1,56 +1,92 @@
 """Where the program's loop waits for ours.
 
 The program runs its own loop; the run protocol needs it to stand still at two places, and its hooks make it: before
-each call until the call is committed and authorized, and after a step's calls until the step is committed.
+each call until the call is committed and authorized, and after a step's calls until the step is committed. This is the
+first of them; the second is a frame of the conversation.
 """
 
 import asyncio
-from collections import defaultdict
+from dataclasses import dataclass, field
 
+from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.turn import ToolOutcome
 
 __all__ = ["CallGate"]
 
 
-def _verdicts() -> "defaultdict[str, asyncio.Future[str | None]]":
-    return defaultdict(lambda: asyncio.get_running_loop().create_future())
-
-
-def _outcomes() -> "defaultdict[str, asyncio.Future[ToolOutcome]]":
-    return defaultdict(lambda: asyncio.get_running_loop().create_future())
+@dataclass(slots=True)
+class _Call:
+    verdict: asyncio.Event = field(default_factory=asyncio.Event)
+    refusal: str | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: JsonObject | None = None
+    outcome: ToolOutcome | None = None
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    answer: ToolOutcome | None = None
 
 
 class CallGate:
     """The calls of the step that the program is in, by the model's id."""
 
     def __init__(self) -> None:
-        self._verdicts = _verdicts()
-        self._outcomes = _outcomes()
+        self._calls: dict[str, _Call] = {}
+
+    def _call(self, call_id: str) -> _Call:
+        return self._calls.setdefault(call_id, _Call())
+
+    # The program's side.
 
     async def verdict(self, call_id: str) -> str | None:
         """Wait until the call may run (None) or is refused (the reason)."""
-        return await asyncio.shield(self._verdicts[call_id])
+        call = self._call(call_id)
+        await call.verdict.wait()
+        return call.refusal
+
+    async def ask(self, call_id: str, given: JsonObject) -> ToolOutcome:
+        """Ask for a call of one of our tools to be run, and wait for its outcome."""
+        call = self._call(call_id)
+        call.asked = given
+        call.news.set()
+        await call.answered.wait()
+        assert call.answer is not None  # noqa: S101 - set before the event is
+        return call.answer
+
+    def settle(self, call_id: str, outcome: ToolOutcome) -> None:
+        """Take what the program says came of a call."""
+        call = self._call(call_id)
+        if call.outcome is None:
+            call.outcome = outcome
+            call.news.set()
+
+    # The turn's side.
 
     def let_through(self, call_id: str) -> None:
         """Let the call run."""
-        if not self._verdicts[call_id].done():
-            self._verdicts[call_id].set_result(None)
+        self._call(call_id).verdict.set()
 
     def refuse(self, call_id: str, reason: str) -> None:
-        """Refuse the call, if nobody decided before."""
-        if not self._verdicts[call_id].done():
-            self._verdicts[call_id].set_result(reason)
+        """Refuse the call, if nobody let it through."""
+        call = self._call(call_id)
+        if not call.verdict.is_set():
+            call.refusal = reason
+            call.verdict.set()
 
-    async def outcome(self, call_id: str) -> ToolOutcome:
-        """Wait for what comes of the call."""
-        return await asyncio.shield(self._outcomes[call_id])
+    async def news(self, call_id: str) -> ToolOutcome | JsonObject:
+        """Wait for what the program does with a call: its outcome, or what one of our tools is asked to do."""
+        call = self._call(call_id)
+        await call.news.wait()
+        if call.outcome is not None:
+            return call.outcome
+        assert call.asked is not None  # noqa: S101 - set before the event is
+        return call.asked
 
-    def settle(self, call_id: str, outcome: ToolOutcome) -> None:
-        """Say what came of the call. The first word counts: the bridge knows more of it than the program repeats."""
-        if not self._outcomes[call_id].done():
-            self._outcomes[call_id].set_result(outcome)
+    def answer(self, call_id: str, outcome: ToolOutcome) -> None:
+        """Answer what the program asked for."""
+        call = self._call(call_id)
+        if call.answer is None:
+            call.answer = outcome
+            call.answered.set()
 
-    def forget(self) -> None:
-        """Begin a new step. Ids are the model's: nothing says that it never uses one again."""
-        self._verdicts.clear()
-        self._outcomes.clear()
+    def begin_step(self) -> None:
+        """Forget the calls of the step before: nothing says that a model never uses an id again."""
+        self._calls.clear()

@@ -1,12 +1,12 @@
 """Trust in the program's own words: which of its tools there are, and which calls it lets through.
 
-=============  ===================  ==================================================================================
-trust          permission mode      tools
-=============  ===================  ==================================================================================
-sandbox        dontAsk              none; only the MCP pattern is allowed
-controlled     dontAsk              files and WebSearch; Bash is disallowed; reads and writes under the roots are allowed
-unrestricted   bypassPermissions    the same and Bash, with the flag that allows to skip permissions
-=============  ===================  ==================================================================================
+============  =================  ======================================================================
+trust         permission mode    tools
+============  =================  ======================================================================
+sandbox       dontAsk            none; only the MCP pattern is allowed
+controlled    dontAsk            files under the roots, WebSearch; Bash is disallowed
+unrestricted  bypassPermissions  the same and Bash, with the flag that allows to skip permissions
+============  =================  ======================================================================
 
 Nothing is trusted to one bolt: a tool that trust withholds is not in the program's set of tools, and is not allowed
 either. ``dontAsk`` refuses whatever no rule allows, so a path outside the roots is refused; the program resolves

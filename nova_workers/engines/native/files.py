@@ -1,33 +1,33 @@
-"""Read, Write and Edit: the SDK's file tools, confined to the agent's directories.
+"""Read, Write and Edit: the SDK's names, arguments and rules for paths, and our own opening of files (`confined`).
 
-The SDK resolves every symlink of a path, checks that the result lies inside, and works on what it checked. Around it we
-do what it does not: its tools block, so they run on threads; and a file that only calls itself an image would make the
-provider refuse the conversation from then on, so what is sent as an image or a PDF must be one.
-
-What no check of a path can stop: whoever may write in these directories from outside (another program on the machine)
-can exchange a directory for a link between the check and the use. Trust such programs, or give agents their own place.
+A file that only calls itself an image would make the provider refuse the conversation from then on, so what is sent as
+an image or a PDF must begin as one.
 """
 
 import asyncio
 import base64
-import stat
+import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from anthropic.lib.tools import ToolError
-from anthropic.lib.tools.agent_toolset import (
-    AgentToolContext,
-    beta_edit_tool,
-    beta_read_tool,
-    beta_write_tool,
-    resolve_path,
+from anthropic.types.beta import (
+    BetaManagedAgentsAgentToolset20260401EditInput as EditInput,
 )
-from pydantic import ValidationError
+from anthropic.types.beta import (
+    BetaManagedAgentsAgentToolset20260401ReadInput as ReadInput,
+)
+from anthropic.types.beta import (
+    BetaManagedAgentsAgentToolset20260401WriteInput as WriteInput,
+)
+from pydantic import BaseModel, ValidationError
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
-from nova_workers.engines.native.seam import NativeTool, complaint, text_outcome
+from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.native.confined import Confinement
+from nova_workers.engines.native.seam import NativeTool, complaint, plain_schema, text_outcome
 from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
@@ -35,18 +35,24 @@ from nova_workers.errors import ToolFailure
 __all__ = ["Files", "in_thread"]
 
 T = TypeVar("T")
+Given = TypeVar("Given", bound=BaseModel)
 
-_MAX_PDF_BYTES = 5 * 1024 * 1024
+_MAX_TEXT_BYTES = 256 * 1024
+"""Of a file that is read whole or edited, and of a range of lines; the SDK's own limit."""
+_MAX_MEDIA_BYTES = 3_750_000
+"""5 MB in base64: the provider's limit for an image. PDFs may be larger there; the ledger keeps them, so not here."""
 _MAX_WRITE_BYTES = 5 * 1024 * 1024
+_CHUNK_BYTES = 65_536
 _FINISH_S = 5.0
 """A write that has begun is waited for when its turn is stopped, so that it cannot land in somebody else's turn."""
 
-_SIGNATURES: dict[str, tuple[bytes, ...]] = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-    "image/webp": (b"RIFF",),
-    "application/pdf": (b"%PDF-",),
+_MEDIA = {
+    ".png": ("image", "image/png", (b"\x89PNG\r\n\x1a\n",)),
+    ".jpg": ("image", "image/jpeg", (b"\xff\xd8\xff",)),
+    ".jpeg": ("image", "image/jpeg", (b"\xff\xd8\xff",)),
+    ".gif": ("image", "image/gif", (b"GIF87a", b"GIF89a")),
+    ".webp": ("image", "image/webp", (b"RIFF",)),
+    ".pdf": ("document", "application/pdf", (b"%PDF-",)),
 }
 
 _DESCRIPTIONS = {
@@ -62,62 +68,89 @@ _DESCRIPTIONS = {
 class Files:
     """The file tools of one turn."""
 
-    def __init__(self, roots: Sequence[str], threads: ThreadPoolExecutor) -> None:
-        """Confine the tools to `roots`, at least one; relative paths start at the first."""
-        workdir, *others = roots
-        self.context = AgentToolContext(
-            workdir=workdir, allowed_roots=[Path(other) for other in others], max_pdf_bytes=_MAX_PDF_BYTES
-        )
+    def __init__(self, confinement: Confinement, threads: ThreadPoolExecutor) -> None:
+        self._confinement = confinement
         self._threads = threads
         self._writing = asyncio.Lock()
 
     def tools(self) -> list[NativeTool]:
         """Return Read, Write and Edit."""
         return [
-            self._adapt("Read", beta_read_tool(self.context), self._read),
-            self._adapt("Write", beta_write_tool(self.context), self._change),
-            self._adapt("Edit", beta_edit_tool(self.context), self._change),
+            self._tool("Read", ReadInput, self._read),
+            self._tool("Write", WriteInput, self._write),
+            self._tool("Edit", EditInput, self._edit),
         ]
 
-    def _adapt(self, name: str, tool: Any, run: Callable[..., Any]) -> NativeTool:
-        definition = ToolDefinition(name, _DESCRIPTIONS[name], _plain(tool.input_schema), idempotent=name == "Read")
-        return NativeTool(definition, lambda given: run(name, tool, given))
+    def _tool(self, name: str, arguments: type[Given], work: Callable[[Given, Path], ToolOutcome]) -> NativeTool:
+        reads_only = name == "Read"
 
-    async def _read(self, name: str, tool: Any, given: JsonObject) -> ToolOutcome:
-        return await in_thread(self._threads, self._call, name, tool, given)
+        def perform(asked: Given) -> ToolOutcome:
+            try:
+                return work(asked, self._confinement.resolve(cast(Any, asked).file_path))
+            except UnicodeDecodeError as error:
+                raise ToolFailure(f"{name}: not valid UTF-8 text; of binary files only images and PDFs.") from error
+            except OSError as error:
+                raise ToolFailure(f"{name}: {(error.strerror or 'input or output error').lower()}") from error
+            except ValueError as error:
+                raise ToolFailure(f"{name}: {error}") from error
 
-    async def _change(self, name: str, tool: Any, given: JsonObject) -> ToolOutcome:
-        content = given.get("content")
-        if isinstance(content, str) and len(content.encode(errors="replace")) > _MAX_WRITE_BYTES:
-            raise ToolFailure(f"{name}: the content is over {_MAX_WRITE_BYTES} bytes.", tool=name)
-        # Two edits of one file in one step would lose one of them.
-        async with self._writing:
-            return await in_thread(self._threads, self._call, name, tool, given)
+        async def run(given: JsonObject) -> ToolOutcome:
+            try:
+                asked = arguments.model_validate(given)
+            except ValidationError as error:
+                raise ToolFailure(complaint(name, error), tool=name) from error
+            if reads_only:
+                return await in_thread(self._threads, perform, asked)
+            # Two edits of one file in one step would lose one of them.
+            async with self._writing:
+                return await in_thread(self._threads, perform, asked)
 
-    def _call(self, name: str, tool: Any, given: JsonObject) -> ToolOutcome:
-        try:
-            self._refuse_special(name, given.get("file_path"))
-            result = asyncio.run(tool.call(given))
-        except ToolError as error:
-            raise ToolFailure(f"{name}: {_said(error)}", tool=name) from error
-        except ValueError as error:
-            if isinstance(error.__cause__, ValidationError):
-                raise ToolFailure(complaint(name, error.__cause__), tool=name) from error
-            raise ToolFailure(f"{name}: {error}", tool=name) from error
-        if isinstance(result, str):
-            return text_outcome(result if result or name != "Read" else "(the file is empty)")
-        return ToolOutcome(tuple(_checked(dict(block)) for block in result))
+        schema = plain_schema(arguments)
+        return NativeTool(ToolDefinition(name, _DESCRIPTIONS[name], schema, idempotent=reads_only), run)
 
-    def _refuse_special(self, name: str, path: object) -> None:
-        """Refuse what is there and no file. Opening a named pipe would wait for its other end for good."""
-        if not isinstance(path, str):
-            return
-        try:
-            mode = resolve_path(self.context, path).stat().st_mode
-        except OSError:
-            return
-        if not stat.S_ISREG(mode):
-            raise ToolFailure(f"{name}: {path!r} is not a regular file.", tool=name)
+    def _read(self, asked: ReadInput, target: Path) -> ToolOutcome:
+        with self._open(target, os.O_RDONLY) as file:
+            size = os.fstat(file.fileno()).st_size
+            media = _MEDIA.get(target.suffix.lower())
+            if media is not None:
+                return _shown(file, size, *media)
+            if asked.view_range is None:
+                if size > _MAX_TEXT_BYTES:
+                    raise ValueError(
+                        f"the file has {size} bytes, which exceeds {_MAX_TEXT_BYTES}; read a part with view_range"
+                    )
+                text = file.read(_MAX_TEXT_BYTES).decode()
+            else:
+                text = _lines(file, asked.view_range).decode()
+        return text_outcome(text or "(nothing: the file is empty, or has no such lines)")
+
+    def _write(self, asked: WriteInput, target: Path) -> ToolOutcome:
+        data = asked.content.encode()
+        if len(data) > _MAX_WRITE_BYTES:
+            raise ValueError(f"the content is over {_MAX_WRITE_BYTES} bytes")
+        with self._open(target, os.O_WRONLY, make=True) as file:
+            _replace(file, data)
+        return text_outcome(f"Wrote {len(data)} bytes to {asked.file_path}")
+
+    def _edit(self, asked: EditInput, target: Path) -> ToolOutcome:
+        if not asked.old_string:
+            raise ValueError("old_string is empty")
+        with self._open(target, os.O_RDWR) as file:
+            if os.fstat(file.fileno()).st_size > _MAX_TEXT_BYTES:
+                raise ValueError(f"the file exceeds {_MAX_TEXT_BYTES} bytes")
+            text = file.read(_MAX_TEXT_BYTES).decode()
+            count = text.count(asked.old_string)
+            if count == 0:
+                raise ValueError(f"old_string was not found in {asked.file_path}")
+            if count > 1 and not asked.replace_all:
+                raise ValueError(f"old_string occurs {count} times in {asked.file_path}; it must be unique")
+            if len(text) + count * len(asked.new_string) > _MAX_WRITE_BYTES:
+                raise ValueError(f"the result would be over {_MAX_WRITE_BYTES} bytes")
+            _replace(file, text.replace(asked.old_string, asked.new_string).encode())
+        return text_outcome(f"Edited {asked.file_path}: {count} replacement{'s' if count > 1 else ''}")
+
+    def _open(self, target: Path, flags: int, *, make: bool = False) -> FileIO:
+        return FileIO(self._confinement.open_file(target, flags, make=make), "rb" if flags == os.O_RDONLY else "rb+")
 
 
 async def in_thread(threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: Any) -> T:
@@ -135,23 +168,35 @@ async def in_thread(threads: ThreadPoolExecutor, call: Callable[..., T], *argume
         raise
 
 
-def _plain(schema: JsonObject) -> JsonObject:
-    return {key: value for key, value in schema.items() if key not in ("title", "description")}
+def _replace(file: FileIO, data: bytes) -> None:
+    file.seek(0)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+    file.truncate()
 
 
-def _said(error: ToolError) -> str:
-    # The SDK begins with its own name of the tool.
-    said = str(error)
-    _, found, rest = said.partition(": ")
-    return rest if found else said
+def _lines(file: FileIO, view_range: Sequence[int]) -> bytes:
+    """Return a range of lines, counted from 1, its last one included; without reading the rest to memory."""
+    if len(view_range) != 2:
+        raise ValueError("view_range must be [first line, last line]")
+    first, last = view_range[0], view_range[1] if view_range[1] > 0 else sys.maxsize
+    found, number = bytearray(), 1
+    with os.fdopen(os.dup(file.fileno()), "rb") as lines:
+        while number <= last and (piece := lines.readline(_CHUNK_BYTES)):
+            if number >= first:
+                found += piece
+            if len(found) > _MAX_TEXT_BYTES:
+                raise ValueError(f"these lines exceed {_MAX_TEXT_BYTES} bytes; take fewer")
+            number += piece.endswith(b"\n")
+    return bytes(found)
 
 
-def _checked(block: ContentBlock) -> ContentBlock:
-    source = block.get("source")
-    if not isinstance(source, dict):
-        return block
-    signatures = _SIGNATURES.get(str(source.get("media_type")), ())
-    head = base64.b64decode(str(source["data"])[:64])
-    if not head.startswith(signatures):
-        return text_block(f"The file's name says {source['media_type']}, and its content is something else.")
-    return block
+def _shown(file: FileIO, size: int, block: str, media_type: str, signatures: tuple[bytes, ...]) -> ToolOutcome:
+    if size > _MAX_MEDIA_BYTES:
+        raise ValueError(f"the file has {size} bytes, which exceeds {_MAX_MEDIA_BYTES} for images and PDFs")
+    data = file.read(_MAX_MEDIA_BYTES)
+    if not data.startswith(signatures):
+        raise ValueError(f"the file's name says {media_type}, and its content is something else")
+    source = {"type": "base64", "media_type": media_type, "data": base64.standard_b64encode(data).decode("ascii")}
+    return ToolOutcome(({"type": block, "source": source},))

@@ -11,7 +11,7 @@ from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 
-__all__ = ["NativeTool", "ToolInput", "complaint", "text_outcome"]
+__all__ = ["NativeTool", "ToolInput", "complaint", "plain_schema", "text_outcome"]
 
 Given = TypeVar("Given", bound="ToolInput")
 
@@ -32,14 +32,6 @@ class ToolInput(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     @classmethod
-    def schema_for_model(cls) -> JsonObject:
-        """Return the JSON schema, without what only a reader of code needs."""
-        schema = cls.model_json_schema()
-        schema.pop("description", None)
-        schema.pop("title", None)
-        return schema
-
-    @classmethod
     def read(cls: type[Given], tool: str, given: JsonObject) -> Given:
         """Return the arguments, checked.
 
@@ -50,6 +42,12 @@ class ToolInput(BaseModel):
             return cls.model_validate(given)
         except ValidationError as error:
             raise ToolFailure(complaint(tool, error), tool=tool) from error
+
+
+def plain_schema(arguments: type[BaseModel]) -> JsonObject:
+    """Return the JSON schema of a tool's arguments, without what only a reader of code needs."""
+    schema = arguments.model_json_schema()
+    return {key: value for key, value in schema.items() if key not in ("title", "description")}
 
 
 def complaint(tool: str, error: ValidationError) -> str:

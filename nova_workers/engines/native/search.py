@@ -1,24 +1,25 @@
 """Glob and Grep: the SDK's names and arguments, and its confinement; the search itself runs in a program of its own.
 
-Why not the SDK's own two: they search on the calling thread with Python's ``re``, whose only limit in time is a signal
-that needs the main thread (which no turn runs on), and hand ripgrep's whole output to memory where there is ripgrep.
+Why not the SDK's own two: they open by name (see `confined`), search on the calling thread with Python's ``re``, whose
+only limit in time is a signal that needs the main thread (which no turn runs on), and hand ripgrep's whole output to
+memory where there is ripgrep.
 """
 
 import asyncio
 import json
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Annotated, Final
 
-from anthropic.lib.tools.agent_toolset import AgentToolContext, resolve_path
 from pydantic import Field
 
 from nova_workers.child_process import Bounds, run_child
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.native import search_child
+from nova_workers.engines.native.confined import Confinement
 from nova_workers.engines.native.files import in_thread
-from nova_workers.engines.native.seam import NativeTool, ToolInput, text_outcome
+from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
@@ -48,9 +49,9 @@ class _SearchInput(ToolInput):
 class Search:
     """The searching tools of one turn."""
 
-    def __init__(self, context: AgentToolContext, threads: ThreadPoolExecutor, running: asyncio.Semaphore) -> None:
-        """Search where `context` allows; `running` bounds the searches of the process."""
-        self._context = context
+    def __init__(self, confinement: Confinement, threads: ThreadPoolExecutor, running: asyncio.Semaphore) -> None:
+        """Search in the directories of `confinement`; `running` bounds the searches of the process."""
+        self._confinement = confinement
         self._threads = threads
         self._running = running
 
@@ -62,25 +63,31 @@ class Search:
         async def run(given: JsonObject) -> ToolOutcome:
             return await self._run(name, _SearchInput.read(name, given))
 
-        definition = ToolDefinition(name, _DESCRIPTIONS[name], _SearchInput.schema_for_model(), idempotent=True)
+        definition = ToolDefinition(
+            name, _DESCRIPTIONS[name], plain_schema(_SearchInput), idempotent=True, read_only=True
+        )
         return NativeTool(definition, run)
 
     async def _run(self, name: str, asked: _SearchInput) -> ToolOutcome:
-        root = await in_thread(self._threads, self._root, name, asked.path or ".")
-        request = json.dumps({"tool": name, "root": str(root), "pattern": asked.pattern}).encode()
         async with self._running:
-            result = await run_child(_COMMAND, Bounds(_TIMEOUT_S, _MAX_OUTPUT_BYTES), env={}, given=request)
+            shown, place = await in_thread(self._threads, self._open, name, asked.path or ".")
+            try:
+                request = json.dumps({"tool": name, "shown": shown, "place": place, "pattern": asked.pattern})
+                bounds = Bounds(_TIMEOUT_S, _MAX_OUTPUT_BYTES)
+                result = await run_child((*_COMMAND, request), bounds, env={}, passed=(place,))
+            finally:
+                os.close(place)
         if result.exit_code is None:
             raise ToolFailure(f"{name}: it took longer than {_TIMEOUT_S:g} s. Narrow the search.", tool=name)
         if result.exit_code:
             raise ToolFailure(f"{name}: {result.text() or 'the search failed'}", tool=name)
         return text_outcome(result.text())
 
-    def _root(self, name: str, path: str) -> Path:
+    def _open(self, name: str, path: str) -> tuple[str, int]:
         try:
-            root = resolve_path(self._context, path)
+            target = self._confinement.resolve(path)
+            return str(target), self._confinement.open_place(target)
+        except OSError as error:
+            raise ToolFailure(f"{name}: {path!r}: {(error.strerror or 'cannot be read').lower()}", tool=name) from error
         except ValueError as error:
             raise ToolFailure(f"{name}: {error}", tool=name) from error
-        if not root.exists():
-            raise ToolFailure(f"{name}: {path!r} does not exist.", tool=name)
-        return root

@@ -1,8 +1,11 @@
-"""Glob and Grep, as a program of its own: ``python -I -S search_child.py``, a JSON object in, text out.
+"""Glob and Grep, as a program of its own: ``python -I -S search_child.py REQUEST``.
 
 A search runs apart because neither can be bounded inside a worker: Python's ``re`` holds the interpreter's lock for as
 long as a bad pattern likes (every other turn of the process would stand still), and a walk through a large tree cannot
 be cut short in a thread. A program can be ended. It imports only the standard library, so that it starts in 20 ms.
+
+The place to search is an open directory or file that the program is given: nobody can exchange it any more. From there
+on each directory is opened from the one that holds it, and no link is followed.
 
 Exit code 0: what was found. 2: what is wrong with the request.
 """
@@ -11,10 +14,10 @@ import json
 import os
 import re
 import resource
+import stat
 import sys
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 MAX_MEMORY_BYTES = 1 << 30
@@ -25,67 +28,81 @@ MAX_LINE_BYTES = 2_000
 MAX_FILE_BYTES = 20_000_000
 SKIPPED = frozenset({".git", "node_modules"})
 _REFUSED = 2
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+Entry = tuple[str, str, int]
+"""Path from the place, name, and descriptor of its directory."""
 
 
-def glob(root: Path, pattern: str) -> Iterator[str]:
-    """Yield the files under `root` that match, newest first. Nothing outside `root` is told of."""
-    if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
+def glob(place: int, shown: str, pattern: str) -> Iterator[str]:
+    """Yield the files that match, newest first."""
+    if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError("the pattern must be relative, without '..'; give the directory as path")
+    patterns = [part for part in pattern.split("/") if part not in ("", ".")]
     found: list[tuple[float, str]] = []
-    # A pattern without ** follows links to directories, so each match is resolved before it counts.
-    for match in islice(root.glob(pattern), MAX_ENTRIES):
-        try:
-            if match.resolve(strict=True).is_relative_to(root) and not match.is_dir():
-                found.append((match.stat().st_mtime, str(match)))
-        except (OSError, RuntimeError):
-            continue
-    found.sort(reverse=True)
-    yield from (path for _, path in found[:MAX_RESULTS])
+    for path, name, directory in _entries(place):
+        if _fits(path.split("/"), patterns):
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                found.append((status.st_mtime, path))
+    found.sort(key=lambda item: (-item[0], item[1]))
+    yield from (f"{shown}/{path}" for _, path in found[:MAX_RESULTS])
     if len(found) > MAX_RESULTS:
         yield f"[{len(found) - MAX_RESULTS} more files match; narrow the pattern]"
 
 
-def grep(root: Path, pattern: str) -> Iterator[str]:
-    """Yield ``path:line number:line`` for each line under `root` in which the expression is found."""
+def grep(place: int, shown: str, pattern: str) -> Iterator[str]:
+    """Yield ``path:line number:line`` for each line in which the expression is found."""
     expression = re.compile(pattern)
-    for path in _files(root):
+    if stat.S_ISREG(os.fstat(place).st_mode):
+        yield from _matches(place, shown, expression)
+        return
+    for path, name, directory in _entries(place):
         try:
-            with path.open("rb") as file:
-                if b"\x00" in file.read(512):
-                    continue
-                file.seek(0)
-                for number, raw in enumerate(file, 1):
-                    if len(raw) > MAX_LINE_BYTES:
-                        continue
-                    line = raw.decode(errors="replace").rstrip("\r\n")
-                    if expression.search(line):
-                        yield f"{path}:{number}:{line}"
+            file = os.open(name, _OPEN, dir_fd=directory)
         except OSError:
             continue
+        yield from _matches(file, f"{shown}/{path}", expression)
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """Yield regular files in a stable order; no link is followed."""
-    if root.is_file():
-        yield root
-        return
+def _matches(descriptor: int, shown: str, expression: re.Pattern[str]) -> Iterator[str]:
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES or b"\x00" in file.read(512):
+            return
+        file.seek(0)
+        for number, raw in enumerate(file, 1):
+            if len(raw) <= MAX_LINE_BYTES:
+                line = raw.decode(errors="replace").rstrip("\r\n")
+                if expression.search(line):
+                    yield f"{shown}:{number}:{line}"
+
+
+def _entries(place: int) -> Iterator[Entry]:
     seen = 0
-    for directory, names, files in os.walk(root):
+    for top, names, files, directory in os.fwalk(".", dir_fd=place, follow_symlinks=False):
         names[:] = sorted(name for name in names if name not in SKIPPED)
         for name in sorted(files):
-            path = Path(directory, name)
             seen += 1
             if seen > MAX_ENTRIES:
                 return
-            if not path.is_symlink() and path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
-                yield path
+            yield os.path.join(top, name)[2:], name, directory
+
+
+def _fits(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Return whether a path has the form of a pattern in which ``**`` is any number of directories."""
+    if not patterns:
+        return not names
+    if patterns[0] == "**":
+        return any(_fits(names[at:], patterns[1:]) for at in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], patterns[0]) and _fits(names[1:], patterns[1:])
 
 
 def _answer(request: dict[str, Any]) -> str:
     search = {"Glob": glob, "Grep": grep}[request["tool"]]
     lines: list[str] = []
     room = MAX_OUTPUT_CHARS
-    for line in search(Path(request["root"]), request["pattern"]):
+    for line in search(request["place"], request["shown"], request["pattern"]):
         room -= len(line) + 1
         if room < 0:
             lines.append("[there is more; narrow the search]")
@@ -95,11 +112,11 @@ def _answer(request: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Answer the request on standard input."""
+    """Answer the request."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     try:
-        answer, code = _answer(json.load(sys.stdin.buffer)), 0
-    except (re.error, ValueError, NotImplementedError, RecursionError, OverflowError, MemoryError, OSError) as error:
+        answer, code = _answer(json.loads(sys.argv[1])), 0
+    except (re.error, ValueError, RecursionError, OverflowError, MemoryError, OSError) as error:
         answer, code = str(error) or type(error).__name__, _REFUSED
     sys.stdout.buffer.write(answer.encode(errors="replace"))
     return code

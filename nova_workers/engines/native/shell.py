@@ -17,7 +17,7 @@ from pydantic import Field
 from nova_workers.child_process import Bounds, ChildResult, run_child
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
-from nova_workers.engines.native.seam import NativeTool, ToolInput, text_outcome
+from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ConfigurationError, ToolFailure
@@ -115,7 +115,7 @@ class Shell:
     def tool(self) -> NativeTool:
         """Return the tool."""
         return NativeTool(
-            ToolDefinition(SHELL_TOOL, _DESCRIPTION, _BashInput.schema_for_model(), idempotent=False), self._run
+            ToolDefinition(SHELL_TOOL, _DESCRIPTION, plain_schema(_BashInput), idempotent=False), self._run
         )
 
     async def _run(self, given: JsonObject) -> ToolOutcome:
@@ -126,7 +126,7 @@ class Shell:
         timeout_s = settings.timeout_s if asked.timeout_ms is None else asked.timeout_ms / 1000
         timeout_s = min(timeout_s, self._max_timeout_s)
         half = settings.output_bytes // 2
-        command = [_SHELL, "--noprofile", "--norc", "-c", _encodable(asked.command)]
+        command = [_SHELL, "--noprofile", "--norc", "-c", asked.command]
         if settings.sandbox is not None:
             command = settings.sandbox.wrap(command, self._cwd, self._writable)
         try:
@@ -148,11 +148,6 @@ def _environment(cwd: str, passed_on: Sequence[str], ours: Mapping[str, str]) ->
     env.setdefault("PATH", _DEFAULT_PATH)
     # Programs look for their configuration, credentials included, in HOME: they get the agent's and not the worker's.
     return {**env, "HOME": cwd, "TERM": "dumb", "SHELL": _SHELL}
-
-
-def _encodable(command: str) -> str:
-    # A model can write half of a surrogate pair, which no program can be given.
-    return command.encode(errors="replace").decode()
 
 
 def _outcome(result: ChildResult, timeout_s: float) -> ToolOutcome:

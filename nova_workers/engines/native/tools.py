@@ -9,6 +9,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.ports import WebFetcher
+from nova_workers.engines.native.confined import Confinement
 from nova_workers.engines.native.files import Files
 from nova_workers.engines.native.seam import NativeTool
 from nova_workers.engines.native.search import Search
@@ -102,8 +103,9 @@ class NativeTools:
         tools: list[NativeTool] = []
         roots = (*((options.cwd,) if options.cwd else ()), *options.directories)
         if roots:
-            files = Files(roots, self._threads)
-            tools += [*files.tools(), *Search(files.context, self._threads, self._searches).tools()]
+            confinement = Confinement(roots)
+            tools += Files(confinement, self._threads).tools()
+            tools += Search(confinement, self._threads, self._searches).tools()
         if self._fetcher is not None:
             tools.append(fetch_tool(self._fetcher))
         if self._shell is not None and roots:

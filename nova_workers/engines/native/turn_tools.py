@@ -37,11 +37,6 @@ class TurnTools:
         native = self.native.tools.get(name)
         return self._toolbox.reads_only(name) if native is None else native.definition.read_only
 
-    @property
-    def unreachable(self) -> tuple[str, ...]:
-        """Names of the servers that did not answer."""
-        return self._toolbox.unreachable
-
     async def call(self, call: ToolCall, tell_progress: TellProgress | None = None) -> ToolOutcome:
         """Run a call. Raises `ToolFailure`."""
         if call.tool_name not in self.native.tools:

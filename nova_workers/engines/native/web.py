@@ -6,7 +6,7 @@ from pydantic import Field
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.ports import WebFetcher
-from nova_workers.engines.native.seam import NativeTool, ToolInput, text_outcome
+from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 
@@ -32,5 +32,5 @@ def fetch_tool(fetcher: WebFetcher) -> NativeTool:
         tail = "\n\n[the page is longer; this is its beginning]" if page.truncated else ""
         return text_outcome(f"{head}\n\n{page.text}{tail}", failed=page.status >= 400)
 
-    definition = ToolDefinition(_NAME, _DESCRIPTION, _FetchInput.schema_for_model(), idempotent=True)
+    definition = ToolDefinition(_NAME, _DESCRIPTION, plain_schema(_FetchInput), idempotent=True)
     return NativeTool(definition, run)

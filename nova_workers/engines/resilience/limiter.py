@@ -200,5 +200,5 @@ class RateLimiter:
 def _shared(redis: Redis, key_prefix: str) -> MovingWindowRateLimiter:
     # It wants a URL, and does not look at it: the connections are ours.
     options: dict[str, Any] = {"connection_pool": redis.connection_pool}
-    storage = RedisStorage("async+redis://shared", implementation="redispy", key_prefix=key_prefix, **options)
+    storage = RedisStorage("async+redis://unused:6379", implementation="redispy", key_prefix=key_prefix, **options)
     return MovingWindowRateLimiter(storage)

@@ -9,6 +9,7 @@ from nova_workers.contracts.engine import (
     EngineResult,
     TrustLevel,
 )
+from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.scripted.player import Echo, Player, PlayerTools
 from nova_workers.engines.scripted.script import find_script
 from nova_workers.engines.toolbox import Toolbox, plain_block
@@ -27,7 +28,7 @@ class ScriptedEngine:
 
     name = "scripted"
 
-    def __init__(self, *, environment: str) -> None:
+    def __init__(self, *, environment: str, connections: ConnectionPool | None = None) -> None:
         """Refuse to exist in production, where a message must not be able to say what the model does.
 
         Raises:
@@ -38,6 +39,7 @@ class ScriptedEngine:
                 "The scripted engine does what a message's script says and must not run in production. "
                 "Set NOVA_DEFAULT_ENGINE=anthropic, and give no agent the engine 'scripted'."
             )
+        self._connections = connections or ConnectionPool()
 
     async def run(  # noqa: PLR0917 - the contract's signature
         self,
@@ -59,16 +61,22 @@ class ScriptedEngine:
                 provider=self.name,
                 error=EngineError(failure.kind, failure.message, failure.retryable),
             )
-        toolbox = Toolbox(options.mcp_servers, plain_block) if options.mcp_servers and responses else None
+        callbacks = callbacks or EngineCallbacks()
+        toolbox = (
+            Toolbox(options.mcp_servers, plain_block, pool=self._connections, tell_progress=callbacks.on_tool_progress)
+            if options.mcp_servers and responses
+            else None
+        )
         tools = PlayerTools(responses or (), toolbox)
         responder = Echo() if responses is None else Player(responses, options.run_id or "local")
         try:
             with Interruption(abort, options.timeout_s) as interruption:
-                turn = Turn(responder, tools, options, callbacks or EngineCallbacks(), interruption)
+                turn = Turn(responder, tools, options, callbacks, interruption)
                 return await turn.play(content, provider=self.name)
         finally:
             if toolbox is not None:
                 await toolbox.close()
 
     async def close(self) -> None:
-        """Release nothing: there is nothing."""
+        """Close the MCP connections."""
+        await self._connections.close()

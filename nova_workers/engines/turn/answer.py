@@ -31,6 +31,7 @@ class AnswerCheck:
         Raises:
             EngineFailure: It is no JSON schema.
         """
+        schema = dict(schema)
         validator = validator_for(schema)
         try:
             validator.check_schema(schema)

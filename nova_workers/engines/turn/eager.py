@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import ToolAuthorization, ToolCall
@@ -67,7 +68,9 @@ class EagerCalls:
 
     async def drop(self) -> None:
         """End what still runs."""
-        tasks = [task for started in self._started.values() for task in (started.verdict, started.outcome)]
+        tasks: list[asyncio.Task[Any]] = [
+            task for started in self._started.values() for task in (started.verdict, started.outcome)
+        ]
         self._started.clear()
         for task in tasks:
             task.cancel()

@@ -8,6 +8,7 @@ from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
 from tests.integration.api.hands import Hands, Tenant, make_tenant
+from tests.requirements import proves
 
 # One request for each route that names something by its id; a test below proves that none is missing.
 BY_ID: list[tuple[str, str, Any]] = [
@@ -56,6 +57,7 @@ async def _theirs(other: Any, other_tenant: Tenant) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("method", "path", "body"), BY_ID)
+@proves("input.unknown")
 async def test_another_tenant_s_id_looks_exactly_like_one_that_never_was(
     api: Api, other_tenant: Tenant, database: Database, method: str, path: str, body: Any
 ) -> None:

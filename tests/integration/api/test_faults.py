@@ -14,6 +14,7 @@ from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
 from tests.integration.api.hands import Hands
+from tests.requirements import proves
 
 
 def _nobody() -> int:
@@ -92,6 +93,7 @@ async def test_with_the_database_down_every_endpoint_says_so(serve: Serve, setti
         assert int(answer.headers["retry-after"]) >= 1
 
 
+@proves("submit.refused-whole")
 async def test_a_database_that_goes_away_takes_nothing_half_with_it(
     serve: Serve, settings: Settings, database: Database, database_url: str
 ) -> None:

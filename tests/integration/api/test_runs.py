@@ -8,6 +8,7 @@ from nova_workers.contracts.engine import EngineError
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.hands import Hands, Tenant
+from tests.requirements import proves
 
 
 async def test_a_message_is_accepted_with_the_place_of_its_run(api: Api) -> None:
@@ -106,6 +107,7 @@ async def test_a_queued_message_can_be_edited_until_a_worker_takes_it(api: Api, 
     assert late.json()["code"] == "illegal_transition"
 
 
+@proves("cancel.withdraw")
 async def test_a_queued_run_can_be_withdrawn_but_a_running_one_cannot(api: Api, hands: Hands) -> None:
     thread_id = await api.thread()
     first, second = await api.run(thread_id), await api.run(thread_id)
@@ -116,6 +118,7 @@ async def test_a_queued_run_can_be_withdrawn_but_a_running_one_cannot(api: Api, 
     assert refused.status_code == 409
 
 
+@proves("cancel.twice")
 async def test_cancelling_twice_changes_nothing(api: Api, hands: Hands) -> None:
     thread_id = await api.thread()
     queued = await api.run(thread_id)
@@ -130,6 +133,7 @@ async def test_cancelling_twice_changes_nothing(api: Api, hands: Hands) -> None:
     assert asked[0]["cancel_requested_at"] == asked[1]["cancel_requested_at"] is not None
 
 
+@proves("cancel.over")
 async def test_a_run_that_succeeded_cannot_be_canceled(api: Api, hands: Hands) -> None:
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
@@ -139,6 +143,7 @@ async def test_a_run_that_succeeded_cannot_be_canceled(api: Api, hands: Hands) -
     assert answer.json()["context"]["status"] == "succeeded"
 
 
+@proves("cancel.bulk")
 async def test_many_runs_are_canceled_at_once(api: Api, hands: Hands) -> None:
     thread_id, other = await api.thread(), await api.thread()
     ids = [await api.run(thread_id) for _ in range(3)]
@@ -151,6 +156,7 @@ async def test_many_runs_are_canceled_at_once(api: Api, hands: Hands) -> None:
     assert (await api.http.post("/v1/runs/cancel", json={})).status_code == 422
 
 
+@proves("submit.reject")
 async def test_reject_names_the_run_that_keeps_the_thread_busy(api: Api) -> None:
     thread_id = await api.thread()
     active = await api.run(thread_id)
@@ -168,6 +174,7 @@ async def test_an_interrupt_names_the_run_that_it_stops(api: Api, hands: Hands) 
     assert answer.headers["nova-interrupted-run-id"] == active
 
 
+@proves("submit.idempotent")
 async def test_an_idempotency_key_returns_the_first_run_again(api: Api, database: Database) -> None:
     thread_id = await api.thread()
     path = f"/v1/threads/{thread_id}/runs"
@@ -183,6 +190,7 @@ async def test_an_idempotency_key_returns_the_first_run_again(api: Api, database
     assert await database.fetchval("SELECT count(*) FROM runs") == 1
 
 
+@proves("submit.idempotent-body")
 async def test_an_idempotency_key_with_another_body_is_a_conflict(api: Api) -> None:
     thread_id = await api.thread()
     key = {"Idempotency-Key": "order-7"}
@@ -195,6 +203,7 @@ async def test_an_idempotency_key_with_another_body_is_a_conflict(api: Api) -> N
     assert elsewhere.status_code == 409, "the same body at another path is another request"
 
 
+@proves("submit.idempotent-concurrent")
 async def test_concurrent_requests_with_one_key_make_one_run(api: Api, database: Database) -> None:
     thread_id = await api.thread()
     answers = await asyncio.gather(

@@ -5,6 +5,7 @@ import pytest
 from nova_workers.contracts.engine import ToolCall
 from tests.integration.api.conftest import Api
 from tests.integration.api.hands import Hands
+from tests.requirements import proves
 
 
 async def _say(api: Api, hands: Hands, thread_id: str, message: str, answer: str) -> str:
@@ -73,6 +74,7 @@ async def test_threads_are_listed_newest_first_by_agent_and_by_label(api: Api) -
     assert [thread["id"] for thread in of_label] == [ids[2]]
 
 
+@proves("input.deleted-thread")
 async def test_a_deleted_thread_is_gone_and_its_queued_runs_are_canceled(api: Api) -> None:
     thread_id = await api.thread()
     run_id = await api.run(thread_id)

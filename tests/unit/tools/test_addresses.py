@@ -1,6 +1,7 @@
 """Which addresses are public."""
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 import pytest
 from hypothesis import given
@@ -9,17 +10,19 @@ from hypothesis import strategies as st
 from nova_workers.tools.addresses import is_public, parse_address
 
 PRIVATE_4 = (
-    "0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.100.100.200 127.0.0.1 127.255.255.254 168.63.129.16 169.254.169.254 172.16.0.1 "
-    "172.31.255.255 192.0.0.192 192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 "
-    "224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255"
+    "0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.100.100.200 127.0.0.1 127.255.255.254 168.63.129.16 169.254.169.254 "
+    "172.16.0.1 172.31.255.255 192.0.0.192 192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1 198.19.255.255 "
+    "198.51.100.1 203.0.113.1 224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255"
 ).split()
 PRIVATE_6 = (
-    ":: ::1 ::7f00:1 fe80::1 fec0::1 fc00::1 fd00:ec2::254 ff02::1 100::1 2001:db8::1 2001::1 2001:10::1 3fff::1 5f00::1 "
-    "64:ff9b:1::a00:1 4000::1 1000::1"
+    ":: ::1 ::7f00:1 fe80::1 fec0::1 fc00::1 fd00:ec2::254 ff02::1 100::1 2001:db8::1 2001::1 2001:10::1 3fff::1 "
+    "5f00::1 64:ff9b:1::a00:1 4000::1 1000::1"
 ).split()
 PUBLIC = (
     "1.1.1.1 8.8.8.8 93.184.216.34 172.15.0.1 172.32.0.1 2606:4700::1111 2a00:1450:4001::1 64:ff9b::808:808".split()
 )
+
+NAT64 = IPv6Network("64:ff9b::/96")
 
 addresses_4 = st.integers(0, 2**32 - 1).map(IPv4Address) | st.sampled_from(PRIVATE_4).map(IPv4Address)
 addresses_6 = st.integers(0, 2**128 - 1).map(IPv6Address)
@@ -51,18 +54,17 @@ def test_nor_in_ipv6(address: IPv6Address) -> None:
         assert not address.is_site_local
 
 
-NAT64 = frozenset({ip_address("64:ff9b::808:808")})
-WRAPPERS = {
-    "mapped": lambda v4: f"::ffff:{v4}",
-    "compatible": lambda v4: f"::{v4}",
-    "translated": lambda v4: f"::ffff:0:{v4}",
-    "6to4": lambda v4: str(IPv6Address((0x2002 << 112) | (int(v4) << 80) | 1)),
-    "teredo": lambda v4: str(IPv6Address((0x20010000 << 96) | (int(v4) ^ 0xFFFFFFFF))),
-    "teredo server": lambda v4: str(IPv6Address((0x20010000 << 96) | (int(v4) << 64))),
-    "NAT64": lambda v4: f"64:ff9b::{v4}",
-    "local NAT64": lambda v4: f"64:ff9b:1::{v4}",
-    "ISATAP": lambda v4: f"2606:4700::5efe:{v4}",
-    "global ISATAP": lambda v4: f"2606:4700::200:5efe:{v4}",
+WRAPPERS: dict[str, Callable[[IPv4Address], str]] = {
+    "mapped": "::ffff:{}".format,
+    "compatible": "::{}".format,
+    "translated": "::ffff:0:{}".format,
+    "6to4": lambda inner: str(IPv6Address((0x2002 << 112) | (int(inner) << 80) | 1)),
+    "teredo": lambda inner: str(IPv6Address((0x20010000 << 96) | (int(inner) ^ 0xFFFFFFFF))),
+    "teredo server": lambda inner: str(IPv6Address((0x20010000 << 96) | (int(inner) << 64))),
+    "NAT64": "64:ff9b::{}".format,
+    "local NAT64": "64:ff9b:1::{}".format,
+    "ISATAP": "2606:4700::5efe:{}".format,
+    "global ISATAP": "2606:4700::200:5efe:{}".format,
 }
 
 

@@ -1,0 +1,205 @@
+"""One run of the program, as the turn talks with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import structlog
+from claude_agent_sdk import (
+    AgentDefinition,
+    ClaudeAgentOptions,
+    HookContext,
+    HookMatcher,
+    McpSdkServerConfig,
+    query,
+)
+from claude_agent_sdk.types import HookEvent, HookInput, SyncHookJSONOutput
+from mcp.server import Server
+
+from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
+from nova_workers.engines.claude_agent.gate import CallGate
+from nova_workers.engines.claude_agent.names import BRIDGE, own_name
+from nova_workers.engines.claude_agent.process import ClaudeProcess, Launch
+from nova_workers.engines.claude_agent.subagents import Subagents
+from nova_workers.engines.turn import ToolOutcome
+
+__all__ = ["Boundary", "Conversation", "Ended", "Frame", "Parts"]
+
+_log = structlog.get_logger(__name__)
+
+_HOOK_TIMEOUT_S = 7 * 86_400.0
+"""A hook waits for a commit, and a commit waits as long as the database is away. The turn has its own limits."""
+_CLOSING_S = 10.0
+_BATCH_EVENT = cast("HookEvent", "PostToolBatch")
+"""The program has it and the SDK passes it on; only the SDK's list of names does not know it (0.2.187)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The program has every result of a step, and waits to ask the model again."""
+
+    passed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The program is gone."""
+
+    complaints: str
+
+
+Frame = JsonObject | Boundary | Ended
+"""What comes next: a message of the main conversation as the program wrote it, or one of the two above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a conversation is made with, beside its launch."""
+
+    bridge: Server[Any]
+    gate: CallGate
+    subagents: Subagents
+    agents: Mapping[str, AgentDefinition]
+    skills: Sequence[str]
+
+
+class Conversation:
+    """Starts the program, sorts what it writes, and says what the turn says. Must be closed."""
+
+    def __init__(self, launch: Launch, parts: Parts) -> None:
+        self.mirrored: list[JsonObject] = []
+        """Entries that the program added to its session's file."""
+        self.idle = False
+        """Whether the program has given its result and waits for a message."""
+        self._parts = parts
+        self._process = ClaudeProcess(launch, self._sort)
+        self._frames: asyncio.Queue[Frame] = asyncio.Queue()
+        self._to_say: asyncio.Queue[tuple[tuple[ContentBlock, ...], asyncio.Event]] = asyncio.Queue()
+        self._driver = asyncio.create_task(self._drive(), name="claude-agent")
+
+    async def next(self) -> Frame:
+        """Wait for what comes next."""
+        frame = await self._frames.get()
+        if isinstance(frame, dict) and frame.get("type") == "result":
+            self.idle = True
+        return frame
+
+    def put_back(self, frame: Frame) -> None:
+        """Make a frame the next one again. Only where no other has come meanwhile, or order does not matter."""
+        rest: list[Frame] = [frame]
+        while not self._frames.empty():
+            rest.append(self._frames.get_nowait())
+        for item in rest:
+            self._frames.put_nowait(item)
+
+    async def say(self, content: tuple[ContentBlock, ...]) -> None:
+        """Say something as the user. Returns when it is written."""
+        written = asyncio.Event()
+        self.idle = False
+        self._to_say.put_nowait((content, written))
+        waiting = asyncio.create_task(written.wait())
+        try:
+            # A program that has ended takes no message, and says so in its frames.
+            await asyncio.wait((waiting, self._driver), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+
+    def freeze(self) -> None:
+        """Stop the program where it stands. Returns at once."""
+        self._process.freeze()
+
+    async def close(self) -> None:
+        """End the program and all that came of it."""
+        # First the program: the SDK would wait for it to end by itself. Then the SDK, which notices; a cancellation
+        # would cut it short in its own cleaning up.
+        await self._process.close()
+        _, late = await asyncio.wait((self._driver,), timeout=_CLOSING_S)
+        if late:
+            self._driver.cancel()
+            await asyncio.wait(late)
+
+    async def _drive(self) -> None:
+        complaint = ""
+        try:
+            async for _ in query(prompt=self._messages(), options=self._options(), transport=self._process):
+                # The messages were sorted as they were written; the SDK answers control requests meanwhile.
+                pass
+        except Exception as error:
+            # The head of this task. The SDK raises when the program ends or speaks nonsense: the turn sees its end.
+            complaint = f"{type(error).__name__}: {error}"
+            _log.debug("claude_program_failed", error=complaint, complaints=self._process.complaints)
+        finally:
+            self._frames.put_nowait(Ended(self._process.complaints or complaint))
+
+    async def _messages(self) -> AsyncIterator[dict[str, Any]]:
+        while True:
+            content, written = await self._to_say.get()
+            message = {"role": "user", "content": list(content)}
+            yield {"type": "user", "session_id": "", "message": message, "parent_tool_use_id": None}
+            # The generator goes on once the message is written.
+            written.set()
+
+    def _options(self) -> ClaudeAgentOptions:
+        server = McpSdkServerConfig(type="sdk", name=BRIDGE, instance=self._parts.bridge)
+        before = HookMatcher(hooks=[self._before_call], timeout=_HOOK_TIMEOUT_S, on_failure="block")
+        after = HookMatcher(hooks=[self._after_calls], timeout=_HOOK_TIMEOUT_S)
+        return ClaudeAgentOptions(
+            mcp_servers={BRIDGE: server},
+            hooks={"PreToolUse": [before], _BATCH_EVENT: [after]},
+            agents=dict(self._parts.agents) or None,
+            skills=list(self._parts.skills),
+            forward_subagent_text=True,
+            # What users write is never looked through for file names to attach or commands to run.
+            verbatim_prompts=True,
+        )
+
+    async def _before_call(self, given: HookInput, call_id: str | None, _: HookContext) -> SyncHookJSONOutput:
+        """Hold a call until it may run. To let it through means no opinion: the trust's own rules still decide."""
+        about = cast("JsonObject", given)
+        if about.get("agent_id"):
+            verdict = await self._parts.subagents.authorize(own_name(about["tool_name"]), about["tool_input"])
+            refusal = None if verdict.allowed else verdict.reason or "Not allowed"
+        else:
+            refusal = await self._parts.gate.verdict(str(call_id))
+            if refusal is None and about["tool_name"] == "Agent":
+                self._parts.subagents.begin(str(call_id), about["tool_input"])
+        if refusal is None:
+            return {}
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "deny",
+                "permissionDecisionReason": refusal,
+            }
+        }
+
+    async def _after_calls(self, given: HookInput, _: str | None, __: HookContext) -> SyncHookJSONOutput:
+        """Hold the program between a step and its next model call."""
+        if not cast("JsonObject", given).get("agent_id"):
+            boundary = Boundary()
+            self._frames.put_nowait(boundary)
+            await boundary.passed.wait()
+        return {}
+
+    def _sort(self, message: JsonObject) -> None:
+        kind = message.get("type")
+        parent = message.get("parent_tool_use_id")
+        if kind == "transcript_mirror":
+            # Files of subagents lie below the session's own.
+            if "/subagents/" not in str(message.get("filePath")):
+                self.mirrored += message.get("entries") or []
+        elif parent is not None:
+            self._parts.subagents.show(str(parent), message)
+        elif kind == "user":
+            self._settle(message)
+        elif kind in ("stream_event", "result", "system"):
+            self._frames.put_nowait(message)
+
+    def _settle(self, message: JsonObject) -> None:
+        content: Any = message.get("message", {}).get("content")
+        for block in content if isinstance(content, list) else ():
+            if block.get("type") == "tool_result":
+                said: Any = block.get("content") or ()
+                blocks = (text_block(said),) if isinstance(said, str) else tuple(said)
+                self._parts.gate.settle(block["tool_use_id"], ToolOutcome(blocks, failed=block.get("is_error") is True))

@@ -1,0 +1,157 @@
+"""The program's home for one turn: a private directory that goes with the turn, and how to start the program in it.
+
+Nothing of the machine's user reaches the program: no settings, credentials, memories or sessions but those that the
+turn brings. And nothing but model calls leaves the machine: telemetry, updates and error reports are off.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from claude_agent_sdk import project_key_for_directory
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.claude_agent.family import MARK
+from nova_workers.errors import EngineFailure
+
+__all__ = ["Home", "inherited", "make_home"]
+
+_INHERITED = frozenset(
+    {
+        "PATH",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "NODE_EXTRA_CA_CERTS",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+    }
+)
+"""Of the worker's environment, all that the program gets."""
+_QUIET = (
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "DISABLE_TELEMETRY",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_AUTOUPDATER",
+    "DISABLE_GROWTHBOOK",
+    "DISABLE_BUG_COMMAND",
+    "DISABLE_INSTALLATION_CHECKS",
+    "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL",
+    "CLAUDE_CODE_DISABLE_TERMINAL_TITLE",
+)
+"""Nothing goes out that no turn asked for."""
+_PLAIN = (
+    # A turn ends when its result is there: nothing of it goes on in the background or on a schedule.
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
+    "CLAUDE_CODE_DISABLE_CRON",
+    # What an agent knows and can do is configuration of ours.
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY",
+    "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS",
+    "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS",
+    # It would answer a broken stream with the whole answer again, after its tokens were told.
+    "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK",
+    # Bypassing permissions is refused to root unless the program is told that the machine is a sandbox. Whether it
+    # is one was decided by whoever gave the agent unrestricted trust.
+    "IS_SANDBOX",
+)
+_SKILLS = Path(".claude", "skills")
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where the program runs.
+
+    Attributes:
+        base: The private directory.
+        cwd: The working directory, resolved; a private empty one where the turn has none.
+        roots: Directories that tools on files are confined to, resolved, `cwd` first if the turn has one.
+        skills: Names of the skills in the working directory.
+        mark: What the program's family is known by.
+    """
+
+    base: Path
+    cwd: Path
+    roots: tuple[Path, ...]
+    skills: tuple[str, ...]
+    mark: str
+
+    def environment(self, inherited: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+        """Return the program's environment."""
+        own = {
+            "HOME": str(self.base / "home"),
+            "CLAUDE_CONFIG_DIR": str(self.base / "config"),
+            "TMPDIR": str(self.base / "tmp"),
+            "CLAUDE_CODE_TMPDIR": str(self.base / "tmp"),
+            "PWD": str(self.cwd),
+            "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
+            MARK: self.mark,
+        }
+        return {**inherited, **dict.fromkeys((*_QUIET, *_PLAIN), "1"), **own, **more}
+
+    def write_session(self, session_id: str, entries: Sequence[JsonObject]) -> None:
+        """Put a session where the program looks for it."""
+        directory = self.base / "config" / "projects" / project_key_for_directory(self.cwd)
+        directory.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries)
+        (directory / f"{session_id}.jsonl").write_text("".join(lines), encoding="utf-8")
+
+    def write_prompt(self, text: str) -> Path:
+        """Return a file that holds the system prompt: an argument is too short for some, and shown to everybody."""
+        path = self.base / "prompt.txt"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def offer_skills(self) -> None:
+        """Offer the working directory's skills as the private user's.
+
+        As the project's they would come with the project's settings, and those start programs of their choice: an
+        agent that may write files could give itself a shell.
+        """
+        (self.base / "config" / "skills").symlink_to(self.cwd / _SKILLS, target_is_directory=True)
+
+    def remove(self) -> None:
+        """Remove the private directory."""
+        shutil.rmtree(self.base, ignore_errors=True)
+
+
+def make_home(cwd: str | None, directories: Sequence[str]) -> Home:
+    """Make a private directory.
+
+    Raises:
+        EngineFailure: One of the turn's directories is not there.
+    """
+    roots = tuple(_resolved(path) for path in (*((cwd,) if cwd else ()), *directories))
+    base = Path(tempfile.mkdtemp(prefix="nova-claude-")).resolve()
+    for name in ("home", "config", "tmp", "work"):
+        (base / name).mkdir(mode=0o700)
+    where = roots[0] if roots else base / "work"
+    skills = tuple(sorted(path.parent.name for path in (where / _SKILLS).glob("*/SKILL.md")))
+    return Home(base, where, roots, skills, uuid.uuid4().hex)
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the program may have of an environment."""
+    return {name: value for name, value in environment.items() if name in _INHERITED}
+
+
+def _resolved(path: str) -> Path:
+    resolved = Path(os.path.realpath(path))
+    if not resolved.is_dir():
+        raise EngineFailure(
+            f"The agent's directory {path!r} is not there on this worker. Create it, or take it away from the agent.",
+            kind="unknown",
+            retryable=False,
+        )
+    return resolved

@@ -1,0 +1,152 @@
+"""From a turn's options to the program's command line and environment."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nova_workers.contracts.engine import EngineOptions, TrustLevel
+from nova_workers.engines.claude_agent.home import Home
+from nova_workers.engines.claude_agent.names import BRIDGE
+from nova_workers.engines.claude_agent.process import Launch
+from nova_workers.engines.claude_agent.trust import Permissions, permissions
+from nova_workers.engines.models import ALIASES, resolve_model
+
+__all__ = ["Launcher", "ProgramSettings"]
+
+_DEFAULT_MODEL = "sonnet"
+_RESUME_INTERRUPTED = "CLAUDE_CODE_RESUME_INTERRUPTED_TURN"
+"""Makes the program go on with a session that ends in tool results, without a new message from the user."""
+_MCP = json.dumps({"mcpServers": {BRIDGE: {"type": "sdk", "name": BRIDGE}}})
+_SETTINGS = json.dumps({"skipWebFetchPreflight": True, "includeCoAuthoredBy": False})
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSettings:
+    """What is the same in all turns of a process.
+
+    Attributes:
+        program: The executable.
+        environment: What the program may have of the worker's environment.
+        api_key: None makes each turn fail as ``auth_failure``.
+        base_url: None is the program's own.
+        aliases: Overrides of the alias map.
+        max_tokens: Most tokens of a response, where the options do not say.
+        max_retries: How often the program tries a model call again.
+        request_timeout_s: Longest wait for the provider.
+    """
+
+    program: Path
+    environment: Mapping[str, str]
+    api_key: str | None
+    base_url: str | None
+    aliases: Mapping[str, str]
+    max_tokens: int
+    max_retries: int
+    request_timeout_s: float
+
+
+class Launcher:
+    """Makes the launches of one turn."""
+
+    def __init__(self, settings: ProgramSettings, options: EngineOptions, trust: TrustLevel, home: Home) -> None:
+        self._settings = settings
+        self._options = options
+        self._trust: TrustLevel = trust
+        self._home = home
+        self.model = self.resolve(options.model or _DEFAULT_MODEL)
+        self.skills: tuple[str, ...] = () if trust == "sandbox" else home.skills
+
+    def resolve(self, alias_or_id: str) -> str:
+        """Return the id of a model."""
+        return resolve_model(alias_or_id, self._settings.aliases)
+
+    def prepare(self) -> None:
+        """Write what the program reads beside its session. Blocks shortly."""
+        self._home.write_prompt(self._options.system_prompt or "")
+        if self.skills and self._trust == "controlled":
+            self._home.offer_skills()
+
+    def launch(self, session_id: str, *, resumed: bool, interrupted: bool) -> Launch:
+        """Return how to start the program.
+
+        Args:
+            session_id: The session's id.
+            resumed: Whether there is a file of it already.
+            interrupted: Whether the session ends where the model has to speak.
+
+        Raises:
+            EngineFailure: The turn's directories cannot be confined.
+        """
+        allowed = permissions(
+            self._trust, self._home.roots, skills=bool(self.skills), subagents=bool(self._options.agents)
+        )
+        session = f"--resume={session_id}" if resumed else f"--session-id={session_id}"
+        command = (str(self._settings.program), *self._fixed(), *self._permitted(allowed), session)
+        more = self._variables()
+        if interrupted:
+            more[_RESUME_INTERRUPTED] = "1"
+        environment = self._home.environment(self._settings.environment, more)
+        return Launch(command, environment, str(self._home.cwd), self._home.mark, self._settings.api_key)
+
+    def _fixed(self) -> tuple[str, ...]:
+        options = self._options
+        prompt = ("--system-prompt-file", str(self._home.base / "prompt.txt"))
+        command = [
+            *("--output-format", "stream-json", "--input-format", "stream-json", "--verbose"),
+            *("--include-partial-messages", "--session-mirror"),
+            *(prompt if options.system_prompt else ("--system-prompt", "")),
+            *("--model", self.model),
+            *("--strict-mcp-config", "--mcp-config", _MCP),
+            *("--settings", _SETTINGS),
+            f"--setting-sources={self._setting_sources()}",
+        ]
+        fallbacks = ",".join(self.resolve(name) for name in options.fallback_models)
+        if fallbacks:
+            command += ["--fallback-model", fallbacks]
+        if options.thinking_budget_tokens:
+            command += ["--max-thinking-tokens", str(options.thinking_budget_tokens)]
+            command += ["--thinking-display", "summarized"]
+        else:
+            command += ["--thinking", "disabled"]
+        for root in self._home.roots[1:]:
+            command += ["--add-dir", str(root)]
+        return tuple(command)
+
+    def _setting_sources(self) -> str:
+        if self._trust == "unrestricted":
+            # It has a shell: there is nothing that the project's settings could start and it could not.
+            return "user,project"
+        return "user" if self.skills else ""
+
+    def _permitted(self, allowed: Permissions) -> tuple[str, ...]:
+        command = ["--permission-mode", allowed.mode, "--tools", ",".join(allowed.tools)]
+        command += ["--allowedTools", ",".join(allowed.allowed)]
+        if allowed.disallowed:
+            command += ["--disallowedTools", ",".join(allowed.disallowed)]
+        if allowed.skip:
+            command.append("--allow-dangerously-skip-permissions")
+        return tuple(command)
+
+    def _variables(self) -> dict[str, str]:
+        settings, options = self._settings, self._options
+        tool_timeout_ms = str(round(options.tool_timeout_s * 1000))
+        variables = {
+            "API_TIMEOUT_MS": str(round(settings.request_timeout_s * 1000)),
+            "CLAUDE_CODE_MAX_RETRIES": str(settings.max_retries),
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(options.max_tokens or settings.max_tokens),
+            "MCP_TOOL_TIMEOUT": tool_timeout_ms,
+            "BASH_MAX_TIMEOUT_MS": tool_timeout_ms,
+            # The turn has cut it already; cut again it would be other than what the ledger says.
+            "MAX_MCP_OUTPUT_TOKENS": str(options.max_tool_output_chars),
+            **{f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL": self.resolve(alias) for alias in ALIASES},
+        }
+        if settings.base_url is not None:
+            variables["ANTHROPIC_BASE_URL"] = settings.base_url
+        return variables
+
+
+def new_session_id() -> str:
+    """Return an id in the only form that the program takes."""
+    return str(uuid.uuid4())

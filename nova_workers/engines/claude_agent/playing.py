@@ -1,0 +1,188 @@
+"""One turn: puts together what it needs, plays it, stores its session, and leaves nothing behind."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anthropic.lib.tools.mcp import UnsupportedMCPValueError, mcp_content
+from claude_agent_sdk import AgentDefinition
+from mcp.types import ContentBlock as McpContent
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import ContentBlock, Message
+from nova_workers.contracts.engine import (
+    EngineCallbacks,
+    EngineOptions,
+    EngineResult,
+    StepRecord,
+    StepVerdict,
+    SubagentConfig,
+)
+from nova_workers.contracts.native import RESERVED_NAMES
+from nova_workers.engines.anthropic.prices import Prices
+from nova_workers.engines.claude_agent.bridge import bridge_server
+from nova_workers.engines.claude_agent.conversation import Conversation, Parts
+from nova_workers.engines.claude_agent.gate import CallGate
+from nova_workers.engines.claude_agent.home import Home
+from nova_workers.engines.claude_agent.launching import Launcher
+from nova_workers.engines.claude_agent.names import BUILT_IN, program_name
+from nova_workers.engines.claude_agent.opening import SessionOpener
+from nova_workers.engines.claude_agent.process import Launch
+from nova_workers.engines.claude_agent.responder import ClaudeResponder, ClaudeTools
+from nova_workers.engines.claude_agent.subagents import Subagents
+from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.native import Toolset, TurnTools
+from nova_workers.engines.toolbox import Toolbox, plain_block
+from nova_workers.engines.turn import Interruption, Turn
+
+__all__ = ["ClaudeTurn", "Shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all turns of a process share.
+
+    Attributes:
+        slots: Places for programs that run at the same time.
+    """
+
+    slots: asyncio.Semaphore
+    connections: ConnectionPool
+    prices: Prices
+
+
+class ClaudeTurn:
+    """Plays one turn, once."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        options: EngineOptions,
+        callbacks: EngineCallbacks,
+        *,
+        launcher: Launcher,
+        home: Home,
+        native: Toolset,
+        session_id: str | None,
+    ) -> None:
+        self._shared = shared
+        self._options = options
+        self._callbacks = callbacks
+        self._launcher = launcher
+        self._holds_slot = False
+        self._gate = CallGate()
+        toolbox = Toolbox(
+            options.mcp_servers,
+            _block,
+            RESERVED_NAMES | BUILT_IN,
+            pool=shared.connections,
+            tell_progress=callbacks.on_tool_progress,
+        )
+        self._tools = TurnTools(native, toolbox)
+        self._opener = SessionOpener(options, launcher, home, self._converse, session_id)
+        self._subagents = Subagents(callbacks)
+        self._final = False
+
+    async def play(
+        self, content: tuple[ContentBlock, ...], abort: AbortSignal | None, *, provider: str
+    ) -> EngineResult:
+        """Play the turn to its end.
+
+        Raises:
+            RunLost: A callback said so.
+        """
+        responder = ClaudeResponder(
+            self, self._gate, self._shared.prices, model=self._launcher.model, history=len(self._options.history)
+        )
+        limit = self._options.max_tool_output_chars
+        tools = ClaudeTools(self._tools, self._gate, lambda: self._opener.conversation is not None, limit)
+        # Whatever the turn is doing at that moment, the program does nothing more.
+        release = abort.subscribe(lambda _: self._freeze()) if abort is not None else None
+        try:
+            with Interruption(abort, self._options.timeout_s) as interruption:
+                turn = Turn(responder, tools, self._options, self._watched(), interruption)
+                result = await turn.play(content, provider=provider)
+            self._freeze()
+            return await self._stored(result, content)
+        finally:
+            if release is not None:
+                release()
+            await self._close()
+
+    async def open(self, messages: Sequence[Message], *, history: int) -> Conversation:
+        """Start the program, as soon as there is a place for it."""
+        if not self._holds_slot:
+            await self._shared.slots.acquire()
+            self._holds_slot = True
+        return await self._opener.open(messages, history=history)
+
+    def _converse(self, launch: Launch) -> Conversation:
+        parts = Parts(
+            bridge=bridge_server(self._tools, self._gate),
+            gate=self._gate,
+            subagents=self._subagents,
+            agents=_agents(self._options.agents, self._launcher),
+            skills=self._launcher.skills,
+        )
+        return Conversation(launch, parts)
+
+    def _watched(self) -> EngineCallbacks:
+        callbacks = self._callbacks
+
+        async def on_step(step: StepRecord) -> StepVerdict:
+            self._final = step.final
+            return "continue" if callbacks.on_step is None else await callbacks.on_step(step)
+
+        return replace(callbacks, on_step=on_step)
+
+    async def _stored(self, result: EngineResult, content: tuple[ContentBlock, ...]) -> EngineResult:
+        """Store the session of a turn that has ended. One that is handed back goes on from its journal."""
+        sessions = self._options.sessions
+        if sessions is None or not self._final:
+            return result
+        journal = [message for step in self._options.journal for message in _committed(step)]
+        session = self._opener.to_store((*self._options.history, Message("user", content), *journal, *result.messages))
+        if session is None:
+            return result
+        await sessions.save(session)
+        return replace(result, session_id=session.id)
+
+    def _freeze(self) -> None:
+        if self._opener.conversation is not None:
+            self._opener.conversation.freeze()
+
+    async def _close(self) -> None:
+        try:
+            if self._opener.conversation is not None:
+                await self._opener.conversation.close()
+        finally:
+            if self._holds_slot:
+                self._shared.slots.release()
+            await self._tools.close()
+
+
+def _committed(step: StepRecord) -> tuple[Message, ...]:
+    """Return what an earlier attempt committed of a step; the rest of an open one is in this attempt's result."""
+    return step.messages if step.complete else step.messages[:1]
+
+
+def _agents(agents: Mapping[str, SubagentConfig], launcher: Launcher) -> dict[str, AgentDefinition]:
+    return {
+        name: AgentDefinition(
+            description=agent.description,
+            prompt=agent.prompt,
+            tools=None if agent.tools is None else [program_name(tool) for tool in agent.tools],
+            model=None if agent.model is None else launcher.resolve(agent.model),
+            maxTurns=agent.max_turns,
+            background=False,
+        )
+        for name, agent in agents.items()
+    }
+
+
+def _block(content: McpContent) -> ContentBlock:
+    try:
+        return dict(mcp_content(content))
+    except UnsupportedMCPValueError:
+        # Audio, links and odd files: the model is told that there was something.
+        return plain_block(content)

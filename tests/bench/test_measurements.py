@@ -1,0 +1,103 @@
+"""Every measurement runs, on tiny sizes, and gives figures that can be true. What they are is for `make bench`."""
+
+import math
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+
+from nova_workers.devstack.commands import WORKER_APP
+from tests.bench.bare import measure_bare_celery
+from tests.bench.figures import Figure, Result, percentile, spread
+from tests.bench.machine import Machine
+from tests.bench.report import Report
+from tests.bench.rows import ROWS
+from tests.bench.servers import Servers
+from tests.bench.sizes import Sizes
+from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
+
+_OWN_FLEET = ("tokens", "recovery", "claims")
+"""Rows whose fleet is another one, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OneStageBench(Bench):
+    """Measures on one fleet, where the bench itself starts one for each row."""
+
+    shared: Stage | None = None
+
+    @asynccontextmanager
+    async def stage(
+        self, *, slots: int = DEFAULT_SLOTS, worker_app: str = WORKER_APP, env: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[Stage]:
+        assert self.shared is not None
+        assert (worker_app, env) == (WORKER_APP, None), "this row wants a fleet of its own"
+        yield self.shared
+
+
+@pytest.mark.fleet
+@pytest.mark.timeout(240)
+async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
+    postgres_url_admin: str, redis_url: str, worker_number: int
+) -> None:
+    # The upper half of the server's logical databases is nobody's.
+    bare_url = f"{redis_url.partition('?')[0]}?db={32 + worker_number}"
+    servers = await Servers.at(admin_url=postgres_url_admin, redis_url=redis_url, bare_redis_url=bare_url)
+    sizes = Sizes.tiny()
+    bench = Bench(servers, sizes, await measure_bare_celery(servers, sizes))
+    results: dict[str, Result] = {}
+    async with bench.stage() as stage:
+        one_stage = _OneStageBench(bench.servers, sizes, bench.bare, stage)
+        # The memory row leaves turns behind that never end.
+        for row in sorted(set(ROWS) - set(_OWN_FLEET), key=lambda row: row == "memory"):
+            results[row] = await ROWS[row](one_stage)
+    for row in _OWN_FLEET:
+        results[row] = await ROWS[row](bench)
+
+    for row, result in results.items():
+        assert result.row == row
+        assert all(math.isfinite(figure.value) for figure in result.figures)
+        assert any(figure.bound is not None for figure in result.figures)
+    for row in ("accept", "wait", "first-event", "tokens"):
+        p50, p95, p99 = (figure.value for figure in results[row].figures)
+        assert 0 < p50 <= p95 <= p99 < 60_000
+    assert results["crowd-200"].figures[0].value > sizes.turn_s
+    assert [figure.value for figure in results["recovery"].figures if figure.label == "run twice"] == [0]
+    cpu_ms = results["turns"].details["cpu_ms_per_run"]
+    assert {"api", "worker", "postgres", "valkey", "load generator"} <= set(cpu_ms)
+
+
+def test_a_row_misses_when_any_of_its_bounds_is_missed() -> None:
+    kept = Figure("p50", 9.0, "ms", bound=10)
+    missed = Figure("p99", 51.0, "ms", bound=50)
+    rate = Figure("", 130.0, "/s", bound=130, at_least=True)
+
+    assert Result("r", "what", (kept, rate)).met is True
+    assert Result("r", "what", (kept, missed)).met is False
+    assert replace(rate, value=129.9).met is False
+    assert Result("r", "what", (Figure("", 1.0, "s"),)).met is None
+
+
+def test_percentiles_are_measured_values_and_never_between_two() -> None:
+    hundred = [float(value) for value in range(1, 101)]
+
+    assert [percentile(hundred, share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
+    assert percentile([3.0], 0.99) == 3.0
+    with pytest.raises(ValueError, match="nothing"):
+        percentile([], 0.5)
+
+
+def test_the_report_says_the_same_in_the_table_and_in_the_file() -> None:
+    figures = spread([0.004, 0.006], bounds_ms={"p50": 5, "p99": 5}, bare_s=[0.002])
+    result = Result("wait", "POST | wait", figures, notes=("Idle.",))
+    report = Report(Machine.this(), datetime.now(UTC), 1.0, "tiny", (result,))
+
+    table = report.to_markdown()
+    assert "| POST \\| wait [1] | p50 ≤ 5 ms · p99 ≤ 5 ms | p50 4 ms · p95 6 ms · p99 6 ms | ✗ | p50 2" in table
+    assert "[1] Idle." in table
+    row = orjson.loads(report.to_json())["rows"][0]
+    assert (row["met"], row["figures"][0]["value"]) == (False, 4.0)
+    assert report.missed == ("wait",)

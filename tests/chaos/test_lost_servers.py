@@ -1,0 +1,64 @@
+"""Postgres or Valkey go away in the middle of the work: what was accepted is done, once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers.contracts.wire import RunView, StatelessRunCreate
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.database import Database
+from tests.chaos.conftest import OwnServers, long_run
+from tests.support.fleet import Fleet
+
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
+
+
+async def _send(fleet: Fleet, seconds: float, count: int) -> list[RunView]:
+    return [await fleet.client.runs.create(StatelessRunCreate(message=long_run(seconds))) for _ in range(count)]
+
+
+async def _check_all_ended_once(database_url: str, count: int) -> None:
+    """Wait for the end of all runs in the ledger itself: no live event is needed for it."""
+    database = Database(database_url, pool_size=1)
+    try:
+        async with asyncio.timeout(60):
+            while await database.fetchval("SELECT count(*) FROM runs WHERE status = 'succeeded'") < count:
+                await asyncio.sleep(0.1)
+        assert await database.fetchval("SELECT count(*) FROM runs") == count
+        steps = await database.fetch("SELECT steps, tool_call_count FROM turns")
+        assert {tuple(row) for row in steps} == {(3, 2)}
+        assert await database.fetchval("SELECT count(*) FROM usage") == count
+    finally:
+        await database.close()
+
+
+async def test_a_killed_valkey_loses_no_run_and_a_message_without_broker_is_accepted(own_servers: OwnServers):
+    async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
+        await _send(fleet, 3, 3)
+        await own_servers.valkey.kill()
+        accepted = await _send(fleet, 0, 2)
+        assert [run.status for run in accepted] == ["queued", "queued"]
+        await own_servers.valkey.start()
+        await _check_all_ended_once(own_servers.database_url, 5)
+
+
+async def test_a_wiped_valkey_loses_no_run(own_servers: OwnServers):
+    async with Fleet(own_servers.env, workers=1, beat=True, concurrency=2) as fleet:
+        await _send(fleet, 1, 6)
+        redis = Redis.from_url(own_servers.env["NOVA_REDIS_URL"])
+        await redis.flushall()
+        await redis.aclose()
+        await _check_all_ended_once(own_servers.database_url, 6)
+
+
+async def test_a_killed_postgres_loses_no_run_and_says_unavailable_meanwhile(own_servers: OwnServers):
+    async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
+        await _send(fleet, 3, 3)
+        await own_servers.postgres.kill()
+        with pytest.raises(Unavailable):
+            await _send(fleet, 0, 1)
+        await own_servers.postgres.start()
+        await _check_all_ended_once(own_servers.database_url, 3)

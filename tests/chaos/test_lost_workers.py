@@ -1,0 +1,102 @@
+"""Workers die, hang or are sent away in the middle of their runs: every run ends once, on whoever is left."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+
+import pytest
+
+from nova_workers.contracts.wire import RunView, StatelessRunCreate
+from nova_workers.ledger.database import Database
+from tests.chaos.conftest import long_run
+from tests.support.fleet import Fleet
+
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
+
+_RUNS = 6
+
+
+async def _send(fleet: Fleet, seconds: float, count: int = _RUNS) -> list[RunView]:
+    return [await fleet.client.runs.create(StatelessRunCreate(message=long_run(seconds))) for _ in range(count)]
+
+
+async def _until_steps(database: Database, runs: Sequence[RunView], steps: int) -> None:
+    """Wait until each run has committed so many steps."""
+    async with asyncio.timeout(40):
+        while True:
+            done = await database.fetchval(
+                "SELECT count(*) FROM turns WHERE run_id = ANY($1) AND steps >= $2", [run.id for run in runs], steps
+            )
+            if done == len(runs):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _check_each_ended_once(fleet: Fleet, database: Database, runs: Sequence[RunView]) -> None:
+    ended = await asyncio.gather(*(fleet.client.runs.result(run.id, timeout_s=60) for run in runs))
+    assert {(run.status, run.text) for run in ended} == {("succeeded", "The end.")}
+    rows = await database.fetch(
+        "SELECT t.steps, t.tool_call_count,"
+        "       (SELECT count(*) FROM usage u WHERE u.run_id = t.run_id) AS usages,"
+        "       (SELECT count(*) FROM tool_calls c WHERE c.turn_id = t.id AND c.status = 'completed') AS completed,"
+        "       (SELECT count(*) FROM thread_heads h WHERE h.run_id = t.run_id) AS moves"
+        "  FROM turns t WHERE t.run_id = ANY($1)",
+        [run.id for run in runs],
+    )
+    assert [tuple(row) for row in rows] == [(3, 2, 1, 2, 1)] * len(runs)
+
+
+async def test_runs_of_a_killed_worker_go_on_elsewhere_from_their_last_step(env: dict[str, str], database: Database):
+    async with Fleet(env, workers=1, beat=True) as fleet:
+        runs = await _send(fleet, seconds=3)
+        await _until_steps(database, runs, 1)
+        fleet.workers[0].kill()
+        await fleet.start_worker()
+        await _check_each_ended_once(fleet, database, runs)
+        attempts = await database.fetch("SELECT attempt, losses FROM runs")
+        assert {tuple(row) for row in attempts} == {(2, 1)}
+
+
+async def test_a_drained_worker_hands_its_runs_over_and_no_lease_is_lost(env: dict[str, str], database: Database):
+    async with Fleet(env, workers=2, beat=True) as fleet:
+        runs = await _send(fleet, seconds=12)
+        await _until_steps(database, runs, 1)
+        fleet.workers[0].terminate()
+        assert await fleet.workers[0].ended() == 0
+        await _check_each_ended_once(fleet, database, runs)
+        assert await database.fetchval("SELECT max(losses) FROM runs") == 0
+        handed_over = await database.fetchval("SELECT count(*) FROM runs WHERE attempt = 2")
+        assert 0 < handed_over <= len(runs)
+
+
+async def test_a_worker_that_wakes_up_after_its_lease_writes_nothing(env: dict[str, str], database: Database):
+    async with Fleet(env, workers=1, beat=True) as fleet:
+        runs = await _send(fleet, seconds=2, count=2)
+        await _until_steps(database, runs, 1)
+        zombie = fleet.workers[0]
+        zombie.send_signal(signal.SIGSTOP)
+        try:
+            await fleet.start_worker()
+            await _check_each_ended_once(fleet, database, runs)
+        finally:
+            zombie.send_signal(signal.SIGCONT)
+        zombie.terminate()
+        await zombie.ended()
+        await _check_each_ended_once(fleet, database, runs)
+        assert {row["attempt"] for row in await database.fetch("SELECT attempt FROM runs")} == {2}
+
+
+async def test_without_beat_nothing_is_recovered_and_a_new_beat_finds_all_of_it(
+    env: dict[str, str], database: Database
+):
+    async with Fleet(env, workers=1, beat=True) as fleet:
+        assert fleet.beat is not None
+        fleet.beat.kill()
+        runs = await _send(fleet, seconds=2, count=2)
+        await _until_steps(database, runs, 1)
+        fleet.workers[0].kill()
+        await fleet.start_worker()
+        await fleet.start_beat()
+        await _check_each_ended_once(fleet, database, runs)

@@ -1,0 +1,57 @@
+"""Two clocks: the time that a turn waits for its model, and the time of each tool."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.contract.engines.stage import Answer, Bench, Call, Stage, Witness, assert_valid
+
+HANGS = Answer("I look.", calls=(Call("hang"),))
+DONE = Answer("Done.")
+
+
+async def test_a_turn_that_waits_too_long_for_its_model_ends_as_timeout(stage: Stage, witness: Witness) -> None:
+    options = stage.options([Answer("So far", stalls=True)], reasoning_timeout_s=0.3)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks()), 20)
+    assert (result.stop_reason, result.text) == ("timeout", "So far")
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("timeout", True)
+    assert "waited for the model" in result.error.message
+
+
+async def test_the_waits_of_all_steps_add_up(stage: Stage, bench: Bench) -> None:
+    step = Answer("Again.", wait_s=0.2, calls=(Call("count"),))
+    options = stage.options([step, step, step, DONE], reasoning_timeout_s=0.5, mcp_servers=bench.servers())
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 20)
+    assert (result.stop_reason, bench.runs) == ("timeout", ["count", "count"])
+    assert_valid(result.messages)
+
+
+async def test_the_time_of_tools_is_not_the_models(stage: Stage, bench: Bench) -> None:
+    options = stage.options([HANGS, DONE], reasoning_timeout_s=0.4, mcp_servers=bench.servers())
+    running = asyncio.create_task(stage.engine.run("hi", options, "sandbox"))
+    await asyncio.wait_for(bench.began.wait(), 10)
+    await asyncio.sleep(0.6)
+    bench.release.set()
+    result = await asyncio.wait_for(running, 20)
+    assert (result.stop_reason, result.text) == ("end_turn", "Done.")
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told(
+    stage: Stage, bench: Bench, witness: Witness
+) -> None:
+    options = stage.options([HANGS, DONE], tool_timeout_s=0.2, mcp_servers=bench.servers())
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks()), 20)
+    assert (result.stop_reason, result.text) == ("end_turn", "Done.")
+    assert bench.cancelled.is_set()
+    call = result.tool_calls[0]
+    assert call.status == "failed"
+    assert call.error == "hang was stopped after 0.2 s. Whether it had an effect is not known."
+    assert_valid(result.messages)
+
+
+async def test_a_slow_tool_does_not_stop_the_others_of_its_step(stage: Stage, bench: Bench) -> None:
+    both = Answer("", calls=(Call("hang"), Call("add", {"a": 1, "b": 2})))
+    options = stage.options([both, DONE], tool_timeout_s=0.2, mcp_servers=bench.servers())
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 20)
+    assert [call.status for call in result.tool_calls] == ["failed", "completed"]

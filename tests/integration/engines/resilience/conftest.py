@@ -1,0 +1,91 @@
+"""Engines before a model server that can misbehave, with the pauses of a hasty operator."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers import keys
+from nova_workers.engines.anthropic import AnthropicEngine, Profile
+from nova_workers.engines.resilience import (
+    HealthKeys,
+    Policy,
+    RateLimit,
+    RateLimiter,
+    RedisHealth,
+    Resilience,
+    SharedHealth,
+)
+from tests.integration.engines.resilience.stage import Counts, FakeClock, Make
+from tests.support.model_server import ModelServer, model_server
+
+HASTY = Policy(
+    max_retries=5,
+    backoff_s=0.002,
+    backoff_cap_s=0.01,
+    breaker_open_s=0.3,
+    rate_cooldown_s=0.2,
+    auth_cooldown_s=30.0,
+    health_cache_s=0.0,
+)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    """The model server."""
+    async with model_server() as server:
+        yield server
+
+
+@pytest.fixture
+def counts() -> Counts:
+    """What is counted, by all engines of the test."""
+    return Counts()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that stands until it is moved."""
+    return FakeClock()
+
+
+@pytest.fixture
+def health_keys() -> HealthKeys:
+    """Where the state lives."""
+    return HealthKeys(
+        breaker=lambda model: keys.model_breaker("anthropic", model),
+        cooldown=lambda profile, model: keys.profile_cooldown("anthropic", profile, "00", model),
+    )
+
+
+@pytest.fixture
+async def make(server: ModelServer, counts: Counts, health_keys: HealthKeys) -> AsyncIterator[Make]:
+    """Build engines, each as a worker of its own: one that shares Redis has a client of its own."""
+    engines: list[AnthropicEngine] = []
+
+    def build(
+        *names: str,
+        redis: Redis | None = None,
+        policy: Policy = HASTY,
+        limits: dict[str, RateLimit] | None = None,
+        window_s: int = 1,
+        **given: Any,
+    ) -> AnthropicEngine:
+        clock: Callable[[], float] = given.pop("clock", Resilience.of_one_process(policy).clock)
+        shared = None if redis is None else RedisHealth(redis, health_keys, policy, clock)
+        limiter = RateLimiter(
+            limits or {}, window_s=window_s, redis=redis, key_prefix=keys.model_rate_limits("anthropic")
+        )
+        engine = AnthropicEngine(
+            profiles=[Profile(name, f"key-{name}") for name in names or ("default",)],
+            base_url=given.pop("base_url", server.url),
+            resilience=Resilience(policy, SharedHealth(shared, policy, clock), limiter, counts, clock),
+            **given,
+        )
+        engines.append(engine)
+        return engine
+
+    yield build
+    for engine in engines:
+        await engine.close()

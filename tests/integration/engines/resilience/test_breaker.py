@@ -1,0 +1,117 @@
+"""A model that fails three times in a row is left alone for a while, by the whole fleet; then one call tries."""
+
+import asyncio
+from dataclasses import replace
+
+from redis.asyncio import Redis
+
+from nova_workers.contracts.abort import AbortSignal
+from tests.integration.engines.resilience.conftest import HASTY
+from tests.integration.engines.resilience.stage import BROKEN, FINE, Counts, Make, error_of, models_asked, turn, until
+from tests.support.model_server import ModelServer, Part, Stream
+
+FALLS_AT_ONCE = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=60.0)
+
+
+async def test_three_failures_of_different_workers_stop_all_of_them(
+    server: ModelServer, make: Make, redis: Redis, counts: Counts
+) -> None:
+    server.reply(BROKEN)
+    first, second = (make(redis=redis, policy=FALLS_AT_ONCE) for _ in range(2))
+    for engine in (first, second, first):
+        error_of(await turn(engine))
+    assert len(server.requests) == 3
+    for engine in (first, second, make(redis=redis, policy=FALLS_AT_ONCE)):
+        error = error_of(await turn(engine))
+        assert (error.kind, error.retryable) == ("model_error", True)
+        assert "several times in a row" in error.message
+    assert len(server.requests) == 3
+    assert counts.breaker[-1] == ("claude-sonnet-5-5", True)
+
+
+async def test_a_success_between_failures_starts_the_count_anew(server: ModelServer, make: Make, redis: Redis) -> None:
+    engine = make(redis=redis, policy=FALLS_AT_ONCE)
+    server.reply(BROKEN, BROKEN, FINE, BROKEN, BROKEN, FINE, FINE)
+    for _ in range(2):
+        error_of(await turn(engine))
+        error_of(await turn(engine))
+        assert (await turn(engine)).text == "Well done"
+    assert len(server.requests) == 6
+
+
+async def test_another_model_is_not_concerned(server: ModelServer, make: Make, redis: Redis) -> None:
+    server.reply(BROKEN, BROKEN, BROKEN, FINE)
+    engine = make(redis=redis, policy=FALLS_AT_ONCE)
+    for _ in range(3):
+        error_of(await turn(engine))
+    assert (await turn(engine, model="claude-haiku-4-5")).text == "Well done"
+
+
+async def test_a_turn_waits_for_the_breaker_and_goes_on(
+    server: ModelServer, make: Make, redis: Redis, counts: Counts
+) -> None:
+    server.reply(BROKEN, BROKEN, BROKEN, FINE)
+    result = await turn(make(redis=redis))
+    assert (result.text, len(server.requests)) == ("Well done", 4)
+    assert counts.breaker[-1] == ("claude-sonnet-5-5", False)
+
+
+async def test_of_all_who_wait_one_tries_first(server: ModelServer, make: Make, redis: Redis) -> None:
+    opener = make(redis=redis, policy=replace(HASTY, max_retries=0, breaker_patience_s=0.0))
+    server.reply(BROKEN)
+    for _ in range(3):
+        error_of(await turn(opener))
+    server.reply(Stream((Part("sleep", 0.1), *FINE.parts)))
+    engines = [make(redis=redis) for _ in range(3)]
+    turns = [asyncio.create_task(turn(engine)) for engine in engines for _ in range(3)]
+    await until(lambda: len(server.requests) > 3)
+    await asyncio.sleep(0.05)
+    assert len(server.requests) == 4
+    results = await asyncio.gather(*turns)
+    assert [result.text for result in results] == ["Well done"] * 9
+
+
+async def test_a_probe_that_fails_opens_it_again(server: ModelServer, make: Make, redis: Redis) -> None:
+    hasty = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=0.05)
+    engine = make(redis=redis, policy=hasty)
+    server.reply(BROKEN)
+    for _ in range(3):
+        error_of(await turn(engine))
+    await asyncio.sleep(0.06)
+    error_of(await turn(engine))
+    assert len(server.requests) == 4
+    error_of(await turn(engine))
+    assert len(server.requests) == 4
+
+
+async def test_an_abort_ends_the_wait_for_a_breaker(server: ModelServer, make: Make, counts: Counts) -> None:
+    engine = make(policy=replace(HASTY, breaker_open_s=20.0))
+    server.reply(BROKEN)
+    abort = AbortSignal()
+    running = asyncio.create_task(turn(engine, abort=abort))
+    await until(lambda: ("claude-sonnet-5-5", True) in counts.breaker)
+    abort.abort("cancel")
+    result = await asyncio.wait_for(running, 2)
+    assert (result.stop_reason, len(server.requests)) == ("aborted", 3)
+
+
+async def test_without_redis_each_worker_has_a_breaker_of_its_own(server: ModelServer, make: Make) -> None:
+    server.reply(BROKEN)
+    away = Redis.from_url("unix:///nowhere/valkey.sock")
+    first, second = (make(redis=away, policy=FALLS_AT_ONCE) for _ in range(2))
+    for _ in range(5):
+        error_of(await turn(first))
+    assert len(server.requests) == 3
+    error_of(await turn(second))
+    assert len(server.requests) == 4
+    await away.aclose()
+
+
+async def test_an_open_breaker_sends_a_turn_to_the_next_model(server: ModelServer, make: Make, redis: Redis) -> None:
+    opener = make(redis=redis, policy=FALLS_AT_ONCE)
+    server.reply(BROKEN)
+    for _ in range(3):
+        error_of(await turn(opener))
+    server.reply(FINE)
+    result = await turn(make(redis=redis, policy=FALLS_AT_ONCE), fallback_models=("claude-haiku-4-5",))
+    assert (result.text, models_asked(server)[3:]) == ("Well done", ["claude-haiku-4-5"])

@@ -1,0 +1,115 @@
+"""When a model cannot be had, the next of the chain answers, if the conversation fits."""
+
+import pytest
+from dirty_equals import IsStr
+
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict
+from tests.contract.engines.stage import Bench
+from tests.integration.engines.resilience.stage import (
+    BROKEN,
+    FINE,
+    LIMITED,
+    Counts,
+    Make,
+    error_of,
+    model,
+    models_asked,
+    turn,
+)
+from tests.support.model_server import ModelServer, Part, Reply, Status, Stream
+
+SONNET, HAIKU, OPUS = "claude-sonnet-5-5", "claude-haiku-4-5", "claude-opus-5-5"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [LIMITED, BROKEN, Status(404, "not_found_error", "model: gone"), Status(403, "permission_error", "not yours")],
+    ids=["limited", "broken", "gone", "forbidden"],
+)
+async def test_the_next_model_answers(server: ModelServer, make: Make, counts: Counts, trouble: Reply) -> None:
+    server.reply_when(model(SONNET), trouble)
+    server.reply(FINE)
+    steps: list[StepRecord] = []
+
+    async def on_step(step: StepRecord) -> StepVerdict:
+        steps.append(step)
+        return "continue"
+
+    result = await turn(make(), callbacks=EngineCallbacks(on_step=on_step), fallback_models=(HAIKU,))
+    assert (result.text, result.model, [step.model for step in steps]) == ("Well done", HAIKU, [HAIKU])
+    assert counts.fallbacks == [(SONNET, HAIKU)]
+
+
+async def test_the_turn_stays_with_the_model_that_it_fell_back_to(server: ModelServer, make: Make) -> None:
+    server.reply_when(model(SONNET), BROKEN)
+    server.reply(Stream((Part("tool", ("toolu_1", "add", {"a": 1, "b": 2})),)), FINE)
+    result = await turn(make(), fallback_models=(HAIKU,), mcp_servers=Bench().servers())
+    assert (result.text, models_asked(server)[-2:]) == ("Well done", [HAIKU, HAIKU])
+    assert models_asked(server).count(SONNET) == 3
+
+
+async def test_the_chain_goes_on_to_its_end(server: ModelServer, make: Make) -> None:
+    server.reply_when(model(SONNET), LIMITED)
+    server.reply_when(model(HAIKU), LIMITED)
+    server.reply(FINE)
+    assert (await turn(make(), fallback_models=(HAIKU, OPUS))).model == OPUS
+
+
+async def test_the_end_of_the_chain_is_the_end_of_the_turn(server: ModelServer, make: Make) -> None:
+    server.reply(Status(404, "not_found_error", "model: gone"))
+    error = error_of(await turn(make(), fallback_models=(HAIKU, OPUS)))
+    assert (error.kind, models_asked(server)) == ("model_error", [SONNET, HAIKU, OPUS])
+
+
+async def test_the_response_is_cut_to_what_the_smaller_window_leaves(server: ModelServer, make: Make) -> None:
+    server.reply_when(model(SONNET), BROKEN)
+    server.reply(FINE)
+    await turn(make(context_windows={HAIKU: 6_000}), "x" * 7_000, fallback_models=(HAIKU,), max_tokens=8_000)
+    asked = server.requests[-1]
+    assert server.requests[0]["max_tokens"] == 8_000
+    assert 3_500 < asked["max_tokens"] < 4_000
+
+
+async def test_thinking_shrinks_with_the_response(server: ModelServer, make: Make) -> None:
+    server.reply_when(model(SONNET), BROKEN)
+    server.reply(FINE)
+    options = {"fallback_models": (HAIKU,), "max_tokens": 20_000, "thinking_budget_tokens": 10_000}
+    await turn(make(context_windows={HAIKU: 6_000}), **options)
+    asked = server.requests[-1]
+    assert asked["max_tokens"] < 6_000
+    assert asked["thinking"]["budget_tokens"] == asked["max_tokens"] - 1_024
+
+
+async def test_a_model_that_does_not_take_the_conversation_is_left_out(
+    server: ModelServer, make: Make, counts: Counts
+) -> None:
+    server.reply_when(model(SONNET), BROKEN)
+    server.reply(FINE)
+    history = (Message("user", (text_block("y" * 20_000),)), Message("assistant", (text_block("Yes"),)))
+    result = await turn(make(context_windows={HAIKU: 6_000}), history=history, fallback_models=(HAIKU, OPUS))
+    assert (result.model, HAIKU in models_asked(server)) == (OPUS, False)
+    assert counts.fallbacks == [(SONNET, OPUS)]
+
+
+async def test_with_no_model_that_fits_the_first_one_is_waited_for(server: ModelServer, make: Make) -> None:
+    short = Status(429, "rate_limit_error", "slow", headers={"retry-after-ms": "20"})
+    server.reply_when(model(SONNET), short, FINE)
+    result = await turn(make(context_windows={HAIKU: 1_000}), fallback_models=(HAIKU,))
+    assert (result.text, models_asked(server)) == ("Well done", [SONNET, SONNET])
+
+
+async def test_aliases_stand_in_the_chain(server: ModelServer, make: Make) -> None:
+    server.reply(Status(404, "not_found_error", "model: gone"), FINE)
+    await turn(make(aliases={"swift": HAIKU}), fallback_models=("swift",))
+    assert models_asked(server) == [SONNET, HAIKU]
+
+
+async def test_what_was_seen_of_the_first_model_is_taken_back(server: ModelServer, make: Make) -> None:
+    server.reply_when(model(SONNET), Stream((Part("text", ["So far"]), Part("cut"))))
+    server.reply(FINE)
+    seen: list[str] = []
+    callbacks = EngineCallbacks(on_token=seen.append, on_restart=seen.clear)
+    result = await turn(make(), callbacks=callbacks, fallback_models=(HAIKU,))
+    assert ("".join(seen), result.text) == ("Well done", "Well done")
+    assert result.messages == (Message("assistant", ({"type": "text", "text": IsStr(regex="Well done")},)),)

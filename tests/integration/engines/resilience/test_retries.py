@@ -1,0 +1,174 @@
+"""A provider or a network that is out of order for a moment costs a pause and no turn."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.engine import EngineCallbacks
+from nova_workers.engines.resilience import Policy
+from tests.integration.engines.resilience.conftest import HASTY
+from tests.integration.engines.resilience.stage import (
+    BROKEN,
+    FINE,
+    OVERLOADED,
+    Counts,
+    Make,
+    error_of,
+    turn,
+    until,
+)
+from tests.support.model_server import Drop, ModelServer, Part, Reply, Status, Stream
+
+NO_BREAKER = replace(HASTY, breaker_failures=100)
+MALFORMED = Part("raw", b"event: content_block_delta\ndata: {broken\n\n")
+OUT_OF_ORDER = Part("event", ("content_block_delta", {"index": 7, "delta": {"type": "text_delta", "text": "x"}}))
+IN_MID_STREAM = Part("event", ("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}}))
+THE_TEXT = Part("text", ["So far", " so good"])
+
+
+class Reader:
+    """What a reader of the stream has before it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.thoughts = ""
+        self.restarts = 0
+
+    def callbacks(self) -> EngineCallbacks:
+        return EngineCallbacks(on_token=self._token, on_reasoning=self._think, on_restart=self._restart)
+
+    def _token(self, text: str) -> None:
+        self.text += text
+
+    def _think(self, text: str) -> None:
+        self.thoughts += text
+
+    def _restart(self) -> None:
+        self.text = self.thoughts = ""
+        self.restarts += 1
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        BROKEN,
+        Status(502, "strange", "bad gateway"),
+        Status(503, "strange", "not now"),
+        Status(504, "timeout_error", "too slow"),
+        OVERLOADED,
+        Drop(),
+        Stream((Part("cut"),)),
+        Stream((Part("end"),)),
+        Stream((MALFORMED,)),
+        Stream((OUT_OF_ORDER,)),
+        Stream((IN_MID_STREAM,)),
+    ],
+    ids=["500", "502", "503", "504", "529", "no word", "half-closed", "ends early", "malformed", "disorder", "event"],
+)
+async def test_what_breaks_before_the_first_word_is_tried_again(
+    server: ModelServer, make: Make, counts: Counts, broken: Reply
+) -> None:
+    server.reply(broken, broken, FINE)
+    reader = Reader()
+    result = await turn(make(policy=NO_BREAKER), callbacks=reader.callbacks())
+    assert (result.stop_reason, result.text, reader.text) == ("end_turn", "Well done", "Well done")
+    assert (len(server.requests), reader.restarts) == (3, 0)
+    assert counts.retries == [("claude-sonnet-5-5", "transport")] * 2
+
+
+async def test_it_is_tried_five_times_again_and_not_more(server: ModelServer, make: Make) -> None:
+    server.reply(BROKEN)
+    error = error_of(await turn(make(policy=NO_BREAKER)))
+    assert (error.kind, error.retryable, len(server.requests)) == ("model_error", True, 6)
+    assert "broken" in error.message
+
+
+async def test_nobody_at_the_address_is_tried_again(make: Make, counts: Counts) -> None:
+    error = error_of(await turn(make(policy=NO_BREAKER, base_url="http://127.0.0.1:1")))
+    assert (error.kind, error.retryable, len(counts.retries)) == ("model_error", True, 5)
+
+
+async def test_a_provider_that_says_nothing_in_time_is_asked_again(server: ModelServer, make: Make) -> None:
+    server.reply(Stream((Part("stall"),)), FINE)
+    result = await turn(make(policy=NO_BREAKER, request_timeout_s=0.2))
+    assert (result.text, len(server.requests)) == ("Well done", 2)
+
+
+@pytest.mark.parametrize("status", [Status(400, "invalid_request_error", "no"), Status(413, "request_too_large", "no")])
+async def test_what_fails_everywhere_is_not_tried_again(server: ModelServer, make: Make, status: Status) -> None:
+    server.reply(status)
+    error_of(await turn(make("a", "b"), fallback_models=("claude-haiku-4-5",)))
+    assert len(server.requests) == 1
+
+
+async def test_a_refusal_is_not_taken_elsewhere(server: ModelServer, make: Make) -> None:
+    server.reply(Stream((THE_TEXT,), stop_reason="refusal"))
+    error_of(await turn(make("a", "b"), fallback_models=("claude-haiku-4-5",)))
+    assert len(server.requests) == 1
+
+
+async def test_the_provider_says_how_long_to_wait(server: ModelServer, make: Make) -> None:
+    patient = replace(NO_BREAKER, backoff_s=60.0, backoff_cap_s=60.0)
+    server.reply(Status(529, "overloaded_error", "overloaded", headers={"retry-after-ms": "1"}), FINE)
+    assert (await turn(make(policy=patient))).text == "Well done"
+
+
+@pytest.mark.parametrize("broken", [Part("cut"), MALFORMED, IN_MID_STREAM, Part("end")])
+async def test_words_that_a_reader_saw_are_taken_back_before_they_come_again(
+    server: ModelServer, make: Make, broken: Part
+) -> None:
+    thinking = Part("thinking", ["Hmm"])
+    server.reply(Stream((thinking, THE_TEXT, broken)), Stream((Part("thinking", ["Aha"]), *FINE.parts)))
+    reader = Reader()
+    result = await turn(make(), callbacks=reader.callbacks())
+    assert (result.text, reader.text, reader.thoughts, reader.restarts) == ("Well done", "Well done", "Aha", 1)
+    assert [message.role for message in result.messages] == ["assistant"]
+
+
+async def test_without_a_way_to_take_words_back_the_turn_fails_with_what_there_was(
+    server: ModelServer, make: Make
+) -> None:
+    server.reply(Stream((THE_TEXT, Part("cut"))), FINE)
+    tokens: list[str] = []
+    result = await turn(
+        make(), callbacks=EngineCallbacks(on_token=tokens.append), fallback_models=("claude-haiku-4-5",)
+    )
+    assert (error_of(result).retryable, result.text, "".join(tokens)) == (True, "So far so good", "So far so good")
+    assert len(server.requests) == 1
+
+
+async def test_what_a_broken_response_used_is_counted(server: ModelServer, make: Make) -> None:
+    used = {"input_tokens": 7, "output_tokens": 3}
+    server.reply(Stream((THE_TEXT, Part("cut")), usage=used), Stream(FINE.parts, usage=used))
+    result = await turn(make(), callbacks=Reader().callbacks())
+    # Of the broken one only the start was counted: 7 read, 1 produced.
+    assert (result.usage.tokens.input_tokens, result.usage.tokens.output_tokens) == (14, 4)
+    assert result.usage.turns == 1
+
+
+async def test_an_abort_ends_a_pause_at_once(server: ModelServer, make: Make, counts: Counts) -> None:
+    server.reply(OVERLOADED)
+    abort = AbortSignal()
+    slow = Policy(backoff_s=60.0, backoff_cap_s=60.0)
+    running = asyncio.create_task(turn(make(policy=slow), abort=abort))
+    await until(lambda: counts.retries)
+    abort.abort("cancel")
+    result = await asyncio.wait_for(running, 2)
+    assert (result.stop_reason, len(server.requests)) == ("aborted", 1)
+
+
+async def test_pauses_count_as_time_that_the_turn_waits_for_its_model(server: ModelServer, make: Make) -> None:
+    server.reply(OVERLOADED)
+    result = await turn(make(policy=Policy(backoff_s=60.0, backoff_cap_s=60.0)), reasoning_timeout_s=0.2)
+    assert result.stop_reason == "timeout"
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("timeout", True)
+    assert "0.2 s" in result.error.message
+
+
+def test_the_pause_doubles_up_to_its_cap() -> None:
+    policy = Policy(backoff_s=0.5, backoff_cap_s=3.0)
+    assert [policy.backoff(retry, 1.0) for retry in range(1, 6)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert policy.backoff(1, 0.0) == 0.25

@@ -1,0 +1,210 @@
+"""What the anthropic engine sends and keeps beside plain text: thinking, images, documents, server tools."""
+
+import base64
+from typing import Any
+
+import pytest
+from mcp.server import Server
+from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ListToolsResult,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
+
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcessMcpServer
+from nova_workers.engines.anthropic import AnthropicEngine
+from tests.contract.engines.stage import Bench, Witness, assert_valid
+from tests.support.model_server import ModelServer, Part, Stream
+
+PNG = base64.b64encode(b"\x89PNG not really").decode()
+PDF = base64.b64encode(b"%PDF not really").decode()
+HELLO = Stream((Part("text", ["Hello"]),))
+THINKS = Part("block", ({"type": "thinking", "thinking": "", "signature": ""}, [
+    {"type": "thinking_delta", "thinking": "Let me "},
+    {"type": "thinking_delta", "thinking": "see"},
+    {"type": "signature_delta", "signature": "c2ln"},
+]))  # fmt: skip
+HIDDEN = Part("block", ({"type": "redacted_thinking", "data": "c2VjcmV0"}, []))
+
+
+def _tool(*results: Any) -> dict[str, InProcessMcpServer]:
+    async def list_tools(_: Any, __: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="show", description="Shows.", input_schema={"type": "object"})])
+
+    async def call_tool(_: Any, __: Any) -> CallToolResult:
+        return CallToolResult(content=list(results))
+
+    return {"show": InProcessMcpServer(Server("show", on_list_tools=list_tools, on_call_tool=call_tool))}
+
+
+async def _show(server: ModelServer, engine: AnthropicEngine, *results: Any, **options: Any) -> list[Any]:
+    server.reply(Stream((Part("tool", ("toolu_1", "show", {})),)), HELLO)
+    result = await engine.run("hi", EngineOptions(mcp_servers=_tool(*results), **options), "sandbox")
+    assert result.text == "Hello"
+    (block,) = server.requests[1]["messages"][-1]["content"]
+    assert block["tool_use_id"] == "toolu_1"
+    assert list(result.tool_calls[0].result or ()) == block["content"]
+    return block["content"]
+
+
+async def test_thinking_goes_back_with_its_signature_while_tools_run(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    bench = Bench()
+    witness = Witness()
+    server.reply(Stream((THINKS, HIDDEN, Part("tool", ("toolu_1", "count", {})))), HELLO)
+    options = EngineOptions(mcp_servers=bench.servers(), thinking_budget_tokens=2_000)
+    result = await engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    thought = {"type": "thinking", "thinking": "Let me see", "signature": "c2ln"}
+    hidden = {"type": "redacted_thinking", "data": "c2VjcmV0"}
+    assert server.requests[1]["messages"][1]["content"][:2] == [thought, hidden]
+    assert result.messages[0].content[:2] == (thought, hidden)
+    assert [entry for entry in witness.log if entry[0] == "reasoning"] == [
+        ("reasoning", "Let me "),
+        ("reasoning", "see"),
+    ]
+
+
+async def test_a_cache_mark_never_stands_on_thinking(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(HELLO)
+    thought = {"type": "thinking", "thinking": "Hm", "signature": "s"}
+    hidden = {"type": "redacted_thinking", "data": "x"}
+    history = (Message("user", (text_block("a"),)), Message("assistant", (text_block("b"), thought, hidden)))
+    await engine.run("hi", EngineOptions(history=history), "sandbox")
+    sent = server.requests[0]["messages"][1]["content"]
+    assert sent == [{**text_block("b"), "cache_control": {"type": "ephemeral"}}, thought, hidden]
+
+
+async def test_a_temperature_is_left_out_while_the_model_thinks(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(HELLO)
+    options = EngineOptions(model="claude-haiku-4-5", temperature=0.3, thinking_budget_tokens=100)
+    await engine.run("hi", options, "sandbox")
+    assert "temperature" not in server.requests[0]
+    assert server.requests[0]["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "base64", "media_type": "image/png", "data": PNG},
+        {"type": "url", "url": "https://example.org/a.png"},
+        {"type": "file", "file_id": "file_1"},
+    ],
+)
+@pytest.mark.parametrize("kind", ["image", "document"])
+async def test_images_and_documents_go_in(
+    server: ModelServer, engine: AnthropicEngine, kind: str, source: dict[str, str]
+) -> None:
+    server.reply(HELLO)
+    block = {"type": kind, "source": source}
+    await engine.run((block, text_block("What is it?")), EngineOptions(), "sandbox")
+    assert server.requests[0]["messages"][0]["content"] == [block, text_block("What is it?")]
+    betas = server.headers[0].get("anthropic-beta", "")
+    assert ("files-api" in betas) == (source["type"] == "file")
+
+
+async def test_a_file_in_a_tool_result_of_the_history_is_seen(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(HELLO)
+    file = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
+    history = (
+        Message("user", (text_block("a"),)),
+        Message("assistant", ({"type": "tool_use", "id": "t", "name": "x", "input": {}},)),
+        Message("user", ({"type": "tool_result", "tool_use_id": "t", "content": [file]},)),
+        Message("assistant", (text_block("b"),)),
+    )
+    await engine.run("hi", EngineOptions(history=history), "sandbox")
+    assert "files-api" in server.headers[0]["anthropic-beta"]
+
+
+async def test_images_and_documents_of_tools_reach_the_model(server: ModelServer, engine: AnthropicEngine) -> None:
+    pdf = BlobResourceContents(uri="file:///a.pdf", mime_type="application/pdf", blob=PDF)
+    note = TextResourceContents(uri="file:///a.txt", mime_type="text/plain", text="a note")
+    sent = await _show(
+        server,
+        engine,
+        TextContent(text="Here"),
+        ImageContent(data=PNG, mime_type="image/png"),
+        EmbeddedResource(resource=pdf),
+        EmbeddedResource(resource=note),
+        AudioContent(data="AAAA", mime_type="audio/wav"),
+    )
+    assert sent == [
+        text_block("Here"),
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a note"}},
+        text_block("[audio]"),
+    ]
+
+
+async def test_an_image_that_is_too_large_is_left_out_with_a_note(server: ModelServer, engine: AnthropicEngine) -> None:
+    (sent,) = await _show(server, engine, ImageContent(data="A" * (5 * 1024 * 1024 + 4), mime_type="image/png"))
+    assert sent["type"] == "text"
+    assert "is left out" in sent["text"]
+
+
+async def test_a_long_result_is_cut_in_the_middle(server: ModelServer, engine: AnthropicEngine) -> None:
+    text = "".join(f"line {number}\n" for number in range(1_000))
+    (sent,) = await _show(server, engine, TextContent(text=text), max_tool_output_chars=100)
+    head, note, tail = sent["text"].rpartition("[…")[0], sent["text"], sent["text"].rpartition("…]")[2]
+    assert text.startswith(head.strip())
+    assert text.endswith(tail.lstrip("\n"))
+    assert (len(head.strip()), len(tail.lstrip("\n"))) == (74, 25)
+    assert f"{len(text) - 100:,} of {len(text):,} characters are left out" in note
+
+
+async def test_the_bound_on_a_result_holds_for_all_its_blocks_together(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    note = TextResourceContents(uri="file:///a.txt", mime_type="text/plain", text="z" * 500)
+    blocks = [TextContent(text="a" * 80), EmbeddedResource(resource=note), TextContent(text="b" * 500)]
+    sent = await _show(server, engine, *blocks, max_tool_output_chars=100)
+    assert sent[0] == text_block("a" * 80)
+    assert sent[1]["source"]["data"].count("z") == 20
+    assert sent[2]["text"].count("b") == 0
+
+
+async def test_blocks_of_server_tools_go_back_as_they_came(server: ModelServer, engine: AnthropicEngine) -> None:
+    call = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
+    asks = Part("block", (call, [{"type": "input_json_delta", "partial_json": '{"query": "tea"}'}]))
+    server.reply(
+        Stream((Part("text", ["Look"]), asks), stop_reason="pause_turn"),
+        Stream((Part("block", (found, [])), *HELLO.parts)),
+    )
+    result = await engine.run("hi", EngineOptions(), "sandbox")
+    assert server.requests[1]["messages"][-1] == {
+        "role": "assistant",
+        "content": [text_block("Look"), {**call, "input": {"query": "tea"}}],
+    }
+    assert result.messages[1].content == (found, text_block("Hello"))
+    assert (result.text, result.tool_calls) == ("Hello", ())
+
+
+async def test_a_server_call_that_was_cut_off_is_not_kept(server: ModelServer, engine: AnthropicEngine) -> None:
+    call = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
+    cut = Part("block", (call, [{"type": "input_json_delta", "partial_json": '{"que'}]))
+    server.reply(Stream((Part("text", ["So"]), cut), stop_reason="max_tokens"))
+    result = await engine.run("hi", EngineOptions(), "sandbox")
+    assert (result.stop_reason, result.messages[0].content) == ("max_tokens", (text_block("So"),))
+
+
+async def test_a_blank_text_is_not_kept(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(Stream((Part("text", ["\n\n"]), Part("tool", ("toolu_1", "show", {})))), HELLO)
+    result: EngineResult = await engine.run("hi", EngineOptions(mcp_servers=_tool(TextContent(text="x"))), "sandbox")
+    assert_valid(result.messages)
+
+
+async def test_a_call_whose_input_is_no_json_may_be_tried_again(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(Stream((Part("tool", ("toolu_1", "show", '{"a": }')),)))
+    result = await engine.run("hi", EngineOptions(mcp_servers=_tool()), "sandbox")
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("model_error", True)
+    assert "is no JSON" in result.error.message

@@ -1,0 +1,99 @@
+"""Bounds on what a turn may use: it ends cleanly at the first step that reaches one."""
+
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.engine import EngineCallbacks, EngineEvent, EngineOptions, EngineResult
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.anthropic import AnthropicEngine
+from tests.contract.engines.stage import Bench, Witness, assert_valid
+from tests.support.model_server import ModelServer, Part, Stream
+
+USAGE = {"input_tokens": 900, "output_tokens": 100}
+"""In dollars, for the model below: 900 × 2 + 100 × 10, in millionths."""
+COST_USD = 0.0028
+
+
+def _calls(number: int) -> Stream:
+    return Stream((Part("text", ["On"]), Part("tool", (f"toolu_{number}", "count", {}))), usage=USAGE)
+
+
+async def _run(
+    engine: AnthropicEngine, server: ModelServer, witness: Witness | None = None, **options: Any
+) -> EngineResult:
+    server.reply(*(_calls(number) for number in range(10)), Stream((Part("text", ["Done"]),), usage=USAGE))
+    given = EngineOptions(model="claude-sonnet-5-5", mcp_servers=Bench().servers(), **options)
+    return await engine.run("hi", given, "sandbox", callbacks=(witness or Witness()).callbacks())
+
+
+@pytest.mark.parametrize(
+    ("bound", "limit"),
+    [({"token_budget": 2_500}, "tokens"), ({"cost_budget_usd": 2.5 * COST_USD}, "cost")],
+    ids=["tokens", "cost"],
+)
+async def test_a_turn_ends_cleanly_at_the_step_that_reaches_its_bound(
+    engine: AnthropicEngine, server: ModelServer, bound: dict[str, Any], limit: str
+) -> None:
+    witness = Witness()
+    result = await _run(engine, server, witness, **bound)
+    assert (result.stop_reason, result.limit, result.error) == ("max_tokens", limit, None)
+    assert (len(server.requests), result.usage.turns, result.text) == (3, 3, "On")
+    assert [call.status for call in result.tool_calls] == ["completed"] * 3
+    assert [record.final for record in witness.records] == [False, False, True]
+    assert_valid(result.messages)
+
+
+async def test_a_turn_within_its_bounds_is_not_disturbed(engine: AnthropicEngine, server: ModelServer) -> None:
+    result = await _run(engine, server, token_budget=20_000, cost_budget_usd=1.0)
+    assert (result.stop_reason, result.limit, result.text) == ("end_turn", None, "Done")
+
+
+async def test_an_answer_that_reaches_the_bound_with_its_last_word_is_an_answer(
+    engine: AnthropicEngine, server: ModelServer
+) -> None:
+    server.reply(Stream((Part("text", ["Done"]),), usage=USAGE))
+    result = await engine.run("hi", EngineOptions(token_budget=1), "sandbox")
+    assert (result.stop_reason, result.limit, result.text) == ("end_turn", None, "Done")
+
+
+async def test_what_earlier_attempts_used_counts(engine: AnthropicEngine, server: ModelServer) -> None:
+    result = await _run(engine, server, token_budget=2_500, spent=TokenUsage(1_400, 100))
+    assert (len(server.requests), result.limit) == (1, "tokens")
+    assert result.usage.tokens.total_tokens == 1_000
+    server.requests.clear()
+    result = await _run(engine, server, token_budget=2_500, spent=TokenUsage(2_400, 100))
+    assert (server.requests, result.stop_reason, result.messages) == ([], "max_tokens", ())
+
+
+async def test_the_bound_is_told_in_the_result_event(engine: AnthropicEngine, server: ModelServer) -> None:
+    server.reply(_calls(0))
+    events: list[EngineEvent] = []
+    options = EngineOptions(mcp_servers=Bench().servers(), token_budget=1)
+    await engine.run("hi", options, "sandbox", callbacks=EngineCallbacks(on_event=events.append))
+    assert (events[-1].type, events[-1].data["limit"]) == ("result", "tokens")
+
+
+async def test_a_bound_on_turns_is_told_apart(engine: AnthropicEngine, server: ModelServer) -> None:
+    result = await _run(engine, server, max_turns=2, token_budget=100_000)
+    assert (result.stop_reason, result.limit) == ("tool_use", "turns")
+
+
+async def test_a_bound_on_cost_that_cannot_be_kept_is_refused_before_anything_is_spent(
+    engine: AnthropicEngine, server: ModelServer
+) -> None:
+    result = await engine.run("hi", EngineOptions(model="my-own-model", cost_budget_usd=1.0), "sandbox")
+    assert result.error is not None
+    assert (result.stop_reason, result.error.retryable, server.requests) == ("error", False, [])
+    assert "the price of model 'my-own-model' is not known" in result.error.message
+
+
+async def test_a_model_without_a_price_that_answers_instead_ends_the_turn(
+    engine: AnthropicEngine, server: ModelServer
+) -> None:
+    server.reply(Stream(_calls(0).parts, usage=USAGE, model="who-knows"))
+    options = EngineOptions(model="claude-sonnet-5-5", mcp_servers=Bench().servers(), cost_budget_usd=1.0)
+    result = await engine.run("hi", options, "sandbox")
+    assert result.error is not None
+    assert "a model whose price is not known" in result.error.message
+    assert_valid(result.messages)

@@ -1,0 +1,243 @@
+"""Tools on files, and what keeps them in."""
+
+import asyncio
+import base64
+import contextlib
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nova_workers.contracts.content import text_of
+from nova_workers.engines.native.confined import Confinement
+from nova_workers.errors import ToolFailure
+from tests.unit.engines.native.conftest import Hands
+
+SECRET = "the secret outside"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A directory that no tool may reach, with a secret in it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text(SECRET)
+    return outside
+
+
+async def test_a_file_is_written_read_and_edited(hands: Hands) -> None:
+    await hands.call("Write", file_path="a/ü.txt", content="one\ntwo\nthree\n")
+    assert await hands.call("Read", file_path="a/ü.txt") == "one\ntwo\nthree\n"
+    assert await hands.call("Read", file_path=str(hands.workdir / "a/ü.txt"), view_range=[2, 2]) == "two\n"
+    await hands.call("Edit", file_path="a/ü.txt", old_string="two", new_string="2")
+    assert (hands.workdir / "a/ü.txt").read_text() == "one\n2\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("Read", {"file_path": "nothing.txt"}, "no such file"),
+        ("Read", {"file_path": "."}, "regular file"),
+        ("Read", {"file_path": "big.txt"}, "exceeds"),
+        ("Read", {"file_path": "binary.dat"}, "not valid UTF-8"),
+        ("Read", {"file_path": "pipe"}, "not a regular file"),
+        ("Write", {"file_path": "pipe", "content": "x"}, "no such device"),
+        ("Write", {"file_path": "x", "content": "x" * 5_300_000}, "over"),
+        ("Write", {"file_path": "x", "content": "\ud800"}, ""),
+        ("Edit", {"file_path": "twice.txt", "old_string": "a", "new_string": "b"}, "2 times"),
+        ("Edit", {"file_path": "twice.txt", "old_string": "z", "new_string": "b"}, "not found"),
+        ("Edit", {"file_path": "big.txt", "old_string": "z", "new_string": "b"}, "exceeds"),
+    ],
+)
+async def test_what_cannot_be_done_is_told(hands: Hands, name: str, given: dict[str, str], says: str) -> None:
+    (hands.workdir / "big.txt").write_text("x" * 300_000)
+    (hands.workdir / "binary.dat").write_bytes(b"\xff\xfe\x00")
+    (hands.workdir / "twice.txt").write_text("a a")
+    os.mkfifo(hands.workdir / "pipe")
+    message = await asyncio.wait_for(hands.failure(name, **given), 5)
+    assert message.startswith(f"{name}: ")
+    assert says in message
+
+
+async def test_an_empty_file_reads_as_something_that_a_model_takes(hands: Hands) -> None:
+    (hands.workdir / "empty").touch()
+    assert (await hands.call("Read", file_path="empty")).strip()
+
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(hands: Hands) -> None:
+    (hands.workdir / "a.png").write_bytes(PNG)
+    (hands.workdir / "a.pdf").write_bytes(b"%PDF-1.7 and so on")
+    (hands.workdir / "lie.png").write_bytes(b"<html>")
+    (hands.workdir / "empty.pdf").touch()
+    (image,) = (await hands.outcome("Read", file_path="a.png")).content
+    (document,) = (await hands.outcome("Read", file_path="a.pdf")).content
+    assert (image["type"], base64.b64decode(image["source"]["data"])) == ("image", PNG)
+    assert document["type"] == "document"
+    # A provider refuses every later request of a conversation with such a block in it.
+    for lie in ("lie.png", "empty.pdf"):
+        assert "something else" in await hands.failure("Read", file_path=lie)
+
+
+async def test_directories_are_reached_and_nothing_beside_them(hands: Hands, outside: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x.txt").write_text("mine too")
+    hands = hands.with_tools(hands.toolset("controlled", other))
+    assert await hands.call("Read", file_path=str(other / "x.txt")) == "mine too"
+    assert "outside" in await hands.failure("Read", file_path=str(outside / "secret.txt"))
+    assert "outside" in await hands.failure("Read", file_path=str(tmp_path / "other2"))
+
+
+@pytest.mark.parametrize("name", ["Read", "Write", "Edit", "Glob", "Grep"])
+async def test_no_link_leads_out(hands: Hands, outside: Path, name: str) -> None:
+    work = hands.workdir
+    (work / "in").mkdir()
+    (work / "file").symlink_to(outside / "secret.txt")
+    (work / "directory").symlink_to(outside)
+    (work / "in" / "up").symlink_to("../..")
+    (work / "dangling").symlink_to(outside / "new.txt")
+    (work / "chain").symlink_to("directory")
+    (work / "loop").symlink_to("loop")
+    paths = ("file", "directory/secret.txt", "in/up/outside/secret.txt", "chain/secret.txt", "dangling", "loop")
+    for path in paths:
+        given = {"content": "x", "old_string": "secret", "new_string": "x", "pattern": "*" if name == "Glob" else "."}
+        message = await hands.failure(name, file_path=path, path=path, **given)
+        assert SECRET not in message
+    _assert_untouched(outside)
+
+
+async def test_a_search_shows_nothing_behind_a_link(hands: Hands, outside: Path) -> None:
+    (hands.workdir / "link").symlink_to(outside)
+    (hands.workdir / "file.txt").symlink_to(outside / "secret.txt")
+    assert await hands.call("Grep", pattern="secret") == "no matches"
+    for pattern in ("**/*.txt", "link/*", "*/secret.txt", "*.txt", "*"):
+        assert "secret" not in await hands.call("Glob", pattern=pattern)
+    for pattern in ("../**", "/etc/*", "a/../../*", "link/../../outside/*"):
+        assert "relative" in await hands.failure("Glob", pattern=pattern)
+
+
+PARTS = st.sampled_from(
+    [
+        *(".. . a b link up loop file ~ ~root etc passwd outside secret.txt proc self cwd root dev fd C: *".split()),
+        *("", "$HOME", "%2e%2e", "..%2f", "\uff0e\uff0e", "\u2025", "\u202e", "a\x00b", "\\..\\", "\ud800", "\n"),
+        "x" * 300,
+    ]
+)
+PATHS = st.tuples(st.sampled_from(["", "/", "//", "./"]), st.lists(PARTS).map("/".join)).map("".join)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@given(path=PATHS | st.text(max_size=50) | st.just("a/" * 5_000))
+def test_no_path_leads_out(tmp_path: Path, hands: Hands, path: str) -> None:
+    outside = tmp_path / "outside"
+    if not outside.exists():
+        outside.mkdir()
+        (outside / "secret.txt").write_text(SECRET)
+        (hands.workdir / "a").mkdir()
+        (hands.workdir / "link").symlink_to(outside)
+        (hands.workdir / "a" / "up").symlink_to("../..")
+        (hands.workdir / "loop").symlink_to("loop")
+        (hands.workdir / "file").symlink_to("../outside/secret.txt")
+
+    async def attack() -> None:
+        for name, given_ in (
+            ("Read", {"file_path": path}),
+            ("Write", {"file_path": path, "content": "written"}),
+            ("Edit", {"file_path": path, "old_string": "s", "new_string": "x", "replace_all": True}),
+        ):
+            try:
+                outcome = await hands.outcome(name, **given_)
+                said = text_of(outcome.content)
+            except ToolFailure as failure:
+                said = failure.message
+            assert SECRET not in said
+
+    asyncio.run(attack())
+    _assert_untouched(outside)
+    assert {entry.name for entry in tmp_path.iterdir()} == {"outside", "work"}
+
+
+def _assert_untouched(outside: Path) -> None:
+    assert [entry.name for entry in outside.iterdir()] == ["secret.txt"]
+    assert (outside / "secret.txt").read_text() == SECRET
+
+
+async def test_edits_of_one_file_at_the_same_time_are_all_kept(hands: Hands) -> None:
+    (hands.workdir / "f").write_text("".join(f"<{at}>" for at in range(20)))
+    await asyncio.gather(
+        *(hands.call("Edit", file_path="f", old_string=f"<{at}>", new_string=f"[{at}]") for at in range(20))
+    )
+    assert (hands.workdir / "f").read_text() == "".join(f"[{at}]" for at in range(20))
+
+
+async def test_a_write_that_has_begun_is_over_when_its_cancelled_call_is(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    true_open = Confinement.open_file
+
+    def slow(self: Confinement, target: Path, flags: int, *, make: bool = False) -> int:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(5)
+        return true_open(self, target, flags, make=make)
+
+    monkeypatch.setattr(Confinement, "open_file", slow)
+    call = asyncio.create_task(hands.call("Write", file_path="f", content="whole"))
+    await begun.wait()
+    call.cancel()
+    loop.call_later(0.05, go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (hands.workdir / "f").read_text() == "whole"
+
+
+FLIPPER = """
+import os, sys, contextlib
+work, outside = sys.argv[1:]
+os.chdir(work)
+while True:
+    with contextlib.suppress(OSError):
+        os.rename("d", "real"); os.symlink(outside, "d")
+        os.unlink("d"); os.rename("real", "d")
+    with contextlib.suppress(OSError):
+        os.rename("f", "g"); os.symlink(outside + "/secret.txt", "f")
+        os.unlink("f"); os.rename("g", "f")
+"""
+
+
+async def test_who_exchanges_a_file_for_a_link_in_the_moment_of_its_use_gains_nothing(
+    hands: Hands, outside: Path
+) -> None:
+    work = hands.workdir
+    (work / "d").mkdir()
+    for path in ("d/secret.txt", "f"):
+        (work / path).write_text("inside")
+    flipper = await asyncio.create_subprocess_exec(sys.executable, "-c", FLIPPER, str(work), str(outside))
+    seen: set[str] = set()
+    try:
+        async with asyncio.timeout(60):
+            for at in range(600):
+                for name, given_ in (
+                    ("Read", {"file_path": "d/secret.txt"}),
+                    ("Read", {"file_path": "f"}),
+                    ("Edit", {"file_path": "d/secret.txt", "old_string": "secret", "new_string": "changed"}),
+                    ("Write", {"file_path": f"d/{at}.txt", "content": "new"}),
+                ):
+                    with contextlib.suppress(ToolFailure):
+                        seen.add(await hands.call(name, **given_))
+    finally:
+        flipper.kill()
+        await flipper.wait()
+    assert "inside" in seen
+    assert not any(SECRET in text for text in seen)
+    _assert_untouched(outside)

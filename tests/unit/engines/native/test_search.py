@@ -1,0 +1,65 @@
+"""Glob and Grep."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from nova_workers.engines.native import search
+from tests.unit.engines.native.conftest import Hands
+
+
+@pytest.fixture
+def tree(hands: Hands) -> Path:
+    """A small tree of files."""
+    work = hands.workdir
+    for at, name in enumerate(("a.py", "sub/b.py", "sub/ü.txt", ".git/config", "node_modules/x.py")):
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"first line\nneedle {at}\n")
+        os.utime(path, (at, at))
+    (work / "binary").write_bytes(b"needle\x00")
+    (work / "long").write_bytes(b"needle" + b"x" * 3_000)
+    return work
+
+
+async def test_files_are_listed_newest_first(hands: Hands, tree: Path) -> None:
+    assert (await hands.call("Glob", pattern="sub/*")).splitlines() == [str(tree / "sub/ü.txt"), str(tree / "sub/b.py")]
+    assert await hands.call("Glob", pattern="*.py", path="sub") == str(tree / "sub/b.py")
+    assert await hands.call("Glob", pattern="*.rs") == "no matches"
+
+
+async def test_lines_are_found_with_their_place(hands: Hands, tree: Path) -> None:
+    found = (await hands.call("Grep", pattern=r"needle \d")).splitlines()
+    assert found == [f"{tree}/a.py:2:needle 0", f"{tree}/sub/b.py:2:needle 1", f"{tree}/sub/ü.txt:2:needle 2"]
+    assert await hands.call("Grep", pattern="first", path="a.py") == f"{tree}/a.py:1:first line"
+
+
+@pytest.mark.usefixtures("tree")
+async def test_what_cannot_be_searched_is_told(hands: Hands) -> None:
+    assert "unterminated" in await hands.failure("Grep", pattern="(")
+    assert "no such file" in await hands.failure("Grep", pattern="x", path="nowhere")
+    assert "outside" in await hands.failure("Grep", pattern="x", path="/etc")
+
+
+async def test_output_is_cut(hands: Hands) -> None:
+    (hands.workdir / "many").write_text("a line that matches\n" * 20_000)
+    found = await hands.call("Grep", pattern="line")
+    assert len(found) < 101_000
+    assert found.endswith("[there is more; narrow the search]")
+
+
+async def test_a_hostile_expression_is_ended_in_time_and_holds_nobody_up(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_TIMEOUT_S", 0.5)
+    (hands.workdir / "bait").write_text("a" * 40 + "!\n")
+    searching = asyncio.create_task(hands.failure("Grep", pattern="(a+)+$"))
+    longest_s, last_s = 0.0, time.monotonic()
+    while not searching.done():
+        await asyncio.sleep(0.005)
+        longest_s, last_s = max(longest_s, time.monotonic() - last_s), time.monotonic()
+    assert "longer than" in await searching
+    assert longest_s < 0.4
