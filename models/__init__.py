@@ -6,6 +6,7 @@ from models.agents import Agent, AgentVersion
 from models.base import metadata
 from models.effects import Delivery, Effect, Embedding, Memory
 from models.runs import IdempotencyKey, Run, RunWait, Switch
+from models.sessions import EngineSession
 from models.tenancy import ApiKey, Tenant
 from models.threads import Thread, ThreadHead
 from models.turns import Compaction, Message, ToolCall, Turn, Usage
@@ -18,6 +19,7 @@ __all__ = [
     "Delivery",
     "Effect",
     "Embedding",
+    "EngineSession",
     "IdempotencyKey",
     "Memory",
     "Message",

@@ -8,6 +8,8 @@ import os
 import socket
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -278,7 +280,29 @@ def _engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -
     }
     if settings.environment != "production":
         engines["scripted"] = ScriptedEngine(environment=settings.environment, connections=connections)
+    if find_spec("claude_agent_sdk") is not None:
+        engines["claude_agent"] = _claude_agent(settings, connections)
     return engines
+
+
+def _claude_agent(settings: Settings, connections: ConnectionPool) -> Engine:
+    """Build the engine of the extra. It is imported by name: without the extra its module cannot be."""
+    model, own = settings.model, settings.claude_agent
+    module = import_module("nova_workers.engines.claude_agent")
+    return module.ClaudeAgentEngine(
+        environment=os.environ,
+        api_key=_profiles(model)[0].api_key,
+        base_url=_profiles(model)[0].base_url or model.base_url,
+        aliases=model.aliases,
+        max_tokens=model.max_tokens,
+        request_timeout_s=model.request_timeout_s,
+        max_retries=model.max_retries,
+        max_processes=own.max_processes,
+        program=own.program,
+        fetcher=_fetcher(settings),
+        prices={name: _price(price) for name, price in model.prices.items()},
+        connections=connections,
+    )
 
 
 def _profiles(model: ModelSettings) -> tuple[Profile, ...]:
@@ -320,13 +344,6 @@ def _resilience(
 
 def _native_tools(settings: Settings) -> NativeTools:
     tools = settings.tools
-    rules = OutboundRules(
-        ports=tools.fetch_ports,
-        allow_hosts=tools.fetch_allow_hosts,
-        max_redirects=tools.fetch_max_redirects,
-        max_bytes=tools.fetch_max_bytes,
-        timeout_s=tools.fetch_timeout_s,
-    )
     sandbox = None
     if tools.shell_sandbox == "bubblewrap":
         sandbox = ShellSandbox.find(network=tools.shell_sandbox_network, hidden=(str(settings.home),))
@@ -338,10 +355,22 @@ def _native_tools(settings: Settings) -> NativeTools:
         sandbox=sandbox,
     )
     return NativeTools(
-        fetcher=WebPages(Outbound(rules)),
+        fetcher=_fetcher(settings),
         shell=shell,
         web_search=WebSearchSettings(max_uses=tools.web_search_max_uses) if tools.web_search else None,
     )
+
+
+def _fetcher(settings: Settings) -> WebPages:
+    tools = settings.tools
+    rules = OutboundRules(
+        ports=tools.fetch_ports,
+        allow_hosts=tools.fetch_allow_hosts,
+        max_redirects=tools.fetch_max_redirects,
+        max_bytes=tools.fetch_max_bytes,
+        timeout_s=tools.fetch_timeout_s,
+    )
+    return WebPages(Outbound(rules))
 
 
 def _database(settings: Settings) -> Database:

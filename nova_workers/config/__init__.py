@@ -2,6 +2,7 @@
 
 from nova_workers.config.settings import (
     ApiSettings,
+    ClaudeAgentSettings,
     EffectSettings,
     ModelSettings,
     RunSettings,
@@ -15,6 +16,7 @@ from nova_workers.config.settings import (
 
 __all__ = [
     "ApiSettings",
+    "ClaudeAgentSettings",
     "EffectSettings",
     "ModelSettings",
     "RunSettings",

@@ -54,12 +54,13 @@ class ServerConnection:
         self._closing = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
+        self._broken = False
         self._calls: set[asyncio.Task[CallToolResult]] = set()
 
     @property
     def lost(self) -> bool:
         """Whether the connection was open, or was to be, and is no more."""
-        return self._opened.is_set() and self._client is None
+        return self._broken or (self._opened.is_set() and self._client is None)
 
     @property
     def opening(self) -> bool:
@@ -129,6 +130,8 @@ class ServerConnection:
             return await self._apart(asyncio.create_task(calling, name=f"mcp-{self.name}-{tool}"))
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
+                # The client stays where it is when its transport ends; nothing else says so.
+                self._broken = True
                 raise ConnectionError("the connection closed") from error
             raise
 

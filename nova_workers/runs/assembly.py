@@ -19,9 +19,15 @@ from nova_workers.ledger.history import load_history
 from nova_workers.ledger.journal import Journal
 from nova_workers.prompts.builder import build_system_prompt, stable_prefix_chars
 from nova_workers.runs.persist import persist
+from nova_workers.runs.sessions import RunSessions
 from nova_workers.threads.transcript import repair
 
 __all__ = ["TurnAssembler"]
+
+_MENDS = {
+    "claude_agent": "Install the extra 'claude-agent' on the workers: pip install 'nova-workers[claude-agent]'.",
+}
+"""What brings an engine that a fleet may lack."""
 
 
 class TurnAssembler:
@@ -45,15 +51,19 @@ class TurnAssembler:
         Raises:
             EngineFailure: This process has no such engine.
         """
-        name = claim.agent.engine or self._settings.default_engine
+        name = self._engine_name(claim)
         engine = self._engines.get(name)
         if engine is None:
+            mend = _MENDS.get(name, "Give the agent one of these.")
             raise EngineFailure(
-                f"Agent {claim.agent_id!r} names engine {name!r}; this fleet has {sorted(self._engines)}.",
+                f"Agent {claim.agent_id!r} names engine {name!r}; this fleet has {sorted(self._engines)}. {mend}",
                 kind="unknown",
                 retryable=False,
             )
         return engine
+
+    def _engine_name(self, claim: Claim) -> str:
+        return claim.agent.engine or self._settings.default_engine
 
     def model(self, claim: Claim) -> str:
         """Return the model of a run, an alias or an id: the run's own, the agent's, or the fleet's."""
@@ -94,6 +104,7 @@ class TurnAssembler:
             cost_budget_usd=agent.cost_budget_usd,
             spent=journal.spent,
             output_schema=agent.output_schema,
+            sessions=RunSessions(self._database, claim, self._engine_name(claim), abort),
             history=history,
             journal=journal.steps,
             engine_config=agent.engine_config,

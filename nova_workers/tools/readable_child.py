@@ -16,7 +16,7 @@ def main() -> int:
     """Convert standard input."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     html = sys.stdin.buffer.read().decode(errors="replace")
-    options = ConversionOptions(extract_metadata=False, skip_images=True, strip_tags=["script", "style", "noscript"])
+    options = ConversionOptions(extract_metadata=False, skip_images=True, strip_tags=["script", "style"])
     sys.stdout.buffer.write((convert(html, options).content or "").encode(errors="replace"))
     return 0
 

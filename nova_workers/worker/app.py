@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
 from celery import Celery, signals
 
 from nova_workers.config import Settings, load_settings
@@ -17,6 +18,8 @@ from nova_workers.worker.consumer import CONSUMER
 from nova_workers.worker.process import WorkerProcess
 
 __all__ = ["app", "create_app"]
+
+_log = structlog.get_logger(__name__)
 
 
 def create_app(settings: Settings) -> Celery:
@@ -57,7 +60,12 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
     def start(sender: Any, **_: object) -> None:
         set_up_logging()  # Celery asks for it only later, and the first line is ours
         queues = tuple(sorted(sender.app.amqp.queues.consume_from))
-        process.start(queues=queues, slots=sender.concurrency or settings.worker.concurrency)
+        try:
+            process.start(queues=queues, slots=sender.concurrency or settings.worker.concurrency)
+        except Exception as error:
+            # Celery logs what a signal handler raises and goes on: a worker without services would take doorbells.
+            _log.exception("worker.not_started")
+            raise SystemExit(1) from error
 
     @signals.heartbeat_sent.connect(weak=False)
     def beat(**_: object) -> None:

@@ -1,10 +1,13 @@
-"""An MCP server as a child process, for the tests: echoes, reports its pid, or dies."""
+"""An MCP server as a child process, for the tests: echoes, reports its pid and its progress, or dies."""
 
+import asyncio
 import os
+from typing import Any
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 
 server = MCPServer("child")
+_cancelled: list[str] = []
 
 
 @server.tool()
@@ -23,6 +26,31 @@ def pid() -> str:
 def die() -> str:
     """End without an answer."""
     os._exit(1)
+
+
+@server.tool()
+async def count(ctx: Context[Any]) -> str:
+    """Report progress."""
+    for number in (1, 2, 3):
+        await ctx.report_progress(number, 3, f"at {number}")
+    return "counted"
+
+
+@server.tool()
+async def hang() -> str:
+    """Never answer; remember when it was cancelled."""
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        _cancelled.append("hang")
+        raise
+    return "late"
+
+
+@server.tool()
+def cancelled() -> str:
+    """Say which calls were cancelled."""
+    return ",".join(_cancelled)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ _TABLES = (
     "threads",
     "agent_versions",
     "runs",
+    "engine_sessions",
     "thread_heads",
     "turns",
     "compactions",
@@ -365,6 +366,24 @@ def upgrade() -> None:
         "uq_runs__running_thread", "runs", ["thread_id"], unique=True, postgresql_where=sa.text("status = 'running'")
     )
     op.create_index("uq_runs__thread_id_seq", "runs", ["thread_id", "seq"], unique=True)
+
+    op.create_table(
+        "engine_sessions",
+        sa.Column("id", sa.Text(collation="C"), nullable=False),
+        sa.Column("tenant_id", sa.Text(collation="C"), nullable=False),
+        sa.Column("thread_id", sa.Text(collation="C"), nullable=False),
+        sa.Column(
+            "parent_id", sa.Text(collation="C"), nullable=True, comment="Null where the entries are all there is"
+        ),
+        sa.Column("engine", sa.Text(), nullable=False),
+        sa.Column("entries", JSONB(), nullable=False, comment="In the SDK's own words"),
+        sa.Column("fingerprint", sa.Text(), nullable=False, comment="Of the ledger's messages that the session tells"),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(["thread_id"], ["threads.id"], name="fk_engine_sessions__thread_id", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name="pk_engine_sessions"),
+        comment="The transcript of an SDK that keeps its own, as one turn left it: what the turn added to its parent's.",
+    )
+    op.create_index("ix_engine_sessions__thread_id", "engine_sessions", ["thread_id"])
 
     op.create_table(
         "thread_heads",

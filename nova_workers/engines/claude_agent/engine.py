@@ -30,12 +30,12 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineCallbacks, EngineError, EngineOptions, EngineResult, TrustLevel
 from nova_workers.contracts.ports import WebFetcher
-from nova_workers.engines.anthropic.prices import Prices
+from nova_workers.engines.anthropic.prices import ModelPrice, Prices
 from nova_workers.engines.claude_agent.home import inherited, make_home
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
-from nova_workers.engines.claude_agent.program import find_program
 from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools
 from nova_workers.errors import EngineFailure
 
@@ -60,10 +60,10 @@ class ClaudeAgentEngine:
         max_processes: int = 8,
         program: Path | None = None,
         fetcher: WebFetcher | None = None,
-        prices: Prices | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
         connections: ConnectionPool | None = None,
     ) -> None:
-        """Find the program. It is started by turns.
+        """Keep what turns share. A program is started by each turn, so that one that is missing fails no worker.
 
         Args:
             environment: The worker's. The program gets of it what lets it find programs, certificates and proxies, and
@@ -77,14 +77,11 @@ class ClaudeAgentEngine:
             max_processes: Most programs at the same time; further turns wait for one to end.
             program: None takes the one in the SDK, then ``claude`` on the PATH.
             fetcher: Behind WebFetch; None offers none.
-            prices: The price list.
+            prices: Overrides of the price list, by alias or id.
             connections: The process's MCP connections, which the engine closes; None makes some of its own.
-
-        Raises:
-            ConfigurationError: There is no program.
         """
         self._settings = ProgramSettings(
-            program=program or find_program(),
+            program=program,
             environment=inherited(environment),
             api_key=api_key or environment.get("ANTHROPIC_API_KEY"),
             base_url=base_url or environment.get("ANTHROPIC_BASE_URL"),
@@ -94,7 +91,8 @@ class ClaudeAgentEngine:
             request_timeout_s=request_timeout_s,
         )
         self._native = NativeTools(fetcher=fetcher)
-        self._shared = Shared(asyncio.Semaphore(max_processes), connections or ConnectionPool(), prices or Prices())
+        by_id = {resolve_model(name, aliases): price for name, price in (prices or {}).items()}
+        self._shared = Shared(asyncio.Semaphore(max_processes), connections or ConnectionPool(), Prices(by_id))
 
     async def run(  # noqa: PLR0917 - the contract's signature
         self,

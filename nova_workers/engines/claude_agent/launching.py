@@ -10,6 +10,7 @@ from nova_workers.contracts.engine import EngineOptions, TrustLevel
 from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.names import BRIDGE
 from nova_workers.engines.claude_agent.process import Launch
+from nova_workers.engines.claude_agent.program import find_program
 from nova_workers.engines.claude_agent.trust import Permissions, permissions
 from nova_workers.engines.models import ALIASES, resolve_model
 
@@ -27,7 +28,7 @@ class ProgramSettings:
     """What is the same in all turns of a process.
 
     Attributes:
-        program: The executable.
+        program: The executable; None looks for it.
         environment: What the program may have of the worker's environment.
         api_key: None makes each turn fail as ``auth_failure``.
         base_url: None is the program's own.
@@ -37,7 +38,7 @@ class ProgramSettings:
         request_timeout_s: Longest wait for the provider.
     """
 
-    program: Path
+    program: Path | None
     environment: Mapping[str, str]
     api_key: str | None
     base_url: str | None
@@ -83,7 +84,7 @@ class Launcher:
             self._trust, self._home.roots, skills=bool(self.skills), subagents=bool(self._options.agents)
         )
         session = f"--resume={session_id}" if resumed else f"--session-id={session_id}"
-        command = (str(self._settings.program), *self._fixed(), *self._permitted(allowed), session)
+        command = (str(self._settings.program or find_program()), *self._fixed(), *self._permitted(allowed), session)
         more = self._variables()
         if interrupted:
             more[_RESUME_INTERRUPTED] = "1"

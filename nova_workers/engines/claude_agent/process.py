@@ -69,7 +69,10 @@ class ClaudeProcess(Transport):
 
         Raises:
             OSError: It cannot be started.
+            ConnectionError: It is not wanted any more.
         """
+        if self._closed:
+            raise ConnectionError("The conversation was closed before the program started")
         environment = dict(self._launch.environment)
         inherited: tuple[int, ...] = ()
         if self._launch.api_key is not None:
@@ -90,6 +93,9 @@ class ClaudeProcess(Transport):
             for descriptor in inherited:
                 os.close(descriptor)
         self._stderr_reader = asyncio.create_task(self._read_stderr(), name="claude-stderr")
+        if self._closed:
+            await self._end()
+            raise ConnectionError("The conversation was closed while the program started")
 
     def is_ready(self) -> bool:
         """Return whether the program runs."""
@@ -140,13 +146,16 @@ class ClaudeProcess(Transport):
 
     async def close(self) -> None:
         """End the program and all processes that came of it. Calling it again changes nothing."""
-        if self._closed or self._process is None:
-            return
         self._closed = True
+        if self._process is not None:
+            await self._end()
+
+    async def _end(self) -> None:
+        process = self._running()
         # Also where the program has ended by itself: what it started may live on.
-        leader = self._process.pid if self._process.returncode is None else None
+        leader = process.pid if process.returncode is None else None
         await asyncio.to_thread(end_family, leader, self._launch.mark)
-        await self._process.wait()
+        await process.wait()
         if self._stderr_reader is not None:
             await asyncio.wait((self._stderr_reader,))
 

@@ -119,7 +119,7 @@ class RateLimiter:
             model: The model.
             tokens: What the request will use, estimated.
         """
-        for profile in profiles:
+        for profile in profiles if len(profiles) > 1 else ():
             line = self._line(profile, model)
             if line is None:
                 return Grant(profile)

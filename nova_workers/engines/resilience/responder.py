@@ -8,7 +8,7 @@ What helps is tried in this order, within one step and before the turn hears of 
    prompt cache is warm there, and going back would pay for another.
 
 A response that broke off after the reader saw some of it is asked for again only if the reader can be told that what it
-saw is void (`Draft.restart`); else the step fails, and says that it may be tried again. So no client ever shows the
+saw is void (`Draft.restartable`); else the step fails, and says that it may be tried again. So no client ever shows the
 beginning of one response and the end of another.
 """
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Health, HealthStore
 from nova_workers.engines.resilience.limiter import Grant, RateLimiter
 from nova_workers.engines.resilience.policy import Policy
@@ -34,6 +35,8 @@ _log = structlog.get_logger(__name__)
 
 _WHY: dict[CooldownReason, str] = {"auth": "refused", "rate_limit": "over its rate limit"}
 _ANOTHER_MODEL_HELPS = {"key_for_model", "rate_limit", "transport", "model"}
+_NEWS_S = 1.0
+"""After this time in line a call asks again whether it may go."""
 _SMALLEST_ANSWER_TOKENS = 1_024
 """A model with less room than this beside the conversation is no alternative."""
 
@@ -62,7 +65,7 @@ class _Patience:
     retries: int = 0
     paused_s: float = 0.0
     failed: set[str] = field(default_factory=set[str])
-    """Profiles that failed; again with one of them is a retry."""
+    """Profiles that were refused or over their limit; again with one of them is a retry."""
     last: EngineFailure | None = None
 
 
@@ -83,9 +86,8 @@ class ResilientResponder:
             try:
                 return await self._respond(self._models[0], ask, draft)
             except AttemptFailed as failure:
-                if failure.cause not in _ANOTHER_MODEL_HELPS or not await self._another_model(ask, failure):
-                    raise
-                if not draft.restart():
+                helps = failure.cause in _ANOTHER_MODEL_HELPS and draft.restartable
+                if not helps or not await self._another_model(ask, failure):
                     raise
                 self._fall_back(failure)
 
@@ -93,7 +95,14 @@ class ResilientResponder:
         patience = _Patience()
         while True:
             profiles, health = await self._admission(model, ask, patience)
+            started_s = self._shared.clock()
             route, grant = await self._grant(model, profiles, ask)
+            if self._shared.clock() - started_s > _NEWS_S and not await self._still(route):
+                # While the call stood in line the key or the model went out of order.
+                grant.settle(TokenUsage())
+                continue
+            # Not before: as long as nothing comes anew, what the reader saw is what there is.
+            draft.restart()
             try:
                 response = await self._provider.attempt(route, ask, draft)
             except AttemptFailed as failure:
@@ -128,6 +137,10 @@ class ResilientResponder:
                 raise spent
             wait_s = max(0.0, min(limited) - self._shared.clock())
             await self._wait(wait_s, self._policy.cooldown_patience_s, spent, ask, patience)
+
+    async def _still(self, route: Route) -> bool:
+        health = await self._shared.health.admit(route.model, self._provider.profiles)
+        return not health.wait_s and route.profile not in health.cooling
 
     async def _wait(
         self, wait_s: float, longest_s: float, failure: AttemptFailed, ask: Ask, patience: _Patience
@@ -177,11 +190,12 @@ class ResilientResponder:
     async def _pause(self, route: Route, failure: AttemptFailed, patience: _Patience, draft: Draft) -> None:
         """Make ready for the next try, or raise `failure` if there is none."""
         patience.last = failure
-        again = failure.cause == "transport" or route.profile in patience.failed
-        patience.failed.add(route.profile)
-        patience.retries += again
+        if failure.cause == "transport" or route.profile in patience.failed:
+            patience.retries += 1
+        else:
+            patience.failed.add(route.profile)
         hopeless = failure.cause in {"model", "request"} or patience.retries > self._policy.max_retries
-        if hopeless or not draft.restart():
+        if hopeless or not draft.restartable:
             raise failure
         self._shared.metrics.record_model_retry(route.model, failure.cause)
         if failure.cause == "transport":

@@ -116,21 +116,19 @@ class Draft:
         if self._on_call is not None:
             self._on_call(block)
 
-    def restart(self) -> bool:
-        """Make ready for the response to come anew: what was passed on is void, and the reader is told.
+    @property
+    def restartable(self) -> bool:
+        """Whether the response may come anew: nothing was passed on, or the reader can be told that it is void."""
+        return not self._shown or self._on_restart is not None
 
-        Returns:
-            False when something was passed on and nobody can take it back; the response must then not come anew.
-        """
-        if self._shown:
-            if self._on_restart is None:
-                return False
+    def restart(self) -> None:
+        """Begin the response anew: what was passed on is void. Only where it is `restartable`; harmless at first."""
+        if self._shown and self._on_restart is not None:
             self._on_restart()
-            self._shown = False
+        self._shown = False
         self._pieces.clear()
         self.voided += self.usage
         self.usage = TokenUsage()
-        return True
 
     def hush(self) -> None:
         """The model spoke: do not announce that it is being waited for."""

@@ -4,9 +4,24 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.contract.engines.claude_stage import ClaudeStage
+from tests.contract.engines.claude_stage import NOT_AGAIN, ClaudeStage
 from tests.contract.engines.stage import AnthropicStage, Bench, ScriptedStage, Stage, Witness
 from tests.support.model_server import model_server
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what would only cost time."""
+    again = [
+        item
+        for item in items
+        if isinstance(item, pytest.Function)
+        and item.originalname in NOT_AGAIN
+        and getattr(item, "callspec", None) is not None
+        and item.callspec.params.get("stage") == "claude_agent"
+    ]
+    if again:
+        config.hook.pytest_deselected(items=again)
+        items[:] = [item for item in items if item not in again]
 
 
 @pytest.fixture(params=["scripted", "anthropic", "claude_agent"])

@@ -55,6 +55,10 @@ class Stage(Protocol):
     """An engine, and a model behind it that can be told what to do."""
 
     engine: Engine
+    begins_in_s: float
+    """Time in which a turn surely calls its first tool."""
+    at_once: int
+    """Turns that may well run at the same time."""
 
     def options(self, answers: Sequence[Answer], **given: Any) -> EngineOptions:
         """Return options for a turn in which the model gives these answers, those of the journal included."""
@@ -67,6 +71,9 @@ class Stage(Protocol):
 
 class ScriptedStage:
     """The scripted engine."""
+
+    begins_in_s = 0.3
+    at_once = 40
 
     def __init__(self) -> None:
         self.engine: Engine = ScriptedEngine(environment="development")
@@ -89,37 +96,55 @@ class ScriptedStage:
         return items
 
 
-class AnthropicStage:
-    """The anthropic engine, over HTTP to a local model server."""
+class WireStage:
+    """An engine that speaks over HTTP to a local model server."""
 
-    def __init__(self, server: ModelServer) -> None:
+    begins_in_s = 0.3
+    at_once = 40
+    model = "sonnet"
+
+    def __init__(self, server: ModelServer, engine: Engine) -> None:
         self.server = server
-        self.engine: Engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
+        self.engine = engine
 
     def options(self, answers: Sequence[Answer], **given: Any) -> EngineOptions:
         steps = len(given.get("journal", ()))
-        self.server.reply(*(self._reply(step, answer) for step, answer in enumerate(answers) if step >= steps))
-        return EngineOptions(model="sonnet", **given)
+        self.server.reply(*(self.reply(step, answer) for step, answer in enumerate(answers) if step >= steps))
+        return EngineOptions(model=self.model, **given)
 
     def call_id(self, step: int, at: int) -> str:
         return f"toolu_{step}_{at}"
 
-    def _reply(self, step: int, answer: Answer) -> Stream | Status:
+    def tool_name(self, name: str) -> str:
+        """Return the name by which the model calls a tool."""
+        return name
+
+    def reply(self, step: int, answer: Answer) -> Stream | Status:
+        """Return an answer as it goes over the wire."""
         parts: list[Part] = []
         if answer.think:
             parts.append(Part("thinking", [answer.think]))
         if answer.wait_s:
             parts.append(Part("sleep", answer.wait_s))
         if answer.text:
-            parts.append(
-                Part("text", [f"{word} " for word in answer.text.split(" ")[:-1]] + [answer.text.split(" ")[-1]])
-            )
+            words = answer.text.split(" ")
+            parts.append(Part("text", [f"{word} " for word in words[:-1]] + words[-1:]))
         if answer.stalls:
             parts.append(Part("stall"))
         if answer.fails:
             parts.append(Part("event", ("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}})))
-        parts += [Part("tool", (self.call_id(step, at), call.name, call.input)) for at, call in enumerate(answer.calls)]
+        parts += [
+            Part("tool", (self.call_id(step, at), self.tool_name(call.name), call.input))
+            for at, call in enumerate(answer.calls)
+        ]
         return Stream(tuple(parts))
+
+
+class AnthropicStage(WireStage):
+    """The anthropic engine."""
+
+    def __init__(self, server: ModelServer) -> None:
+        super().__init__(server, AnthropicEngine(api_key="k", base_url=server.url, max_retries=0))
 
 
 class Bench:

@@ -9,7 +9,7 @@ from nova_workers.contracts.abort import AbortReason, AbortSignal
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineCallbacks
 from nova_workers.errors import RunLost
-from tests.contract.engines.stage import Answer, AnthropicStage, Bench, Call, Stage, Witness, assert_valid
+from tests.contract.engines.stage import Answer, Bench, Call, Stage, WireStage, Witness, assert_valid
 
 
 async def test_an_abort_in_mid_token_keeps_the_text_so_far(stage: Stage, witness: Witness) -> None:
@@ -28,7 +28,7 @@ async def test_an_abort_in_mid_token_keeps_the_text_so_far(stage: Stage, witness
     assert result.messages == (Message("assistant", (text_block("One two"),)),)
     assert witness.records[-1].final
     assert witness.records[-1].messages == result.messages
-    if isinstance(stage, AnthropicStage):
+    if isinstance(stage, WireStage):
         # The provider sees that nobody listens any more.
         await asyncio.wait_for(stage.server.left.wait(), 10)
 
@@ -44,7 +44,7 @@ async def test_an_abort_from_within_a_callback_stops_at_that_token(stage: Stage)
     options = stage.options([Answer("One two three")])
     callbacks = EngineCallbacks(on_token=on_token)
     result = await stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort)
-    assert (result.stop_reason, tokens) == ("aborted", ["One "] if isinstance(stage, AnthropicStage) else ["One"])
+    assert (result.stop_reason, [token.strip() for token in tokens]) == ("aborted", ["One"])
 
 
 @pytest.mark.parametrize("reason", ["cancel", "interrupt", "drain", "lost"])
@@ -126,7 +126,9 @@ async def test_an_abort_during_a_commit_lets_the_commit_end(stage: Stage, witnes
 
 
 async def test_a_turn_that_takes_too_long_stops_with_timeout(stage: Stage, bench: Bench) -> None:
-    options = stage.options([Answer("a", calls=(Call("hang"),))], mcp_servers=bench.servers(), timeout_s=0.3)
+    options = stage.options(
+        [Answer("a", calls=(Call("hang"),))], mcp_servers=bench.servers(), timeout_s=stage.begins_in_s
+    )
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 10)
     assert result.stop_reason == "timeout"
     assert result.error is not None
@@ -141,7 +143,8 @@ async def test_a_failure_of_the_model_is_a_value_and_keeps_the_text(stage: Stage
     assert result.stop_reason == "error"
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("model_error", True)
-    assert "Overloaded" in result.error.message
+    # Of an error in mid-stream the Claude Code program tells that there was one, and not the provider's words.
+    assert ("mid-response" if stage.engine.name == "claude_agent" else "Overloaded") in result.error.message
     assert result.text == "So far"
     assert witness.records[-1].final
     assert_valid(result.messages)
@@ -177,14 +180,15 @@ async def test_a_cancelled_task_is_cancelled(stage: Stage, bench: Bench) -> None
 
 
 async def test_turns_at_the_same_time_do_not_mix(stage: Stage) -> None:
-    if isinstance(stage, AnthropicStage):
+    numbers = range(stage.at_once)
+    if isinstance(stage, WireStage):
         options = stage.options([Answer("never")])
-        for number in range(40):
-            stage.server.reply_to(f"say {number}", stage._reply(0, Answer(f"number {number}")))  # pyright: ignore[reportPrivateUsage] - the stage is the test's
-        turns = [stage.engine.run(f"say {number}", options, "sandbox") for number in range(40)]
+        for number in numbers:
+            stage.server.reply_to(f"say {number}", stage.reply(0, Answer(f"number {number}")))
+        turns = [stage.engine.run(f"say {number}", options, "sandbox") for number in numbers]
     else:
         turns = [
             stage.engine.run("hi", stage.options([Answer(f"number {number}", wait_s=0.05)]), "sandbox")
-            for number in range(40)
+            for number in numbers
         ]
-    assert [result.text for result in await asyncio.gather(*turns)] == [f"number {number}" for number in range(40)]
+    assert [result.text for result in await asyncio.gather(*turns)] == [f"number {number}" for number in numbers]

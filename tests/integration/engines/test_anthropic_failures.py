@@ -137,7 +137,7 @@ def test_credentials_that_cannot_be_read_stop_the_process(monkeypatch: pytest.Mo
         AnthropicEngine()
 
 
-async def test_the_sdk_tries_again_before_the_first_byte(server: ModelServer) -> None:
+async def test_it_is_tried_again_as_soon_as_the_provider_says(server: ModelServer) -> None:
     soon = {"retry-after-ms": "1"}
     overloaded = Status(529, "overloaded_error", "overloaded", headers=soon)
     server.reply(overloaded, Status(429, "rate_limit_error", "slow", headers=soon), Stream((SO_FAR,)))

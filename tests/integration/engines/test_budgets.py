@@ -11,7 +11,7 @@ from tests.contract.engines.stage import Bench, Witness, assert_valid
 from tests.support.model_server import ModelServer, Part, Stream
 
 USAGE = {"input_tokens": 900, "output_tokens": 100}
-"""In dollars, for the model below: 900 × 2 + 100 × 10, in millionths."""
+"""In dollars, for the model below: 900 x 2 + 100 x 10, in millionths."""
 COST_USD = 0.0028
 
 

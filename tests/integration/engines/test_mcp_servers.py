@@ -1,107 +1,371 @@
-"""MCP servers that are not of this process: they work, and when they die the turn does not."""
+"""MCP servers that are not of this process: shared, checked, replaced; and when they die the turn does not."""
 
 import asyncio
+import contextlib
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
+from structlog.testing import capture_logs
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import (
+    EngineCallbacks,
     EngineOptions,
     EngineResult,
     HttpMcpServer,
     McpServer,
     StdioMcpServer,
 )
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.scripted import ScriptedEngine
+from tests.support.model_server import ModelServer, Part, Stream
 
 Json = dict[str, Any]
 
 CHILD = StdioMcpServer(
     command=sys.executable, args=("-m", "tests.support.mcp_stdio_server"), env={"GREETING": "Hello "}, cwd=os.getcwd()
 )
+PID: Json = {"name": "pid"}
 
 
-async def _play(servers: Mapping[str, McpServer], *tools: Json, abort: AbortSignal | None = None) -> EngineResult:
-    script: list[Json] = [{"tool": tool} for tool in tools] + [{"say": "End"}]
-    options = EngineOptions(mcp_servers=servers, engine_config={"script": script})
-    engine = ScriptedEngine(environment="development")
-    return await asyncio.wait_for(engine.run("go", options, "sandbox", abort=abort), 60)
+class Player:
+    """Plays scripts on one engine, as a worker process does."""
 
+    def __init__(self, **pool: float) -> None:
+        self.engine = ScriptedEngine(environment="development", connections=ConnectionPool(**pool))
 
-async def test_a_child_process_serves_tools_and_ends_with_the_turn() -> None:
-    result = await _play({"child": CHILD}, {"name": "echo", "input": {"text": "world"}}, {"name": "pid"})
-    assert text_of(result.tool_calls[0].result or ()) == "Hello world"
-    pid = int(text_of(result.tool_calls[1].result or ()))
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-    assert result.text == "End"
+    async def __call__(
+        self,
+        servers: Mapping[str, McpServer],
+        *tools: Json,
+        abort: AbortSignal | None = None,
+        callbacks: EngineCallbacks | None = None,
+    ) -> EngineResult:
+        script: list[Json] = [{"tool": tool} for tool in tools] + [{"say": "End"}]
+        options = EngineOptions(mcp_servers=servers, engine_config={"script": script})
+        playing = self.engine.run("go", options, "sandbox", abort=abort, callbacks=callbacks)
+        return await asyncio.wait_for(playing, 60)
 
-
-async def test_a_child_that_dies_is_a_tool_error_and_not_a_dead_turn() -> None:
-    result = await _play({"child": CHILD}, {"name": "die"}, {"name": "echo", "input": {"text": "x"}})
-    assert [call.status for call in result.tool_calls] == ["failed", "failed"]
-    assert (result.stop_reason, result.text) == ("end_turn", "End")
-
-
-async def test_a_command_that_does_not_exist_fails_the_turn_with_the_servers_name() -> None:
-    result = await _play({"child": StdioMcpServer(command="/does/not/exist")}, {"name": "echo"})
-    assert result.error is not None
-    assert "'child' cannot be reached" in result.error.message
-    assert result.error.retryable
-
-
-async def test_a_child_that_says_nothing_is_given_up() -> None:
-    mute = StdioMcpServer(command="sleep", args=("60",), timeout_s=0.5)
-    result = await _play({"mute": mute}, {"name": "echo"})
-    assert result.error is not None
-    assert "'mute' cannot be reached" in result.error.message
-
-
-async def test_an_abort_while_connecting_stops_the_child() -> None:
-    abort = AbortSignal()
-    asyncio.get_running_loop().call_later(0.3, abort.abort, "cancel")
-    result = await _play({"mute": StdioMcpServer(command="sleep", args=("60",))}, {"name": "echo"}, abort=abort)
-    assert result.stop_reason == "aborted"
+    async def pid(self, server: McpServer) -> int:
+        """Return the process that serves a turn."""
+        return int(_said(await self({"child": server}, PID)))
 
 
 @pytest.fixture
-async def http_url() -> AsyncIterator[str]:
-    server = MCPServer("http")
-
-    @server.tool()
-    async def secret(ctx: Context[Any]) -> str:
-        """Show the header."""
-        return str((ctx.headers or {}).get("x-secret"))
-
-    @server.tool()
-    async def hang() -> str:
-        """Never answer."""
-        await asyncio.sleep(60)
-        return "late"
-
-    config = uvicorn.Config(server.streamable_http_app(), host="127.0.0.1", port=0, log_level="critical")
-    web = uvicorn.Server(config)
-    task = asyncio.create_task(web.serve())
-    while not web.started:  # noqa: ASYNC110 - uvicorn has a flag and no event
-        await asyncio.sleep(0.01)
-    yield f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}/mcp"
-    web.should_exit = web.force_exit = True
-    await task
+async def play() -> AsyncIterator[Player]:
+    player = Player()
+    yield player
+    await player.engine.close()
 
 
-async def test_an_http_server_gets_its_headers(http_url: str) -> None:
-    result = await _play({"web": HttpMcpServer(http_url, headers={"x-secret": "s3"})}, {"name": "secret"})
-    assert text_of(result.tool_calls[0].result or ()) == "s3"
+def _said(result: EngineResult, call: int = 0) -> str:
+    return text_of(result.tool_calls[call].result or ())
 
 
-async def test_an_http_server_that_hangs_is_a_tool_error(http_url: str) -> None:
-    result = await _play({"web": HttpMcpServer(http_url, timeout_s=0.5)}, {"name": "hang"})
-    assert result.tool_calls[0].status == "failed"
+def _lives(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(15):
+        while not true():  # noqa: ASYNC110 - another process tells nobody when it is gone
+            await asyncio.sleep(0.02)
+
+
+async def test_turns_share_a_child_process_that_ends_with_the_engine() -> None:
+    play = Player()
+    result = await play({"child": CHILD}, {"name": "echo", "input": {"text": "world"}}, PID)
+    pid = int(_said(result, 1))
+    assert (_said(result), result.text) == ("Hello world", "End")
+    assert await play.pid(CHILD) == pid
+    assert await asyncio.gather(*(play.pid(CHILD) for _ in range(5))) == [pid] * 5
+    await play.engine.close()
+    assert not _lives(pid)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(CHILD, scope="ten_2"),
+        replace(CHILD, env={"GREETING": "Hi "}),
+        replace(CHILD, args=("-B", *CHILD.args)),
+        replace(CHILD, reuse=False),
+    ],
+    ids=["another tenant", "another secret", "other arguments", "told not to"],
+)
+async def test_turns_that_do_not_agree_share_nothing(play: Player, other: StdioMcpServer) -> None:
+    assert await play.pid(CHILD) != await play.pid(other)
+
+
+async def test_an_allow_list_is_no_reason_not_to_share(play: Player) -> None:
+    assert await play.pid(CHILD) == await play.pid(replace(CHILD, tools=("pid",), timeout_s=30.0))
+
+
+async def test_a_child_of_one_turn_ends_with_it(play: Player) -> None:
+    pid = await play.pid(replace(CHILD, reuse=False))
+    await _until(lambda: not _lives(pid))
+
+
+async def test_a_child_that_nobody_uses_is_let_go() -> None:
+    play = Player(idle_s=0.05)
+    pid = await play.pid(CHILD)
+    await _until(lambda: not _lives(pid))
+    assert await play.pid(CHILD) != pid
+    await play.engine.close()
+
+
+async def test_a_child_that_dies_is_a_tool_error_and_the_next_call_gets_a_new_one(play: Player) -> None:
+    result = await play({"child": CHILD}, {"name": "die"}, {"name": "echo", "input": {"text": "x"}})
+    assert [call.status for call in result.tool_calls] == ["failed", "completed"]
+    assert (result.stop_reason, result.text) == ("end_turn", "End")
+
+
+async def test_a_child_that_died_between_turns_is_replaced(play: Player) -> None:
+    pid = await play.pid(CHILD)
+    os.kill(pid, signal.SIGKILL)
+    await _until(lambda: not _lives(pid))
+    assert await play.pid(CHILD) != pid
+
+
+async def test_a_child_that_hangs_between_turns_is_replaced(play: Player, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nova_workers.engines.connection_pool._CHECK_TIMEOUT_S", 0.3)
+    pid = await play.pid(CHILD)
+    os.kill(pid, signal.SIGSTOP)
+    assert await play.pid(CHILD) != pid
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        StdioMcpServer(command="/does/not/exist"),
+        StdioMcpServer(command="sleep", args=("60",), timeout_s=0.5),
+        StdioMcpServer(command="false"),
+        HttpMcpServer("http://127.0.0.1:1/mcp", timeout_s=5.0),
+    ],
+    ids=["no such command", "says nothing", "ends at once", "nobody listens"],
+)
+async def test_a_server_that_does_not_answer_costs_the_turn_its_tools_only(play: Player, server: McpServer) -> None:
+    with capture_logs() as logs:
+        result = await play({"away": server, "child": CHILD}, {"name": "echo", "input": {"text": "x"}})
+    assert (_said(result), result.stop_reason) == ("Hello x", "end_turn")
+    (warned,) = (entry for entry in logs if entry["event"] == "mcp_server_unreachable")
+    assert warned["server"] == "away"
+    assert warned["cause"]
+
+
+@pytest.mark.parametrize(("avoid_s", "tries"), [(30.0, 1), (0.0, 2)])
+async def test_a_server_that_did_not_answer_is_left_alone_for_a_while(
+    tmp_path: Path, avoid_s: float, tries: int
+) -> None:
+    play = Player(avoid_s=avoid_s)
+    log = tmp_path / "log"
+    mute = StdioMcpServer(command="sh", args=("-c", f"echo started >> {log}; sleep 60"), timeout_s=0.5)
+    for _ in range(2):
+        await play({"mute": mute})
+    assert log.read_text().count("started") == tries
+    await play.engine.close()
+
+
+async def test_the_model_is_told_of_servers_that_do_not_answer(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(Stream((Part("tool", ("toolu_1", "read_issue", {})),)), Stream((Part("text", ["Sorry"]),)))
+    options = EngineOptions(system_prompt="Be kind", mcp_servers={"tracker": StdioMcpServer(command="/no/such")})
+    result = await engine.run("hi", options, "sandbox")
+    stable, note = server.requests[0]["system"]
+    assert "cache_control" in stable
+    assert "tools are missing: tracker" in note["text"]
+    assert "cache_control" not in note
+    assert "These servers do not answer: tracker." in (result.tool_calls[0].error or "")
+
+
+async def test_an_abort_while_connecting_stops_the_child(play: Player) -> None:
+    abort = AbortSignal()
+    asyncio.get_running_loop().call_later(0.3, abort.abort, "cancel")
+    started_s = time.monotonic()
+    result = await play({"mute": StdioMcpServer(command="sleep", args=("60",))}, {"name": "echo"}, abort=abort)
+    assert result.stop_reason == "aborted"
+    assert time.monotonic() - started_s < 1.5
+
+
+async def test_an_abort_cancels_the_call_at_the_server(play: Player) -> None:
+    abort = AbortSignal()
+    callbacks = EngineCallbacks(
+        on_tool_use=lambda *_: asyncio.get_running_loop().call_later(0.3, abort.abort, "cancel") and None
+    )
+    result = await play({"child": CHILD}, {"name": "hang"}, abort=abort, callbacks=callbacks)
+    assert result.stop_reason == "aborted"
+    assert _said(await play({"child": CHILD}, {"name": "cancelled"})) == "hang"
+
+
+async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after_it(
+    play: Player, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nova_workers.engines.connection_pool._CHECK_TIMEOUT_S", 0.3)
+    pids = tmp_path / "pids"
+    rude = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_rude_server", str(pids)), cwd=os.getcwd())
+    abort = AbortSignal()
+    aborted_s = 0.0
+
+    def on_tool_use(*_: object) -> None:
+        def pull() -> None:
+            nonlocal aborted_s
+            aborted_s = time.monotonic()
+            abort.abort("cancel")
+
+        asyncio.get_running_loop().call_later(0.3, pull)
+
+    result = await play(
+        {"rude": rude}, {"name": "sulk"}, abort=abort, callbacks=EngineCallbacks(on_tool_use=on_tool_use)
+    )
+    assert result.stop_reason == "aborted"
+    assert time.monotonic() - aborted_s < 0.5
+    await play({"rude": rude, "child": CHILD}, PID)
+    first, second = (int(pid) for pid in pids.read_text().split())
+    assert first != second
+    await play.engine.close()
+    await _until(lambda: not _lives(first) and not _lives(second))
+
+
+async def test_progress_is_told_while_the_call_runs(play: Player) -> None:
+    told: list[tuple[str, str]] = []
+    callbacks = EngineCallbacks(on_tool_progress=lambda call, summary: told.append((call.tool_name, summary)))
+    result = await play({"child": CHILD}, {"name": "count"}, callbacks=callbacks)
+    assert _said(result) == "counted"
+    # What comes faster than a person reads is left out, but not the end.
+    assert told == [("count", "count: 1 of 3 at 1"), ("count", "count: 3 of 3 at 3")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux is asked")
+def test_children_die_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = f"""
+import asyncio, os, signal, sys
+from nova_workers.contracts.engine import EngineOptions, StdioMcpServer
+from nova_workers.engines.scripted import ScriptedEngine
+
+async def main():
+    rude = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_rude_server", {str(pids)!r}), cwd=os.getcwd())
+    options = EngineOptions(mcp_servers={{"rude": rude}}, engine_config={{"script": [{{"tool": {{"name": "sulk"}}}}]}})
+    asyncio.get_running_loop().call_later(2.0, os.kill, os.getpid(), signal.SIGKILL)
+    await ScriptedEngine(environment="development").run("go", options, "sandbox")
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    (pid,) = (int(pid) for pid in pids.read_text().split())
+    deadline_s = time.monotonic() + 10
+    while _lives(pid) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert not _lives(pid)
+
+
+class Web:
+    """An MCP server behind HTTP."""
+
+    def __init__(self) -> None:
+        self.hung = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self._port = 0
+        self._server: uvicorn.Server
+        self._task: asyncio.Task[None]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/mcp"
+
+    async def start(self) -> None:
+        """Listen, at the port of the time before."""
+        app = self._tools().streamable_http_app()
+        config = uvicorn.Config(app, host="127.0.0.1", port=self._port, log_level="critical")
+        self._server = uvicorn.Server(config)
+        self._task = asyncio.create_task(self._server.serve())
+        while not self._server.started:  # noqa: ASYNC110 - uvicorn has a flag and no event
+            await asyncio.sleep(0.01)
+        self._port = self._server.servers[0].sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Go away."""
+        self._server.should_exit = self._server.force_exit = True
+        await self._task
+
+    def _tools(self) -> MCPServer:
+        server = MCPServer("http")
+
+        @server.tool()
+        async def secret(ctx: Context[Any]) -> str:
+            """Show the header."""
+            return str((ctx.headers or {}).get("x-secret"))
+
+        @server.tool()
+        async def hang() -> str:
+            """Never answer."""
+            self.hung.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+            return "late"
+
+        return server
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    server = Web()
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def test_an_http_server_gets_its_headers_and_no_other_turns(play: Player, web: Web) -> None:
+    for secret in ("s3", "s4"):
+        result = await play({"web": HttpMcpServer(web.url, headers={"x-secret": secret})}, {"name": "secret"})
+        assert _said(result) == secret
+
+
+async def test_an_http_server_that_hangs_is_a_tool_error(play: Player, web: Web) -> None:
+    server = HttpMcpServer(web.url, timeout_s=0.5)
+    result = await play({"web": server}, {"name": "hang"}, {"name": "secret"})
+    assert [call.status for call in result.tool_calls] == ["failed", "completed"]
+    assert "timed out" in (result.tool_calls[0].error or "")
     assert result.text == "End"
+
+
+async def test_an_abort_reaches_an_http_server(play: Player, web: Web) -> None:
+    abort = AbortSignal()
+    running = asyncio.create_task(play({"web": HttpMcpServer(web.url)}, {"name": "hang"}, abort=abort))
+    await asyncio.wait_for(web.hung.wait(), 10)
+    started_s = time.monotonic()
+    abort.abort("cancel")
+    assert (await running).stop_reason == "aborted"
+    assert time.monotonic() - started_s < 0.5
+    await asyncio.wait_for(web.cancelled.wait(), 10)
+
+
+async def test_an_http_server_that_goes_away_and_comes_back_is_reached_again(play: Player, web: Web) -> None:
+    server = HttpMcpServer(web.url, timeout_s=5.0)
+    assert (await play({"web": server}, {"name": "secret"})).tool_calls[0].status == "completed"
+    await web.stop()
+    callbacks = EngineCallbacks(on_tool_use=lambda *_: None)
+    result = await play({"web": server}, {"name": "secret"}, callbacks=callbacks)
+    assert result.stop_reason == "end_turn"
+    await web.start()
+    play = Player(avoid_s=0.0)
+    assert (await play({"web": server}, {"name": "secret"})).tool_calls[0].status == "completed"
+    await play.engine.close()

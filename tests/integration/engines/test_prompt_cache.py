@@ -1,5 +1,6 @@
 """Where the request is marked for the provider's prompt cache, and that what stands before the marks never changes."""
 
+import itertools
 import json
 from typing import Any
 
@@ -86,7 +87,7 @@ async def test_each_conversation_begins_with_the_bytes_of_the_one_before(
 ) -> None:
     requests = await _two_turns(server, engine)
     sent = [json.dumps(_unmarked(request["messages"])).removesuffix("]") for request in requests]
-    for shorter, longer in zip(sent, sent[1:], strict=False):
+    for shorter, longer in itertools.pairwise(sent):
         assert longer.startswith(shorter)
 
 

@@ -85,8 +85,10 @@ async def turn(
     **options: Any,
 ) -> EngineResult:
     """Run a turn, in bounded time."""
-    given = EngineOptions(**{"model": "claude-sonnet-5-5", **options})
-    return await asyncio.wait_for(engine.run(message, given, "sandbox", callbacks=callbacks, abort=abort), 30)
+    wanted: dict[str, Any] = {"model": "claude-sonnet-5-5", **options}
+    return await asyncio.wait_for(
+        engine.run(message, EngineOptions(**wanted), "sandbox", callbacks=callbacks, abort=abort), 30
+    )
 
 
 def error_of(result: EngineResult) -> EngineError:
@@ -98,7 +100,7 @@ def error_of(result: EngineResult) -> EngineError:
 
 def key(name: str) -> Asks:
     """Pick requests with a profile's key."""
-    return lambda headers, _: headers.get("x-api-key") == f"key-{name}"
+    return lambda headers, _: headers.get("authorization") == f"Bearer key-{name}"
 
 
 def model(name: str) -> Asks:
@@ -108,7 +110,7 @@ def model(name: str) -> Asks:
 
 def keys_used(server: ModelServer) -> list[str]:
     """Return the profiles by which the server was asked, in order."""
-    return [headers["x-api-key"].removeprefix("key-") for headers in server.headers]
+    return [headers["authorization"].removeprefix("Bearer key-") for headers in server.headers]
 
 
 def models_asked(server: ModelServer) -> list[str]:

@@ -74,8 +74,8 @@ async def test_the_response_is_cut_to_what_the_smaller_window_leaves(server: Mod
 async def test_thinking_shrinks_with_the_response(server: ModelServer, make: Make) -> None:
     server.reply_when(model(SONNET), BROKEN)
     server.reply(FINE)
-    options = {"fallback_models": (HAIKU,), "max_tokens": 20_000, "thinking_budget_tokens": 10_000}
-    await turn(make(context_windows={HAIKU: 6_000}), **options)
+    engine = make(context_windows={HAIKU: 6_000})
+    await turn(engine, fallback_models=(HAIKU,), max_tokens=20_000, thinking_budget_tokens=10_000)
     asked = server.requests[-1]
     assert asked["max_tokens"] < 6_000
     assert asked["thinking"]["budget_tokens"] == asked["max_tokens"] - 1_024

@@ -42,11 +42,9 @@ async def test_two_workers_together_never_exceed_it_and_nobody_fails(
     assert max(waited_s for _, waited_s in counts.waits) > 1
 
 
-async def test_the_calls_of_a_process_wait_in_the_order_of_their_coming(
-    server: ModelServer, make: Make, redis: Redis
-) -> None:
+async def test_the_calls_of_a_process_wait_in_the_order_of_their_coming(server: ModelServer, make: Make) -> None:
     server.reply(FINE)
-    engine = make(redis=redis, limits={"*": RateLimit(requests=2)})
+    engine = make(limits={"*": RateLimit(requests=2)})
     await asyncio.gather(*(turn(engine, str(number)) for number in range(5)))
     order = [int(body["messages"][0]["content"][0]["text"]) for body in server.requests]
     assert all(before // 2 <= after // 2 for before, after in pairwise(order))

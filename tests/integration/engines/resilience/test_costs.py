@@ -1,0 +1,41 @@
+"""What a call costs: by the operator's price, else by the list; else tokens are counted and the cost is not known."""
+
+from structlog.testing import capture_logs
+
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.anthropic import ModelPrice
+from tests.integration.engines.resilience.stage import FINE, Make, turn
+from tests.support.model_server import ModelServer, Stream
+
+USED = Stream(
+    FINE.parts,
+    usage={
+        "input_tokens": 1_000,
+        "output_tokens": 2_000,
+        "cache_read_input_tokens": 3_000,
+        "cache_creation_input_tokens": 4_000,
+    },
+)
+PRICE = ModelPrice(input=1.0, output=10.0, cache_read=0.1, cache_write=2.0)
+
+
+async def test_a_model_of_the_operators_own_has_the_operators_price(server: ModelServer, make: Make) -> None:
+    server.reply(USED)
+    result = await turn(make(prices={"house-model": PRICE}), model="house-model")
+    assert result.usage.tokens == TokenUsage(1_000, 2_000, 3_000, 4_000, cost_usd=0.001 + 0.02 + 0.0003 + 0.008)
+
+
+async def test_an_alias_stands_for_its_model(server: ModelServer, make: Make) -> None:
+    server.reply(USED)
+    engine = make(prices={"swift": PRICE}, aliases={"swift": "claude-haiku-4-5"})
+    assert (await turn(engine, model="claude-haiku-4-5")).usage.tokens.cost_usd == 0.0293
+
+
+async def test_an_unknown_price_is_said_once(server: ModelServer, make: Make) -> None:
+    server.reply(USED)
+    engine = make()
+    with capture_logs() as logs:
+        results = [await turn(engine, model="house-model") for _ in range(3)]
+    assert [result.usage.tokens.cost_usd for result in results] == [None] * 3
+    assert {result.usage.tokens.output_tokens for result in results} == {2_000}
+    assert [line["event"] for line in logs if line["event"] == "model_price_unknown"] == ["model_price_unknown"]

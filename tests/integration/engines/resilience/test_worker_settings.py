@@ -1,0 +1,71 @@
+"""What the operator sets arrives at the engine of a worker."""
+
+from typing import Any
+
+from redis.asyncio import Redis
+
+from nova_workers.bootstrap import build_worker
+from nova_workers.config import Settings
+from nova_workers.contracts.engine import EngineOptions, EngineResult
+from tests.integration.engines.resilience.stage import FINE, LIMITED, REFUSED, key, keys_used
+from tests.support.model_server import ModelServer, Stream
+
+
+async def _run(settings: Settings, server: ModelServer, turns: int = 1, **model: Any) -> list[EngineResult]:
+    given = {"base_url": server.url, **model}
+    worker = build_worker(Settings.model_validate({**settings.model_dump(), "model": given}))
+    try:
+        options = EngineOptions(model="sonnet")
+        return [await worker.engines["anthropic"].run("hi", options, "sandbox") for _ in range(turns)]
+    finally:
+        await worker.aclose()
+
+
+PROFILES = [{"name": "main", "api_key": "key-main"}, {"name": "spare", "api_key": "key-spare"}]
+
+
+async def test_profiles_rest_in_redis_under_no_name_that_tells_a_key(
+    settings: Settings, server: ModelServer, redis: Redis
+) -> None:
+    server.reply_when(key("main"), LIMITED)
+    server.reply(FINE)
+    await _run(settings, server, profiles=PROFILES)
+    await _run(settings, server, profiles=PROFILES)
+    assert keys_used(server) == ["main", "spare", "spare"]
+    names = [name.decode() async for name in redis.scan_iter("nova:model:*")]
+    assert [name.split(":")[4:6] for name in names] == [["rests", "main"]]
+    assert "key-main" not in names[0]
+
+
+async def test_a_key_that_was_replaced_does_not_inherit_the_rest_of_the_old_one(
+    settings: Settings, server: ModelServer
+) -> None:
+    server.reply_when(key("old"), REFUSED)
+    server.reply(FINE)
+    (refused,) = await _run(settings, server, api_key="key-old")
+    (fine,) = await _run(settings, server, api_key="key-new")
+    assert refused.error is not None
+    assert (refused.error.kind, fine.text) == ("auth_failure", "Well done")
+
+
+async def test_prices_of_the_operator_go_before_the_list(settings: Settings, server: ModelServer) -> None:
+    usage = {
+        "input_tokens": 1_000_000,
+        "output_tokens": 100_000,
+        "cache_read_input_tokens": 1_000_000,
+        "cache_creation_input_tokens": 0,
+    }
+    server.reply(Stream(FINE.parts, usage=usage))
+    (result,) = await _run(settings, server, prices={"sonnet": {"input": 2.0, "output": 10.0}})
+    assert result.usage.tokens.cost_usd == 2.0 + 1.0 + 0.2
+
+
+async def test_a_worker_asks_redis_about_a_model_that_is_well_once_in_a_while(
+    settings: Settings, server: ModelServer, redis: Redis
+) -> None:
+    server.reply(FINE)
+    await _run(settings, server)
+    before = (await redis.info("commandstats")).get("cmdstat_evalsha", {}).get("calls", 0)
+    await _run(settings, server, turns=5)
+    after = (await redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
+    assert 1 <= after - before <= 2

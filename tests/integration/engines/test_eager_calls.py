@@ -1,0 +1,145 @@
+"""Calls of tools that only read begin while the response still streams; nothing else changes."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.server import Server
+from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.engine import EngineOptions, InProcessMcpServer, ToolAuthorization
+from nova_workers.engines.anthropic import AnthropicEngine
+from tests.contract.engines.stage import Witness, assert_valid
+from tests.support.model_server import ModelServer, Part, Stream
+
+LOOK = Part("tool", ("toolu_1", "look", {"n": 1}))
+WRITE = Part("tool", ("toolu_2", "write", {}))
+DONE = Stream((Part("text", ["Done"]),))
+
+
+@dataclass
+class Room:
+    """A tool that only reads, one that may be repeated, and what became of them."""
+
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    log: list[str] = field(default_factory=list[str])
+
+    def options(self, **more: Any) -> EngineOptions:
+        async def list_tools(_: Any, __: Any) -> ListToolsResult:
+            hints = {"look": ToolAnnotations(read_only_hint=True), "write": ToolAnnotations(idempotent_hint=True)}
+            tools = [Tool(name=name, input_schema={"type": "object"}, annotations=hint) for name, hint in hints.items()]
+            return ListToolsResult(tools=tools)
+
+        async def call_tool(_: Any, params: Any) -> CallToolResult:
+            self.log.append(f"{params.name} began")
+            if params.name == "look":
+                self.began.set()
+                try:
+                    await self.release.wait()
+                except asyncio.CancelledError:
+                    self.log.append("look cancelled")
+                    raise
+            return CallToolResult(content=[TextContent(text=f"{params.name} saw {params.arguments}")])
+
+        server = InProcessMcpServer(Server("room", on_list_tools=list_tools, on_call_tool=call_tool))
+        return EngineOptions(mcp_servers={"room": server}, **more)
+
+
+async def test_a_tool_that_only_reads_begins_before_the_response_is_whole(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    room, witness = Room(), Witness()
+    room.release.set()
+    # The response goes on only after the tool ran.
+    server.reply(Stream((LOOK, Part("wait", room.began), Part("text", ["and more"]), WRITE)), DONE)
+
+    async def on_tool_calls(record: Any) -> None:
+        room.log.append("committed")
+
+    callbacks = witness.callbacks(on_tool_calls=on_tool_calls)
+    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks), 10)
+    assert room.log == ["look began", "committed", "write began"]
+    assert [call.result for call in result.tool_calls] == [
+        (text_block("look saw {'n': 1}"),),
+        (text_block("write saw {}"),),
+    ]
+    assert [(call.sequence, call.status) for call in result.tool_calls] == [(0, "completed"), (1, "completed")]
+    assert_valid(result.messages)
+
+
+async def test_callbacks_come_in_the_order_of_any_other_call(server: ModelServer, engine: AnthropicEngine) -> None:
+    room, witness = Room(), Witness()
+    room.release.set()
+    server.reply(Stream((LOOK, Part("wait", room.began))), DONE)
+    await engine.run("hi", room.options(), "sandbox", callbacks=witness.callbacks())
+    told = [entry for entry in witness.log if entry not in ("thinking", "tokens") and entry[0] != "event"]
+    assert told[:5] == [("authorize", "look"), "calls", ("tool", "look"), ("result", "look", "completed"), "summary"]
+
+
+async def test_a_call_is_authorized_once_and_before_it_runs(server: ModelServer, engine: AnthropicEngine) -> None:
+    room, witness = Room(), Witness()
+    witness.refuse = {"look": "Close your eyes"}
+    authorized = asyncio.Event()
+
+    async def authorize(name: str, given: Any) -> ToolAuthorization:
+        authorized.set()
+        return await witness.callbacks().authorize_tool(name, given)  # type: ignore[misc] - the witness has one
+
+    server.reply(Stream((LOOK, Part("wait", authorized))), DONE)
+    callbacks = witness.callbacks(authorize_tool=authorize)
+    result = await engine.run("hi", room.options(), "sandbox", callbacks=callbacks)
+    assert room.log == []
+    assert witness.log.count(("authorize", "look")) == 1
+    assert (result.tool_calls[0].status, result.tool_calls[0].error) == ("failed", "Close your eyes")
+
+
+async def test_a_response_that_breaks_off_takes_its_calls_with_it(server: ModelServer, engine: AnthropicEngine) -> None:
+    room, witness = Room(), Witness()
+    server.reply(Stream((LOOK, Part("wait", room.began), Part("cut"))))
+    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=witness.callbacks()), 30)
+    assert result.stop_reason == "error"
+    assert room.log[-1] == "look cancelled"
+    assert (result.tool_calls, witness.results) == ((), [])
+
+
+async def test_an_abort_in_mid_response_cancels_eager_calls(server: ModelServer, engine: AnthropicEngine) -> None:
+    room, abort = Room(), AbortSignal()
+    server.reply(Stream((Part("text", ["So"]), LOOK, Part("stall"))))
+    running = asyncio.create_task(engine.run("hi", room.options(), "sandbox", abort=abort))
+    await asyncio.wait_for(room.began.wait(), 10)
+    abort.abort("cancel")
+    result = await asyncio.wait_for(running, 10)
+    assert room.log == ["look began", "look cancelled"]
+    assert (result.stop_reason, result.text, result.tool_calls) == ("aborted", "So", ())
+
+
+async def test_an_abort_after_the_response_interrupts_the_eager_call(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    room, abort, witness = Room(), AbortSignal(), Witness()
+    server.reply(Stream((LOOK,)), DONE)
+
+    async def on_tool_calls(_: Any) -> None:
+        await room.began.wait()
+        asyncio.get_running_loop().call_later(0.05, abort.abort, "cancel")
+
+    callbacks = witness.callbacks(on_tool_calls=on_tool_calls)
+    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks, abort=abort), 10)
+    assert room.log == ["look began", "look cancelled"]
+    assert [call.status for call in result.tool_calls] == ["interrupted"]
+    assert_valid(result.messages)
+
+
+async def test_a_resumed_call_is_not_eager(server: ModelServer, engine: AnthropicEngine) -> None:
+    room, witness = Room(), Witness()
+    room.release.set()
+    server.reply(Stream((LOOK,)), DONE)
+    await engine.run("hi", room.options(), "sandbox", callbacks=witness.callbacks())
+    room.log.clear()
+    server.reply(DONE)
+    options = room.options(journal=(witness.before_tools[0],))
+    result = await engine.run("hi", options, "sandbox")
+    assert (room.log, result.text) == (["look began"], "Done")

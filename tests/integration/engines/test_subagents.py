@@ -1,0 +1,250 @@
+"""Subagents: turns inside a call, on the turn's tools, within the turn's bounds."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import text_block, text_of
+from nova_workers.contracts.engine import (
+    EngineCallbacks,
+    EngineOptions,
+    EngineResult,
+    SubagentConfig,
+    ToolCall,
+)
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.anthropic import AnthropicEngine
+from tests.contract.engines.stage import Bench, Witness, assert_valid
+from tests.support.model_server import ModelServer, Part, Stream
+
+AGENTS = {
+    "scout": SubagentConfig("Finds things.", "You are a scout.", tools=("count", "hang"), model="haiku", max_turns=3),
+    "clerk": SubagentConfig("Writes things.", "You are a clerk."),
+}
+FOUND = Stream((Part("text", ["Found ", "it"]),))
+DONE = Stream((Part("text", ["Done"]),))
+
+
+def _tasks(*prompts: tuple[str, str]) -> Stream:
+    calls = [
+        Part("tool", (f"toolu_{at}", "Task", {"agent": agent, "prompt": prompt}))
+        for at, (agent, prompt) in enumerate(prompts)
+    ]
+    return Stream((Part("text", ["I ask"]), *calls))
+
+
+class Watch:
+    """The witness of the turn, and one of each subagent."""
+
+    def __init__(self) -> None:
+        self.main = Witness()
+        self.nested: dict[tuple[str, str], Witness] = {}
+
+    def callbacks(self, **others: Any) -> EngineCallbacks:
+        return self.main.callbacks(subagent=self._begin, **others)
+
+    def _begin(self, call_id: str, name: str) -> EngineCallbacks:
+        witness = self.nested[call_id, name] = Witness()
+        return replace(witness.callbacks(), on_tool_calls=None, on_step=None, take_steering=None)
+
+
+async def _run(engine: AnthropicEngine, bench: Bench, watch: Watch | None = None, **more: Any) -> EngineResult:
+    options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS, **{"model": "sonnet", **more})
+    return await asyncio.wait_for(engine.run("hi", options, "sandbox", callbacks=(watch or Watch()).callbacks()), 20)
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    """Tools to call."""
+    return Bench()
+
+
+async def test_a_subagent_works_in_a_turn_of_its_own_and_reports_back(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("scout", "Find the key")), DONE)
+    server.reply_to("Find the key", Stream((Part("tool", ("toolu_n", "count", {})),)), FOUND)
+    watch = Watch()
+    result = await _run(engine, bench, watch)
+    asked, first, second, _ = server.requests
+    task = asked["tools"][-1]
+    assert (task["name"], task["input_schema"]["properties"]["agent"]["enum"]) == ("Task", ["scout", "clerk"])
+    assert "- scout: Finds things." in task["description"]
+    assert first["model"].startswith("claude-haiku-")
+    assert first["system"][0]["text"] == "You are a scout."
+    assert first["messages"] == [{"role": "user", "content": [text_block("Find the key")]}]
+    assert [tool["name"] for tool in first["tools"]] == ["count", "hang"]
+    assert len(second["messages"]) == 3
+    (call,) = result.tool_calls
+    assert (call.tool_name, call.status, call.result) == ("Task", "completed", (text_block("Found it"),))
+    assert (result.text, bench.runs) == ("Done", ["count"])
+    assert_valid(result.messages)
+
+
+async def test_what_a_subagent_does_is_told_apart(server: ModelServer, engine: AnthropicEngine, bench: Bench) -> None:
+    server.reply(_tasks(("scout", "Find the key")), DONE)
+    server.reply_to("Find the key", Stream((Part("text", ["Hm"]), Part("tool", ("toolu_n", "count", {})))), FOUND)
+    watch = Watch()
+    await _run(engine, bench, watch)
+    nested = watch.nested["toolu_0", "scout"]
+    assert nested.tokens == ["Hm", "Found ", "it"]
+    assert ("narration", "Hm") in nested.log
+    assert ("authorize", "count") in nested.log
+    assert ("result", "count", "completed") in nested.log
+    assert watch.main.tokens == ["I ask", "Done"]
+    assert [entry for entry in watch.main.log if entry[0] in ("tool", "authorize")] == [
+        ("authorize", "Task"),
+        ("tool", "Task"),
+    ]
+
+
+async def test_what_subagents_use_is_part_of_the_step(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("scout", "one"), ("clerk", "two")), DONE)
+    server.reply_to("one", replace(FOUND, usage={"input_tokens": 100, "output_tokens": 1}))
+    server.reply_to("two", replace(FOUND, usage={"input_tokens": 200, "output_tokens": 2}))
+    watch = Watch()
+    result = await _run(engine, bench, watch)
+    first, second = watch.main.records
+    assert (first.tool_usage.input_tokens, first.tool_usage.output_tokens) == (300, 3)
+    assert first.usage.input_tokens == 10
+    assert second.tool_usage == TokenUsage()
+    assert result.usage.tokens == first.usage + first.tool_usage + second.usage
+    assert result.usage.turns == 2
+
+
+async def test_subagents_that_are_called_together_work_at_the_same_time(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("clerk", "one"), ("clerk", "two")), DONE)
+    meets = Stream((Part("tool", ("toolu_m", "meet", {})),))
+    server.reply_to("one", meets, FOUND)
+    server.reply_to("two", meets, FOUND)
+    result = await _run(engine, bench)
+    assert [call.status for call in result.tool_calls] == ["completed", "completed"]
+
+
+async def test_a_subagent_has_neither_other_tools_nor_subagents(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("scout", "one"), ("clerk", "two")), DONE)
+    server.reply_to("one", Stream((Part("tool", ("toolu_n", "add", {"a": 1, "b": 1})),)), FOUND)
+    server.reply_to("two", Stream((Part("tool", ("toolu_n", "Task", {"agent": "scout", "prompt": "x"})),)), FOUND)
+    await _run(engine, bench)
+    assert bench.runs == []
+    results = [
+        block["content"][0]["text"]
+        for request in server.requests
+        for block in request["messages"][-1]["content"]
+        if block.get("tool_use_id") == "toolu_n"
+    ]
+    assert len(results) == 2
+    assert all(text.startswith("There is no tool") for text in results)
+    clerk = next(request for request in server.requests if request["messages"][0]["content"][0]["text"] == "two")
+    assert "Task" not in [tool["name"] for tool in clerk["tools"]]
+
+
+async def test_a_subagent_that_fails_is_a_tool_error(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("scout", "one")), DONE)
+    refusal = Stream((Part("text", ["No"]),), stop_reason="refusal")
+    server.reply_to("one", refusal)
+    result = await _run(engine, bench)
+    assert result.text == "Done"
+    assert result.tool_calls[0].status == "failed"
+    assert "scout failed: The model refused" in (result.tool_calls[0].error or "")
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"agent": "nobody", "prompt": "x"}, "There is no agent 'nobody'. Available: scout, clerk."),
+        ({"agent": "scout", "prompt": " "}, "'prompt' must say"),
+        ({}, "There is no agent None"),
+    ],
+)
+async def test_a_call_that_makes_no_sense_is_told_to_the_model(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench, params: dict[str, str], told: str
+) -> None:
+    server.reply(Stream((Part("tool", ("toolu_0", "Task", params)),)), DONE)
+    result = await _run(engine, bench)
+    assert told in (result.tool_calls[0].error or "")
+
+
+async def test_a_subagent_that_does_not_come_to_an_end_is_stopped_and_says_so(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("scout", "one")), DONE)
+    server.reply_to("one", Stream((Part("text", ["Again"]), Part("tool", ("toolu_n", "count", {})))))
+    result = await _run(engine, bench)
+    assert bench.runs == ["count"] * 3
+    assert text_of(result.tool_calls[0].result or ()) == "Again\n[scout was stopped before it was done: turns]"
+
+
+async def test_a_budget_holds_for_the_turn_and_its_subagents_together(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("scout", "one")), DONE)
+    costly = {"input_tokens": 600, "output_tokens": 0}
+    server.reply_to("one", Stream((Part("tool", ("toolu_n", "count", {})),), usage=costly))
+    result = await _run(engine, bench, token_budget=1_000)
+    assert bench.runs == ["count"] * 2
+    assert (result.stop_reason, result.limit, len(server.requests)) == ("max_tokens", "tokens", 3)
+    assert_valid(result.messages)
+
+
+async def test_an_abort_reaches_the_tools_of_subagents(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    abort, watch = AbortSignal(), Watch()
+    server.reply(_tasks(("scout", "one")), DONE)
+    server.reply_to("one", Stream((Part("tool", ("toolu_n", "hang", {})),)))
+    options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS)
+    running = asyncio.create_task(engine.run("hi", options, "sandbox", callbacks=watch.callbacks(), abort=abort))
+    await asyncio.wait_for(bench.began.wait(), 10)
+    abort.abort("cancel")
+    result = await asyncio.wait_for(running, 10)
+    assert bench.cancelled.is_set()
+    assert (result.stop_reason, result.tool_calls[0].status) == ("aborted", "interrupted")
+    # What the subagent had used by then is counted.
+    assert watch.main.records[0].tool_usage.total_tokens == 15
+    assert result.usage.tokens.total_tokens == 30
+    assert_valid(result.messages)
+
+
+async def test_without_callbacks_of_its_own_a_subagents_tools_are_authorized_all_the_same(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("scout", "one")), DONE)
+    server.reply_to("one", Stream((Part("tool", ("toolu_n", "count", {})),)), FOUND)
+    witness = Witness()
+    witness.refuse = {"count": "no"}
+    options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS)
+    await engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    assert bench.runs == []
+
+
+async def test_after_a_crash_a_subagent_is_interrupted_and_not_run_again(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    server.reply(_tasks(("scout", "one")), DONE)
+    server.reply_to("one", FOUND)
+    watch = Watch()
+    await _run(engine, bench, watch)
+    server.requests.clear()
+    server.reply(DONE)
+    result = await _run(engine, bench, journal=(watch.main.before_tools[0],))
+    assert len(server.requests) == 1
+    calls: tuple[ToolCall, ...] = result.tool_calls
+    assert [call.status for call in calls] == ["interrupted"]
+
+
+async def test_without_agents_there_is_no_task(server: ModelServer, engine: AnthropicEngine, bench: Bench) -> None:
+    server.reply(DONE)
+    await engine.run("hi", EngineOptions(mcp_servers=bench.servers()), "sandbox")
+    assert "Task" not in [tool["name"] for tool in server.requests[0]["tools"]]

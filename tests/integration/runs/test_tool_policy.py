@@ -1,0 +1,66 @@
+"""What an agent may do is decided for every call of its runs, whichever engine makes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from nova_workers.contracts.content import text_of
+from nova_workers.ledger.database import Row
+from tests.support.executor import Floor
+
+
+async def _calls(floor: Floor, run_id: str) -> list[Row]:
+    return await floor.database.fetch(
+        "SELECT c.* FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id WHERE r.id = $1 ORDER BY c.step, c.sequence",
+        run_id,
+    )
+
+
+async def _play(floor: Floor, commands: list[str], **spec: Any) -> list[Row]:
+    script = [{"tool": [{"name": "Bash", "input": {"command": command}}]} for command in commands]
+    agent = {"name": "a", "engine": "scripted", "engine_config": {"script": [*script, {"say": "Done"}]}, **spec}
+    await floor.add_agent("tester", agent)
+    run = await floor.submit("go", agent_id="tester")
+    await floor.settle(floor.worker())
+    assert await floor.status(run.run_id) == "succeeded"
+    return await _calls(floor, run.run_id)
+
+
+@pytest.mark.parametrize("trust", ["sandbox", "controlled"])
+async def test_a_shell_command_needs_the_trust_for_it(floor: Floor, trust: str) -> None:
+    with capture_logs() as logs:
+        (call,) = await _play(floor, ["ls"], trust=trust)
+    assert call["status"] == "failed"
+    assert f"at the trust {trust!r}" in text_of(tuple(call["result"]))
+    assert [log["rule"] for log in logs if log["event"] == "tool.refused"] == ["trust"]
+
+
+async def test_the_agents_patterns_and_the_repeat_guard_decide(floor: Floor) -> None:
+    permissions = {"deny_commands": ["curl *"]}
+    commands = ["curl x", "make", "make", "make", "make"]
+    with capture_logs() as logs:
+        await _play(floor, commands, trust="unrestricted", permissions=permissions)
+    assert [log["rule"] for log in logs if log["event"] == "tool.refused"] == ["deny: curl *", "repeat"]
+
+
+@pytest.mark.parametrize("trust", ["sandbox", "controlled", "unrestricted"])
+async def test_an_agent_with_native_tools_has_a_directory_of_its_own(floor: Floor, trust: str) -> None:
+    await _play(floor, [], trust=trust)
+    place = floor.settings.workspace_root / floor.tenant_id / "tester"
+    assert place.is_dir() == (trust != "sandbox")
+    if place.exists():
+        assert place.stat().st_mode & 0o077 == 0
+
+
+async def test_a_directory_that_cannot_be_made_fails_the_run_and_says_so(floor: Floor) -> None:
+    floor.settings.workspace_root.parent.mkdir(parents=True, exist_ok=True)
+    floor.settings.workspace_root.write_text("a file is in the way")
+    await floor.add_agent("tester", {"name": "a", "engine": "scripted", "trust": "controlled"})
+    run = await floor.submit("go", agent_id="tester")
+    await floor.settle(floor.worker())
+    row = await floor.run(run.run_id)
+    assert row["status"] == "failed"
+    assert "NOVA_TOOLS__WORKSPACE_ROOT" in str(row["error"])
