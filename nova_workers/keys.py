@@ -45,12 +45,12 @@ CONTROL_CHANNEL: Final = "nova:control"
 
 
 def thread_lock(thread_id: str) -> str:
-    """String: token of the worker that holds the thread. TTL: that of the lease, with which it is renewed."""
+    """String: token of the worker that holds the thread. TTL: nine tenths of the lease's, with which it is renewed."""
     return f"nova:lock:thread:{thread_id}"
 
 
 def thread_knock(thread_id: str) -> str:
-    """String: set by a doorbell that found the lock held, taken by the release. TTL: the lease's."""
+    """String: set by a doorbell that found the lock held, taken by the release. TTL: the lock's."""
     return f"nova:knock:thread:{thread_id}"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nova_workers.contracts.content import Message, text_of
+from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason
 from nova_workers.contracts.runs import FinishStatus
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ledger.journal import Journal
 from nova_workers.threads.lease import HeldRun
-from nova_workers.threads.transcript import INTERRUPTED, repair
+from nova_workers.threads.transcript import INTERRUPTED
 
 __all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge"]
 
@@ -83,20 +83,21 @@ def close_journal(journal: Journal) -> StepRecord | None:
     if last is None or last.complete:
         return None
     calls = tuple(
-        call if call.result is not None else replace(call, status="interrupted", error=INTERRUPTED)
+        call
+        if call.result is not None
+        else replace(call, status="interrupted", error=INTERRUPTED, result=(text_block(INTERRUPTED),))
         for call in last.tool_calls
     )
-    ended = tuple(
+    results = tuple(
         {
             "type": "tool_result",
             "tool_use_id": call.id,
-            "content": list(call.result),
-            "is_error": call.status == "failed",
+            "content": list(call.result or ()),
+            "is_error": call.status != "completed",
         }
         for call in calls
-        if call.result is not None
     )
-    messages = repair((*last.messages, Message("user", ended)) if ended else last.messages)
+    messages = (*last.messages, Message("user", results))
     return replace(last, messages=messages, tool_calls=calls, final=True, usage=TokenUsage())
 
 

@@ -144,9 +144,11 @@ class StreamHub:
         """Receive until cancelled. Subscriptions are made again after a lost connection."""
         while True:
             try:
-                # A channel that nobody uses keeps the connection in subscribed mode while there are no feeds.
-                self._asked = set(self._feeds)
-                await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *map(run_channel, self._asked))
+                # Alone: of two that connect at once, one would listen on a connection that the other has replaced.
+                async with self._lock:
+                    self._asked = set(self._feeds)
+                    # A channel that nobody uses keeps the connection in subscribed mode while there are no feeds.
+                    await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *map(run_channel, self._asked))
                 while True:
                     self._take(await self._pubsub.get_message(timeout=None))
             except RedisError as error:
@@ -182,15 +184,15 @@ class StreamHub:
         channel = message["channel"]
         name = channel.decode() if isinstance(channel, bytes) else str(channel)
         run_id = name.removeprefix("nova:run:").removesuffix(":live")
-        feeds = self._feeds.get(run_id)
-        if not feeds:
-            return
+        feeds = self._feeds.get(run_id, ())
         if message["type"] == "subscribe":
-            # Also heard after every reconnect: whatever was published in between is in the stream.
-            self._subscribed.add(run_id)
+            # Also heard after every reconnect: whatever was published in between is in the stream. And heard when the
+            # last follower has just left: the next may come before the channel is given up.
+            if run_id in self._asked:
+                self._subscribed.add(run_id)
             for feed in feeds:
                 feed.resync()
-        elif message["type"] == "message":
+        elif message["type"] == "message" and feeds:
             data = message["data"]
             events = list(decode(data if isinstance(data, bytes) else str(data).encode()))
             for feed in feeds:

@@ -12,6 +12,9 @@ from nova_workers.keys import thread_knock, thread_lock
 __all__ = ["ThreadLocks"]
 
 
+_OF_THE_LEASE = 0.9
+
+
 def _script(name: str) -> str:
     return files("nova_workers.threads").joinpath(name).read_text("utf-8")
 
@@ -24,8 +27,9 @@ class ThreadLocks:
     """
 
     def __init__(self, redis: Redis, *, ttl_s: float) -> None:
+        """Take the TTL of the lease. A lock ends a little earlier: who recovers a run finds its thread free."""
         self._redis = redis
-        self._ttl_ms = round(ttl_s * 1000)
+        self._ttl_ms = round(ttl_s * 1000 * _OF_THE_LEASE)
         self._acquire = redis.register_script(_script("acquire.lua"))
         self._release = redis.register_script(_script("release.lua"))
         self._extend = redis.register_script(_script("extend.lua"))

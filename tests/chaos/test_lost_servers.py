@@ -11,6 +11,7 @@ from nova_workers.contracts.wire import RunView, StatelessRunCreate
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import OwnServers, long_run
+from tests.requirements import proves
 from tests.support.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
@@ -35,6 +36,7 @@ async def _check_all_ended_once(database_url: str, count: int) -> None:
         await database.close()
 
 
+@proves("redis.restart", "submit.broker-down")
 async def test_a_killed_valkey_loses_no_run_and_a_message_without_broker_is_accepted(own_servers: OwnServers):
     async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
         await _send(fleet, 3, 3)
@@ -45,6 +47,7 @@ async def test_a_killed_valkey_loses_no_run_and_a_message_without_broker_is_acce
         await _check_all_ended_once(own_servers.database_url, 5)
 
 
+@proves("redis.wipe")
 async def test_a_wiped_valkey_loses_no_run(own_servers: OwnServers):
     async with Fleet(own_servers.env, workers=1, beat=True, concurrency=2) as fleet:
         await _send(fleet, 1, 6)
@@ -54,6 +57,7 @@ async def test_a_wiped_valkey_loses_no_run(own_servers: OwnServers):
         await _check_all_ended_once(own_servers.database_url, 6)
 
 
+@proves("recover.postgres")
 async def test_a_killed_postgres_loses_no_run_and_says_unavailable_meanwhile(own_servers: OwnServers):
     async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
         await _send(fleet, 3, 3)

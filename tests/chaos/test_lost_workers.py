@@ -11,6 +11,7 @@ import pytest
 from nova_workers.contracts.wire import RunView, StatelessRunCreate
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import long_run
+from tests.requirements import proves
 from tests.support.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
@@ -48,6 +49,7 @@ async def _check_each_ended_once(fleet: Fleet, database: Database, runs: Sequenc
     assert [tuple(row) for row in rows] == [(3, 2, 1, 2, 1)] * len(runs)
 
 
+@proves("recover.kill", "recover.expired", "journal.once")
 async def test_runs_of_a_killed_worker_go_on_elsewhere_from_their_last_step(env: dict[str, str], database: Database):
     async with Fleet(env, workers=1, beat=True) as fleet:
         runs = await _send(fleet, seconds=3)
@@ -59,6 +61,7 @@ async def test_runs_of_a_killed_worker_go_on_elsewhere_from_their_last_step(env:
         assert {tuple(row) for row in attempts} == {(2, 1)}
 
 
+@proves("drain.sigterm")
 async def test_a_drained_worker_hands_its_runs_over_and_no_lease_is_lost(env: dict[str, str], database: Database):
     async with Fleet(env, workers=2, beat=True) as fleet:
         runs = await _send(fleet, seconds=12)
@@ -71,6 +74,7 @@ async def test_a_drained_worker_hands_its_runs_over_and_no_lease_is_lost(env: di
         assert 0 < handed_over <= len(runs)
 
 
+@proves("recover.zombie")
 async def test_a_worker_that_wakes_up_after_its_lease_writes_nothing(env: dict[str, str], database: Database):
     async with Fleet(env, workers=1, beat=True) as fleet:
         runs = await _send(fleet, seconds=2, count=2)
@@ -88,6 +92,7 @@ async def test_a_worker_that_wakes_up_after_its_lease_writes_nothing(env: dict[s
         assert {row["attempt"] for row in await database.fetch("SELECT attempt FROM runs")} == {2}
 
 
+@proves("beat.killed")
 async def test_without_beat_nothing_is_recovered_and_a_new_beat_finds_all_of_it(
     env: dict[str, str], database: Database
 ):

@@ -137,7 +137,8 @@ class ModelServer:
             "output_tokens": 1
         }
         message = {
-            "id": "msg_test",
+            # As the provider has it: a client may tell responses apart by their ids.
+            "id": f"msg_{len(self.requests)}",
             "type": "message",
             "role": "assistant",
             "content": [],

@@ -57,6 +57,18 @@ async def test_a_program_that_is_not_there_is_an_error_and_leaves_no_pipe_open()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.parametrize("end", ["", "wait"])
+async def test_the_whole_group_ends_with_its_leader(end: str) -> None:
+    read_end, write_end = os.pipe()
+    command = ["/bin/sh", "-c", f"sleep 60 & sleep 60 & {end}"]
+    result = await run_child(command, Bounds(0.5, 100), env={"PATH": os.defpath}, passed=(write_end,))
+    assert result.exit_code == (None if end else 0)
+    os.close(write_end)
+    async with asyncio.timeout(5):
+        assert await asyncio.to_thread(os.read, read_end, 1) == b""
+    os.close(read_end)
+
+
 async def test_who_holds_the_output_open_from_elsewhere_does_not_hold_the_caller() -> None:
     # In another session and without the mark: nobody finds it, and it keeps the pipe.
     hide = "import os, time\nif os.fork() == 0:\n os.setsid()\n os.execve('/bin/sleep', ['sleep', '8'], {})\n"

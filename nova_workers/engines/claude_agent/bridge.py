@@ -2,7 +2,8 @@
 
 Servers that are child processes or behind a URL are bridged too, and not handed to the program: so their headers and
 environments stay here, their connections are shared as with any other engine, and a dead one is the same tool error.
-The turn runs the tools, under its timeouts and with its authorization; the bridge carries questions and answers.
+The turn runs its own calls, under its timeouts and with its authorization, and the bridge carries questions and answers.
+A subagent's calls the bridge runs itself.
 """
 
 import base64
@@ -22,10 +23,14 @@ from mcp.types import (
 )
 from mcp.types import ContentBlock as McpContent
 
-from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
+from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.names import BRIDGE
 from nova_workers.engines.native import TurnTools
+from nova_workers.engines.turn import ToolOutcome
+from nova_workers.engines.turn.output import within_bounds
+from nova_workers.errors import ToolFailure
 
 __all__ = ["bridge_server"]
 
@@ -33,8 +38,14 @@ _CALL_ID = "claudecode/toolUseId"
 """Where the program says in a request which of the model's calls it is for."""
 
 
-def bridge_server(tools: TurnTools, gate: CallGate) -> Server[Any]:
-    """Return the server."""
+def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Server[Any]:
+    """Return the server.
+
+    Args:
+        tools: What is behind it.
+        gate: Where the calls of the turn itself are asked for.
+        max_output_chars: Longest text of a result that a subagent gets.
+    """
 
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
         return ListToolsResult(
@@ -53,10 +64,21 @@ def bridge_server(tools: TurnTools, gate: CallGate) -> Server[Any]:
 
     async def call_tool(_: Any, params: CallToolRequestParams) -> CallToolResult:
         meta: dict[str, Any] = dict(params.meta or {})
-        outcome = await gate.ask(str(meta[_CALL_ID]), params.arguments or {})
+        call_id, given = str(meta[_CALL_ID]), params.arguments or {}
+        if gate.is_ours(call_id):
+            outcome = await gate.ask(call_id, given)
+        else:
+            outcome = within_bounds(await _carry_out(tools, call_id, params.name, given), max_output_chars)
         return CallToolResult(content=[_to_mcp(block) for block in outcome.content], is_error=outcome.failed)
 
     return Server(BRIDGE, on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def _carry_out(tools: TurnTools, call_id: str, name: str, given: JsonObject) -> ToolOutcome:
+    try:
+        return await tools.call(ToolCall(call_id, name, given, step=0, sequence=0, status="running"))
+    except ToolFailure as failure:
+        return ToolOutcome((text_block(failure.message),), failed=True)
 
 
 def _to_mcp(block: ContentBlock) -> McpContent:

@@ -73,6 +73,7 @@ class Conversation:
         self.idle = False
         """Whether the program has given its result and waits for a message."""
         self._parts = parts
+        self._begun = False
         self._process = ClaudeProcess(launch, self._sort)
         self._frames: asyncio.Queue[Frame] = asyncio.Queue()
         self._to_say: asyncio.Queue[tuple[tuple[ContentBlock, ...], asyncio.Event]] = asyncio.Queue()
@@ -114,6 +115,9 @@ class Conversation:
         # First the program: the SDK would wait for it to end by itself. Then the SDK, which notices; a cancellation
         # would cut it short in its own cleaning up.
         await self._process.close()
+        if not self._begun:
+            # It still waits for the program's first answer, and would for a minute.
+            self._driver.cancel()
         _, late = await asyncio.wait((self._driver,), timeout=_CLOSING_S)
         if late:
             self._driver.cancel()
@@ -158,6 +162,7 @@ class Conversation:
         """Hold a call until it may run. To let it through means no opinion: the trust's own rules still decide."""
         about = cast("JsonObject", given)
         if about.get("agent_id"):
+            self._parts.gate.pass_by(str(call_id))
             verdict = await self._parts.subagents.authorize(own_name(about["tool_name"]), about["tool_input"])
             refusal = None if verdict.allowed else verdict.reason or "Not allowed"
         else:
@@ -183,6 +188,7 @@ class Conversation:
         return {}
 
     def _sort(self, message: JsonObject) -> None:
+        self._begun = True
         kind = message.get("type")
         parent = message.get("parent_tool_use_id")
         if kind == "transcript_mirror":

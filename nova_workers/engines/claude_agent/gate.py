@@ -30,6 +30,7 @@ class CallGate:
 
     def __init__(self) -> None:
         self._calls: dict[str, _Call] = {}
+        self._foreign: set[str] = set()
 
     def _call(self, call_id: str) -> _Call:
         return self._calls.setdefault(call_id, _Call())
@@ -41,6 +42,14 @@ class CallGate:
         call = self._call(call_id)
         await call.verdict.wait()
         return call.refusal
+
+    def pass_by(self, call_id: str) -> None:
+        """Note a call that is none of the turn's own: a subagent makes it."""
+        self._foreign.add(call_id)
+
+    def is_ours(self, call_id: str) -> bool:
+        """Return whether the turn itself makes the call, and so will answer it."""
+        return call_id not in self._foreign
 
     async def ask(self, call_id: str, given: JsonObject) -> ToolOutcome:
         """Ask for a call of one of our tools to be run, and wait for its outcome."""

@@ -118,7 +118,7 @@ class ClaudeTurn:
 
     def _converse(self, launch: Launch) -> Conversation:
         parts = Parts(
-            bridge=bridge_server(self._tools, self._gate),
+            bridge=bridge_server(self._tools, self._gate, self._options.max_tool_output_chars),
             gate=self._gate,
             subagents=self._subagents,
             agents=_agents(self._options.agents, self._launcher),

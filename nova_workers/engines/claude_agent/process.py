@@ -132,6 +132,9 @@ class ClaudeProcess(Transport):
             if message is not None:
                 self._on_message(message)
                 yield message
+        if not self._closed:
+            # The SDK may be waiting for an answer, and hears only of errors that there will be none.
+            raise ConnectionError("The Claude Code program has ended")
 
     async def _read_stderr(self) -> None:
         stderr = self._running().stderr

@@ -13,8 +13,6 @@ from nova_workers.contracts.engine import (
     EngineEvent,
     EngineOptions,
     EngineResult,
-    EngineUsage,
-    Limit,
     StepRecord,
     StopReason,
     ToolCall,
@@ -27,6 +25,7 @@ from nova_workers.engines.turn.clocks import ReasoningClock
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep
+from nova_workers.engines.turn.tally import Tally
 from nova_workers.errors import EngineFailure
 
 __all__ = ["Turn"]
@@ -96,14 +95,7 @@ class Turn:
         self._sequence = 0
         self._draft: Draft | None = None
         self._step: OpenStep | None = None
-        # What comes of it.
-        self._produced: list[Message] = []
-        self._calls: list[ToolCall] = []
-        self._usage = TokenUsage()
-        self._model_calls = 0
-        self._model: str | None = None
-        self._text = ""
-        self._limit: Limit | None = None
+        self._tally = Tally()
         self._check: AnswerCheck | None = None
 
     async def play(self, message: str | tuple[ContentBlock, ...], *, provider: str) -> EngineResult:
@@ -145,11 +137,11 @@ class Turn:
 
     def _is_spent(self, model_calls: int) -> bool:
         limit = self._options.max_turns
-        self._limit = "turns" if limit is not None and model_calls >= limit else self._budget.spent_up()
-        return self._limit is not None
+        self._tally.limit = "turns" if limit is not None and model_calls >= limit else self._budget.spent_up()
+        return self._tally.limit is not None
 
     def _out_of_bounds(self) -> StopReason:
-        return "tool_use" if self._limit == "turns" else "max_tokens"
+        return "tool_use" if self._tally.limit == "turns" else "max_tokens"
 
     async def _resume(self) -> StopReason | None:
         *before, last = self._options.journal
@@ -157,7 +149,7 @@ class Turn:
             self._conversation.extend(record.messages)
         self._index = last.index
         self._sequence = sum(len(record.tool_calls) for record in self._options.journal)
-        self._text = text_of(last.messages[0].content) if last.messages else ""
+        self._tally.text = text_of(last.messages[0].content) if last.messages else ""
         if not last.complete:
             step = OpenStep.reopened(last)
             self._conversation.extend(step.response)
@@ -181,7 +173,7 @@ class Turn:
         self._steering = ()
         try:
             with self._interruption.section(), self._reasoning.running():
-                self._model_calls += 1
+                self._tally.model_calls += 1
                 response = await self._responder.respond(ask, draft)
                 return replace(response, usage=response.usage + draft.voided)
         finally:
@@ -191,7 +183,7 @@ class Turn:
         announce = self._callbacks.on_thinking
         if announce is None:
             return None
-        if self._model_calls == 0:
+        if self._tally.model_calls == 0:
             announce()
             return None
         return asyncio.get_running_loop().call_later(THINKING_DELAY_S, announce)
@@ -202,7 +194,7 @@ class Turn:
             step = await self._open(response)
         self._step, self._draft = step, None
         self._use(response.usage)
-        self._model = response.model or self._model
+        self._tally.model = response.model or self._tally.model
         self._tell(step)
         ending = response.ending
         if step.calls:
@@ -212,21 +204,21 @@ class Turn:
         elif ending == "tools":
             ending = "end"
         if ending == "end" and self._check is not None:
-            repair = self._check.repair(self._text)
+            repair = self._check.repair(self._tally.text)
             if repair is not None:
                 step.follow_up = (repair,)
                 ending = "resume"
         return await self._close(step, ending)
 
     def _use(self, usage: TokenUsage) -> None:
-        self._usage += usage
+        self._tally.usage += usage
         self._budget.spend(usage)
 
     def _take_tool_usage(self, step: OpenStep) -> None:
         """Add what the step's tools used of models. The budget has counted it."""
         below = self._budget.take_below()
         step.tool_usage += below
-        self._usage += below
+        self._tally.usage += below
 
     async def _open(self, response: Response) -> OpenStep:
         with_tools = response.ending == "tools"
@@ -250,13 +242,13 @@ class Turn:
         return OpenStep(self._index, message, calls, response.usage, response.model)
 
     def _tell(self, step: OpenStep) -> None:
-        self._text = "".join(text_of(message.content) for message in step.response)
-        if not self._text:
+        self._tally.text = "".join(text_of(message.content) for message in step.response)
+        if not self._tally.text:
             return
         if self._callbacks.on_event is not None:
-            self._callbacks.on_event(EngineEvent("assistant_text", {"text": self._text}))
+            self._callbacks.on_event(EngineEvent("assistant_text", {"text": self._tally.text}))
         if step.calls and self._callbacks.on_assistant_message is not None:
-            self._callbacks.on_assistant_message(self._text)
+            self._callbacks.on_assistant_message(self._tally.text)
 
     async def _close(self, step: OpenStep, ending: Ending) -> StopReason | None:
         self._index = step.index + 1
@@ -275,8 +267,8 @@ class Turn:
         self._step = self._draft = None
         fresh = record.messages[committed_messages:]
         self._conversation.extend(fresh)
-        self._produced.extend(fresh)
-        self._calls.extend(record.tool_calls)
+        self._tally.messages.extend(fresh)
+        self._tally.calls.extend(record.tool_calls)
         if self._callbacks.on_step is None:
             return "continue"
         return await self._callbacks.on_step(record)
@@ -286,7 +278,7 @@ class Turn:
             joined = await self._callbacks.take_steering()
             self._steering += joined
             self._conversation.extend(joined)
-            self._produced.extend(joined)
+            self._tally.messages.extend(joined)
 
     async def _break_off(self) -> None:
         """Hand over what there is of the step that the turn was in."""
@@ -297,43 +289,19 @@ class Turn:
         elif draft is not None:
             usage = draft.usage + draft.voided
             self._use(usage)
-            self._model = draft.model or self._model
+            self._tally.model = draft.model or self._tally.model
             text = draft.text
-            self._text = text or self._text
+            self._tally.text = text or self._tally.text
             # A model takes no text block without a visible character.
             messages = (Message("assistant", (text_block(text),)),) if text.strip() else ()
             if messages or usage.total_tokens:
                 await self._hand_over(StepRecord(self._index, messages, usage=usage, model=draft.model, final=True))
 
     def _result(self, reason: StopReason, error: EngineError | None, provider: str, duration_ms: int) -> EngineResult:
-        usage = self._usage
         if self._callbacks.on_event is not None:
-            self._callbacks.on_event(
-                EngineEvent(
-                    "result",
-                    {
-                        "cost_usd": usage.cost_usd,
-                        "duration_ms": duration_ms,
-                        "turns": self._model_calls,
-                        "input_tokens": usage.input_tokens,
-                        "output_tokens": usage.output_tokens,
-                        "cache_read_tokens": usage.cache_read_tokens,
-                        "limit": self._limit,
-                    },
-                )
-            )
-        return EngineResult(
-            text=self._text,
-            stop_reason=reason,
-            usage=EngineUsage(usage, duration_ms, self._model_calls),
-            messages=tuple(self._produced),
-            tool_calls=tuple(self._calls),
-            model=self._model,
-            provider=provider,
-            error=error,
-            limit=self._limit,
-            output=self._check.value if self._check is not None and reason == "end_turn" else None,
-        )
+            self._callbacks.on_event(self._tally.event(duration_ms))
+        output = self._check.value if self._check is not None and reason == "end_turn" else None
+        return self._tally.result(reason, error, provider=provider, duration_ms=duration_ms, output=output)
 
 
 def _stopped(reason: AbortReason, overdue: str) -> tuple[StopReason, EngineError | None]:

@@ -1,6 +1,7 @@
 """What every engine does when a turn is stopped: aborts, deadlines, losses, failures."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -184,7 +185,11 @@ async def test_turns_at_the_same_time_do_not_mix(stage: Stage) -> None:
     if isinstance(stage, WireStage):
         options = stage.options([Answer("never")])
         for number in numbers:
-            stage.server.reply_to(f"say {number}", stage.reply(0, Answer(f"number {number}")))
+            asked = f'"say {number}"'
+            stage.server.reply_when(
+                lambda _, request, asked=asked: asked in json.dumps(request["messages"]),
+                stage.reply(0, Answer(f"number {number}")),
+            )
         turns = [stage.engine.run(f"say {number}", options, "sandbox") for number in numbers]
     else:
         turns = [

@@ -63,6 +63,8 @@ async def test_history_is_replayed_byte_for_byte(server: ModelServer, engine: An
     )
     await _run(engine, history=history)
     sent = server.requests[0]["messages"]
+    # But for the mark of the cache on its last block.
+    assert sent[3]["content"][-1].pop("cache_control") == {"type": "ephemeral"}
     assert sent[:4] == [{"role": message.role, "content": list(message.content)} for message in history]
 
 

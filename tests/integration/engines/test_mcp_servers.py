@@ -176,7 +176,7 @@ async def test_a_server_that_did_not_answer_is_left_alone_for_a_while(
     log = tmp_path / "log"
     mute = StdioMcpServer(command="sh", args=("-c", f"echo started >> {log}; sleep 60"), timeout_s=0.5)
     for _ in range(2):
-        await play({"mute": mute})
+        await play({"mute": mute}, PID)
     assert log.read_text().count("started") == tries
     await play.engine.close()
 
@@ -358,14 +358,13 @@ async def test_an_abort_reaches_an_http_server(play: Player, web: Web) -> None:
     await asyncio.wait_for(web.cancelled.wait(), 10)
 
 
-async def test_an_http_server_that_goes_away_and_comes_back_is_reached_again(play: Player, web: Web) -> None:
-    server = HttpMcpServer(web.url, timeout_s=5.0)
-    assert (await play({"web": server}, {"name": "secret"})).tool_calls[0].status == "completed"
-    await web.stop()
-    callbacks = EngineCallbacks(on_tool_use=lambda *_: None)
-    result = await play({"web": server}, {"name": "secret"}, callbacks=callbacks)
-    assert result.stop_reason == "end_turn"
-    await web.start()
+async def test_an_http_server_that_goes_away_and_comes_back_is_reached_again(web: Web) -> None:
     play = Player(avoid_s=0.0)
-    assert (await play({"web": server}, {"name": "secret"})).tool_calls[0].status == "completed"
+    server = HttpMcpServer(web.url, headers={"x-secret": "s"}, timeout_s=5.0)
+    assert _said(await play({"web": server}, {"name": "secret"})) == "s"
+    await web.stop()
+    # What is not there cannot be called: the script's own tool takes its place.
+    assert _said(await play({"web": server}, {"name": "secret", "result": "away"})) == "away"
+    await web.start()
+    assert _said(await play({"web": server}, {"name": "secret"})) == "s"
     await play.engine.close()

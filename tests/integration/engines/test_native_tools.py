@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ async def engine(server: ModelServer, web: WebServer) -> AsyncIterator[Anthropic
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Iterator[Path]:
+def work(tmp_path: Path) -> Path:
     """The working directory."""
     work = tmp_path / "work"
     work.mkdir()

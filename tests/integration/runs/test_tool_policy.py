@@ -63,4 +63,4 @@ async def test_a_directory_that_cannot_be_made_fails_the_run_and_says_so(floor: 
     await floor.settle(floor.worker())
     row = await floor.run(run.run_id)
     assert row["status"] == "failed"
-    assert "NOVA_TOOLS__WORKSPACE_ROOT" in str(row["error"])
+    assert "NOVA_TOOLS__WORKSPACE_ROOT" in row["error_message"]

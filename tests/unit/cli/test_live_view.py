@@ -8,6 +8,7 @@ from nova_workers.contracts.events import (
     AssistantMessage,
     Event,
     Reasoning,
+    Restart,
     Steered,
     Step,
     StreamEnd,
@@ -108,6 +109,16 @@ def test_text_that_no_step_closed_is_said_to_be_void_when_another_worker_goes_on
     out, err = _piped(_start(), Token(text="half a sent"), _start(2), Token(text="half a sentence"), _end())
     assert "comes again" in err
     assert out == "half a sent\nhalf a sentence\n"
+
+
+def test_an_answer_that_broke_off_is_said_to_be_void() -> None:
+    out, err = _piped(_start(), Token(text="half a sent"), Restart(), Token(text="A whole one."), _end())
+    assert out == "half a sent\nA whole one.\n"
+    assert "comes again" in err
+
+
+def test_a_helpers_answer_that_broke_off_is_no_concern_of_the_reader() -> None:
+    assert "comes again" not in _piped(_start(), Restart(agent="helper"), Token(text="Hi"), _end())[1]
 
 
 def test_a_new_attempt_after_a_committed_step_says_only_that_it_goes_on() -> None:

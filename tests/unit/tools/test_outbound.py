@@ -5,6 +5,7 @@ import gzip
 import ssl
 import subprocess
 import time
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from ipaddress import IPv4Address
@@ -247,8 +248,12 @@ async def test_packed_bodies_are_unpacked_in_bounds(web: WebServer, encoding: st
     web.page("/bomb", reply(pack(bytes(100_000_000)), content_encoding=encoding))
     outbound = _outbound(web, max_bytes=1_000_000)
     assert (await outbound.request("GET", f"http://127.0.0.1:{web.port}/")).body == b"hello " * 1_000
+    tracemalloc.start()
     answer = await outbound.request("GET", f"http://127.0.0.1:{web.port}/bomb")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert (len(answer.body), answer.truncated) == (1_000_000, True)
+    assert peak_bytes < 10_000_000
 
 
 @pytest.mark.parametrize(

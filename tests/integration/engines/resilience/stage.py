@@ -86,9 +86,8 @@ async def turn(
 ) -> EngineResult:
     """Run a turn, in bounded time."""
     wanted: dict[str, Any] = {"model": "claude-sonnet-5-5", **options}
-    return await asyncio.wait_for(
-        engine.run(message, EngineOptions(**wanted), "sandbox", callbacks=callbacks, abort=abort), 30
-    )
+    running = engine.run(message, EngineOptions(**wanted), "sandbox", callbacks=callbacks, abort=abort)
+    return await asyncio.wait_for(running, 30)
 
 
 def error_of(result: EngineResult) -> EngineError:

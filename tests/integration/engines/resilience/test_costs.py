@@ -22,7 +22,7 @@ PRICE = ModelPrice(input=1.0, output=10.0, cache_read=0.1, cache_write=2.0)
 async def test_a_model_of_the_operators_own_has_the_operators_price(server: ModelServer, make: Make) -> None:
     server.reply(USED)
     result = await turn(make(prices={"house-model": PRICE}), model="house-model")
-    assert result.usage.tokens == TokenUsage(1_000, 2_000, 3_000, 4_000, cost_usd=0.001 + 0.02 + 0.0003 + 0.008)
+    assert result.usage.tokens == TokenUsage(1_000, 2_000, 3_000, 4_000, cost_usd=0.0293)
 
 
 async def test_an_alias_stands_for_its_model(server: ModelServer, make: Make) -> None:

@@ -56,7 +56,7 @@ async def test_prices_of_the_operator_go_before_the_list(settings: Settings, ser
         "cache_creation_input_tokens": 0,
     }
     server.reply(Stream(FINE.parts, usage=usage))
-    (result,) = await _run(settings, server, prices={"sonnet": {"input": 2.0, "output": 10.0}})
+    (result,) = await _run(settings, server, api_key="k", prices={"sonnet": {"input": 2.0, "output": 10.0}})
     assert result.usage.tokens.cost_usd == 2.0 + 1.0 + 0.2
 
 
@@ -64,8 +64,8 @@ async def test_a_worker_asks_redis_about_a_model_that_is_well_once_in_a_while(
     settings: Settings, server: ModelServer, redis: Redis
 ) -> None:
     server.reply(FINE)
-    await _run(settings, server)
+    await _run(settings, server, api_key="k")
     before = (await redis.info("commandstats")).get("cmdstat_evalsha", {}).get("calls", 0)
-    await _run(settings, server, turns=5)
+    await _run(settings, server, turns=5, api_key="k")
     after = (await redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
     assert 1 <= after - before <= 2

@@ -201,6 +201,25 @@ async def test_a_write_that_has_begun_is_over_when_its_cancelled_call_is(
     assert (hands.workdir / "f").read_text() == "whole"
 
 
+@pytest.mark.parametrize("exchanged", ["d", "d/inner", "d/inner/secret.txt"])
+def test_a_link_that_appears_after_the_check_is_not_followed(hands: Hands, outside: Path, exchanged: str) -> None:
+    (outside / "inner").mkdir()
+    (outside / "inner" / "secret.txt").write_text(SECRET)
+    place = hands.workdir / exchanged
+    target = hands.workdir / "d" / "inner" / "secret.txt"
+    target.parent.mkdir(parents=True)
+    target.write_text("inside")
+    confinement = Confinement((str(hands.workdir),))
+    checked = confinement.resolve("d/inner/secret.txt")
+    place.rename(hands.workdir / "away")
+    place.symlink_to({"d": outside, "d/inner": outside / "inner"}.get(exchanged, outside / "secret.txt"))
+    for flags, make in ((os.O_RDONLY, False), (os.O_WRONLY, True), (os.O_RDWR, False)):
+        with pytest.raises(OSError, match=r"symbolic|directory"):
+            confinement.open_file(checked, flags, make=make)
+    with pytest.raises(OSError, match=r"symbolic|directory"):
+        confinement.open_place(checked)
+
+
 FLIPPER = """
 import os, sys, contextlib
 work, outside = sys.argv[1:]

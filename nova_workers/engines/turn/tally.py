@@ -1,0 +1,63 @@
+"""What comes of a turn, as it grows."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova_workers.contracts.content import Message
+from nova_workers.contracts.engine import (
+    EngineError,
+    EngineEvent,
+    EngineResult,
+    EngineUsage,
+    Limit,
+    StopReason,
+    ToolCall,
+)
+from nova_workers.contracts.usage import TokenUsage
+
+__all__ = ["Tally"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """The parts of a result. What a turn that goes on from a journal finds there is not part of it."""
+
+    text: str = ""
+    messages: list[Message] = field(default_factory=list[Message])
+    calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    model_calls: int = 0
+    model: str | None = None
+    limit: Limit | None = None
+
+    def event(self, duration_ms: int) -> EngineEvent:
+        """Return the event that ends the turn."""
+        return EngineEvent(
+            "result",
+            {
+                "cost_usd": self.usage.cost_usd,
+                "duration_ms": duration_ms,
+                "turns": self.model_calls,
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "cache_read_tokens": self.usage.cache_read_tokens,
+                "limit": self.limit,
+            },
+        )
+
+    def result(
+        self, reason: StopReason, error: EngineError | None, *, provider: str, duration_ms: int, output: Any
+    ) -> EngineResult:
+        """Return the result."""
+        return EngineResult(
+            text=self.text,
+            stop_reason=reason,
+            usage=EngineUsage(self.usage, duration_ms, self.model_calls),
+            messages=tuple(self.messages),
+            tool_calls=tuple(self.calls),
+            model=self.model,
+            provider=provider,
+            error=error,
+            limit=self.limit,
+            output=output,
+        )

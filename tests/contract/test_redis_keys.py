@@ -1,0 +1,85 @@
+"""Redis holds nothing that cannot be lost: every key has an end, but those of Celery's own transport."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+from nova_workers.observability.metrics import Metrics
+from nova_workers.runs.broker import QUEUES, build_celery
+from nova_workers.runs.dispatcher import CeleryDispatcher
+from nova_workers.worker.presence import Presence
+from tests.requirements import proves
+from tests.support.executor import Floor
+from tests.support.puppet import plan
+
+_TRANSPORT = re.compile(rf"nova:(_kombu\.binding\..*|unacked.*|({'|'.join(QUEUES)})(:\d+)?|.*\.pidbox|celeryev.*)")
+
+
+@pytest.fixture
+async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
+    """A fleet on this test's loop."""
+    floor = Floor(database, redis, settings)
+    await floor.open()
+    yield floor
+    await floor.close()
+
+
+async def _permanent(redis: Redis) -> set[str]:
+    keys: list[bytes] = await redis.keys("*")
+    return {key.decode() for key in keys if await redis.ttl(key) == -1 and not _TRANSPORT.fullmatch(key.decode())}
+
+
+@proves("redis.ttl")
+async def test_after_a_busy_day_every_key_has_a_ttl(floor: Floor):
+    worker, other = floor.worker(control=True), floor.worker()
+    presence = Presence(
+        floor.redis,
+        SystemClock(),
+        worker_id="wkr_1",
+        queues=QUEUES,
+        slots=1,
+        busy=lambda: 0,
+        draining=lambda: False,
+        heartbeat_dir=None,
+    )
+    await presence.report()
+    # Doorbells through the real broker, which leaves its own keys.
+    celery = build_celery(floor.redis_url, fail_fast=True)
+    dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=1)
+    active, slot = await floor.begin(worker, plan(["wait:a"], ["b"]), "a")
+    await floor.submit("also", active.thread_id, on_busy="steer")
+    canceled = await floor.submit("never mind")
+    await floor.canceller.cancel(floor.tenant_id, canceled.run_id)
+    dispatcher.ring_runs(floor.bells.waiting)
+    await asyncio.gather(*(other.answer(bell) for bell in floor.bells.take()))
+    assert await floor.redis.keys("nova:lock:*")
+    assert await floor.redis.keys("nova:knock:*")
+    assert await _permanent(floor.redis) == set()
+    floor.puppet.open("a")
+    await slot
+    crashed, _ = await floor.begin(worker, plan(["wait:b"]), "b")
+    await worker.crash()
+    await asyncio.to_thread(dispatcher.close)
+    await floor.recover()
+    await floor.settle(other)
+    await other.publisher.drain(5)
+    assert await floor.status(crashed.run_id) == "succeeded"
+    assert await floor.redis.keys("nova:run:*:events")
+    assert await _permanent(floor.redis) == set()
+    assert await floor.redis.exists("nova:interactive") or await floor.redis.exists("nova:interactive:5")
+
+
+async def test_a_key_without_an_end_is_found(redis: Redis):
+    await redis.set("nova:forgotten", "1")
+    await redis.set("nova:kept", "1", ex=10)
+    await redis.rpush("nova:interactive", "a doorbell")
+    assert await _permanent(redis) == {"nova:forgotten"}

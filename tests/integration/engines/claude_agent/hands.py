@@ -1,0 +1,74 @@
+"""What the tests of the claude_agent engine have in common."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nova_workers.contracts.content import text_of
+from nova_workers.contracts.engine import EngineOptions, EngineResult
+from nova_workers.contracts.sessions import NewSession, StoredSession
+from tests.support.model_server import ModelServer, Part, Stream
+
+__all__ = ["MODEL", "Sessions", "calling", "options", "results", "said", "saying", "told"]
+
+MODEL = "claude-sonnet-5"
+
+
+class Sessions:
+    """Implements `SessionStore` in memory."""
+
+    def __init__(self) -> None:
+        self.saved: dict[str, NewSession] = {}
+
+    async def load(self, session_id: str) -> StoredSession | None:
+        chain: list[NewSession] = []
+        at: str | None = session_id
+        while at is not None:
+            session = self.saved.get(at)
+            if session is None:
+                return None
+            chain.insert(0, session)
+            at = session.parent_id
+        return StoredSession(tuple(entry for part in chain for entry in part.entries), chain[-1].fingerprint)
+
+    async def save(self, session: NewSession) -> None:
+        self.saved[session.id] = session
+
+
+def options(**given: Any) -> EngineOptions:
+    """Return options on the tests' model."""
+    return EngineOptions(**{"model": MODEL, **given})
+
+
+def saying(*pieces: str) -> Stream:
+    """Return a response that says something."""
+    return Stream((Part("text", list(pieces)),))
+
+
+def calling(*calls: tuple[str, dict[str, Any]], step: int = 0) -> Stream:
+    """Return a response that calls tools."""
+    return Stream(tuple(Part("tool", (f"toolu_{step}_{at}", name, given)) for at, (name, given) in enumerate(calls)))
+
+
+def results(result: EngineResult) -> list[tuple[str, str]]:
+    """Return status and text of each call of a turn."""
+    return [(call.status, text_of(call.result or ())) for call in result.tool_calls]
+
+
+def said(server: ModelServer, request: int = -1) -> list[tuple[str, str]]:
+    """Return the conversation of a request, without what the program adds of its own."""
+    told: list[tuple[str, str]] = []
+    for message in server.requests[request]["messages"]:
+        content = message["content"]
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for block in blocks:
+            text = block.get("text") or block.get("name") or json.dumps(block.get("content"))
+            if message["role"] != "system" and "<system-reminder>" not in text:
+                told.append((message["role"], text))
+    return told
+
+
+def told(server: ModelServer, request: int = -1) -> str:
+    """Return all that a request tells the model, as JSON."""
+    return json.dumps(server.requests[request])

@@ -1,0 +1,155 @@
+"""The program as a child of the worker: what it may reach, and that nothing of it outlives its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.engine import EngineCallbacks, StdioMcpServer, ToolCall
+from nova_workers.engines.claude_agent import ClaudeAgentEngine
+from nova_workers.engines.claude_agent.family import MARK
+from tests.integration.engines.claude_agent.conftest import MakeEngine
+from tests.integration.engines.claude_agent.hands import calling, options, results, saying
+from tests.support.model_server import ModelServer, Part, Stream, model_server
+from tests.support.processes import wait_until_gone
+
+_FAMILY = "echo begun > begun; (setsid sleep 300 &) ; (env -i sleep 301 &) ; sleep 302"
+"""A shell with a child that leaves its session and its parents, and one that sheds its environment."""
+_WORKER = """
+import asyncio, os, sys
+from nova_workers.engines.claude_agent import ClaudeAgentEngine
+from nova_workers.contracts.engine import EngineOptions
+engine = ClaudeAgentEngine(environment=os.environ, api_key="k", base_url=sys.argv[1], max_retries=0)
+asyncio.run(engine.run("hi", EngineOptions(model="claude-sonnet-5", cwd=sys.argv[2]), "unrestricted"))
+"""
+
+
+def family() -> set[int]:
+    """Return all living processes that came of turns, by the mark that they bear."""
+    found: set[int] = set()
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and MARK in process.environ():
+                found |= {process.pid, *(child.pid for child in process.children(recursive=True))}
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+async def until_there(path: Path) -> None:
+    async with asyncio.timeout(30):
+        while not path.exists():  # noqa: ASYNC110 - what another process does gives no event here
+            await asyncio.sleep(0.02)
+
+
+async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    abort = AbortSignal()
+    server.reply(calling(("Bash", {"command": _FAMILY})), saying("never"))
+    turn = asyncio.create_task(engine.run("hi", options(cwd=str(workspace)), "unrestricted", abort=abort))
+    await until_there(workspace / "begun")
+    before = family()
+    assert len(before) >= 4
+    abort.abort("cancel")
+    result = await asyncio.wait_for(turn, 10)
+    assert (result.stop_reason, [status for status, _ in results(result)]) == ("aborted", ["interrupted"])
+    assert wait_until_gone(before, 2) == set()
+
+
+async def test_what_a_shell_leaves_behind_ends_with_the_turn(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    command = "(setsid sleep 300 >/dev/null 2>&1 &); echo $!; pgrep -f 'sleep 300' > pids"
+    server.reply(calling(("Bash", {"command": command})), saying("ok"))
+    result = await engine.run("hi", options(cwd=str(workspace)), "unrestricted")
+    assert [status for status, _ in results(result)] == ["completed"]
+    pids = {int(pid) for pid in (workspace / "pids").read_text().split()}
+    assert pids
+    assert wait_until_gone(pids, 2) == set()
+
+
+async def test_the_program_of_a_worker_that_was_killed_runs_no_further_tool(
+    server: ModelServer, workspace: Path
+) -> None:
+    first, second = {"command": "echo begun > begun; sleep 0.5"}, {"command": "touch again"}
+    server.reply(calling(("Bash", first)), calling(("Bash", second), step=1), saying("never"))
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", _WORKER, server.url, str(workspace))
+    await until_there(workspace / "begun")
+    left = family()
+    worker.send_signal(signal.SIGKILL)
+    await worker.wait()
+    assert await asyncio.to_thread(wait_until_gone, left, 40) == set()
+    assert not (workspace / "again").exists()
+
+
+async def test_nothing_but_model_calls_leaves_the_machine(
+    make_engine: MakeEngine, server: ModelServer, workspace: Path
+) -> None:
+    async with model_server() as proxy:
+        environment = {"PATH": os.environ["PATH"], "HTTPS_PROXY": proxy.url, "HTTP_PROXY": proxy.url}
+        engine = make_engine(environment=environment | {"NO_PROXY": "127.0.0.1"})
+        server.reply(calling(("Read", {"file_path": str(workspace / "note.txt")})), saying("ok"))
+        result = await engine.run("hi", options(cwd=str(workspace)), "controlled")
+        assert (result.text, proxy.connections, len(server.requests)) == ("ok", 0, 2)
+
+
+async def test_a_turn_leaves_no_file_behind(engine: ClaudeAgentEngine, server: ModelServer, workspace: Path) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("nova-claude-*"))
+    server.reply(saying("ok"))
+    await engine.run("hi", options(cwd=str(workspace)), "controlled")
+    assert set(Path(tempfile.gettempdir()).glob("nova-claude-*")) == before
+    assert sorted(path.name for path in workspace.iterdir()) == ["link.txt", "note.txt"]
+
+
+async def test_no_other_process_can_read_a_secret_in_the_command_line(
+    engine: ClaudeAgentEngine, server: ModelServer
+) -> None:
+    seen: list[str] = []
+
+    def on_tool_use(_: ToolCall, __: str) -> None:
+        seen.extend(" ".join(psutil.Process(pid).cmdline()) for pid in family())
+
+    child = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_stdio_server"), env={"GREETING": "token-secret "})
+    server.reply(calling(("mcp__nova__echo", {"text": "hello"})), saying("ok"))
+    given = options(mcp_servers={"child": child}, system_prompt="You are my prompt-secret.")
+    result = await engine.run("hi", given, "sandbox", callbacks=EngineCallbacks(on_tool_use=on_tool_use))
+    assert results(result) == [("completed", "token-secret hello")]
+    assert seen
+    assert "secret" not in "".join(seen)
+    assert "prompt-secret" in str(server.requests[0]["system"])
+
+
+async def test_more_turns_than_places_wait_for_each_other(make_engine: MakeEngine, server: ModelServer) -> None:
+    engine = make_engine(max_processes=1)
+    most = 0
+
+    def on_token(_: str) -> None:
+        nonlocal most
+        most = max(most, len([child for child in psutil.Process().children() if child.name() == "claude"]))
+
+    server.reply(Stream((Part("text", ["a"]), Part("sleep", 0.1), Part("text", ["b"]))))
+    turns = [engine.run("hi", options(), "sandbox", callbacks=EngineCallbacks(on_token=on_token)) for _ in range(2)]
+    assert [result.text for result in await asyncio.gather(*turns)] == ["ab", "ab"]
+    assert most == 1
+
+
+async def test_a_directory_that_is_not_there_is_said_so(engine: ClaudeAgentEngine) -> None:
+    result = await engine.run("hi", options(cwd="/nowhere/at/all"), "controlled")
+    assert result.error is not None
+    assert "'/nowhere/at/all'" in result.error.message
+    assert result.error.retryable is False
+
+
+async def test_a_program_that_is_not_there_fails_the_turn_and_no_worker(make_engine: MakeEngine) -> None:
+    result = await make_engine(program=Path("/nowhere/claude")).run("hi", options(), "sandbox")
+    assert (result.stop_reason, result.text) == ("error", "")
+    assert result.error is not None
+    assert "/nowhere/claude" in result.error.message

@@ -1,0 +1,121 @@
+"""Sessions: any worker goes on with any of them, and none is missed where it is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineCallbacks
+from tests.contract.engines.stage import Bench
+from tests.integration.engines.claude_agent.conftest import MakeEngine
+from tests.integration.engines.claude_agent.hands import Sessions, calling, options, said, saying
+from tests.support.model_server import ModelServer, Part, Stream
+
+
+async def test_another_worker_resumes_the_session(
+    make_engine: MakeEngine, server: ModelServer, sessions: Sessions
+) -> None:
+    bench = Bench()
+    given = options(sessions=sessions, mcp_servers=bench.servers())
+    server.reply(calling(("mcp__nova__count", {})), saying("One."), saying("Two."), saying("Three."))
+    first = await make_engine().run("first", given, "sandbox")
+    second = await make_engine().run("second", given, "sandbox", session_id=first.session_id)
+    assert second.session_id not in {None, first.session_id}
+    third = await make_engine().run("third", given, "sandbox", session_id=second.session_id)
+    assert said(server) == [
+        ("user", "first"),
+        ("assistant", "mcp__nova__count"),
+        ("user", '[{"type": "text", "text": "run 1"}]'),
+        ("assistant", "One."),
+        ("user", "second"),
+        ("assistant", "Two."),
+        ("user", "third"),
+    ]
+    assert (third.text, bench.runs) == ("Three.", ["count"])
+    assert [saved.parent_id for saved in sessions.saved.values()] == [None, first.session_id, second.session_id]
+
+
+async def test_a_session_goes_on_from_where_it_was_then(
+    make_engine: MakeEngine, server: ModelServer, sessions: Sessions
+) -> None:
+    given, engine = options(sessions=sessions), make_engine()
+    server.reply(saying("A."), saying("B."), saying("C."))
+    first = await engine.run("a", given, "sandbox")
+    await engine.run("b", given, "sandbox", session_id=first.session_id)
+    await engine.run("c", given, "sandbox", session_id=first.session_id)
+    assert said(server) == [("user", "a"), ("assistant", "A."), ("user", "c")]
+
+
+async def test_a_session_that_the_program_cannot_read_becomes_a_new_one_from_the_ledger(
+    make_engine: MakeEngine, server: ModelServer, sessions: Sessions
+) -> None:
+    engine, history = make_engine(), (Message("user", (text_block("a"),)), Message("assistant", (text_block("A."),)))
+    server.reply(saying("A."), saying("B."))
+    first = await engine.run("a", options(sessions=sessions), "sandbox")
+    assert first.session_id is not None
+    broken = replace(sessions.saved[first.session_id], entries=({"type": "nonsense"},))
+    sessions.saved[first.session_id] = broken
+    second = await engine.run("b", options(sessions=sessions, history=history), "sandbox", session_id=first.session_id)
+    assert (second.text, second.error) == ("B.", None)
+    assert second.session_id not in {None, first.session_id}
+    assert said(server) == [("user", "a"), ("assistant", "A."), ("user", "b")]
+
+
+async def test_a_session_that_tells_another_story_than_the_ledger_is_not_resumed(
+    make_engine: MakeEngine, server: ModelServer, sessions: Sessions
+) -> None:
+    engine = make_engine()
+    history = (
+        Message("user", (text_block("a"),)),
+        Message("assistant", (text_block("A."),)),
+        Message("user", (text_block("to another engine"),)),
+        Message("assistant", ({"type": "tool_use", "id": "toolu_x", "name": "look", "input": {"at": 1}},)),
+        Message("user", ({"type": "tool_result", "tool_use_id": "toolu_x", "content": [text_block("seen")]},)),
+        Message("assistant", (text_block("Looked."),)),
+    )
+    server.reply(saying("A."), saying("B."), saying("C."))
+    first = await engine.run("a", options(sessions=sessions), "sandbox")
+    second = await engine.run("b", options(sessions=sessions, history=history), "sandbox", session_id=first.session_id)
+    assert said(server) == [
+        ("user", "a"),
+        ("assistant", "A."),
+        ("user", "to another engine"),
+        ("assistant", "mcp__nova__look"),
+        ("user", '[{"type": "text", "text": "seen"}]'),
+        ("assistant", "Looked."),
+        ("user", "b"),
+    ]
+    # The new session has it all, and fits the ledger from now on.
+    history += (Message("user", (text_block("b"),)), *second.messages)
+    await engine.run("c", options(sessions=sessions, history=history), "sandbox", session_id=second.session_id)
+    assert said(server)[-3:] == [("user", "b"), ("assistant", "B."), ("user", "c")]
+    assert list(sessions.saved.values())[-1].parent_id == second.session_id
+
+
+async def test_an_aborted_turn_leaves_a_session_that_goes_on(
+    make_engine: MakeEngine, server: ModelServer, sessions: Sessions
+) -> None:
+    engine, abort = make_engine(), AbortSignal()
+    server.reply(Stream((Part("text", ["Half an ", "answer"]), Part("stall"))), saying("Whole."))
+    callbacks = EngineCallbacks(on_token=lambda text: abort.abort("cancel") if text == "answer" else None)
+    first = await engine.run("a", options(sessions=sessions), "sandbox", callbacks=callbacks, abort=abort)
+    assert (first.stop_reason, first.text) == ("aborted", "Half an answer")
+    second = await engine.run("b", options(sessions=sessions), "sandbox", session_id=first.session_id)
+    assert second.text == "Whole."
+    assert said(server) == [("user", "a"), ("assistant", "Half an answer"), ("user", "b")]
+
+
+async def test_a_turn_that_is_handed_back_leaves_its_journal_and_no_session(
+    make_engine: MakeEngine, server: ModelServer, sessions: Sessions
+) -> None:
+    async def stop(_: object) -> str:
+        return "stop"
+
+    bench = Bench()
+    server.reply(calling(("mcp__nova__count", {})), saying("never"))
+    given = options(sessions=sessions, mcp_servers=bench.servers())
+    callbacks = EngineCallbacks(on_step=stop)  # pyright: ignore[reportArgumentType] - a verdict
+    result = await make_engine().run("a", given, "sandbox", callbacks=callbacks)
+    assert (result.stop_reason, result.session_id) == ("tool_use", None)
+    assert (sessions.saved, len(server.requests)) == ({}, 1)

@@ -1,0 +1,148 @@
+"""Trust, as the program enforces it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nova_workers.contracts.engine import EngineCallbacks, ToolAuthorization, TrustLevel
+from nova_workers.engines.claude_agent import ClaudeAgentEngine
+from nova_workers.engines.claude_agent.trust import permissions
+from nova_workers.errors import EngineFailure
+from tests.contract.engines.stage import Bench
+from tests.integration.engines.claude_agent.hands import calling, options, results, said, saying, told
+from tests.support.model_server import ModelServer
+
+
+def offered(server: ModelServer) -> set[str]:
+    return {tool["name"] for tool in server.requests[-1].get("tools", ())}
+
+
+async def test_a_sandbox_has_mcp_tools_and_nothing_else(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    calls = (
+        ("Bash", {"command": "id"}),
+        ("Read", {"file_path": str(workspace / "note.txt")}),
+        ("mcp__nova__count", {}),
+    )
+    server.reply(calling(*calls), saying("ok"))
+    bench = Bench()
+    result = await engine.run("hi", options(cwd=str(workspace), mcp_servers=bench.servers()), "sandbox")
+    assert offered(server) == {f"mcp__nova__{name}" for name in ("add", "break", "count", "hang", "meet", "raise")}
+    assert [status for status, _ in results(result)] == ["failed", "failed", "completed"]
+    assert (result.text, bench.runs) == ("ok", ["count"])
+    assert "k-secret" not in told(server)
+
+
+async def test_controlled_trust_works_on_files_within_the_roots_and_has_no_shell(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, tmp_path: Path
+) -> None:
+    calls = [
+        ("Read", {"file_path": str(workspace / "note.txt")}),
+        ("Write", {"file_path": str(workspace / "new.txt"), "content": "new"}),
+        ("Grep", {"pattern": "inside", "path": str(workspace)}),
+        ("Glob", {"pattern": "*.txt"}),
+        ("Read", {"file_path": str(tmp_path / "outside.txt")}),
+        ("Read", {"file_path": str(workspace / "link.txt")}),
+        ("Read", {"file_path": "/etc/hostname"}),
+        ("Write", {"file_path": str(tmp_path / "escaped.txt"), "content": "x"}),
+        ("Write", {"file_path": f"{workspace}/sub/../../escaped.txt", "content": "x"}),
+        ("Grep", {"pattern": "outside", "path": str(tmp_path / "outside.txt")}),
+        ("Glob", {"pattern": f"{tmp_path}/*"}),
+        ("Write", {"file_path": str(workspace / ".claude" / "settings.json"), "content": "{}"}),
+        ("Bash", {"command": "touch /tmp/nova-must-not-be"}),
+        ("WebFetch", {"url": server.url, "prompt": "read"}),
+    ]
+    server.reply(calling(*calls), saying("ok"))
+    result = await engine.run("hi", options(cwd=str(workspace)), "controlled")
+    assert offered(server) == {"Read", "Write", "Edit", "Glob", "Grep", "WebSearch"}
+    assert [status for status, _ in results(result)] == ["completed"] * 4 + ["failed"] * 10
+    assert "outside" not in "".join(text for status, text in results(result) if status == "completed")
+    assert (workspace / "new.txt").read_text() == "new"
+    assert not (tmp_path / "escaped.txt").exists()
+    assert not (workspace / ".claude").exists()
+
+
+async def test_unrestricted_trust_has_a_shell_that_knows_no_secret(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, tmp_path: Path
+) -> None:
+    calls = (
+        ("Bash", {"command": "env; pwd"}),
+        ("Read", {"file_path": str(tmp_path / "outside.txt")}),
+    )
+    server.reply(calling(*calls), saying("ok"))
+    result = await engine.run("hi", options(cwd=str(workspace)), "unrestricted")
+    assert offered(server) == {"Read", "Write", "Edit", "Glob", "Grep", "WebSearch", "Bash"}
+    (shell, environment), (read, _) = results(result)
+    assert (shell, read) == ("completed", "completed")
+    assert str(workspace) in environment
+    assert "secret" not in environment
+    assert "NOVA_DATABASE_URL" not in environment
+    assert server.headers[-1]["x-api-key"] == "k-secret"
+
+
+@pytest.mark.parametrize("trust", ["controlled", "unrestricted"])
+async def test_every_call_is_authorized_even_where_permissions_are_skipped(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, trust: TrustLevel
+) -> None:
+    asked: list[str] = []
+
+    async def authorize(name: str, _: object) -> ToolAuthorization:
+        asked.append(name)
+        return ToolAuthorization(allowed=False, reason="Not on Sundays")
+
+    calls = (("Write", {"file_path": str(workspace / "new.txt"), "content": "x"}), ("Bash", {"command": "touch shell"}))
+    server.reply(calling(*calls), saying("ok"))
+    callbacks = EngineCallbacks(authorize_tool=authorize)
+    result = await engine.run("hi", options(cwd=str(workspace)), trust, callbacks=callbacks)
+    assert asked == ["Write", "Bash"]
+    assert [text for _, text in results(result)] == ["Not on Sundays"] * 2
+    assert "Not on Sundays" in told(server)
+    assert sorted(path.name for path in workspace.iterdir()) == ["link.txt", "note.txt"]
+
+
+async def test_what_a_user_writes_is_no_command_to_the_program(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    server.reply(saying("ok"))
+    message = f"/clear @{workspace / 'note.txt'} @/etc/hostname"
+    await engine.run(message, options(cwd=str(workspace)), "controlled")
+    assert said(server) == [("user", message)]
+    assert "inside" not in [text for _, text in said(server)]
+    assert Path("/etc/hostname").read_text().strip() not in told(server).replace(server.url, "")
+
+
+async def test_skills_of_the_working_directory_are_offered_and_its_hooks_are_not_run(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    skill = workspace / ".claude" / "skills" / "rhyme" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: rhyme\ndescription: Greets people in rhyme\n---\nAlways greet in rhyme.\n")
+    hook = {"hooks": [{"type": "command", "command": f"touch {workspace}/hooked"}]}
+    settings = {"hooks": {"SessionStart": [hook], "PreToolUse": [hook], "UserPromptSubmit": [hook]}}
+    (workspace / ".claude" / "settings.json").write_text(str(settings).replace("'", '"'))
+    server.reply(calling(("Skill", {"skill": "rhyme"})), saying("ok"))
+    result = await engine.run("hi", options(cwd=str(workspace)), "controlled")
+    assert "Greets people in rhyme" in told(server, 0)
+    assert "Skill" in offered(server)
+    assert [status for status, _ in results(result)] == ["completed"]
+    assert "Always greet in rhyme." in told(server, 1)
+    assert not (workspace / "hooked").exists()
+
+
+def test_trust_is_said_as_the_engine_contract_has_it(tmp_path: Path) -> None:
+    sandbox = permissions("sandbox", (tmp_path,), skills=True, subagents=False)
+    assert (sandbox.mode, sandbox.tools, sandbox.allowed, sandbox.skip) == ("dontAsk", (), ("mcp__nova",), False)
+    controlled = permissions("controlled", (tmp_path,), skills=False, subagents=False)
+    assert (controlled.mode, controlled.disallowed, controlled.skip) == ("dontAsk", ("Bash",), False)
+    assert "Bash" not in controlled.tools
+    unrestricted = permissions("unrestricted", (tmp_path,), skills=False, subagents=False)
+    assert (unrestricted.mode, unrestricted.skip) == ("bypassPermissions", True)
+    assert set(sandbox.tools) < set(controlled.tools) < set(unrestricted.tools)
+
+
+def test_a_root_that_a_rule_could_not_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EngineFailure, match="permission rules"):
+        permissions("controlled", (tmp_path / "a,b",), skills=False, subagents=False)

@@ -1,0 +1,137 @@
+"""What the shared contract suite does not ask: how the program's ways come out in the contract's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineCallbacks, SubagentConfig, ToolCall
+from nova_workers.engines.claude_agent import ClaudeAgentEngine
+from nova_workers.errors import EngineErrorKind
+from tests.contract.engines.stage import Bench, Witness
+from tests.integration.engines.claude_agent.conftest import MakeEngine
+from tests.integration.engines.claude_agent.hands import calling, options, results, said, saying, told
+from tests.support.model_server import ModelServer, Part, Status, Stream
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+
+async def test_steering_is_before_the_model_at_its_very_next_call(
+    engine: ClaudeAgentEngine, server: ModelServer
+) -> None:
+    witness, bench = Witness(), Bench()
+    witness.steering = [(Message("user", (text_block("and be brief"),)),)]
+    server.reply(calling(("mcp__nova__count", {})), saying("Ok."))
+    given = options(mcp_servers=bench.servers())
+    result = await engine.run("hi", given, "sandbox", callbacks=witness.callbacks())
+    assert "and be brief" in told(server, 1)
+    assert (result.text, len(server.requests)) == ("Ok.", 2)
+    assert result.messages[2] == Message("user", (text_block("and be brief"),))
+
+
+async def test_usage_has_cache_and_reasoning_tokens_and_a_price(engine: ClaudeAgentEngine, server: ModelServer) -> None:
+    usage = {
+        "input_tokens": 100,
+        "output_tokens": 50,
+        "cache_read_input_tokens": 1000,
+        "cache_creation_input_tokens": 200,
+        "output_tokens_details": {"thinking_tokens": 20},
+    }
+    server.reply(Stream((Part("thinking", ["Hm"]), Part("text", ["ok"])), usage=usage))
+    result = await engine.run("hi", options(model="claude-sonnet-4-5", thinking_budget_tokens=2000), "sandbox")
+    tokens = result.usage.tokens
+    assert (tokens.input_tokens, tokens.output_tokens, tokens.reasoning_tokens) == (100, 50, 20)
+    assert (tokens.cache_read_tokens, tokens.cache_write_tokens) == (1000, 200)
+    assert tokens.cost_usd == pytest.approx((100 * 3 + 50 * 15 + 1000 * 0.3 + 200 * 3.75) / 1e6)
+    assert (result.usage.turns, result.model) == (1, "claude-sonnet-4-5")
+    assert server.requests[0]["thinking"]["type"] == "enabled"
+
+
+async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgentEngine, server: ModelServer) -> None:
+    begun: list[tuple[str, str]] = []
+    heard: list[str] = []
+    used: list[str] = []
+    bench = Bench()
+
+    def subagent(call_id: str, name: str) -> EngineCallbacks:
+        begun.append((call_id, name))
+        return EngineCallbacks(on_token=heard.append, on_tool_use=lambda call, _: used.append(call.tool_name))
+
+    witness = Witness()
+    callbacks = witness.callbacks(subagent=subagent)
+    ask = {"description": "count", "prompt": "count it", "subagent_type": "counter"}
+    server.reply_when(
+        lambda _, body: "You only count." in str(body.get("system")),
+        calling(("mcp__nova__count", {}), step=7),
+        saying("There is one."),
+    )
+    server.reply(calling(("Agent", ask)), saying("One."))
+    agents = {"counter": SubagentConfig("Counts things", "You only count.", tools=("count",))}
+    given = options(mcp_servers=bench.servers(), agents=agents)
+    result = await engine.run("hi", given, "sandbox", callbacks=callbacks)
+    assert (result.text, bench.runs) == ("One.", ["count"])
+    assert begun == [("toolu_0_0", "counter")]
+    assert (heard, used) == (["There is one."], ["count"])
+    assert ("authorize", "count") in witness.log
+    assert "There is one." in results(result)[0][1]
+    assert result.usage.tokens.input_tokens == 40
+    assert result.usage.turns == 2
+
+
+async def test_images_go_to_the_model(engine: ClaudeAgentEngine, server: ModelServer) -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    server.reply(saying("A pixel."))
+    result = await engine.run((image, text_block("what is it?")), options(), "sandbox")
+    assert result.text == "A pixel."
+    assert PIXEL in told(server)
+
+
+async def test_an_answer_of_the_wrong_form_is_sent_back_in_the_same_program(
+    engine: ClaudeAgentEngine, server: ModelServer
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    server.reply(saying("seven"), saying('{"n": 7}'))
+    result = await engine.run("how many?", options(output_schema=schema), "sandbox")
+    assert (result.output, len(server.requests)) == ({"n": 7}, 2)
+    assert [role for role, _ in said(server)] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"),
+    [
+        (Status(401, "authentication_error", "bad key"), "auth_failure", False),
+        (Status(429, "rate_limit_error", "slow down"), "rate_limit", True),
+        (Status(400, "invalid_request_error", "prompt is too long: 300000 tokens > 200000"), "context_overflow", False),
+        (Status(529, "overloaded_error", "Overloaded"), "model_error", True),
+    ],
+)
+async def test_an_error_of_the_provider_is_told_by_kind(
+    engine: ClaudeAgentEngine, server: ModelServer, status: Status, kind: EngineErrorKind, *, retryable: bool
+) -> None:
+    server.reply(status)
+    result = await engine.run("hi", options(), "sandbox")
+    assert result.error is not None
+    assert (result.stop_reason, result.error.kind, result.error.retryable) == ("error", kind, retryable)
+
+
+async def test_without_a_key_the_turn_fails_as_what_it_is(make_engine: MakeEngine) -> None:
+    result = await make_engine(api_key=None).run("hi", options(), "sandbox")
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("auth_failure", False)
+
+
+async def test_calls_of_the_programs_own_tools_are_told_with_a_summary(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Any
+) -> None:
+    summaries: list[str] = []
+
+    def on_tool_use(_: ToolCall, summary: str) -> None:
+        summaries.append(summary)
+
+    server.reply(calling(("Read", {"file_path": str(workspace / "note.txt")})), saying("ok"))
+    callbacks = EngineCallbacks(on_tool_use=on_tool_use)
+    result = await engine.run("hi", options(cwd=str(workspace)), "controlled", callbacks=callbacks)
+    assert summaries[0].startswith("Reading ")
+    assert "inside" in results(result)[0][1]

@@ -1,0 +1,36 @@
+"""A response that breaks off in mid-stream: what followers see, and what the ledger keeps."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.keys import run_events
+from nova_workers.streams.wire import FIELD, decode
+from tests.support.executor import Floor
+from tests.support.model_server import Part, Stream, model_server
+from tests.support.puppet import Puppet
+
+
+async def test_followers_are_told_that_the_first_words_are_void_and_the_ledger_has_only_the_last(floor: Floor) -> None:
+    async with model_server() as server:
+        server.reply(Stream((Part("text", ["Half a"]), Part("cut"))), Stream((Part("text", ["A whole one"]),)))
+        engine = AnthropicEngine(api_key="k", base_url=server.url)
+        floor.puppet = cast("Puppet", engine)
+        worker = floor.worker()
+        accepted = await floor.submit("hi")
+        await floor.settle(worker)
+        await engine.close()
+    assert await floor.status(accepted.run_id) == "succeeded"
+    events = await _events(floor, accepted.run_id)
+    kinds = [event["type"] for event in events]
+    assert kinds[kinds.index("token") :] == ["token", "restart", "token", "stream_end"]
+    assert [event["text"] for event in events if event["type"] == "token"] == ["Half a", "A whole one"]
+    assert events[-1]["text"] == "A whole one"
+    said = [row["content"] for row in await floor.transcript(accepted.run_id) if row["role"] == "assistant"]
+    assert said == [[{"type": "text", "text": "A whole one"}]]
+
+
+async def _events(floor: Floor, run_id: str) -> list[dict[str, object]]:
+    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await floor.redis.xrange(run_events(run_id)))
+    return [live.event for _, entry in entries for live in decode(entry[FIELD])]

@@ -1,0 +1,67 @@
+"""Plays one turn of the anthropic engine with every kind of tool, and prints the spans that it made, as JSON.
+
+A program of its own because a process has one global provider of spans, and the SDKs know no other.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from nova_workers.config.settings import TelemetrySettings
+from nova_workers.contracts.engine import EngineOptions, StdioMcpServer, SubagentConfig
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.observability.tracing import Tracing
+from tests.contract.engines.stage import Bench
+from tests.support.model_server import Part, Stream, model_server
+
+_CALLS = (
+    ("toolu_in", "count", {}),
+    ("toolu_out", "echo", {"text": "SECRET"}),
+    ("toolu_native", "Read", {"file_path": "note.txt"}),
+    ("toolu_task", "Task", {"agent": "scout", "prompt": "Find SECRET"}),
+)
+
+
+@contextmanager
+def _directory() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "note.txt").write_text("SECRET")
+        yield directory
+
+
+async def main(*, trace_content: bool) -> None:
+    """Play, and print."""
+    exporter = InMemorySpanExporter()
+    tracing = Tracing(TelemetrySettings(), "test", exporter=exporter)
+    tracing.install()
+    child = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_stdio_server"), cwd=os.getcwd())
+    with _directory() as directory:
+        async with model_server() as server:
+            calls = tuple(Part("tool", call) for call in _CALLS)
+            done = Stream((Part("text", ["SECRET"]),))
+            server.reply(Stream(calls), done)
+            server.reply_to("Find SECRET", done)
+            engine = AnthropicEngine(api_key="k", base_url=server.url, trace_content=trace_content)
+            options = EngineOptions(
+                cwd=directory,
+                system_prompt="SECRET",
+                mcp_servers={**Bench().servers(), "child": child},
+                agents={"scout": SubagentConfig("Finds.", "You find.")},
+            )
+            with tracing.span("nova.run"):
+                result = await engine.run("SECRET", options, "controlled")
+            assert [call.status for call in result.tool_calls] == ["completed"] * 4, result
+            await engine.close()
+    spans = [json.loads(span.to_json()) for span in exporter.get_finished_spans()]
+    print(json.dumps(spans))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(trace_content="content" in sys.argv))

@@ -1,0 +1,75 @@
+"""What the tests of both sides of a stream share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from redis.asyncio import Redis
+
+from nova_workers.clock import Clock, SystemClock
+from nova_workers.contracts.events import EventCursor, Token
+from nova_workers.keys import run_events
+from nova_workers.stopping import stop_tasks
+from nova_workers.streams.hub import Feed, StreamHub
+from nova_workers.streams.publisher import EventPublisher, RunEvents
+from nova_workers.streams.wire import FIELD, LiveEvent, decode
+
+__all__ = ["RUN", "collect", "hub_on", "publisher_on", "say", "stored", "texts"]
+
+RUN = "run_1"
+
+
+@asynccontextmanager
+async def publisher_on(
+    redis: Redis, *, flush_ms: int = 20, clock: Clock | None = None
+) -> AsyncGenerator[EventPublisher]:
+    """Run a publisher."""
+    publisher = EventPublisher(redis, flush_ms=flush_ms, clock=clock or SystemClock())
+    task = asyncio.create_task(publisher.run())
+    try:
+        yield publisher
+    finally:
+        await stop_tasks([task])
+
+
+@asynccontextmanager
+async def hub_on(redis: Redis) -> AsyncGenerator[StreamHub]:
+    """Run a hub."""
+    hub = StreamHub(redis)
+    task = asyncio.create_task(hub.run())
+    try:
+        yield hub
+    finally:
+        await stop_tasks([task])
+        await hub.close()
+
+
+def say(events: RunEvents, *words: str) -> None:
+    """Emit tokens."""
+    for word in words:
+        events.emit(Token(text=word))
+
+
+async def stored(redis: Redis, run_id: str = RUN) -> list[LiveEvent]:
+    """Return all events that the stream holds."""
+    entries = cast(list[tuple[bytes, dict[bytes, bytes]]], await redis.xrange(run_events(run_id)))
+    return [event for _, fields in entries for event in decode(fields[FIELD])]
+
+
+def texts(events: list[LiveEvent]) -> list[str]:
+    """Return ids and texts, as ``1-1 word``."""
+    return [f"{event.cursor} {event.event.get('text', event.event['type'])}" for event in events]
+
+
+async def collect(feed: Feed, upto: EventCursor, timeout_s: float = 10.0) -> list[LiveEvent]:
+    """Return what a feed yields, up to an id."""
+    seen: list[LiveEvent] = []
+    async with asyncio.timeout(timeout_s):
+        async for event in feed:
+            seen.append(event)
+            if event.cursor.key() >= upto.key():
+                break
+    return seen

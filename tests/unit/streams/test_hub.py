@@ -1,0 +1,207 @@
+"""The reading side of streams: followers come, go, fall behind and are cut off; each sees every event once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers.contracts.events import EventCursor
+from nova_workers.keys import run_channel, run_events
+from nova_workers.streams.hub import StreamHub
+from nova_workers.streams.wire import FIELD, encode
+from tests.requirements import proves
+from tests.support.wire_proxy import WireProxy
+from tests.unit.streams.stage import RUN, collect, hub_on, publisher_on, say, texts
+
+_START = EventCursor()
+
+
+def _at(seq: int, attempt: int = 1) -> EventCursor:
+    return EventCursor(attempt=attempt, seq=seq)
+
+
+@proves("events.resume")
+async def test_a_follower_gets_what_was_and_then_what_comes(redis: Redis):
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        events = publisher.open(RUN, 1)
+        say(events, "a", "b")
+        await publisher.drain(5)
+        async with hub.follow(RUN, _START) as feed:
+            assert texts(await collect(feed, _at(2))) == ["1-1 a", "1-2 b"]
+            say(events, "c")
+            assert texts(await collect(feed, _at(3))) == ["1-3 c"]
+
+
+@pytest.mark.parametrize("seen", range(6))
+@proves("events.resume")
+async def test_a_follower_that_resumes_from_any_id_misses_nothing_and_gets_nothing_twice(redis: Redis, seen: int):
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        events = publisher.open(RUN, 1)
+        say(events, "a", "b", "c")
+        await publisher.drain(5)
+        say(events, "d", "e")
+        await publisher.drain(5)
+        say(events, "f")
+        async with hub.follow(RUN, _at(seen)) as feed:
+            got = await collect(feed, _at(6))
+    assert [event.cursor.seq for event in got] == list(range(seen + 1, 7))
+
+
+@proves("events.gap")
+async def test_a_message_that_was_lost_on_the_way_is_read_from_the_stream(redis: Redis):
+    async with hub_on(redis) as hub, hub.follow(RUN, _START) as feed:
+        await _publish(redis, 1, stored=True)
+        await collect(feed, _at(1))
+        await _publish(redis, 2, stored=True, pushed=False)
+        await _publish(redis, 3, stored=True)
+        assert texts(await collect(feed, _at(3))) == ["1-2 2", "1-3 3"]
+
+
+async def test_a_gap_that_the_stream_has_as_well_is_passed_on_as_a_gap(redis: Redis):
+    async with hub_on(redis) as hub, hub.follow(RUN, _START) as feed:
+        await _publish(redis, 1, stored=True)
+        await collect(feed, _at(1))
+        await _publish(redis, 5, stored=True)
+        assert texts(await collect(feed, _at(5))) == ["1-5 5"]
+
+
+async def test_events_of_an_attempt_that_was_overtaken_are_left_out(redis: Redis):
+    async with hub_on(redis) as hub, hub.follow(RUN, _START) as feed:
+        await _publish(redis, 1, attempt=2, stored=True)
+        await collect(feed, _at(1, attempt=2))
+        await _publish(redis, 9, attempt=1, stored=False)
+        await _publish(redis, 2, attempt=2, stored=True)
+        assert texts(await collect(feed, _at(2, attempt=2))) == ["2-2 2"]
+
+
+@proves("events.gap")
+async def test_a_follower_that_is_slower_than_its_run_is_brought_up_to_date(redis: Redis):
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        events = publisher.open(RUN, 1)
+        async with hub.follow(RUN, _START) as slow, hub.follow(RUN, _START) as quick:
+            say(events, "1")
+            await collect(quick, _at(1))
+            for at in range(2, 1_201):
+                say(events, str(at))
+                await publisher.drain(5)
+            await collect(quick, _at(1_200))
+            got = await collect(slow, _at(1_200))
+    assert [event.cursor.seq for event in got] == list(range(1, 1_201))
+
+
+@proves("events.one-connection")
+async def test_one_connection_serves_all_followers(redis: Redis):
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        async with asyncio.TaskGroup() as group:
+            for at in range(60):
+                group.create_task(_follow(hub, f"run_{at % 20}", upto=2))
+            async with asyncio.timeout(5):
+                while True:
+                    if hub.open_feeds == 60:
+                        break
+                    await asyncio.sleep(0.005)
+            listening = [client for client in await redis.client_list() if int(client["sub"]) > 0]
+            assert len(listening) == 1
+            for at in range(20):
+                say(publisher.open(f"run_{at}", 1), "a", "b")
+        assert hub.open_feeds == 0
+        async with asyncio.timeout(5):
+            while True:
+                if await redis.pubsub_channels("nova:run:*") == []:
+                    break
+                await asyncio.sleep(0.005)
+
+
+async def _follow(hub: StreamHub, run_id: str, upto: int) -> None:
+    async with hub.follow(run_id, _START) as feed:
+        got = await collect(feed, _at(upto))
+        assert [event.cursor.seq for event in got] == list(range(1, upto + 1))
+
+
+@proves("events.redis-away", "events.gap")
+async def test_followers_go_on_after_the_connection_broke(redis: Redis, wire: WireProxy):
+    client = Redis.from_url(wire.url)
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub:
+        events = publisher.open(RUN, 1)
+        async with hub.follow(RUN, _START) as feed:
+            say(events, "a")
+            await collect(feed, _at(1))
+            wire.refusing = True
+            wire.cut()
+            say(events, "b", "c")
+            await publisher.drain(5)
+            wire.refusing = False
+            assert texts(await collect(feed, _at(3))) == ["1-2 b", "1-3 c"]
+            say(events, "d")
+            assert texts(await collect(feed, _at(4))) == ["1-4 d"]
+    await client.aclose()
+
+
+@proves("events.redis-away")
+async def test_a_follower_that_comes_while_redis_is_away_is_served_when_it_is_back(redis: Redis, wire: WireProxy):
+    client = Redis.from_url(wire.url)
+    wire.refusing = True
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub:
+        say(publisher.open(RUN, 1), "a", "b")
+        await publisher.drain(5)
+        async with hub.follow(RUN, _START) as feed:
+            wire.refusing = False
+            assert texts(await collect(feed, _at(2))) == ["1-1 a", "1-2 b"]
+    await client.aclose()
+
+
+async def test_followers_that_join_and_leave_at_any_moment_each_see_everything(redis: Redis):
+    chance = random.Random(7)
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        runs = {f"run_{at}": publisher.open(f"run_{at}", 1) for at in range(3)}
+
+        async def come_and_go(run_id: str) -> None:
+            for _ in range(15):
+                upto = chance.randrange(0, 30)
+                async with hub.follow(run_id, _START) as feed:
+                    for _ in range(chance.randrange(3)):
+                        await asyncio.sleep(0)
+                    if upto:
+                        got = await collect(feed, _at(upto))
+                        assert [event.cursor.seq for event in got][:upto] == list(range(1, upto + 1))
+
+        async with asyncio.TaskGroup() as group:
+            for run_id in [*runs] * 4:
+                group.create_task(come_and_go(run_id))
+            for _ in range(30):
+                for events in runs.values():
+                    say(events, "x")
+                await asyncio.sleep(0.002)
+    assert hub.open_feeds == 0
+
+
+async def test_a_follower_that_comes_between_the_last_ones_leaving_and_the_channels_end_is_served(redis: Redis):
+    """The confirmation of the channel arrives when nobody is there; the next follower must not wait for another."""
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        say(publisher.open(RUN, 1), "a")
+        await publisher.drain(5)
+        first = hub.follow(RUN, _START)
+        await first.__aenter__()
+        lock: asyncio.Lock = hub._lock  # pyright: ignore[reportPrivateUsage] - holds the channel's end back
+        async with lock:
+            leaving = asyncio.create_task(first.__aexit__(None, None, None))
+            async with asyncio.timeout(5):
+                while True:
+                    if RUN in hub._subscribed:  # pyright: ignore[reportPrivateUsage] - the confirmation came
+                        break
+                    await asyncio.sleep(0.005)
+            joining = asyncio.create_task(_follow(hub, RUN, upto=1))
+            await asyncio.sleep(0)
+        await leaving
+        await joining
+
+
+async def _publish(redis: Redis, seq: int, *, attempt: int = 1, stored: bool, pushed: bool = True) -> None:
+    payload = encode(attempt, [(seq, b'{"type":"token","text":"%d"}' % seq)])
+    if stored:
+        await redis.xadd(run_events(RUN), {FIELD: payload}, id=f"{attempt}-{seq}")
+    if pushed:
+        await redis.publish(run_channel(RUN), payload)

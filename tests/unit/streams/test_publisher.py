@@ -1,0 +1,171 @@
+"""The writing side of a run's stream."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from nova_workers.contracts.events import StreamEnd, Token
+from nova_workers.keys import EVENTS_TTL_S, run_events
+from tests.requirements import proves
+from tests.support.clocks import ManualClock
+from tests.support.wire_proxy import WireProxy
+from tests.unit.streams.stage import RUN, publisher_on, say, stored, texts
+
+
+@proves("events.ids", "events.batched")
+async def test_events_have_ids_without_holes_and_travel_together(redis: Redis):
+    async with publisher_on(redis) as publisher:
+        events = publisher.open(RUN, 3)
+        say(events, *"abcde")
+        assert str(events.upcoming()) == "3-6"
+        await publisher.drain(5)
+    assert texts(await stored(redis)) == ["3-1 a", "3-2 b", "3-3 c", "3-4 d", "3-5 e"]
+    assert await redis.xlen(run_events(RUN)) == 1
+    assert (await redis.xinfo_stream(run_events(RUN)))["last-generated-id"] == b"3-5"
+
+
+@proves("events.batched")
+async def test_the_first_event_leaves_at_once_and_those_after_it_once_an_interval(redis: Redis):
+    clock = ManualClock()
+    async with publisher_on(redis, clock=clock) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, "first")
+        await publisher.drain(5)
+        say(events, "second", "third")
+        await asyncio.sleep(0.06)
+        assert texts(await stored(redis)) == ["1-1 first"]
+        clock.advance(0.02)
+        await publisher.drain(5)
+    assert texts(await stored(redis))[1:] == ["1-2 second", "1-3 third"]
+    assert await redis.xlen(run_events(RUN)) == 2
+
+
+async def test_an_urgent_event_takes_those_before_it_along_at_once(redis: Redis):
+    async with publisher_on(redis, clock=ManualClock()) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, "first")
+        await publisher.drain(5)
+        say(events, "second")
+        events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
+        await publisher.drain(5)
+    assert texts(await stored(redis)) == ["1-1 first", "1-2 second", "1-3 stream_end"]
+
+
+@proves("events.old-attempt")
+async def test_a_worker_that_lost_its_run_cannot_write_to_its_stream(redis: Redis):
+    async with publisher_on(redis, flush_ms=0) as publisher, publisher_on(redis, flush_ms=0) as other:
+        old, new = publisher.open(RUN, 1), other.open(RUN, 2)
+        say(old, "old")
+        await publisher.drain(5)
+        say(new, "new")
+        await other.drain(5)
+        say(old, "late")
+        await publisher.drain(5)
+        assert old.refused
+        say(old, "later")
+        assert len(old) == 0
+    assert texts(await stored(redis)) == ["1-1 old", "2-1 new"]
+
+
+@proves("events.redis-away", "events.ids")
+async def test_a_flush_whose_reply_was_lost_does_not_silence_the_stream(redis: Redis, wire: WireProxy):
+    client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
+    async with publisher_on(client, flush_ms=0) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, "one")
+        await publisher.drain(5)
+        wire.answered.clear()
+        wire.deaf = True
+        say(events, "two")
+        await wire.answered.wait()
+        assert texts(await stored(redis)) == ["1-1 one", "1-2 two"]
+        wire.deaf = False
+        wire.cut()
+        await publisher.drain(5)
+        say(events, "three")
+        events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
+        await publisher.drain(5)
+    await client.aclose()
+    assert not events.refused
+    assert texts(await stored(redis)) == ["1-1 one", "1-2 two", "1-3 three", "1-4 stream_end"]
+
+
+@proves("events.redis-away")
+async def test_events_wait_while_redis_is_away(redis: Redis, wire: WireProxy):
+    client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
+    async with publisher_on(client, flush_ms=0) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, "one")
+        await publisher.drain(5)
+        wire.refusing = True
+        wire.cut()
+        say(events, "two", "three")
+        await publisher.drain(0.1)
+        publisher.announce_end("run_2", StreamEnd(run_id="run_2", final=True, status="canceled"))
+        assert texts(await stored(redis)) == ["1-1 one"]
+        wire.refusing = False
+        await publisher.drain(5)
+    await client.aclose()
+    assert texts(await stored(redis)) == ["1-1 one", "1-2 two", "1-3 three"]
+    assert texts(await stored(redis, "run_2")) == ["0-1 stream_end"]
+
+
+async def test_while_redis_is_away_the_newest_events_are_kept(redis: Redis, wire: WireProxy):
+    client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
+    async with publisher_on(client, flush_ms=0) as publisher:
+        wire.refusing = True
+        events = publisher.open(RUN, 1)
+        for at in range(10_050):
+            events.emit(Token(text=str(at)))
+            if at % 2_000 == 0:
+                await publisher.drain(0.05)
+        wire.refusing = False
+        await publisher.drain(30)
+    await client.aclose()
+    kept = await stored(redis)
+    assert str(kept[-1].cursor) == "1-10050"
+    assert len(kept) == 10_000
+    assert [event.cursor.seq for event in kept] == list(range(51, 10_051))
+
+
+@proves("redis.ttl")
+async def test_a_stream_has_a_ttl_which_is_renewed_and_comes_back_after_a_wipe(redis: Redis):
+    clock = ManualClock()
+    async with publisher_on(redis, flush_ms=0, clock=clock) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, "one")
+        await publisher.drain(5)
+        assert 0 < await redis.ttl(run_events(RUN)) <= EVENTS_TTL_S
+        await redis.expire(run_events(RUN), 100)
+        clock.advance(11)
+        say(events, "two")
+        await publisher.drain(5)
+        assert await redis.ttl(run_events(RUN)) > 100
+        await redis.flushdb()
+        clock.advance(11)
+        say(events, "three")
+        await publisher.drain(5)
+        assert await redis.ttl(run_events(RUN)) > 100
+
+
+@proves("input.any-text")
+async def test_half_a_character_does_not_stop_a_stream(redis: Redis):
+    async with publisher_on(redis) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, "a\ud83d", "b")
+        await publisher.drain(5)
+    assert texts(await stored(redis)) == ["1-1 a\ufffd", "1-2 b"]
+
+
+async def test_many_runs_leave_in_one_round_trip(redis: Redis):
+    async with publisher_on(redis) as publisher:
+        for at in range(300):
+            say(publisher.open(f"run_{at}", 1), "hello")
+        await publisher.drain(5)
+    info = await redis.info("commandstats")
+    assert info["cmdstat_xadd"]["calls"] >= 300
+    assert [texts(await stored(redis, f"run_{at}")) for at in (0, 299)] == [["1-1 hello"], ["1-1 hello"]]
