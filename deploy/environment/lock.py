@@ -10,7 +10,14 @@ SILENT = ("--no-emit-index-url", "--no-emit-find-links", "--custom-compile-comma
 
 # The largest first: the others are held to its versions, so that one environment can hold them all.
 LOCKS = {
-    "requirements-dev.txt": ("pyproject.toml", "--extra=local", "--group=test", "--group=check", "--group=build"),
+    "requirements-dev.txt": (
+        "pyproject.toml",
+        "--extra=local",
+        "--extra=claude-agent",
+        "--group=test",
+        "--group=check",
+        "--group=build",
+    ),
     "requirements.txt": ("pyproject.toml", "--extra=local", "--group=build", "-c=requirements-dev.txt"),
     "deploy/requirements.txt": ("pyproject.toml", "--group=build", "-c=requirements-dev.txt"),
     "requirements-docs.txt": ("--group=docs", "-c=requirements-dev.txt"),

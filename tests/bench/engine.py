@@ -15,7 +15,7 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -90,7 +90,7 @@ def _server_process(ready: Connection) -> None:
 
 
 @contextlib.contextmanager
-def _model_server() -> Iterator[str]:
+def _model_server() -> Generator[str]:
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_server_process, args=(theirs,), daemon=True)
     process.start()

@@ -26,7 +26,9 @@ async def _check_all_ended_once(database_url: str, count: int) -> None:
     database = Database(database_url, pool_size=1)
     try:
         async with asyncio.timeout(60):
-            while await database.fetchval("SELECT count(*) FROM runs WHERE status = 'succeeded'") < count:
+            while True:
+                if await database.fetchval("SELECT count(*) FROM runs WHERE status = 'succeeded'") == count:
+                    break
                 await asyncio.sleep(0.1)
         assert await database.fetchval("SELECT count(*) FROM runs") == count
         steps = await database.fetch("SELECT steps, tool_call_count FROM turns")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -21,7 +22,7 @@ from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.puppet import plan
 
-_TRANSPORT = re.compile(rf"nova:(_kombu\.binding\..*|unacked.*|({'|'.join(QUEUES)})(:\d+)?|.*\.pidbox|celeryev.*)")
+_TRANSPORT = re.compile(rf"nova:(_kombu\..*|unacked.*|({'|'.join(QUEUES)})(:\d+)?|.*\.pidbox|celeryev.*)")
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIt
 
 
 async def _permanent(redis: Redis) -> set[str]:
-    keys: list[bytes] = await redis.keys("*")
+    keys = cast(list[bytes], await redis.keys("*"))
     return {key.decode() for key in keys if await redis.ttl(key) == -1 and not _TRANSPORT.fullmatch(key.decode())}
 
 

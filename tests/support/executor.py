@@ -13,6 +13,7 @@ from nova_workers.capabilities import default_registry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
+from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.runs import Accepted, Doorbell, Submission
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ids import new_id
@@ -91,7 +92,7 @@ class Worker:
                 turns=TurnRunner(
                     TurnAssembler(
                         database,
-                        {"puppet": floor.puppet, "scripted": ScriptedEngine(environment="development")},
+                        floor.engines,
                         default_registry(database),
                         floor.settings,
                     ),
@@ -183,6 +184,10 @@ class Floor:
         self.settings = settings
         self.redis_url = settings.require_redis_url()
         self.puppet = Puppet()
+        self.engines: dict[str, Engine] = {
+            "puppet": self.puppet,
+            "scripted": ScriptedEngine(environment="development"),
+        }
         self.bells = Bells()
         self.metrics = Metrics(CollectorRegistry())
         self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,7 +30,7 @@ _CALLS = (
 
 
 @contextmanager
-def _directory() -> Iterator[str]:
+def _directory() -> Generator[str]:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "note.txt").write_text("SECRET")
         yield directory

@@ -2,8 +2,8 @@
 
 Servers that are child processes or behind a URL are bridged too, and not handed to the program: so their headers and
 environments stay here, their connections are shared as with any other engine, and a dead one is the same tool error.
-The turn runs its own calls, under its timeouts and with its authorization, and the bridge carries questions and answers.
-A subagent's calls the bridge runs itself.
+The turn runs its own calls, under its timeouts and with its authorization, and the bridge carries questions and
+answers. The calls of subagents the bridge runs itself.
 """
 
 import base64

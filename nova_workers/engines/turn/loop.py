@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from nova_workers.contracts.abort import AbortReason
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import (
     EngineCallbacks,
@@ -25,20 +24,13 @@ from nova_workers.engines.turn.clocks import ReasoningClock
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep
-from nova_workers.engines.turn.tally import Tally
+from nova_workers.engines.turn.tally import STOP_REASONS, Tally, stopped_because
 from nova_workers.errors import EngineFailure
 
 __all__ = ["Turn"]
 
 THINKING_DELAY_S = 0.5
 """After tool results the model mostly answers faster than a reader wants to be told that it is waited for."""
-
-_STOP_REASONS: dict[Ending, StopReason] = {
-    "end": "end_turn",
-    "max_tokens": "max_tokens",
-    "tools": "tool_use",
-    "resume": "tool_use",
-}
 
 
 class Turn:
@@ -113,7 +105,7 @@ class Turn:
                 self._check = AnswerCheck(self._options.output_schema)
             reason = await self._play()
         except TurnStopped as stopped:
-            reason, error = _stopped(stopped.reason, self._interruption.overdue)
+            reason, error = stopped_because(stopped.reason, self._interruption.overdue)
             await self._break_off()
         except EngineFailure as failure:
             reason, error = "error", EngineError(failure.kind, failure.message, failure.retryable)
@@ -259,7 +251,7 @@ class Turn:
         if goes_on and final:
             return self._out_of_bounds()
         if final or verdict == "stop":
-            return _STOP_REASONS[ending]
+            return STOP_REASONS[ending]
         await self._take_steering()
         return None
 
@@ -302,9 +294,3 @@ class Turn:
             self._callbacks.on_event(self._tally.event(duration_ms))
         output = self._check.value if self._check is not None and reason == "end_turn" else None
         return self._tally.result(reason, error, provider=provider, duration_ms=duration_ms, output=output)
-
-
-def _stopped(reason: AbortReason, overdue: str) -> tuple[StopReason, EngineError | None]:
-    if reason != "timeout":
-        return "aborted", None
-    return "timeout", EngineError("timeout", overdue, retryable=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from nova_workers.contracts.abort import AbortReason
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import (
     EngineError,
@@ -14,8 +15,16 @@ from nova_workers.contracts.engine import (
     ToolCall,
 )
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.turn.seam import Ending
 
-__all__ = ["Tally"]
+__all__ = ["STOP_REASONS", "Tally", "stopped_because"]
+
+STOP_REASONS: dict[Ending, StopReason] = {
+    "end": "end_turn",
+    "max_tokens": "max_tokens",
+    "tools": "tool_use",
+    "resume": "tool_use",
+}
 
 
 @dataclass(slots=True)
@@ -61,3 +70,10 @@ class Tally:
             limit=self.limit,
             output=output,
         )
+
+
+def stopped_because(reason: AbortReason, overdue: str) -> tuple[StopReason, EngineError | None]:
+    """Return what the result says of a turn that was stopped."""
+    if reason != "timeout":
+        return "aborted", None
+    return "timeout", EngineError("timeout", overdue, retryable=True)

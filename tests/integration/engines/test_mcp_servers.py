@@ -203,10 +203,13 @@ async def test_an_abort_while_connecting_stops_the_child(play: Player) -> None:
 
 async def test_an_abort_cancels_the_call_at_the_server(play: Player) -> None:
     abort = AbortSignal()
-    callbacks = EngineCallbacks(
-        on_tool_use=lambda *_: asyncio.get_running_loop().call_later(0.3, abort.abort, "cancel") and None
+
+    def on_tool_use(*_: object) -> None:
+        asyncio.get_running_loop().call_later(0.3, abort.abort, "cancel")
+
+    result = await play(
+        {"child": CHILD}, {"name": "hang"}, abort=abort, callbacks=EngineCallbacks(on_tool_use=on_tool_use)
     )
-    result = await play({"child": CHILD}, {"name": "hang"}, abort=abort, callbacks=callbacks)
     assert result.stop_reason == "aborted"
     assert _said(await play({"child": CHILD}, {"name": "cancelled"})) == "hang"
 

@@ -52,7 +52,7 @@ class Watch:
 
 
 async def _run(engine: AnthropicEngine, bench: Bench, watch: Watch | None = None, **more: Any) -> EngineResult:
-    options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS, **{"model": "sonnet", **more})
+    options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS, **more)
     return await asyncio.wait_for(engine.run("hi", options, "sandbox", callbacks=(watch or Watch()).callbacks()), 20)
 
 

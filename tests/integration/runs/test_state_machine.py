@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck
+from hypothesis import HealthCheck, Phase
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -343,6 +343,8 @@ def _profile() -> profile:
         max_examples=_EXAMPLES or 40,
         stateful_step_count=50,
         derandomize=not _EXAMPLES,
+        # A schedule that fails is shrunk where somebody looks for one; that takes minutes.
+        phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],
         database=None,
         deadline=None,
         print_blob=True,

@@ -32,6 +32,8 @@ def _run(reason: AbortReason | None = None, *, stop_at_step: bool = False) -> He
         fence=1,
         attempt=1,
         max_attempts_spent=False,
+        losses=0,
+        context_tokens=0,
         cancel_reason=None,
         parent_turn_id=None,
         session_id=None,

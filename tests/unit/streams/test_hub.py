@@ -100,9 +100,10 @@ async def test_one_connection_serves_all_followers(redis: Redis):
                 group.create_task(_follow(hub, f"run_{at % 20}", upto=2))
             async with asyncio.timeout(5):
                 while True:
-                    if hub.open_feeds == 60:
+                    if len(await redis.pubsub_channels("nova:run:*")) == 20:
                         break
                     await asyncio.sleep(0.005)
+            assert hub.open_feeds == 60
             listening = [client for client in await redis.client_list() if int(client["sub"]) > 0]
             assert len(listening) == 1
             for at in range(20):

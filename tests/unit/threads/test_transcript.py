@@ -52,8 +52,8 @@ def test_empty_messages_are_left_out():
 _ids = st.lists(st.sampled_from("abcd"), unique=True, max_size=3)
 _messages = st.lists(
     st.one_of(
-        st.builds(lambda ids: Message("assistant", (text_block("x"), *_uses(*ids))), _ids),
-        st.builds(lambda ids: Message("user", _results(*ids)), _ids),
+        _ids.map(lambda ids: Message("assistant", (text_block("x"), *_uses(*ids)))),
+        _ids.map(lambda ids: Message("user", _results(*ids))),
         st.just(_said("words")),
         st.just(Message("assistant", ())),
     ),

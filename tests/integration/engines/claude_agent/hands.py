@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from nova_workers.contracts.content import text_of
@@ -38,7 +39,7 @@ class Sessions:
 
 def options(**given: Any) -> EngineOptions:
     """Return options on the tests' model."""
-    return EngineOptions(**{"model": MODEL, **given})
+    return replace(EngineOptions(model=MODEL), **given)
 
 
 def saying(*pieces: str) -> Stream:

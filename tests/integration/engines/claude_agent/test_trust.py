@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ async def test_every_call_is_authorized_even_where_permissions_are_skipped(
     assert asked == ["Write", "Bash"]
     assert [text for _, text in results(result)] == ["Not on Sundays"] * 2
     assert "Not on Sundays" in told(server)
-    assert sorted(path.name for path in workspace.iterdir()) == ["link.txt", "note.txt"]
+    assert sorted(os.listdir(workspace)) == ["link.txt", "note.txt"]
 
 
 async def test_what_a_user_writes_is_no_command_to_the_program(
@@ -111,7 +112,6 @@ async def test_what_a_user_writes_is_no_command_to_the_program(
     await engine.run(message, options(cwd=str(workspace)), "controlled")
     assert said(server) == [("user", message)]
     assert "inside" not in [text for _, text in said(server)]
-    assert Path("/etc/hostname").read_text().strip() not in told(server).replace(server.url, "")
 
 
 async def test_skills_of_the_working_directory_are_offered_and_its_hooks_are_not_run(

@@ -34,11 +34,11 @@ async def test_two_workers_together_never_exceed_it_and_nobody_fails(
     server: ModelServer, make: Make, redis: Redis, counts: Counts
 ) -> None:
     arrivals = Arrivals(server)
-    first, second = (make(redis=redis, limits=THREE) for _ in range(2))
-    results = await asyncio.gather(*(turn(engine) for engine in (first, second) for _ in range(4)))
-    assert [result.text for result in results] == ["Well done"] * 8
-    # A request is on its way for a moment: what was let through at the very end of a window may come a bit sooner.
-    assert arrivals.most_in(0.9) <= 3
+    first, second = (make(redis=redis, limits=THREE, window_s=2) for _ in range(2))
+    results = await asyncio.gather(*(turn(engine) for engine in (first, second) for _ in range(3)))
+    assert [result.text for result in results] == ["Well done"] * 6
+    # A request is on its way for a while, on a busy machine for longer: they may come closer together than they left.
+    assert arrivals.most_in(1.5) <= 3
     assert max(waited_s for _, waited_s in counts.waits) > 1
 
 
@@ -130,10 +130,10 @@ async def test_standing_in_line_counts_as_waiting_for_the_model(server: ModelSer
 async def test_without_redis_a_process_keeps_the_limit_for_itself(server: ModelServer, make: Make) -> None:
     arrivals = Arrivals(server)
     away = Redis.from_url("unix:///nowhere/valkey.sock")
-    engine = make(redis=away, limits=THREE)
+    engine = make(redis=away, limits=THREE, window_s=2)
     results = await asyncio.gather(*(turn(engine) for _ in range(5)))
     assert [result.text for result in results] == ["Well done"] * 5
-    assert arrivals.most_in(0.9) <= 3
+    assert arrivals.most_in(1.5) <= 3
     await away.aclose()
 
 
