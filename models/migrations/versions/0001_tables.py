@@ -379,7 +379,9 @@ def upgrade() -> None:
         sa.Column("entries", JSONB(), nullable=False, comment="In the SDK's own words"),
         sa.Column("fingerprint", sa.Text(), nullable=False, comment="Of the ledger's messages that the session tells"),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.ForeignKeyConstraint(["thread_id"], ["threads.id"], name="fk_engine_sessions__thread_id", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["thread_id"], ["threads.id"], name="fk_engine_sessions__thread_id", ondelete="CASCADE"
+        ),
         sa.PrimaryKeyConstraint("id", name="pk_engine_sessions"),
         comment="The transcript of an SDK that keeps its own, as one turn left it: what the turn added to its parent's.",
     )

@@ -65,6 +65,11 @@ class ResponseReader:
                 pass
 
     @property
+    def begun(self) -> bool:
+        """Whether anything of the response has come."""
+        return bool(self._usage or self._blocks)
+
+    @property
     def calls_tools(self) -> bool:
         """Whether the whole response calls tools that the program runs."""
         return any(block.get("type") == "tool_use" for block in self._blocks.values())

@@ -21,7 +21,7 @@ from nova_workers.engines.claude_agent.reading import ResponseReader, usage_of
 from nova_workers.engines.native import TurnTools
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
 from nova_workers.engines.turn.output import within_bounds
-from nova_workers.errors import ToolFailure
+from nova_workers.errors import EngineFailure, ToolFailure
 
 __all__ = ["ClaudeResponder", "ClaudeTools", "Opener"]
 
@@ -93,13 +93,28 @@ class ClaudeResponder:
                             conversation.put_back(frame)
                             self._counted += draft.usage
                             return reader.response("resume")
-                        reader = ResponseReader(draft, self._prices)
+                        reader = self._anew(reader, draft)
                     reader.take(event)
                     if reader.complete and reader.calls_tools:
                         self._counted += draft.usage
                         return reader.response()
                 case _:
                     pass
+
+    def _anew(self, reader: ResponseReader, draft: Draft) -> ResponseReader:
+        """Return the reader of a response. What came of one that broke off and is asked for again is void.
+
+        Raises:
+            EngineFailure: It was shown to somebody who cannot be told so.
+        """
+        if reader.begun:
+            if not draft.restartable:
+                raise EngineFailure(
+                    "The model's response broke off after some of it was shown.", kind="model_error", retryable=True
+                )
+            self._counted += draft.usage
+            draft.restart()
+        return ResponseReader(draft, self._prices)
 
     async def _pass(self, conversation: Conversation, boundary: Boundary) -> None:
         """Let the program ask the model again, with what has been said meanwhile."""

@@ -23,7 +23,7 @@ class Budget:
         """Count what a model call used."""
         self._spent += usage
         if self._parent is not None:
-            pass
+            self._parent.spend_below(usage)
 
     def spend_below(self, usage: TokenUsage) -> None:
         """Count what a nested turn used."""

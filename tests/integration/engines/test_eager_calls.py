@@ -53,8 +53,9 @@ async def test_a_tool_that_only_reads_begins_before_the_response_is_whole(
 ) -> None:
     room, witness = Room(), Witness()
     room.release.set()
-    # The response goes on only after the tool ran.
-    server.reply(Stream((LOOK, Part("wait", room.began), Part("text", ["and more"]), WRITE)), DONE)
+    # The response goes on only after the one tool ran, and gives the other one time to.
+    parts = (LOOK, Part("wait", room.began), Part("text", ["and more"]), WRITE, Part("sleep", 0.2))
+    server.reply(Stream(parts), DONE)
 
     async def on_tool_calls(record: Any) -> None:
         room.log.append("committed")

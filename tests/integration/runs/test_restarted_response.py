@@ -7,16 +7,15 @@ from typing import cast
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.keys import run_events
 from nova_workers.streams.wire import FIELD, decode
-from tests.support.executor import Floor
+from tests.support.executor import AGENT, Floor
 from tests.support.model_server import Part, Stream, model_server
-from tests.support.puppet import Puppet
 
 
 async def test_followers_are_told_that_the_first_words_are_void_and_the_ledger_has_only_the_last(floor: Floor) -> None:
     async with model_server() as server:
         server.reply(Stream((Part("text", ["Half a"]), Part("cut"))), Stream((Part("text", ["A whole one"]),)))
         engine = AnthropicEngine(api_key="k", base_url=server.url)
-        floor.puppet = cast("Puppet", engine)
+        floor.engines[AGENT] = engine
         worker = floor.worker()
         accepted = await floor.submit("hi")
         await floor.settle(worker)

@@ -12,7 +12,6 @@ from nova_workers.keys import run_events
 from nova_workers.streams.wire import FIELD, decode
 from tests.support.executor import Floor, Worker
 from tests.support.model_server import ModelServer, Part, Stream, model_server
-from tests.support.puppet import Puppet
 
 Json = dict[str, Any]
 
@@ -32,7 +31,7 @@ AGENT: Json = {
 async def server(floor: Floor) -> AsyncIterator[ModelServer]:
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
-        floor.puppet = cast("Puppet", engine)
+        floor.engines["puppet"] = engine
         yield server
         await engine.close()
 

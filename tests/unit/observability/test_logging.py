@@ -83,6 +83,7 @@ def test_handlers_that_uvicorn_set_up_before_are_replaced(lines: io.StringIO) ->
     logger = logging.getLogger("uvicorn.error")
     logger.addHandler(logging.StreamHandler(own))
     logger.propagate = False
+    logger.setLevel(logging.NOTSET)  # another test's server may have set one
     configure_logging(TelemetrySettings(log_format="json"), "api", stream=lines)
     logger.info("Started %s", "server", extra={"color_message": "\x1b[1mStarted"})
     assert own.getvalue() == ""

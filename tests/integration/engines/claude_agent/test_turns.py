@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import os
+from pathlib import Path
 
 import pytest
 
-from nova_workers.contracts.content import Message, text_block
-from nova_workers.contracts.engine import EngineCallbacks, SubagentConfig, ToolCall
+from nova_workers.contracts.content import Message, text_block, text_of
+from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, SubagentConfig, ToolCall
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.errors import EngineErrorKind
 from tests.contract.engines.stage import Bench, Witness
@@ -29,6 +31,27 @@ async def test_steering_is_before_the_model_at_its_very_next_call(
     assert "and be brief" in told(server, 1)
     assert (result.text, len(server.requests)) == ("Ok.", 2)
     assert result.messages[2] == Message("user", (text_block("and be brief"),))
+
+
+async def test_the_program_waits_for_each_commit(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    seen: list[object] = []
+
+    async def on_tool_calls(_: StepRecord) -> None:
+        await asyncio.sleep(0.5)
+        seen.append("new.txt" in os.listdir(workspace))
+
+    async def on_step(_: StepRecord) -> StepVerdict:
+        await asyncio.sleep(0.5)
+        seen.append(len(server.requests))
+        return "continue"
+
+    server.reply(calling(("Write", {"file_path": str(workspace / "new.txt"), "content": "x"})), saying("ok"))
+    callbacks = EngineCallbacks(on_tool_calls=on_tool_calls, on_step=on_step)
+    result = await engine.run("hi", options(cwd=str(workspace)), "controlled", callbacks=callbacks)
+    assert results(result)[0][0] == "completed"
+    assert seen == [False, 1, 2]
 
 
 async def test_usage_has_cache_and_reasoning_tokens_and_a_price(engine: ClaudeAgentEngine, server: ModelServer) -> None:
@@ -116,6 +139,17 @@ async def test_an_error_of_the_provider_is_told_by_kind(
     assert (result.stop_reason, result.error.kind, result.error.retryable) == ("error", kind, retryable)
 
 
+async def test_an_answer_that_breaks_off_is_kept_and_gone_on_with(make_engine: MakeEngine, server: ModelServer) -> None:
+    witness = Witness()
+    server.reply(Stream((Part("text", ["Half an"]), Part("sleep", 0.5), Part("cut"))), saying(" answer."))
+    engine = make_engine(max_retries=2)
+    result = await engine.run("hi", options(), "sandbox", callbacks=witness.callbacks())
+    assert (result.error, witness.tokens) == (None, ["Half an", " answer."])
+    assert [text_of(message.content) for message in result.messages] == ["Half an", " answer."]
+    assert [record.final for record in witness.records] == [False, True]
+    assert ("assistant", "Half an") in said(server)
+
+
 async def test_without_a_key_the_turn_fails_as_what_it_is(make_engine: MakeEngine) -> None:
     result = await make_engine(api_key=None).run("hi", options(), "sandbox")
     assert result.error is not None
@@ -123,7 +157,7 @@ async def test_without_a_key_the_turn_fails_as_what_it_is(make_engine: MakeEngin
 
 
 async def test_calls_of_the_programs_own_tools_are_told_with_a_summary(
-    engine: ClaudeAgentEngine, server: ModelServer, workspace: Any
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     summaries: list[str] = []
 
