@@ -31,7 +31,7 @@ from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineCallbacks, EngineError, EngineOptions, EngineResult, TrustLevel
 from nova_workers.contracts.ports import WebFetcher
 from nova_workers.engines.anthropic.prices import ModelPrice, Prices
-from nova_workers.engines.claude_agent.home import inherited, make_home
+from nova_workers.engines.claude_agent.home import inherited, make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
 from nova_workers.engines.connection_pool import ConnectionPool
@@ -80,6 +80,7 @@ class ClaudeAgentEngine:
             prices: Overrides of the price list, by alias or id.
             connections: The process's MCP connections, which the engine closes; None makes some of its own.
         """
+        sweep()
         self._settings = ProgramSettings(
             program=program,
             environment=inherited(environment),

@@ -8,8 +8,10 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.claude_agent.family import MARK
 from nova_workers.errors import EngineFailure
 
-__all__ = ["Home", "inherited", "make_home"]
+__all__ = ["Home", "inherited", "make_home", "sweep"]
 
 _INHERITED = frozenset(
     {
@@ -67,6 +69,9 @@ _PLAIN = (
     "IS_SANDBOX",
 )
 _SKILLS = Path(".claude", "skills")
+_PREFIX = "nova-claude-"
+_STALE_S = 2 * 86_400.0
+"""No turn lasts this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +138,20 @@ def make_home(cwd: str | None, directories: Sequence[str]) -> Home:
         EngineFailure: One of the turn's directories is not there.
     """
     roots = tuple(_resolved(path) for path in (*((cwd,) if cwd else ()), *directories))
-    base = Path(tempfile.mkdtemp(prefix="nova-claude-")).resolve()
+    base = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
     for name in ("home", "config", "tmp", "work"):
         (base / name).mkdir(mode=0o700)
     where = roots[0] if roots else base / "work"
     skills = tuple(sorted(path.parent.name for path in (where / _SKILLS).glob("*/SKILL.md")))
     return Home(base, where, roots, skills, uuid.uuid4().hex)
+
+
+def sweep() -> None:
+    """Remove homes that workers left behind when they were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_S:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:

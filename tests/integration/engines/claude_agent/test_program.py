@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import EngineCallbacks, StdioMcpServer, ToolCall
@@ -31,21 +33,26 @@ asyncio.run(engine.run("hi", EngineOptions(model="claude-sonnet-5", cwd=sys.argv
 """
 
 
-def family() -> set[int]:
-    """Return all living processes that came of turns, by the mark that they bear."""
+@pytest.fixture(autouse=True)
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test's turns have their private homes; other tests run beside it."""
+    path = tmp_path / "homes"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+def family(homes: Path) -> set[int]:
+    """Return all living processes that came of this test's turns."""
     found: set[int] = set()
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and MARK in process.environ():
+            environment = process.environ() if process.status() != psutil.STATUS_ZOMBIE else {}
+            if MARK in environment and environment.get("HOME", "").startswith(str(homes)):
                 found |= {process.pid, *(child.pid for child in process.children(recursive=True))}
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
-
-
-def leftovers() -> set[str]:
-    """Return the private homes that are there."""
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("nova-claude-")}
 
 
 async def until_there(path: Path) -> None:
@@ -55,13 +62,13 @@ async def until_there(path: Path) -> None:
 
 
 async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
-    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, homes: Path
 ) -> None:
     abort = AbortSignal()
     server.reply(calling(("Bash", {"command": _FAMILY})), saying("never"))
     turn = asyncio.create_task(engine.run("hi", options(cwd=str(workspace)), "unrestricted", abort=abort))
     await until_there(workspace / "begun")
-    before = family()
+    before = family(homes)
     assert len(before) >= 4
     abort.abort("cancel")
     result = await asyncio.wait_for(turn, 10)
@@ -82,13 +89,15 @@ async def test_what_a_shell_leaves_behind_ends_with_the_turn(
 
 
 async def test_the_program_of_a_worker_that_was_killed_runs_no_further_tool(
-    server: ModelServer, workspace: Path
+    server: ModelServer, workspace: Path, homes: Path
 ) -> None:
     first, second = {"command": "echo begun > begun; sleep 0.5"}, {"command": "touch again"}
     server.reply(calling(("Bash", first)), calling(("Bash", second), step=1), saying("never"))
-    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", _WORKER, server.url, str(workspace))
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _WORKER, server.url, str(workspace), env=os.environ | {"TMPDIR": str(homes)}
+    )
     await until_there(workspace / "begun")
-    left = family()
+    left = family(homes)
     worker.send_signal(signal.SIGKILL)
     await worker.wait()
     assert await asyncio.to_thread(wait_until_gone, left, 40) == set()
@@ -106,21 +115,22 @@ async def test_nothing_but_model_calls_leaves_the_machine(
         assert (result.text, proxy.connections, len(server.requests)) == ("ok", 0, 2)
 
 
-async def test_a_turn_leaves_no_file_behind(engine: ClaudeAgentEngine, server: ModelServer, workspace: Path) -> None:
-    before = leftovers()
+async def test_a_turn_leaves_no_file_behind(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, homes: Path
+) -> None:
     server.reply(saying("ok"))
     await engine.run("hi", options(cwd=str(workspace)), "controlled")
-    assert leftovers() == before
+    assert os.listdir(homes) == []
     assert sorted(os.listdir(workspace)) == ["link.txt", "note.txt"]
 
 
 async def test_no_other_process_can_read_a_secret_in_the_command_line(
-    engine: ClaudeAgentEngine, server: ModelServer
+    engine: ClaudeAgentEngine, server: ModelServer, homes: Path
 ) -> None:
     seen: list[str] = []
 
     def on_tool_use(_: ToolCall, __: str) -> None:
-        seen.extend(" ".join(psutil.Process(pid).cmdline()) for pid in family())
+        seen.extend(" ".join(psutil.Process(pid).cmdline()) for pid in family(homes))
 
     child = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_stdio_server"), env={"GREETING": "token-secret "})
     server.reply(calling(("mcp__nova__echo", {"text": "hello"})), saying("ok"))
@@ -144,6 +154,15 @@ async def test_more_turns_than_places_wait_for_each_other(make_engine: MakeEngin
     turns = [engine.run("hi", options(), "sandbox", callbacks=EngineCallbacks(on_token=on_token)) for _ in range(2)]
     assert [result.text for result in await asyncio.gather(*turns)] == ["ab", "ab"]
     assert most == 1
+
+
+async def test_a_home_that_a_killed_worker_left_is_swept_away_days_later(make_engine: MakeEngine, homes: Path) -> None:
+    for name, age_s in (("nova-claude-old", 3 * 86_400), ("nova-claude-new", 60), ("another-old", 3 * 86_400)):
+        (homes / name).mkdir()
+        then_s = time.time() - age_s
+        os.utime(homes / name, (then_s, then_s))
+    make_engine()
+    assert sorted(os.listdir(homes)) == ["another-old", "nova-claude-new"]
 
 
 async def test_a_directory_that_is_not_there_is_said_so(engine: ClaudeAgentEngine) -> None:
