@@ -168,7 +168,7 @@ class ClaudeAgentSettings(_Section):
     """The engine `claude_agent`, of the extra ``claude-agent``."""
 
     max_processes: Count = 8
-    """Turns at once of one worker; others wait. Each is a process of its own: 210 MB and 0.7 s of CPU (measured)."""
+    """Turns at once of one worker; others wait. Each is a process: 215 MB and 0.5 to 0.7 s of CPU (measured)."""
     program: Path | None = None
     """The Claude Code program; None takes the one that ships with the SDK, then ``claude`` on the PATH."""
 

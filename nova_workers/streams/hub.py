@@ -26,6 +26,9 @@ _log = structlog.get_logger(__name__)
 _QUEUE_SIZE = 512
 _RECONNECT_S = 0.25
 _CATCH_UP_ENTRIES = 500
+_LEFT_CHANNELS = 32
+"""Channels that nobody follows any more are left together, this many at once. Until then they cost nothing: hardly any
+of their runs still says a thing."""
 
 
 class Feed:
@@ -132,13 +135,13 @@ class StreamHub:
         try:
             if run_id in self._subscribed:
                 feed.resync()
-            await self._settle(run_id)
+            await self._join(run_id)
             yield feed
         finally:
             feeds.discard(feed)
             if not feeds:
                 self._feeds.pop(run_id, None)
-                await self._settle(run_id)
+                await self._leave()
 
     async def run(self) -> None:
         """Receive until cancelled. Subscriptions are made again after a lost connection."""
@@ -146,7 +149,7 @@ class StreamHub:
             try:
                 # Alone: of two that connect at once, one would listen on a connection that the other has replaced.
                 async with self._lock:
-                    self._asked = set(self._feeds)
+                    self._asked |= self._feeds.keys()
                     # A channel that nobody uses keeps the connection in subscribed mode while there are no feeds.
                     await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *map(run_channel, self._asked))
                 while True:
@@ -163,20 +166,31 @@ class StreamHub:
         """Give the connection back."""
         await self._pubsub.aclose()
 
-    async def _settle(self, run_id: str) -> None:
-        """Subscribe or unsubscribe, whichever is wanted now: one at a time, so that the last word is the right one."""
+    async def _join(self, run_id: str) -> None:
+        """Subscribe, unless that was asked for already."""
         async with self._lock:
+            if run_id in self._asked or run_id not in self._feeds:
+                return
+            self._asked.add(run_id)
             try:
-                if run_id in self._feeds and run_id not in self._asked:
-                    self._asked.add(run_id)
-                    await self._pubsub.subscribe(run_channel(run_id))
-                elif run_id not in self._feeds and run_id in self._asked:
-                    self._asked.discard(run_id)
-                    self._subscribed.discard(run_id)
-                    await self._pubsub.unsubscribe(run_channel(run_id))
+                await self._pubsub.subscribe(run_channel(run_id))
             except RedisError as error:
-                # `run` subscribes to all that is wanted once Redis answers; a left-over subscription costs nothing.
-                _log.warning("hub.command_failed", run_id=run_id, error=str(error))
+                # `run` subscribes to all that is wanted once Redis answers.
+                _log.warning("hub.not_subscribed", run_id=run_id, error=str(error))
+
+    async def _leave(self) -> None:
+        """Unsubscribe from what nobody follows, once it is worth a command: one a run would cost as much as joining."""
+        if len(self._asked) - len(self._feeds) < _LEFT_CHANNELS:
+            return
+        async with self._lock:
+            left = self._asked - self._feeds.keys()
+            self._asked -= left
+            self._subscribed -= left
+            try:
+                await self._pubsub.unsubscribe(*map(run_channel, left))
+            except RedisError as error:
+                # A left-over subscription costs nothing.
+                _log.warning("hub.not_unsubscribed", channels=len(left), error=str(error))
 
     def _take(self, message: Mapping[str, object] | None) -> None:
         if message is None:

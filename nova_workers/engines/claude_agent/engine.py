@@ -2,7 +2,8 @@
 
 Each turn runs the Claude Code program that ships with the SDK as a child process, in a private home, in step with the
 turn that all engines share (see `nova_workers.engines.claude_agent.responder`). A turn is dearer than with the
-`anthropic` engine: a process of about 200 MB and 0.7 s of CPU before the first token. `max_processes` bounds them.
+`anthropic` engine: a process of 215 MB and 0.5 to 0.7 s of CPU before the first token (measured). `max_processes`
+bounds them.
 
 **Sessions.** Every turn leaves a session in the store that the options bring, and the next turn resumes it if it tells
 the same conversation as the ledger; else, and after a crash, the session is made anew from the ledger's messages, to
@@ -11,6 +12,8 @@ the last committed step. So any worker goes on with any conversation, also with 
 **What the program does not give**, and what is done about it:
 
 - `temperature`: it has no such option; it is left out.
+- Several keys, the fleet's rate limit and breaker: the program makes its calls itself, with the first key, and retries
+  them itself.
 - An answer that was cut at `max_tokens` the program asks for again by itself. The step is committed, but the program
   does not wait for that; a drain or a crash at that moment may pay for the same model call twice.
 - Tools of its own (files, Bash) run at the same time only where the program thinks it safe.

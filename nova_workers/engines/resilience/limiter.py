@@ -34,7 +34,8 @@ _UNITS = 1000
 """Entries that a window of tokens has at most."""
 _POLLS_A_WINDOW = 200
 """How often the first in line asks at the most: 0.3 s with a window of a minute."""
-_REDIS_TIMEOUT_S = 0.5
+_REDIS_TIMEOUT_S = 2.0
+"""Longer than the loop of a busy process lags: whoever stands in line has time, and alone it lets too much through."""
 _REDIS_AWAY_S = 5.0
 
 

@@ -40,7 +40,7 @@ class Policy:
     auth_cooldown_cap_s: float = 3600.0
     cooldown_patience_s: float = 60.0
     health_cache_s: float = 1.0
-    redis_timeout_s: float = 0.5
+    redis_timeout_s: float = 1.0
     redis_away_s: float = 5.0
 
     def backoff(self, retry: int, spread: float) -> float:

@@ -122,7 +122,8 @@ async def test_a_lease_that_is_not_renewed_for_two_thirds_of_its_life_stops_its_
         await asyncio.sleep(0.05)
     assert not slot.done()
     clock.advance(0.2)
-    await slot
+    async with asyncio.timeout(5):
+        await slot
     assert _losses(worker, "not_renewed") == 1
     assert worker.tap.log == ["claim"]
     assert await floor.status(run.run_id) == "running"

@@ -109,11 +109,41 @@ async def test_one_connection_serves_all_followers(redis: Redis):
             for at in range(20):
                 say(publisher.open(f"run_{at}", 1), "a", "b")
         assert hub.open_feeds == 0
-        async with asyncio.timeout(5):
-            while True:
-                if await redis.pubsub_channels("nova:run:*") == []:
-                    break
-                await asyncio.sleep(0.005)
+
+
+async def test_channels_that_nobody_follows_are_left_and_do_not_pile_up(redis: Redis):
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        most = 0
+        for at in range(100):
+            say(publisher.open(f"run_{at}", 1), "a")
+            await _follow(hub, f"run_{at}", upto=1)
+            most = max(most, len(await redis.pubsub_channels("nova:run:*")))
+        assert most <= 33
+
+
+@proves("events.resume")
+async def test_a_run_that_was_left_can_be_followed_again(redis: Redis):
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        events = publisher.open(RUN, 1)
+        say(events, "a")
+        await _follow(hub, RUN, upto=1)
+        say(events, "b")
+        await publisher.drain(5)
+        async with hub.follow(RUN, _at(1)) as feed:
+            assert texts(await collect(feed, _at(2))) == ["1-2 b"]
+            say(events, "c")
+            assert texts(await collect(feed, _at(3))) == ["1-3 c"]
+        # Now with its channel really left, along with enough others.
+        for at in range(40):
+            say(publisher.open(f"run_{at}", 1), "a")
+            await _follow(hub, f"run_{at}", upto=1)
+        assert run_channel(RUN).encode() not in await redis.pubsub_channels("nova:run:*")
+        say(events, "d")
+        await publisher.drain(5)
+        async with hub.follow(RUN, _at(3)) as feed:
+            assert texts(await collect(feed, _at(4))) == ["1-4 d"]
+            say(events, "e")
+            assert texts(await collect(feed, _at(5))) == ["1-5 e"]
 
 
 async def _follow(hub: StreamHub, run_id: str, upto: int) -> None:

@@ -132,6 +132,22 @@ async def test_while_redis_is_away_the_newest_events_are_kept(redis: Redis, wire
     assert [event.cursor.seq for event in kept] == list(range(51, 10_051))
 
 
+async def test_a_batch_that_comes_back_to_a_full_buffer_gives_way_to_what_is_newer(redis: Redis):
+    async with publisher_on(redis) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, *("x" for _ in range(10_000)))
+        batch = events.take()
+        say(events, *("y" for _ in range(len(batch) - 50)))
+        events.give_back(batch)
+        assert len(events) == 10_000
+        assert [seq for seq, _ in events.take()][:51] == [*range(151, 202)]
+        say(events, *("z" for _ in range(300)))
+        events.give_back(batch)
+        assert len(events) == 10_000
+        await publisher.drain(10)
+    assert str((await stored(redis))[-1].cursor) == "1-10450"
+
+
 @proves("redis.ttl")
 async def test_a_stream_has_a_ttl_which_is_renewed_and_comes_back_after_a_wipe(redis: Redis):
     clock = ManualClock()
