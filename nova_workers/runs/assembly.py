@@ -16,7 +16,7 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.history import load_history
-from nova_workers.ledger.journal import Journal
+from nova_workers.ledger.resume import Journal
 from nova_workers.prompts.builder import build_system_prompt, stable_prefix_chars
 from nova_workers.runs.persist import persist
 from nova_workers.runs.sessions import RunSessions

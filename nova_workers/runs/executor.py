@@ -19,7 +19,7 @@ from nova_workers.errors import RunLost
 from nova_workers.ledger.claim import claim_next
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.finish import finish_run, requeue_run
-from nova_workers.ledger.journal import Journal, load_journal
+from nova_workers.ledger.resume import Journal, load_journal
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.outcome import Outcome, ended_before_start

@@ -10,7 +10,7 @@ from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord,
 from nova_workers.contracts.runs import FinishStatus
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
-from nova_workers.ledger.journal import Journal
+from nova_workers.ledger.resume import Journal
 from nova_workers.threads.lease import HeldRun
 from nova_workers.threads.transcript import INTERRUPTED
 

@@ -15,6 +15,7 @@ from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdi
 from nova_workers.contracts.runs import Claim
 from nova_workers.ledger import journal as ledger
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.resume import Journal
 from nova_workers.runs.persist import persist
 from nova_workers.runs.subagent_events import subagent_callbacks
 from nova_workers.streams.publisher import EventPublisher, RunEvents
@@ -36,7 +37,7 @@ class TurnRecorder:
     def __init__(
         self,
         run: HeldRun,
-        journal: ledger.Journal,
+        journal: Journal,
         *,
         database: Database,
         publisher: EventPublisher,
@@ -177,9 +178,9 @@ class TurnRecorder:
             end = live.StreamEnd(run_id=item.run_id, final=True, status="merged", merged_into=self._claim.run_id)
             self._publisher.announce_end(item.run_id, end)
 
-    def journal(self) -> ledger.Journal:
+    def journal(self) -> Journal:
         """Return the steps of the turn so far. Of the last, calls may still be open."""
-        return ledger.Journal(tuple(self._steps[index] for index in sorted(self._steps)), self.seq, self._spent)
+        return Journal(tuple(self._steps[index] for index in sorted(self._steps)), self.seq, self._spent)
 
 
 def _ignore(_: object) -> None:

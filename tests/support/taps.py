@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from nova_workers.errors import Unavailable
-from nova_workers.ledger import cancel, claim, compaction, finish, journal, leases, submit
+from nova_workers.ledger import cancel, claim, compaction, finish, journal, leases, resume, submit
 from nova_workers.ledger.database import Connection, Database, Row
 
 __all__ = ["Crashed", "Fault", "Tap", "TappedDatabase", "statement_name", "tap_redis"]
@@ -42,7 +42,7 @@ def _names(*modules: ModuleType) -> dict[str, str]:
     }
 
 
-_STATEMENTS: Final = _names(cancel, claim, compaction, finish, journal, leases, submit)
+_STATEMENTS: Final = _names(cancel, claim, compaction, finish, journal, leases, resume, submit)
 
 
 def statement_name(query: str) -> str:

@@ -342,7 +342,7 @@ def test_any_order_of_events_keeps_the_promises(
 
 def _profile() -> profile:
     return profile(
-        max_examples=_EXAMPLES or 40,
+        max_examples=_EXAMPLES or 80,
         stateful_step_count=50,
         derandomize=not _EXAMPLES,
         # A schedule that fails is shrunk where somebody looks for one; that takes minutes.
@@ -350,5 +350,5 @@ def _profile() -> profile:
         database=None,
         deadline=None,
         print_blob=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )

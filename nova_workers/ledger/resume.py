@@ -1,0 +1,78 @@
+"""What earlier attempts committed of a turn: where the next one goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from nova_workers.contracts.content import ContentBlock, Message
+from nova_workers.contracts.engine import StepRecord, ToolCall
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["Journal", "load_journal"]
+
+_LOAD_MESSAGES = """
+SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = $1 AND seq > 0 ORDER BY seq
+"""
+_LOAD_USAGE = """
+SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd::float8
+  FROM turns WHERE id = $1
+"""
+_LOAD_CALLS = """
+SELECT call_id, step, sequence, tool_name, params, status, result, error, started_at, completed_at
+  FROM tool_calls WHERE turn_id = $1 ORDER BY sequence
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The committed steps of a turn, the place of the next message in it, and what it has used."""
+
+    steps: tuple[StepRecord, ...]
+    next_seq: int
+    spent: TokenUsage = field(default_factory=TokenUsage)
+
+
+async def load_journal(connection: Connection, turn_id: str) -> Journal:
+    """Return what earlier attempts committed of a turn."""
+    messages = await connection.fetch(_LOAD_MESSAGES, turn_id)
+    if not messages:
+        return Journal((), 1)
+    calls = await connection.fetch(_LOAD_CALLS, turn_id)
+    steps: dict[int, StepRecord] = {}
+    for row in messages:
+        index: int = row["step"]
+        message = Message(role=row["role"], content=tuple(row["content"]))
+        step = steps.get(index) or _empty_step(index, calls)
+        steps[index] = replace(step, messages=(*step.messages, message))
+    ordered = [steps[index] for index in sorted(steps)]
+    ordered[-1] = replace(ordered[-1], complete=_is_complete(ordered[-1]))
+    used = await connection.fetchrow(_LOAD_USAGE, turn_id)
+    spent = TokenUsage() if used is None else TokenUsage(*used)
+    return Journal(tuple(ordered), messages[-1]["seq"] + 1, spent)
+
+
+def _empty_step(index: int, calls: Sequence[Row]) -> StepRecord:
+    return StepRecord(index=index, messages=(), tool_calls=tuple(_call(row) for row in calls if row["step"] == index))
+
+
+def _call(row: Row) -> ToolCall:
+    result: list[ContentBlock] | None = row["result"]
+    return ToolCall(
+        id=row["call_id"],
+        tool_name=row["tool_name"],
+        params=row["params"],
+        step=row["step"],
+        sequence=row["sequence"],
+        status=row["status"],
+        result=None if result is None else tuple(result),
+        error=row["error"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+    )
+
+
+def _is_complete(step: StepRecord) -> bool:
+    """A step that called tools is complete once their results stand beside the response."""
+    return not step.tool_calls or len(step.messages) > 1
