@@ -14,18 +14,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import structlog
 from limits import RateLimitItemPerSecond
 from limits.aio.storage import MemoryStorage, RedisStorage
 from limits.aio.strategies import MovingWindowRateLimiter
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.resilience.redis_link import RedisLink
 
 __all__ = ["ANY_MODEL", "Grant", "RateLimit", "RateLimiter"]
-
-_log = structlog.get_logger(__name__)
 
 _Answer = TypeVar("_Answer")
 
@@ -105,7 +102,9 @@ class RateLimiter:
         self._lines: dict[tuple[str, str], _Line] = {}
         self._shared = None if redis is None else _shared(redis, key_prefix)
         self._own: MovingWindowRateLimiter | None = None
-        self._away_until_s = 0.0
+        self._link = RedisLink(
+            timeout_s=_REDIS_TIMEOUT_S, away_s=_REDIS_AWAY_S, clock=time.monotonic, purpose="rate limit"
+        )
 
     def limits(self, model: str) -> bool:
         """Whether a model has a limit at all."""
@@ -185,13 +184,11 @@ class RateLimiter:
         return True
 
     async def _ask(self, question: Callable[[MovingWindowRateLimiter], Awaitable[_Answer]]) -> _Answer:
-        if self._shared is not None and time.monotonic() >= self._away_until_s:
-            try:
-                async with asyncio.timeout(_REDIS_TIMEOUT_S):
-                    return await question(self._shared)
-            except (RedisError, TimeoutError, OSError) as error:
-                self._away_until_s = time.monotonic() + _REDIS_AWAY_S
-                _log.warning("rate_limit_not_shared", error=f"{type(error).__name__}: {error}")
+        shared = self._shared
+        if shared is not None:
+            told = await self._link.ask(lambda: question(shared))
+            if told is not None:
+                return told[0]
         if self._own is None:
             # Built here since its storage wants a running loop.
             self._own = MovingWindowRateLimiter(MemoryStorage())

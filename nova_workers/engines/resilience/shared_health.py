@@ -1,19 +1,14 @@
 """Breakers and cool-downs as a process sees them: shared while Redis is there, cheap while all is well."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
-
-import structlog
-from redis.exceptions import RedisError
 
 from nova_workers.engines.resilience.health import CooldownReason, Health, HealthStore
 from nova_workers.engines.resilience.memory_health import MemoryHealth
 from nova_workers.engines.resilience.policy import Policy
+from nova_workers.engines.resilience.redis_link import RedisLink
 
 __all__ = ["SharedHealth"]
-
-_log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")
 
@@ -31,7 +26,9 @@ class SharedHealth:
         self._own = MemoryHealth(policy, clock)
         self._policy = policy
         self._clock = clock
-        self._away_until_s = 0.0
+        self._link = RedisLink(
+            timeout_s=policy.redis_timeout_s, away_s=policy.redis_away_s, clock=clock, purpose="model health"
+        )
         self._cached: dict[tuple[str, tuple[str, ...]], tuple[float, Health]] = {}
 
     async def admit(self, model: str, profiles: Sequence[str]) -> Health:
@@ -72,12 +69,5 @@ class SharedHealth:
         return await ask(self._own) if told is None else told[0]
 
     async def _ask_shared(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> tuple[_T] | None:
-        if self._shared is None or self._clock() < self._away_until_s:
-            return None
-        try:
-            async with asyncio.timeout(self._policy.redis_timeout_s):
-                return (await ask(self._shared),)
-        except (RedisError, TimeoutError, OSError) as error:
-            self._away_until_s = self._clock() + self._policy.redis_away_s
-            _log.warning("model_health_not_shared", error=f"{type(error).__name__}: {error}")
-            return None
+        shared = self._shared
+        return None if shared is None else await self._link.ask(lambda: ask(shared))
