@@ -21,12 +21,14 @@ Row = asyncpg.Record
 _UNAVAILABLE = (
     OSError,
     asyncio.TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
     asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    # Whole classes, since a server that goes down may say any of them: it shuts down, starts up or was crashed (57), is
+    # out of connections, memory or disk (53), cannot reach its files (58), or takes no connections now (55000).
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
 )
 
 

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.contracts.events import EventCursor, Token
+from nova_workers.ids import new_id
 from nova_workers.keys import run_events
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import Feed, StreamHub
@@ -19,7 +20,8 @@ from nova_workers.streams.wire import FIELD, LiveEvent, decode
 
 __all__ = ["RUN", "collect", "hub_on", "publisher_on", "say", "stored", "texts"]
 
-RUN = "run_1"
+RUN = new_id("run")
+"""Of this process alone: channels belong to the whole server, which other test processes use too."""
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nova_workers.contracts.events import EventCursor
+from nova_workers.ids import new_id
 from nova_workers.keys import run_channel, run_events
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.wire import FIELD, encode
@@ -94,30 +95,32 @@ async def test_a_follower_that_is_slower_than_its_run_is_brought_up_to_date(redi
 
 @proves("events.one-connection")
 async def test_one_connection_serves_all_followers(redis: Redis):
+    mine = new_id("run")  # channels belong to the whole server, and other tests have theirs
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         async with asyncio.TaskGroup() as group:
             for at in range(60):
-                group.create_task(_follow(hub, f"run_{at % 20}", upto=2))
+                group.create_task(_follow(hub, f"{mine}_{at % 20}", upto=2))
             async with asyncio.timeout(5):
                 while True:
-                    if len(await redis.pubsub_channels("nova:run:*")) == 20:
+                    if len(await redis.pubsub_channels(f"nova:run:{mine}*")) == 20:
                         break
                     await asyncio.sleep(0.005)
             assert hub.open_feeds == 60
-            listening = [client for client in await redis.client_list() if int(client["sub"]) > 0]
+            listening = [client for client in await redis.client_list() if int(client["sub"]) >= 20]
             assert len(listening) == 1
             for at in range(20):
-                say(publisher.open(f"run_{at}", 1), "a", "b")
+                say(publisher.open(f"{mine}_{at}", 1), "a", "b")
         assert hub.open_feeds == 0
 
 
 async def test_channels_that_nobody_follows_are_left_and_do_not_pile_up(redis: Redis):
+    mine = new_id("run")
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         most = 0
         for at in range(100):
-            say(publisher.open(f"run_{at}", 1), "a")
-            await _follow(hub, f"run_{at}", upto=1)
-            most = max(most, len(await redis.pubsub_channels("nova:run:*")))
+            say(publisher.open(f"{mine}_{at}", 1), "a")
+            await _follow(hub, f"{mine}_{at}", upto=1)
+            most = max(most, len(await redis.pubsub_channels(f"nova:run:{mine}*")))
         assert most <= 33
 
 
@@ -135,8 +138,8 @@ async def test_a_run_that_was_left_can_be_followed_again(redis: Redis):
             assert texts(await collect(feed, _at(3))) == ["1-3 c"]
         # Now with its channel really left, along with enough others.
         for at in range(40):
-            say(publisher.open(f"run_{at}", 1), "a")
-            await _follow(hub, f"run_{at}", upto=1)
+            say(publisher.open(f"{RUN}_{at}", 1), "a")
+            await _follow(hub, f"{RUN}_{at}", upto=1)
         assert run_channel(RUN).encode() not in await redis.pubsub_channels("nova:run:*")
         say(events, "d")
         await publisher.drain(5)
@@ -187,7 +190,7 @@ async def test_a_follower_that_comes_while_redis_is_away_is_served_when_it_is_ba
 async def test_followers_that_join_and_leave_at_any_moment_each_see_everything(redis: Redis):
     chance = random.Random(7)
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
-        runs = {f"run_{at}": publisher.open(f"run_{at}", 1) for at in range(3)}
+        runs = {f"{RUN}_{at}": publisher.open(f"{RUN}_{at}", 1) for at in range(3)}
 
         async def come_and_go(run_id: str) -> None:
             for _ in range(15):
