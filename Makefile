@@ -38,8 +38,8 @@ format: $(DEV) ## Mend what can be mended by itself
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker
-	$(BIN)/python -m tests.bench
+bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker (ARGS="--quick --only turns")
+	$(BIN)/python -m tests.bench $(ARGS)
 
 docs: $(DOCS) ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml

@@ -18,6 +18,7 @@ __all__ = ["Report"]
 _RATIO = "×"  # noqa: RUF001 - a ratio is written so
 _BESIDE = f"{_RATIO} bare Celery"
 _NO_NUMBER = "·"
+_NOISE = "cores_used_by_others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,12 @@ class Report:
 
     def _caption(self) -> str:
         machine = self.machine
+        noise = [result.details[_NOISE] for result in self.results if _NOISE in result.details]
+        others = f"others kept {sum(noise) / len(noise):.1f} cores busy meanwhile; " if noise else ""
         return (
             f"{self.began_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC, {machine.cores} cores of {machine.cpu}, "
             f"{machine.memory_gb:g} GB, {machine.system}, Python {machine.python}; everything on this machine, the "
-            f"load generator too; load before: {machine.load_1m:.1f}; {self.sizes} sizes, {self.took_s:.0f} s."
+            f"load generator too; {others}{self.sizes} sizes, {self.took_s:.0f} s."
         )
 
 
