@@ -12,7 +12,7 @@ from api.state import state_of
 from nova_workers.contracts.wire import Scope
 from nova_workers.errors import Forbidden, Unauthenticated
 
-__all__ = ["AgentsCaller", "AnyCaller", "Caller", "KeysCaller", "RunsCaller"]
+__all__ = ["AgentsCaller", "AnyCaller", "Caller", "KeysCaller", "RunsCaller", "SecretsCaller", "WorkspaceCaller"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,12 @@ RunsCaller = Annotated[Caller, Security(_check, scopes=["runs"])]
 
 AgentsCaller = Annotated[Caller, Security(_check, scopes=["agents"])]
 """May read and change agents."""
+
+WorkspaceCaller = Annotated[Caller, Security(_check, scopes=["workspace"])]
+"""May read and change what agents and people keep: tasks, notes, files, memories, skills, triggers."""
+
+SecretsCaller = Annotated[Caller, Security(_check, scopes=["secrets"])]
+"""May name, set and delete secrets. Nobody reads them through the API."""
 
 KeysCaller = Annotated[Caller, Security(_check, scopes=["keys"])]
 """May read, make and revoke keys of its tenant."""

@@ -5,8 +5,10 @@ from sqlmodel.main import default_registry
 from models.agents import Agent, AgentVersion
 from models.base import metadata
 from models.effects import Delivery, Effect, Embedding, Memory
+from models.library import Note, Secret, SentFile, Skill, SkillFile, Trigger
 from models.runs import IdempotencyKey, Run, RunWait, Switch
 from models.sessions import EngineSession
+from models.tasks import Task, TaskChange, TaskResource, TaskStep
 from models.tenancy import ApiKey, Tenant
 from models.threads import Thread, ThreadHead
 from models.turns import Compaction, Message, ToolCall, Turn, Usage
@@ -23,13 +25,23 @@ __all__ = [
     "IdempotencyKey",
     "Memory",
     "Message",
+    "Note",
     "Run",
     "RunWait",
+    "Secret",
+    "SentFile",
+    "Skill",
+    "SkillFile",
     "Switch",
+    "Task",
+    "TaskChange",
+    "TaskResource",
+    "TaskStep",
     "Tenant",
     "Thread",
     "ThreadHead",
     "ToolCall",
+    "Trigger",
     "Turn",
     "Usage",
     "metadata",

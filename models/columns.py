@@ -40,10 +40,12 @@ def id_ref(*, null: bool = False, comment: str | None = None, primary: bool = Fa
     return Field(default=None, sa_column=Column(Id, nullable=null, comment=comment, primary_key=primary))
 
 
-def fk(target: str, *, null: bool = False, cascade: bool = True, comment: str | None = None) -> Any:
+def fk(
+    target: str, *, null: bool = False, cascade: bool = True, comment: str | None = None, primary: bool = False
+) -> Any:
     """An id with a foreign key."""
     key = ForeignKey(target, ondelete="CASCADE" if cascade else None)
-    return Field(default=None, sa_column=Column(Id, key, nullable=null, comment=comment))
+    return Field(default=None, sa_column=Column(Id, key, nullable=null, comment=comment, primary_key=primary))
 
 
 def string(*, null: bool = False, default: str | None = None, comment: str | None = None, primary: bool = False) -> Any:

@@ -11,13 +11,17 @@ __all__ = [
     "HeadMove",
     "MessageKind",
     "OnBusy",
+    "ResourceKind",
     "RunQueue",
     "RunSource",
     "RunStatus",
     "SwitchScope",
+    "TaskStatus",
     "ToolCallStatus",
+    "TriggerKind",
     "TurnStatus",
     "TurnType",
+    "WaitKind",
     "WaitStatus",
     "one_of",
 ]
@@ -97,6 +101,8 @@ class ToolCallStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
+    DEFERRED = "deferred"
+    APPROVED = "approved"
 
 
 class HeadMove(StrEnum):
@@ -114,6 +120,39 @@ class WaitStatus(StrEnum):
     RESOLVED = "resolved"
     TIMED_OUT = "timed_out"
     CANCELED = "canceled"
+
+
+class WaitKind(StrEnum):
+    """What a run waits for."""
+
+    USER = "user"
+    APPROVAL = "approval"
+    AGENT = "agent"
+    TIMER = "timer"
+
+
+class TaskStatus(StrEnum):
+    """Where a task stands. `done` and `canceled` are final."""
+
+    DRAFT = "draft"
+    ACTIVE = "active"
+    DONE = "done"
+    CANCELED = "canceled"
+
+
+class ResourceKind(StrEnum):
+    """What a task's resource is."""
+
+    URL = "url"
+    FILE = "file"
+
+
+class TriggerKind(StrEnum):
+    """How a trigger's schedule is written."""
+
+    CRON = "cron"
+    AT = "at"
+    EVERY = "every"
 
 
 class EffectKind(StrEnum):

@@ -8,7 +8,7 @@ from sqlmodel import Field
 
 from models.base import Table
 from models.columns import big, boolean, count, fk, id_ref, json, pk, string, time
-from models.enums import OnBusy, RunQueue, RunSource, RunStatus, SwitchScope, WaitStatus, one_of
+from models.enums import OnBusy, RunQueue, RunSource, RunStatus, SwitchScope, WaitKind, WaitStatus, one_of
 
 __all__ = ["IdempotencyKey", "Run", "RunWait", "Switch"]
 
@@ -73,7 +73,8 @@ class Run(Table, table=True):
     model: str | None = string(null=True)
     max_turns: int | None = count(null=True, default=None)
     meta: dict[str, Any] = json(default="'{}'")
-    parent_run_id: str | None = id_ref(null=True)
+    parent_run_id: str | None = id_ref(null=True, comment="The run that asked for this one")
+    depth: int = count(comment="How many agents stand before this one")
 
     attempt: int = count(comment="Claims so far")
     losses: int = count(comment="Leases that ran out: workers that died or went silent with this run")
@@ -87,6 +88,8 @@ class Run(Table, table=True):
     turn_id: str | None = id_ref(null=True)
     merged_into: str | None = id_ref(null=True, comment="The run whose turn absorbed this message")
     stop_reason: str | None = string(null=True)
+    limit_reached: str | None = string(null=True, comment="turns, tokens or cost: the bound that ended the turn")
+    output: Any = json(null=True, comment="With an output schema: the answer as a value that fulfils it")
     result_text: str | None = string(null=True)
     error_kind: str | None = string(null=True)
     error_message: str | None = string(null=True)
@@ -102,21 +105,25 @@ class Run(Table, table=True):
 
 
 class RunWait(Table, table=True):
-    """What a waiting run waits for, and until when."""
+    """What a waiting run waits for, and until when. One row a tool call."""
 
     __tablename__ = "run_waits"
     __table_args__ = (
+        one_of("kind", WaitKind),
         one_of("status", WaitStatus),
         Index("ix_run_waits__due", "due_at", postgresql_where=text("status = 'open'")),
-        Index(None, "run_id"),
+        Index("ix_run_waits__child", "child_run_id", postgresql_where=text("status = 'open'")),
+        Index("ix_run_waits__tenant_open", "tenant_id", "id", postgresql_where=text("status = 'open'")),
+        Index("uq_run_waits__run_id_tool_call_id", "run_id", "tool_call_id", unique=True),
     )
 
     id: str = pk()
     tenant_id: str = id_ref()
     run_id: str = fk("runs.id")
     tool_call_id: str = string(comment="The model's id of the call whose result this wait writes")
-    kind: str = string(comment="user, agent, child, approval or timer")
-    payload: dict[str, Any] = json(default="'{}'")
+    kind: str = string()
+    request: dict[str, Any] = json(comment="contracts.waits.WaitRequest")
+    child_run_id: str | None = id_ref(null=True, comment="The run whose end is the answer")
     status: str = string(default=WaitStatus.OPEN.value)
     answer: dict[str, Any] | None = json(null=True)
     due_at: datetime | None = time(null=True)

@@ -6,7 +6,7 @@ from sqlalchemy import Column, Index, LargeBinary
 from sqlmodel import Field
 
 from models.base import Table
-from models.columns import fk, pk, string, time, words
+from models.columns import count, fk, pk, string, time, words
 
 __all__ = ["ApiKey", "Tenant"]
 
@@ -18,6 +18,7 @@ class Tenant(Table, table=True):
 
     id: str = pk()
     name: str = string()
+    next_task_id: int = count(default=1, comment="The number of the next task")
     created_at: datetime = time(now=True)
 
 
@@ -32,7 +33,7 @@ class ApiKey(Table, table=True):
     name: str = string()
     prefix: str = string(comment="First characters of the key, to recognise it by")
     hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False, comment="SHA-256 of the whole key"))
-    scopes: list[str] = words(comment="runs, agents, keys, operator; read and write in one")
+    scopes: list[str] = words(comment="See contracts.wire.Scope; read and write in one")
     created_at: datetime = time(now=True)
     expires_at: datetime | None = time(null=True)
     revoked_at: datetime | None = time(null=True)

@@ -42,6 +42,7 @@ class Thread(Table, table=True):
     next_seq: int = big(default=1, comment="Place in line of the next run")
     turn_count: int = count(comment="Finished normal turns")
     session_id: str | None = string(null=True, comment="The SDK session of engines that keep their own")
+    task_id: int | None = count(null=True, default=None, comment="The task that the thread is dedicated to")
     forked_from_thread_id: str | None = id_ref(null=True)
     forked_from_turn_id: str | None = id_ref(null=True)
     meta: dict[str, Any] = json(default="'{}'")

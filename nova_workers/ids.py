@@ -12,7 +12,28 @@ from ulid import ULID
 __all__ = ["IdKind", "new_id"]
 
 IdKind = Literal[
-    "cmp", "dlv", "eff", "emb", "evt", "key", "mem", "msg", "run", "ten", "thr", "tlc", "turn", "use", "wait", "wkr"
+    "cmp",
+    "dlv",
+    "eff",
+    "emb",
+    "evt",
+    "file",
+    "key",
+    "mem",
+    "msg",
+    "note",
+    "run",
+    "tch",
+    "ten",
+    "thr",
+    "tlc",
+    "tre",
+    "trg",
+    "tst",
+    "turn",
+    "use",
+    "wait",
+    "wkr",
 ]
 
 

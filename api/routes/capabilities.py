@@ -36,6 +36,10 @@ class CapabilityView(BaseModel):
     description: str
     tools: list[ToolView]
     config_schema: dict[str, Any]
+    injected: bool
+    """It is never granted: runs of its kind have it by themselves."""
+    open_ended: bool
+    """Its tools are those of the servers that the configuration names, and known when they answer."""
 
 
 @router.get("", responses=problems())

@@ -1,27 +1,31 @@
 """Capabilities: named sets of tools that an agent's configuration grants.
 
-To add one, write its module with a class that implements `seam.Capability`, and name it in `default_registry`.
+To add one, write a module in `catalog` with a function ``capability(parts)`` that returns a `seam.Capability`. Nothing
+else needs to change: the registry finds it there.
 """
 
-from nova_workers.capabilities.memory import MemoryCapability
+from nova_workers.capabilities.discovery import default_registry
 from nova_workers.capabilities.registry import CapabilityInfo, CapabilityRegistry, ToolInfo
-from nova_workers.capabilities.seam import Capability, CapabilityContext, NoConfig, ToolDeclaration, ToolInput
-from nova_workers.ledger.database import Database
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    NoConfig,
+    ToolDeclaration,
+    ToolInput,
+)
+from nova_workers.capabilities.serving import ToolCapability
 
 __all__ = [
     "Capability",
     "CapabilityContext",
     "CapabilityInfo",
+    "CapabilityParts",
     "CapabilityRegistry",
-    "MemoryCapability",
     "NoConfig",
+    "ToolCapability",
     "ToolDeclaration",
     "ToolInfo",
     "ToolInput",
     "default_registry",
 ]
-
-
-def default_registry(database: Database) -> CapabilityRegistry:
-    """Return the registry of all capabilities that ship with the fleet."""
-    return CapabilityRegistry([MemoryCapability(database)])

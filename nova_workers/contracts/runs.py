@@ -101,6 +101,13 @@ class Claim:
     model: str | None
     max_turns: int | None
     queue: str
+    source: str
+    depth: int
+    """How many agents stand before this one."""
+    parent_run_id: str | None
+    """The run that waits for this one's end."""
+    task_id: int | None
+    """The task that the thread is dedicated to."""
     traceparent: str | None
     created_at: datetime
     claim_latency_s: float

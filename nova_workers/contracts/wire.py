@@ -52,8 +52,9 @@ OnBusy = Literal["enqueue", "reject", "interrupt", "steer"]
 RunStatus = Literal["queued", "running", "waiting", "succeeded", "failed", "canceled", "merged"]
 RunQueue = Literal["interactive", "background"]
 
-Scope = Literal["runs", "agents", "keys", "operator"]
-"""What a key may do. `runs`: threads and runs. `agents`: agents. `keys`: API keys of its tenant.
+Scope = Literal["runs", "agents", "workspace", "secrets", "keys", "operator"]
+"""What a key may do. `runs`: threads, runs, answers to them, usage. `agents`: agents. `workspace`: tasks, notes, files,
+memories, skills, triggers, and the whole of it as an export. `secrets`: secrets. `keys`: API keys of its tenant.
 `operator`: the whole fleet, across tenants (pause, depth, workers)."""
 
 _Text = Annotated[str, StringConstraints(min_length=1)]
@@ -302,7 +303,7 @@ class KeyCreate(_In):
     """A new API key."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    scopes: Annotated[list[Scope], Field(min_length=1)] = Field(default_factory=lambda: ["runs", "agents"])
+    scopes: Annotated[list[Scope], Field(min_length=1)] = Field(default_factory=lambda: ["runs", "agents", "workspace"])
     expires_at: datetime | None = None
 
 

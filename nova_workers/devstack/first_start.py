@@ -26,7 +26,7 @@ __all__ = ["KEY_FILE", "make_first_key", "prepare_database"]
 
 KEY_FILE = "api_key"
 
-_ALL_SCOPES = ("agents", "keys", "operator", "runs")
+_ALL_SCOPES = ("agents", "keys", "operator", "runs", "secrets", "workspace")
 _MOST_KEYS = 1_000
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from nova_workers.clock import Clock
-from nova_workers.config.settings import EffectSettings
+from nova_workers.config import EffectSettings
 from nova_workers.effects.handler import EffectHandler
 from nova_workers.errors import NovaError
 from nova_workers.ledger.database import Database

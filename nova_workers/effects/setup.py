@@ -1,6 +1,6 @@
 """Which effects a run has, and what does them, by the settings."""
 
-from nova_workers.config.settings import EffectSettings
+from nova_workers.config import EffectSettings
 from nova_workers.contracts.engine import Engine
 from nova_workers.effects.embeddings import EmbeddingEffect
 from nova_workers.effects.handler import EffectHandler

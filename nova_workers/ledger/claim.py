@@ -26,7 +26,7 @@ EXISTS (SELECT 1 FROM switches s
 # stays queued for ever.
 _CLAIM = f"""
 WITH thread AS (
-    SELECT id, head_turn_id, fence + 1 AS fence, session_id, deleted_at IS NOT NULL AS deleted
+    SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, deleted_at IS NOT NULL AS deleted
       FROM threads
      WHERE id = $1 AND active_run_id IS NULL
        FOR UPDATE
@@ -45,7 +45,8 @@ WITH thread AS (
            started_at = COALESCE(r.started_at, now()), agent_version = COALESCE(r.agent_version, a.version)
       FROM next n, thread t, agents a
      WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id
-    RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.deleted AS thread_deleted,
+    RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
+              t.deleted AS thread_deleted,
               n.queued_at AS entered_at
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
@@ -67,7 +68,8 @@ SELECT c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v
        CASE WHEN c.turn_id = $4 THEN c.head_turn_id
             ELSE (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) END AS parent_turn_id,
        (SELECT h.context_tokens FROM turns h WHERE h.id = c.head_turn_id) AS context_tokens,
-       c.thread_session_id, c.content, c.model, c.max_turns, c.queue, c.traceparent, c.created_at,
+       c.thread_session_id, c.thread_task_id, c.content, c.model, c.max_turns, c.queue, c.source, c.depth,
+       c.parent_run_id, c.traceparent, c.created_at,
        EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
   FROM claimed c
   JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.agent_id AND v.version = c.agent_version
@@ -113,6 +115,10 @@ async def claim_next(
         model=row["model"],
         max_turns=row["max_turns"],
         queue=row["queue"],
+        source=row["source"],
+        depth=row["depth"],
+        parent_run_id=row["parent_run_id"],
+        task_id=row["thread_task_id"],
         traceparent=row["traceparent"],
         created_at=row["created_at"],
         claim_latency_s=row["claim_latency_s"],

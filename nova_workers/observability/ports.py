@@ -6,7 +6,7 @@ __all__ = ["TelemetryConfig", "TokenCounts"]
 
 
 class TelemetryConfig(Protocol):
-    """The operator's choices; `config.settings.TelemetrySettings` has this shape."""
+    """The operator's choices; `config.sections.TelemetrySettings` has this shape."""
 
     @property
     def log_format(self) -> Literal["console", "json"]:

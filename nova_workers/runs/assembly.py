@@ -78,7 +78,15 @@ class TurnAssembler:
         """
         agent = claim.agent
         context = CapabilityContext(
-            tenant_id=claim.tenant_id, agent_id=claim.agent_id, thread_id=claim.thread_id, run_id=claim.run_id
+            tenant_id=claim.tenant_id,
+            agent_id=claim.agent_id,
+            thread_id=claim.thread_id,
+            run_id=claim.run_id,
+            queue=claim.queue,
+            source=claim.source,
+            depth=claim.depth,
+            task_id=claim.task_id,
+            agent=agent,
         )
         history = ()
         parent = claim.parent_turn_id
@@ -96,7 +104,7 @@ class TurnAssembler:
             fallback_models=self._settings.model.fallbacks,
             reasoning_timeout_s=self._settings.runs.reasoning_timeout_s,
             tool_timeout_s=self._settings.runs.tool_timeout_s,
-            mcp_servers=self._capabilities.resolve(agent, context),
+            mcp_servers=await self._capabilities.resolve(agent, context),
             agents=_subagents(agent),
             max_tokens=agent.max_tokens,
             thinking_budget_tokens=agent.thinking_budget_tokens,

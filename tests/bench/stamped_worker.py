@@ -8,7 +8,7 @@ The time is the machine's monotonic clock in nanoseconds, which its processes sh
 import time
 from dataclasses import replace
 
-from nova_workers import bootstrap
+from nova_workers.bootstrap import engines
 from nova_workers.config import load_settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
@@ -43,6 +43,6 @@ class StampingEngine(ScriptedEngine):
         return await super().run(message, options, trust, session_id, replace(given, on_token=stamp), abort)
 
 
-# `build_worker` makes its engines itself, as it should; this process has another one under the same name.
-bootstrap.ScriptedEngine = StampingEngine
+# `build_engines` makes its engines itself, as it should; this process has another one under the same name.
+engines.ScriptedEngine = StampingEngine
 app = create_app(load_settings())

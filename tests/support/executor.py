@@ -93,7 +93,7 @@ class Worker:
                     TurnAssembler(
                         database,
                         floor.engines,
-                        default_registry(database),
+                        default_registry(database, floor.settings, clock),
                         floor.settings,
                     ),
                     Compactor(database, floor.settings.model, clock),

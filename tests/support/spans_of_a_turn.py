@@ -14,7 +14,7 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from nova_workers.config.settings import TelemetrySettings
+from nova_workers.config import TelemetrySettings
 from nova_workers.contracts.engine import EngineOptions, StdioMcpServer, SubagentConfig
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.observability.tracing import Tracing

@@ -8,6 +8,8 @@ from mcp import Client
 from mcp.types import TextContent
 
 from nova_workers.capabilities import CapabilityContext, default_registry
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.errors import LimitExceeded
@@ -26,13 +28,14 @@ class Agent:
     """An agent that calls memory tools."""
 
     def __init__(self, database: Database, tenant_id: str, agent_id: str) -> None:
-        context = CapabilityContext(tenant_id, agent_id, "thr_1", "run_1")
-        self._server = default_registry(database).resolve(SPEC, context)["memory"]
+        self._context = CapabilityContext(tenant_id, agent_id, "thr_1", "run_1")
+        self._registry = default_registry(database, Settings(), SystemClock())
 
     async def call(self, tool: str, **given: Any) -> str:
         """Return what the tool says; an error after an exclamation mark."""
-        assert isinstance(self._server, InProcessMcpServer)
-        async with Client(self._server.server) as client:
+        server = (await self._registry.resolve(SPEC, self._context))["memory"]
+        assert isinstance(server, InProcessMcpServer)
+        async with Client(server.server) as client:
             result = await client.call_tool(tool, given)
         (content,) = result.content
         assert isinstance(content, TextContent)
@@ -129,7 +132,9 @@ async def test_a_database_that_is_down_is_a_tool_error() -> None:
 
 
 def test_the_tools_are_told_to_the_model_in_few_words(database: Database) -> None:
-    tools = default_registry(database).discover()[0].tools
-    assert [(tool.name, tool.idempotent, tool.read_only) for tool in tools] == snapshot(
+    (memory,) = (
+        item for item in default_registry(database, Settings(), SystemClock()).discover() if item.name == "memory"
+    )
+    assert [(tool.name, tool.idempotent, tool.read_only) for tool in memory.tools] == snapshot(
         [("memory_save", True, False), ("memory_list", True, True), ("memory_delete", True, False)]
     )

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ class Parrot:
     name = "parrot"
     description = "Repeats."
     config: type[BaseModel] = _Config
+    injected: Callable[[CapabilityContext], bool] | None = None
 
     def __init__(self, name: str = "parrot", tool: str = "parrot_say") -> None:
         self.name = name
@@ -45,7 +47,7 @@ class Parrot:
         )
         self._serving = ToolServing(name, self.tools)
 
-    def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
+    async def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
         self.seen.append((config, context))
         return self._serving.server_for(context)
 
@@ -80,25 +82,27 @@ def test_what_there_is_can_be_discovered_without_starting_anything() -> None:
         (_spec(parrot=CapabilityGrant(config={"quiet": 1})), "capabilities.parrot.config.quiet", "Extra inputs"),
     ],
 )
-def test_a_grant_that_cannot_be_is_refused_with_its_field(spec: AgentSpec, field: str, says: str) -> None:
+async def test_a_grant_that_cannot_be_is_refused_with_its_field(spec: AgentSpec, field: str, says: str) -> None:
     registry = CapabilityRegistry([Parrot()])
-    for check in (lambda: registry.validate(spec), lambda: registry.resolve(spec, CONTEXT)):
-        with pytest.raises(InvalidInput) as refused:
-            check()
+    with pytest.raises(InvalidInput) as at_writing:
+        registry.validate(spec)
+    with pytest.raises(InvalidInput) as at_running:
+        await registry.resolve(spec, CONTEXT)
+    for refused in (at_writing, at_running):
         assert refused.value.fields["field"] == field
         assert says in refused.value.message
 
 
-def test_a_grant_becomes_a_server_with_its_allow_list() -> None:
+async def test_a_grant_becomes_a_server_with_its_allow_list() -> None:
     parrot = Parrot()
     registry = CapabilityRegistry([parrot])
     grant = CapabilityGrant(tools=("parrot_say",), config={"loud": True})
-    servers = registry.resolve(_spec(parrot=grant), CONTEXT)
+    servers = await registry.resolve(_spec(parrot=grant), CONTEXT)
     server = servers["parrot"]
     assert isinstance(server, InProcessMcpServer)
     assert server.tools == ("parrot_say",)
     assert parrot.seen == [(_Config(loud=True), CONTEXT)]
-    assert registry.resolve(_spec(), CONTEXT) == {}
+    assert await registry.resolve(_spec(), CONTEXT) == {}
 
 
 @pytest.mark.parametrize("twin", [Parrot(), Parrot(name="other")])
@@ -121,7 +125,7 @@ def test_two_of_one_name_stop_the_process(twin: Parrot) -> None:
 async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
     tool: str, given: dict[str, Any], failed: bool, says: str
 ) -> None:
-    server = Parrot().resolve(NoConfig(), CONTEXT)
+    server = await Parrot().resolve(NoConfig(), CONTEXT)
     assert isinstance(server, InProcessMcpServer)
     async with Client(server.server) as client:
         result = await client.call_tool(tool, given)

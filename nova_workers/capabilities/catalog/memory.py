@@ -1,17 +1,16 @@
 """The `memory` capability: facts that all agents of a tenant share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from nova_workers.capabilities.seam import CapabilityContext, NoConfig, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolServing
-from nova_workers.contracts.engine import McpServer
+from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
+from nova_workers.capabilities.serving import ToolCapability
 from nova_workers.errors import ToolFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.memories import MAX_CONTENT_CHARS, delete_memory, list_memories, save_memory
 
-__all__ = ["MemoryCapability"]
+__all__ = ["capability"]
 
 _MAX_LISTED = 100
 
@@ -33,16 +32,14 @@ class _Delete(ToolInput):
     memory_id: Annotated[_MemoryId, Field(description="As memory_list and memory_save give it.")]
 
 
-class MemoryCapability:
-    """Save, list and delete facts. A fact belongs to the tenant: every agent that has the capability sees it."""
-
-    name = "memory"
-    description = "Facts that outlive a conversation, shared by all agents."
-    config: type[BaseModel] = NoConfig
+class _MemoryTools:
+    """A fact belongs to the tenant: every agent that has the capability sees it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.tools = (
+
+    def declare(self) -> tuple[ToolDeclaration[Any], ...]:
+        return (
             ToolDeclaration(
                 name="memory_save",
                 description=(
@@ -69,11 +66,6 @@ class MemoryCapability:
                 idempotent=True,
             ),
         )
-        self._serving = ToolServing(self.name, self.tools)
-
-    def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
-        """Return the server for one run."""
-        return self._serving.server_for(context)
 
     async def _save(self, context: CapabilityContext, given: _Save) -> str:
         async with self._database.connection() as connection:
@@ -98,3 +90,12 @@ class MemoryCapability:
         if not deleted:
             raise ToolFailure(f"There is no memory {given.memory_id!r}. Was it deleted before?")
         return f"Deleted {given.memory_id}."
+
+
+def capability(parts: CapabilityParts) -> Capability:
+    """Return the capability."""
+    return ToolCapability(
+        "memory",
+        "Facts that outlive a conversation, shared by all agents.",
+        _MemoryTools(parts.database).declare(),
+    )

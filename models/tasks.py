@@ -1,0 +1,102 @@
+"""Structured work: tasks with steps, owned by agents."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, text
+
+from models.base import Table
+from models.columns import boolean, count, fk, id_ref, json, pk, string, time
+from models.enums import ResourceKind, TaskStatus, one_of
+
+__all__ = ["Task", "TaskChange", "TaskResource", "TaskStep"]
+
+_TASK = (["tenant_id", "task_id"], ["tasks.tenant_id", "tasks.id"])
+
+
+class Task(Table, table=True):
+    """One task. Its id is a number of its tenant's own, which is never given out again."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (
+        one_of("status", TaskStatus),
+        CheckConstraint("(parent_task_id IS NULL) = (parent_step_id IS NULL)", name="parent_is_whole"),
+        Index(None, "tenant_id", "status", "id"),
+        Index(None, "tenant_id", "owner_agent_id", "id"),
+        Index(
+            "uq_tasks__parent_step_id",
+            "parent_step_id",
+            unique=True,
+            postgresql_where=text("parent_step_id IS NOT NULL"),
+        ),
+    )
+
+    tenant_id: str = fk("tenants.id", primary=True)
+    id: int = count(default=None, primary=True)
+    title: str = string()
+    description: str = string(default="")
+    owner_agent_id: str = id_ref()
+    created_by: str = string(comment="person, or the agent's id")
+    status: str = string(default=TaskStatus.DRAFT.value)
+    thread_id: str | None = id_ref(null=True, comment="Its dedicated thread, made when it is first worked on")
+    parent_task_id: int | None = count(null=True, default=None)
+    parent_step_id: str | None = id_ref(null=True)
+    outcome: str | None = string(null=True, comment="What came of it, or why it was canceled")
+    created_at: datetime = time(now=True)
+    updated_at: datetime = time(now=True)
+    ended_at: datetime | None = time(null=True)
+
+
+class TaskStep(Table, table=True):
+    """One step of a task's plan."""
+
+    __tablename__ = "task_steps"
+    __table_args__ = (
+        ForeignKeyConstraint(*_TASK, ondelete="CASCADE"),
+        CheckConstraint("char_length(title) BETWEEN 1 AND 60", name="title"),
+        Index(None, "tenant_id", "task_id", "position"),
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    task_id: int = count(default=None)
+    position: int = count()
+    title: str = string()
+    details: str = string(default="")
+    done: bool = boolean()
+    subtask_id: int | None = count(null=True, default=None, comment="The task that does this step")
+
+
+class TaskResource(Table, table=True):
+    """Something that a task works with."""
+
+    __tablename__ = "task_resources"
+    __table_args__ = (
+        ForeignKeyConstraint(*_TASK, ondelete="CASCADE"),
+        one_of("kind", ResourceKind),
+        Index("uq_task_resources__task_id_value", "tenant_id", "task_id", "value", unique=True),
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    task_id: int = count(default=None)
+    kind: str = string()
+    value: str = string(comment="The URL, or the path")
+    title: str | None = string(null=True)
+    created_at: datetime = time(now=True)
+
+
+class TaskChange(Table, table=True):
+    """What happened to a task, in order. Never changed."""
+
+    __tablename__ = "task_changes"
+    __table_args__ = (ForeignKeyConstraint(*_TASK, ondelete="CASCADE"), Index(None, "tenant_id", "task_id", "id"))
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    task_id: int = count(default=None)
+    actor: str = string(comment="person, or the agent's id")
+    run_id: str | None = id_ref(null=True)
+    kind: str = string()
+    details: dict[str, Any] = json(default="'{}'")
+    created_at: datetime = time(now=True)

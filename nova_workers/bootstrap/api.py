@@ -1,0 +1,90 @@
+"""The services of an API process."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
+from nova_workers.capabilities import CapabilityRegistry, default_registry
+from nova_workers.clock import Clock, SystemClock
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+from nova_workers.observability.loop import watch_loop
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.broker import build_celery
+from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.control import ControlChannel
+from nova_workers.runs.dispatcher import CeleryDispatcher
+from nova_workers.runs.submit import Submitter
+from nova_workers.streams.hub import StreamHub
+from nova_workers.streams.publisher import EventPublisher
+
+__all__ = ["ApiServices", "build_api"]
+
+_DRAIN_EVENTS_S = 2.0
+
+
+@dataclass(frozen=True)
+class ApiServices:
+    """What the API process works with."""
+
+    settings: Settings
+    clock: Clock
+    database: Database
+    redis: Redis
+    hub: StreamHub
+    publisher: EventPublisher
+    dispatcher: CeleryDispatcher
+    submitter: Submitter
+    canceller: Canceller
+    capabilities: CapabilityRegistry
+    metrics: Metrics
+    tracing: Tracing
+    _background: Background = field(default_factory=Background)
+
+    async def start(self) -> None:
+        """Start what runs in the background. Servers that are down are waited for, not insisted on."""
+        self._background.start(
+            hub=self.hub.run(), publisher=self.publisher.run(), loop_watch=watch_loop(self.metrics, self.clock)
+        )
+
+    async def aclose(self) -> None:
+        """Stop and disconnect."""
+        await self.publisher.drain(_DRAIN_EVENTS_S)
+        await self._background.stop()
+        await asyncio.to_thread(self.dispatcher.close)
+        await self.hub.close()
+        await self.redis.aclose()
+        await self.database.close()
+        self.tracing.close()
+
+
+def build_api(settings: Settings) -> ApiServices:
+    """Build the API's services. Nothing is connected before `ApiServices.start`."""
+    clock, metrics = SystemClock(), Metrics(CollectorRegistry())
+    tracing = Tracing(settings.telemetry, "api")
+    database, redis = connect_database(settings), connect_redis(settings)
+    publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
+    control = ControlChannel(redis)
+    dispatcher = CeleryDispatcher(
+        build_celery(settings.require_redis_url(), fail_fast=True), metrics, threads=settings.publisher_threads
+    )
+    return ApiServices(
+        settings=settings,
+        clock=clock,
+        database=database,
+        redis=redis,
+        hub=StreamHub(redis),
+        publisher=publisher,
+        dispatcher=dispatcher,
+        submitter=Submitter(database, dispatcher, control, idempotency_ttl_s=settings.runs.idempotency_ttl_s),
+        canceller=Canceller(database, control, publisher, dispatcher),
+        capabilities=default_registry(database, settings, clock),
+        metrics=metrics,
+        tracing=tracing,
+    )

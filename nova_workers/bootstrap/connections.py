@@ -1,0 +1,59 @@
+"""Connections and tasks that processes of either kind have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+from nova_workers.stopping import stop_tasks
+
+__all__ = ["Background", "connect_database", "connect_redis"]
+
+_REDIS_CONNECTIONS = 32
+_REDIS_WAIT_S = 5.0
+
+
+@dataclass
+class Background:
+    """Tasks that live as long as their process."""
+
+    tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+
+    def start(self, **coroutines: Coroutine[Any, Any, None]) -> None:
+        """Start each under its name."""
+        self.tasks += [asyncio.create_task(coroutine, name=name) for name, coroutine in coroutines.items()]
+
+    async def stop(self) -> None:
+        """Cancel all and wait for their end."""
+        await stop_tasks(self.tasks)
+
+
+def connect_database(settings: Settings) -> Database:
+    """Return the process's pool. It connects at first use."""
+    return Database(settings.require_database_url(), pool_size=settings.database_pool)
+
+
+def connect_redis(settings: Settings) -> Redis:
+    """Return the process's client. It connects at first use."""
+    url = settings.require_redis_url()
+    tcp: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
+    # Bounded: whoever finds no connection waits for one, instead of opening one more for each follower.
+    pool = BlockingConnectionPool.from_url(
+        url,
+        **tcp,
+        max_connections=_REDIS_CONNECTIONS,
+        timeout=_REDIS_WAIT_S,
+        socket_timeout=5,
+        socket_connect_timeout=2,
+        health_check_interval=15,
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
+    )
+    return Redis.from_pool(pool)

@@ -1,0 +1,151 @@
+"""The engines, and what they work with."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from importlib import import_module
+from importlib.util import find_spec
+
+from redis.asyncio import Redis
+
+from nova_workers import keys
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.config.sections import ModelPriceSetting, ModelSettings
+from nova_workers.contracts.engine import Engine
+from nova_workers.engines.anthropic import AnthropicEngine, ModelPrice, Profile
+from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
+from nova_workers.engines.resilience import (
+    HealthKeys,
+    Policy,
+    RateLimit,
+    RateLimiter,
+    RedisHealth,
+    Resilience,
+    SharedHealth,
+)
+from nova_workers.engines.scripted import ScriptedEngine
+from nova_workers.observability.metrics import Metrics
+from nova_workers.tools import Outbound, OutboundRules, WebPages
+
+__all__ = ["build_engines"]
+
+_PROVIDER = "anthropic"
+
+
+def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -> dict[str, Engine]:
+    """Return the engines of a worker, by the names that agents know them by."""
+    model = settings.model
+    profiles = _profiles(model)
+    connections = ConnectionPool()
+    engines: dict[str, Engine] = {
+        "anthropic": AnthropicEngine(
+            profiles=profiles,
+            prices={name: _price(price) for name, price in model.prices.items()},
+            context_windows=model.context_windows,
+            resilience=_resilience(model, profiles, redis, clock, metrics),
+            base_url=model.base_url,
+            aliases=model.aliases,
+            max_tokens=model.max_tokens,
+            request_timeout_s=model.request_timeout_s,
+            max_connections=model.max_connections,
+            native=_native_tools(settings),
+            connections=connections,
+            trace_content=settings.telemetry.trace_content,
+        )
+    }
+    if settings.environment != "production":
+        engines["scripted"] = ScriptedEngine(environment=settings.environment, connections=connections)
+    if find_spec("claude_agent_sdk") is not None:
+        engines["claude_agent"] = _claude_agent(settings, connections)
+    return engines
+
+
+def _claude_agent(settings: Settings, connections: ConnectionPool) -> Engine:
+    """Build the engine of the extra. It is imported by name: without the extra its module cannot be."""
+    model, own = settings.model, settings.claude_agent
+    module = import_module("nova_workers.engines.claude_agent")
+    return module.ClaudeAgentEngine(
+        environment=os.environ,
+        api_key=_profiles(model)[0].api_key,
+        base_url=_profiles(model)[0].base_url or model.base_url,
+        aliases=model.aliases,
+        max_tokens=model.max_tokens,
+        request_timeout_s=model.request_timeout_s,
+        max_retries=model.max_retries,
+        max_processes=own.max_processes,
+        program=own.program,
+        fetcher=_fetcher(settings),
+        prices={name: _price(price) for name, price in model.prices.items()},
+        connections=connections,
+    )
+
+
+def _profiles(model: ModelSettings) -> tuple[Profile, ...]:
+    if not model.profiles:
+        return (Profile(api_key=None if model.api_key is None else model.api_key.get_secret_value()),)
+    return tuple(
+        Profile(profile.name, profile.api_key.get_secret_value(), profile.base_url) for profile in model.profiles
+    )
+
+
+def _price(price: ModelPriceSetting) -> ModelPrice:
+    cache_read = price.input / 10 if price.cache_read is None else price.cache_read
+    cache_write = price.input * 1.25 if price.cache_write is None else price.cache_write
+    return ModelPrice(price.input, price.output, cache_read, cache_write)
+
+
+def _resilience(
+    model: ModelSettings, profiles: tuple[Profile, ...], redis: Redis, clock: Clock, metrics: Metrics
+) -> Resilience:
+    policy = Policy(
+        max_retries=model.max_retries, breaker_failures=model.breaker_failures, breaker_open_s=model.breaker_open_s
+    )
+    digests = {profile.name: hashlib.sha256((profile.api_key or "").encode()).hexdigest()[:8] for profile in profiles}
+    names = HealthKeys(
+        breaker=lambda name: keys.model_breaker(_PROVIDER, name),
+        cooldown=lambda profile, name: keys.profile_cooldown(_PROVIDER, profile, digests[profile], name),
+    )
+    limits = {
+        name: RateLimit(limit.requests_per_minute, limit.tokens_per_minute) for name, limit in model.rate_limits.items()
+    }
+    return Resilience(
+        policy,
+        SharedHealth(RedisHealth(redis, names, policy, clock.monotonic_s), policy, clock.monotonic_s),
+        RateLimiter(limits, redis=redis, key_prefix=keys.model_rate_limits(_PROVIDER)),
+        metrics,
+        clock.monotonic_s,
+    )
+
+
+def _native_tools(settings: Settings) -> NativeTools:
+    tools = settings.tools
+    sandbox = None
+    if tools.shell_sandbox == "bubblewrap":
+        sandbox = ShellSandbox.find(network=tools.shell_sandbox_network, hidden=(str(settings.home),))
+    shell = ShellSettings(
+        timeout_s=tools.shell_timeout_s,
+        max_timeout_s=tools.shell_max_timeout_s,
+        output_bytes=tools.shell_output_bytes,
+        passed_on=tools.shell_environment,
+        sandbox=sandbox,
+    )
+    return NativeTools(
+        fetcher=_fetcher(settings),
+        shell=shell,
+        web_search=WebSearchSettings(max_uses=tools.web_search_max_uses) if tools.web_search else None,
+    )
+
+
+def _fetcher(settings: Settings) -> WebPages:
+    tools = settings.tools
+    rules = OutboundRules(
+        ports=tools.fetch_ports,
+        allow_hosts=tools.fetch_allow_hosts,
+        max_redirects=tools.fetch_max_redirects,
+        max_bytes=tools.fetch_max_bytes,
+        timeout_s=tools.fetch_timeout_s,
+    )
+    return WebPages(Outbound(rules))

@@ -1,0 +1,28 @@
+"""Finds the capabilities: every module of `catalog` brings one."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from nova_workers.capabilities import catalog
+from nova_workers.capabilities.registry import CapabilityRegistry
+from nova_workers.capabilities.seam import CapabilityParts
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+
+__all__ = ["default_registry"]
+
+
+def default_registry(database: Database, settings: Settings, clock: Clock) -> CapabilityRegistry:
+    """Return the registry of all capabilities that ship with the fleet.
+
+    Raises:
+        ConfigurationError: Two have the same name, or two tools have.
+    """
+    registry = CapabilityRegistry()
+    parts = CapabilityParts(database=database, settings=settings, clock=clock, validate_agent=registry.validate)
+    for module in sorted(module.name for module in iter_modules(catalog.__path__)):
+        registry.add(import_module(f"{catalog.__name__}.{module}").capability(parts))
+    return registry

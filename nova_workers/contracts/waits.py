@@ -1,0 +1,112 @@
+"""What a run may wait for: a tool call whose result comes from outside, in a moment or in weeks.
+
+A tool that must wait answers with one of these in place of a result. The run then gives up its slot, its lock and its
+memory; whoever answers writes the call's result, and the run goes on where it stood.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
+
+from nova_workers.contracts.agents import AgentId
+
+__all__ = [
+    "MAX_DELEGATION_DEPTH",
+    "MAX_WAIT_S",
+    "Answer",
+    "AskAgent",
+    "AskApproval",
+    "AskUser",
+    "Pause",
+    "WaitKind",
+    "WaitRequest",
+    "wait_adapter",
+]
+
+WaitKind = Literal["user", "approval", "agent", "timer"]
+
+MAX_WAIT_S = 365 * 86_400.0
+"""Longest wait: one year, in seconds."""
+
+MAX_DELEGATION_DEPTH = 3
+"""How many agents may stand one behind the other: an agent that was asked by one that was asked by one asks nobody."""
+
+_Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
+_Option = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AskUser(_Value):
+    """A question to a person."""
+
+    kind: Literal["user"] = "user"
+    question: _Words
+    options: Annotated[tuple[_Option, ...], Field(max_length=20)] = ()
+    """What there is to choose from; empty takes any text."""
+    expires_in_s: Annotated[float, Field(gt=0, le=MAX_WAIT_S)] | None = None
+    """None waits for ever."""
+    default: _Words | None = None
+    """The answer where nobody gives one in time."""
+    escalate_to: AgentId | None = None
+    """The agent that is asked where nobody answers in time."""
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "AskUser":
+        if (self.default is not None or self.escalate_to is not None) and self.expires_in_s is None:
+            raise ValueError("default and escalate_to are for questions with expires_in_s; give that too")
+        if self.default is not None and self.escalate_to is not None:
+            raise ValueError("give default or escalate_to, not both")
+        if self.default is not None and self.options and self.default not in self.options:
+            raise ValueError(f"default {self.default!r} is not one of the options")
+        return self
+
+
+class AskApproval(_Value):
+    """May this call be made? A person decides."""
+
+    kind: Literal["approval"] = "approval"
+    tool_name: str
+    params: dict[str, Any]
+    reason: str
+    """Why a person is asked."""
+
+
+class AskAgent(_Value):
+    """A message for another agent; its answer is the call's result, and goes nowhere else."""
+
+    kind: Literal["agent"] = "agent"
+    agent_id: AgentId
+    message: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200_000)]
+    timeout_s: Annotated[float, Field(gt=0, le=MAX_WAIT_S)] | None = None
+
+
+class Pause(_Value):
+    """Go on at a point in time."""
+
+    kind: Literal["timer"] = "timer"
+    until: AwareDatetime
+
+
+WaitRequest = Annotated[AskUser | AskApproval | AskAgent | Pause, Field(discriminator="kind")]
+
+wait_adapter: TypeAdapter[WaitRequest] = TypeAdapter(WaitRequest)
+"""Parses a request from JSON."""
+
+
+class Answer(_Value):
+    """What a person says to a run that waits.
+
+    Attributes:
+        text: The answer to a question: one of its options, if it has any.
+        approve: The decision on a call. `text` may say why.
+    """
+
+    text: _Words | None = None
+    approve: bool | None = None
+    by: Annotated[str, StringConstraints(max_length=200)] | None = None
+    """Who answers, for the record."""
+    answered_at: datetime | None = None
