@@ -10,9 +10,10 @@ COMMON := requirements-uv.txt pyproject.toml deploy/environment/install.py
 RUNTIME := .venv/.runtime-ready
 DEV := .venv/.dev-ready
 DOCS := .venv/.docs-ready
+AIMOCK := tests/support/aimock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format bench docs lock clean
+.PHONY: help demo up test aimock check format bench docs lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -23,8 +24,16 @@ demo: $(RUNTIME) ## One message from the command line to a streamed answer, on a
 up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
 	@$(BIN)/nova up
 
-test: check ## Everything that `check` does, then all tests against real servers
+test: check aimock ## Everything that `check` does, then all tests against real servers
 	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench"
+
+aimock: ## Install the model server that some tests run against, where npm is (without it they are skipped)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(AIMOCK)/node_modules/.ready || \
+		echo "make: aimock could not be installed; its tests will be skipped"; fi
+
+$(AIMOCK)/node_modules/.ready: $(AIMOCK)/package-lock.json
+	@npm ci --prefix $(AIMOCK) --ignore-scripts --no-audit --no-fund --fetch-retries 1
+	@touch $@
 
 check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling
 	$(BIN)/ruff check
@@ -48,7 +57,7 @@ lock: $(DEV) ## Resolve every dependency again, to the newest versions that fit
 	$(BIN)/python deploy/environment/lock.py
 
 clean: ## Remove the environment and every cache; the fleet's data in ~/.nova stays
-	rm -rf .venv .cache site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .cache site dist $(AIMOCK)/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME): requirements.txt $(COMMON)

@@ -12,7 +12,30 @@ from api.errors import install_error_handlers
 from api.following import RunFollower
 from api.key_ring import KeyRing
 from api.openapi import install_openapi
-from api.routes import agents, capabilities, events, fleet, health, keys, runs, submissions, threads
+from api.routes import (
+    agents,
+    answers,
+    archive,
+    capabilities,
+    deliveries,
+    events,
+    fleet,
+    health,
+    keys,
+    memories,
+    notes,
+    runs,
+    search,
+    secrets,
+    skills,
+    submissions,
+    tasks,
+    tenant,
+    threads,
+    triggers,
+    usage,
+    webhooks,
+)
 from api.run_watch import RunWatch
 from api.state import ApiState
 from api.stopping import heard_stop
@@ -54,7 +77,7 @@ def build_app(settings: Settings) -> FastAPI:
         middleware=[
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             Middleware(LastResort),
-            Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes),
+            Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes, unbounded=frozenset({archive.IMPORT_PATH})),
         ],
     )
     watch = RunWatch(services.database, every_s=_WATCH_EVERY_S)
@@ -68,7 +91,30 @@ def build_app(settings: Settings) -> FastAPI:
     )
     install_error_handlers(app)
     # Fixed paths such as /v1/runs/wait come before those with an id in their place.
-    for module in (health, submissions, events, runs, threads, agents, fleet, keys, capabilities):
+    for module in (
+        health,
+        submissions,
+        events,
+        answers,
+        runs,
+        threads,
+        agents,
+        fleet,
+        keys,
+        usage,
+        tenant,
+        archive,
+        capabilities,
+        search,
+        memories,
+        tasks,
+        notes,
+        deliveries,
+        secrets,
+        skills,
+        triggers,
+        webhooks,
+    ):
         app.include_router(module.router)
     install_openapi(app)
     return app

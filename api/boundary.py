@@ -64,13 +64,15 @@ class BodyLimit:
     Starlette's own limiter answers in plain text where the length is declared, whatever handlers there are.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, max_bytes: int, unbounded: frozenset[str] = frozenset()) -> None:
+        """Take the bound, and the paths whose routes read their bodies piece by piece and need none."""
         self._app = app
         self._max_bytes = max_bytes
+        self._unbounded = unbounded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in self._unbounded:
             await self._app(scope, receive, send)
             return
         declared = Headers(scope=scope).get("content-length", "")

@@ -15,7 +15,9 @@ from api.submitting import IdempotencyKey, accepted_view, to_submission
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.wire import RunCreate, RunView
 from nova_workers.ledger.run_reads import ENDED, RunState, get_run
+from nova_workers.ledger.waits import find_wait
 from nova_workers.observability.tracing import current_traceparent
+from nova_workers.runs.waiting import ANSWERABLE
 
 __all__ = ["Desk", "answer_when_over", "open_stream"]
 
@@ -95,7 +97,9 @@ async def answer_when_over(
     headers: Mapping[str, str] | None = None,
     is_new: bool = False,
 ) -> Response:
-    """Answer with a run when it is over: 200; or 202 with the run as it stands when that takes too long.
+    """Answer with a run when it is over: 200.
+
+    Or 202 with the run as it stands, when that takes too long or the run asks somebody for an answer.
 
     Args:
         state: The application's.
@@ -110,10 +114,14 @@ async def answer_when_over(
         NotFound: No such run in this tenant.
     """
     target = Target(caller.tenant_id, run_id)
-    if is_new or not (await state.follower.find(target)).ended:
+    found = None if is_new else await state.follower.find(target)
+    if found is None or not (found.ended or await _asks_somebody(state, target, found)):
         longest_s = state.services.settings.api.wait_timeout_s
         ending = await state.follower.wait(
-            target, _until_gone(request), timeout_s=min(timeout_s or longest_s, longest_s)
+            target,
+            _until_gone(request),
+            timeout_s=min(timeout_s or longest_s, longest_s),
+            after_attempt=0 if found is None else found.attempt - (found.status == "running"),
         )
         if ending == "gone":
             return Response(status_code=_CLIENT_GONE)
@@ -134,6 +142,14 @@ def open_stream(
         heartbeat_s=state.services.settings.api.heartbeat_s,
         headers=headers,
     )
+
+
+async def _asks_somebody(state: ApiState, target: Target, found: RunState) -> bool:
+    if found.status != "waiting":
+        return False
+    async with state.services.database.connection() as connection:
+        waits = await find_wait(connection, target.tenant_id, target.run_id, None)
+    return any(wait.status == "open" and wait.request.kind in ANSWERABLE for wait in waits)
 
 
 async def _view(state: ApiState, caller: Caller, run_id: str) -> RunView:

@@ -24,6 +24,7 @@ from nova_workers.errors import (
     Rejected,
     Unauthenticated,
     Unavailable,
+    VersionMismatch,
 )
 
 __all__ = [
@@ -87,6 +88,7 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Gone: HTTPStatus.GONE,
     Conflict: HTTPStatus.CONFLICT,
+    VersionMismatch: HTTPStatus.PRECONDITION_FAILED,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     LimitExceeded: HTTPStatus.TOO_MANY_REQUESTS,
@@ -139,7 +141,9 @@ async def _on_nova_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
-    errors = [_field_error(item) for item in cast(RequestValidationError, error).errors()]
+    # What was meant to be a secret is not sent back either: answers are logged in more places than requests.
+    quoted = not request.url.path.startswith("/v1/secrets")
+    errors = [_field_error(item, quoted=quoted) for item in cast(RequestValidationError, error).errors()]
     named = ", ".join(sorted({item["field"] for item in errors}))
     return _respond(
         HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -165,8 +169,8 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     return _respond(status, code=code, detail=detail, instance=request.url.path, headers=headers)
 
 
-def _field_error(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn one pydantic error into the field's path, what is wrong, and a short quote of what came."""
+def _field_error(item: Mapping[str, Any], *, quoted: bool) -> dict[str, Any]:
+    """Turn one pydantic error into the field's path, what is wrong, and, if it may be, a short quote of what came."""
     place, *path = item["loc"]
     found: dict[str, Any] = {
         "field": ".".join(str(part) for part in path) or str(place),
@@ -174,9 +178,9 @@ def _field_error(item: Mapping[str, Any]) -> dict[str, Any]:
         "message": item["msg"],
         "type": item["type"],
     }
-    if "input" in item and item["type"] != "missing":
-        quoted = repr(item["input"])
-        found["input"] = quoted if len(quoted) <= _QUOTE_CHARS else quoted[:_QUOTE_CHARS] + "…"
+    if quoted and "input" in item and item["type"] != "missing":
+        quote = repr(item["input"])
+        found["input"] = quote if len(quote) <= _QUOTE_CHARS else quote[:_QUOTE_CHARS] + "…"
     return found
 
 

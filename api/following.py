@@ -111,18 +111,19 @@ class RunFollower:
         return "over" if ending == "done" else cast(Ending, ending)
 
     async def wait(
-        self, target: Target, until_gone: Coroutine[Any, Any, None], *, timeout_s: float
+        self, target: Target, until_gone: Coroutine[Any, Any, None], *, timeout_s: float, after_attempt: int = 0
     ) -> Ending | Literal["timeout"]:
-        """Wait until a run is over. Pushed by its final event; nothing polls.
+        """Wait until a run is over, or asks a person. Pushed by its events; nothing polls.
 
         Args:
             target: Which run.
             until_gone: Returns once nobody waits any more.
             timeout_s: How long to wait at most.
+            after_attempt: What the run asked in attempts up to this one was answered.
         """
         async with self._hub.follow(target.run_id, _START) as feed:
             with self._watch.watch(target.run_id) as woken:
-                ending = await _until_first(_until_final(feed), woken, until_gone, timeout_s)
+                ending = await _until_first(_until_final(feed, after_attempt), woken, until_gone, timeout_s)
         return "over" if ending == "done" else ending
 
     async def _read_stream(self, target: Target, state: RunState) -> Sequence[LiveEvent] | None:
@@ -202,11 +203,19 @@ class _Delivery:
             return await load_recorded_run(connection, self._target.tenant_id, self._target.run_id)
 
 
-async def _until_final(feed: Feed) -> None:
+async def _until_final(feed: Feed, after_attempt: int) -> None:
     async with aclosing(feed.batches()) as batches:
         async for batch in batches:
-            if _is_final(batch[-1]):
+            if _is_final(batch[-1]) or any(_asks(event, after_attempt) for event in batch):
                 return
+
+
+def _asks(event: LiveEvent, after_attempt: int) -> bool:
+    return (
+        event.event["type"] == "waiting"
+        and event.cursor.attempt > after_attempt
+        and event.event["kind"] in ("user", "approval")
+    )
 
 
 async def _until_first(

@@ -19,6 +19,7 @@ _DESCRIPTIONS = {
     404: "No such thing in this tenant.",
     409: "The present state does not allow it.",
     410: "It was deleted.",
+    412: "It was changed since the version that If-Match names.",
     413: "The body is larger than the server reads.",
     415: "The body is not application/json.",
     422: "A field has the wrong form; `errors` names each.",

@@ -5,16 +5,38 @@ from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
 from nova_workers.contracts.agents import AGENT_ID_PATTERN
+from nova_workers.contracts.secrets import SECRET_NAME_PATTERN
+from nova_workers.contracts.tasks import MAX_TASK_ID
 from nova_workers.errors import NotFound
 
-__all__ = ["AgentIdPath", "AgentIdQuery", "KeyIdPath", "RunIdPath", "ThreadIdPath", "ThreadIdQuery"]
+__all__ = [
+    "AgentIdPath",
+    "AgentIdQuery",
+    "DeliveryIdPath",
+    "FileIdPath",
+    "KeyIdPath",
+    "MemoryIdPath",
+    "NoteIdPath",
+    "ResourceIdPath",
+    "RunIdPath",
+    "SecretNamePath",
+    "SkillNamePath",
+    "StepIdPath",
+    "TaskIdPath",
+    "ThreadIdPath",
+    "ThreadIdQuery",
+    "TriggerIdPath",
+    "WebhookIdPath",
+    "WebhookIdQuery",
+]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 _ID_PATTERN = r"^[A-Za-z0-9_-]{1,80}$"
 _QUOTE_CHARS = 80
+_NUMBER = re.compile(r"[1-9][0-9]{0,9}\Z")
 
 
 def _known_form(kind: str) -> Callable[[str], str]:
@@ -29,10 +51,32 @@ def _known_form(kind: str) -> Callable[[str], str]:
     return check
 
 
+def _task_number(value: object) -> int:
+    text = str(value)
+    number = int(text) if _NUMBER.match(text) else MAX_TASK_ID + 1
+    if number > MAX_TASK_ID:
+        raise NotFound(f"There is no task {text[:_QUOTE_CHARS]!r}.")
+    return number
+
+
 AgentIdPath = Annotated[str, Path(description="An agent's id."), AfterValidator(_known_form("agent"))]
+DeliveryIdPath = Annotated[str, Path(description="A delivery's id."), AfterValidator(_known_form("delivery"))]
+FileIdPath = Annotated[str, Path(description="A file's id."), AfterValidator(_known_form("file"))]
 KeyIdPath = Annotated[str, Path(description="A key's id."), AfterValidator(_known_form("key"))]
+MemoryIdPath = Annotated[str, Path(description="A memory's id."), AfterValidator(_known_form("memory"))]
+NoteIdPath = Annotated[str, Path(description="A note's id."), AfterValidator(_known_form("note"))]
 RunIdPath = Annotated[str, Path(description="A run's id."), AfterValidator(_known_form("run"))]
+ResourceIdPath = Annotated[str, Path(description="A resource's id."), AfterValidator(_known_form("resource"))]
+SecretNamePath = Annotated[
+    Annotated[str, StringConstraints(pattern=SECRET_NAME_PATTERN)],
+    Path(description="A secret's name: capital letters, digits and underscores, such as GITHUB_TOKEN."),
+]
+SkillNamePath = Annotated[str, Path(description="A skill's name."), AfterValidator(_known_form("skill"))]
+StepIdPath = Annotated[str, Path(description="A step's id."), AfterValidator(_known_form("step"))]
+TaskIdPath = Annotated[int, Path(description="A task's number."), BeforeValidator(_task_number)]
 ThreadIdPath = Annotated[str, Path(description="A thread's id."), AfterValidator(_known_form("thread"))]
+TriggerIdPath = Annotated[str, Path(description="A trigger's id."), AfterValidator(_known_form("trigger"))]
+WebhookIdPath = Annotated[str, Path(description="A webhook's id."), AfterValidator(_known_form("webhook"))]
 
 AgentIdQuery = Annotated[
     Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN, max_length=64)] | None,
@@ -40,4 +84,7 @@ AgentIdQuery = Annotated[
 ]
 ThreadIdQuery = Annotated[
     Annotated[str, StringConstraints(pattern=_ID_PATTERN)] | None, Query(description="Only of this thread.")
+]
+WebhookIdQuery = Annotated[
+    Annotated[str, StringConstraints(pattern=_ID_PATTERN)] | None, Query(description="Only what goes to this webhook.")
 ]

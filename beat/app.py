@@ -13,8 +13,8 @@ __all__ = ["app", "create_app"]
 def create_app(settings: Settings) -> Celery:
     """Return the Celery app whose beat rings the ticks. It keeps no file: what is due stands in Postgres."""
     celery = build_celery(settings.require_redis_url(), fail_fast=True)
-    celery.conf.beat_schedule = beat_schedule(settings.runs)
-    celery.conf.beat_scheduler = "celery.beat:Scheduler"
+    celery.conf.beat_schedule = beat_schedule(settings)
+    celery.conf.beat_scheduler = "beat.scheduler:TickScheduler"
 
     @signals.setup_logging.connect(weak=False)
     def set_up_logging(**_: object) -> None:

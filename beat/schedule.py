@@ -2,26 +2,42 @@
 
 from typing import Any
 
-from nova_workers.config import RunSettings
-from nova_workers.runs.broker import TASK_RECONCILE, TASK_UPKEEP
+from nova_workers.config import Settings
+from nova_workers.runs.broker import (
+    TASK_BACKFILL,
+    TASK_DELIVER,
+    TASK_FIRE_TRIGGERS,
+    TASK_RECONCILE,
+    TASK_RETENTION,
+    TASK_UPKEEP,
+    TASK_WORK_TASKS,
+)
 
 __all__ = ["beat_schedule"]
 
 _UPKEEP_S = 600.0
 
 
-def beat_schedule(runs: RunSettings) -> dict[str, dict[str, Any]]:
-    """Return Celery's schedule. A tick that nobody took before the next one is due expires: the next does its work."""
-    every_s = runs.reconcile_every_s
+def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return Celery's schedule.
+
+    Ticks do not expire: Celery compares the expiry that beat's clock made with the clock of the worker, and with one
+    of them an hour off no tick would be worked on at all. `TickScheduler` keeps them from piling up.
+    """
+    reconcile_s, work_s = settings.runs.reconcile_every_s, settings.tasks.tick_every_s
+    deliver_s = settings.delivery.every_s
+    backfill_s, retention_s = settings.effects.backfill_every_s, settings.retention.every_s
+    fire_s = settings.triggers.tick_every_s
     return {
-        "reconcile": {
-            "task": TASK_RECONCILE,
-            "schedule": every_s,
-            "options": {"queue": "system", "expires": every_s * 2},
-        },
-        "upkeep": {
-            "task": TASK_UPKEEP,
-            "schedule": _UPKEEP_S,
-            "options": {"queue": "system", "expires": _UPKEEP_S},
-        },
+        "backfill": _tick(TASK_BACKFILL, backfill_s),
+        "deliver": _tick(TASK_DELIVER, deliver_s),
+        "fire_triggers": _tick(TASK_FIRE_TRIGGERS, fire_s),
+        "reconcile": _tick(TASK_RECONCILE, reconcile_s),
+        "retention": _tick(TASK_RETENTION, retention_s),
+        "upkeep": _tick(TASK_UPKEEP, _UPKEEP_S),
+        "work_tasks": _tick(TASK_WORK_TASKS, work_s),
     }
+
+
+def _tick(task: str, every_s: float) -> dict[str, Any]:
+    return {"task": task, "schedule": every_s, "options": {"queue": "system"}}

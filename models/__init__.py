@@ -4,14 +4,17 @@ from sqlmodel.main import default_registry
 
 from models.agents import Agent, AgentVersion
 from models.base import metadata
-from models.effects import Delivery, Effect, Embedding, Memory
-from models.library import Note, Secret, SentFile, Skill, SkillFile, Trigger
+from models.delivery import Webhook
+from models.effects import Delivery, Effect, Embedding, Memory, MessageText
+from models.library import Note, Secret, SentFile, Skill, SkillFile
 from models.runs import IdempotencyKey, Run, RunWait, Switch
+from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
 from models.tasks import Task, TaskChange, TaskResource, TaskStep
 from models.tenancy import ApiKey, Tenant
 from models.threads import Thread, ThreadHead
 from models.turns import Compaction, Message, ToolCall, Turn, Usage
+from models.upkeep import UpkeepCursor
 
 __all__ = [
     "Agent",
@@ -25,6 +28,7 @@ __all__ = [
     "IdempotencyKey",
     "Memory",
     "Message",
+    "MessageText",
     "Note",
     "Run",
     "RunWait",
@@ -42,8 +46,11 @@ __all__ = [
     "ThreadHead",
     "ToolCall",
     "Trigger",
+    "TriggerFiring",
     "Turn",
+    "UpkeepCursor",
     "Usage",
+    "Webhook",
     "metadata",
 ]
 

@@ -1,9 +1,11 @@
 """Agents and the versions of their configuration."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ForeignKeyConstraint
+from sqlalchemy import Column, Computed, ForeignKeyConstraint, Index, Integer, Numeric, text
+from sqlmodel import Field
 
 from models.base import Table
 from models.columns import count, id_ref, json, string, time
@@ -15,12 +17,31 @@ class Agent(Table, table=True):
     """An agent as it stands: the newest version's configuration, beside it for one-row reads."""
 
     __tablename__ = "agents"
-    __table_args__ = (ForeignKeyConstraint(["tenant_id"], ["tenants.id"], ondelete="CASCADE"),)
+    __table_args__ = (
+        ForeignKeyConstraint(["tenant_id"], ["tenants.id"], ondelete="CASCADE"),
+        Index(
+            "ix_agents__retention",
+            "tenant_id",
+            "id",
+            postgresql_where=text("jsonb_typeof(spec -> 'retention') = 'object'"),
+        ),
+    )
 
     tenant_id: str = id_ref(primary=True)
     id: str = id_ref(primary=True, comment="Slug, unique within the tenant")
     version: int = count(default=1)
     spec: dict[str, Any] = json(comment="contracts.agents.AgentSpec")
+    # Beside the configuration, which may be long: each claim looks at them.
+    max_running: int | None = Field(
+        default=None,
+        sa_column=Column(Integer, Computed("(spec ->> 'max_running')::integer", persisted=True), comment="Of spec"),
+    )
+    max_cost_usd_per_day: Decimal | None = Field(
+        default=None,
+        sa_column=Column(
+            Numeric(18, 8), Computed("(spec ->> 'max_cost_usd_per_day')::numeric", persisted=True), comment="Of spec"
+        ),
+    )
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
     deleted_at: datetime | None = time(null=True)
@@ -38,5 +59,5 @@ class AgentVersion(Table, table=True):
     agent_id: str = id_ref(primary=True)
     version: int = count(default=None, primary=True)
     spec: dict[str, Any] = json()
-    created_by: str = string(default="api", comment="api, seed, or the agent that changed itself")
+    created_by: str = string(default="person", comment="person, seed, or the id of an agent")
     created_at: datetime = time(now=True)

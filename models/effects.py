@@ -4,14 +4,20 @@ from datetime import datetime
 from typing import Any
 
 from pgvector.sqlalchemy import Vector
-from sqlalchemy import Column, Index, literal_column, text
+from sqlalchemy import Column, Computed, Index, literal_column, text
+from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlmodel import Field
 
 from models.base import Table
-from models.columns import count, fk, id_ref, json, pk, string, time
-from models.enums import DeliveryStatus, EffectKind, EffectStatus, one_of
+from models.columns import boolean, count, fk, id_ref, json, pk, string, time
+from models.enums import DeliveryKind, DeliveryStatus, EffectKind, EffectStatus, one_of
 
-__all__ = ["Delivery", "Effect", "Embedding", "Memory"]
+__all__ = ["MESSAGE_WORDS", "Delivery", "Effect", "Embedding", "Memory", "MessageText"]
+
+MESSAGE_WORDS = """\
+array_to_tsvector(ARRAY['@' || tenant_id, '@' || tenant_id || '/' || agent_id]) || to_tsvector('simple', content)"""
+"""The words of a message, and two marks that say whose it is: so that the index finds the words of one agent without
+passing over everybody else's. No word of a text begins with the mark's sign."""
 
 
 class Effect(Table, table=True):
@@ -23,6 +29,7 @@ class Effect(Table, table=True):
         one_of("status", EffectStatus),
         Index("uq_effects__run_id_kind", "run_id", "kind", unique=True),
         Index("ix_effects__due", "due_at", postgresql_where=text("status IN ('pending', 'running')")),
+        Index("ix_effects__over", "status", "done_at", postgresql_where=text("done_at IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "80"}},
     )
 
@@ -40,6 +47,35 @@ class Effect(Table, table=True):
     done_at: datetime | None = time(null=True)
 
 
+class MessageText(Table, table=True):
+    """What was said in one message, for search by words.
+
+    Written after the run, so that no run waits for its index. The words are in the configuration ``simple``, which
+    belongs to no language: agents speak all of them, and names, numbers and codes are what words are better at than
+    vectors.
+    """
+
+    __tablename__ = "message_texts"
+    __table_args__ = (
+        Index(None, "thread_id"),
+        # Without `fastupdate` a search never has to read a list of words that are not in the index yet.
+        Index("ix_message_texts__words", "words", postgresql_using="gin", postgresql_with={"fastupdate": "off"}),
+    )
+
+    message_id: str = fk("messages.id", primary=True)
+    tenant_id: str = id_ref()
+    agent_id: str = id_ref()
+    thread_id: str = fk("threads.id")
+    role: str = string(comment="user or assistant")
+    content: str = string()
+    said_at: datetime = time(comment="When the message was written")
+    words: Any = Field(
+        sa_column=Column(
+            TSVECTOR, Computed(MESSAGE_WORDS, persisted=True), nullable=False, comment="Words, and whose they are"
+        )
+    )
+
+
 class Embedding(Table, table=True):
     """The vector of one message.
 
@@ -51,6 +87,8 @@ class Embedding(Table, table=True):
     __table_args__ = (
         Index("uq_embeddings__message_id_model", "message_id", "model", unique=True),
         Index(None, "thread_id"),
+        # Of an agent that said little, all vectors are compared; of one that said much, the index below is walked.
+        Index(None, "tenant_id", "agent_id"),
         Index(
             "ix_embeddings__hnsw_384",
             literal_column("(embedding::vector(384))").label("embedding_384"),
@@ -68,6 +106,7 @@ class Embedding(Table, table=True):
     model: str = string()
     dimensions: int = count(default=None)
     embedding: Any = Field(sa_column=Column(Vector(), nullable=False))
+    said_at: datetime = time(now=True, comment="When the message was written")
     created_at: datetime = time(now=True)
 
 
@@ -76,9 +115,20 @@ class Delivery(Table, table=True):
 
     __tablename__ = "deliveries"
     __table_args__ = (
+        one_of("kind", DeliveryKind),
         one_of("status", DeliveryStatus),
-        Index("ix_deliveries__due", "due_at", postgresql_where=text("status = 'pending'")),
-        Index(None, "tenant_id", "id"),
+        # By target first: a sender goes from lane to lane, and a lane that is full or dead costs it one step.
+        Index("ix_deliveries__due", "target", "due_at", postgresql_where=text("status = 'pending'")),
+        Index("ix_deliveries__inbox", "created_at", postgresql_where=text("target = 'user'")),
+        Index("ix_deliveries__over", "created_at", postgresql_where=text("status IN ('delivered', 'failed')")),
+        Index("ix_deliveries__unrouted", "id", postgresql_where=text("target = 'user' AND NOT routed")),
+        # The end of a run is told once to each target, however often somebody sets about it.
+        Index(
+            "uq_deliveries__run_end", "run_id", "target", unique=True, postgresql_where=text("kind = 'run_completed'")
+        ),
+        Index(None, "tenant_id", "target", "id"),
+        Index(None, "tenant_id", "agent_id", "id"),
+        Index(None, "run_id"),
     )
 
     id: str = pk()
@@ -86,12 +136,15 @@ class Delivery(Table, table=True):
     run_id: str | None = id_ref(null=True)
     agent_id: str | None = id_ref(null=True)
     thread_id: str | None = id_ref(null=True)
-    kind: str = string(comment="notification, file or note")
-    target: str = string()
+    kind: str = string()
+    target: str = string(comment="user is the inbox, else the id of a webhook or the name of a channel")
     payload: dict[str, Any] = json()
     status: str = string(default=DeliveryStatus.PENDING.value)
+    routed: bool = boolean(comment="Of the inbox: whether there is a row for each channel that wants it")
     attempts: int = count()
-    due_at: datetime = time(now=True)
+    due_at: datetime = time(now=True, comment="Not before; while somebody sends it, the end of their lease")
+    webhook_id: str | None = id_ref(null=True, comment="The address it goes to; null is the inbox")
+    response_status: int | None = count(null=True, default=None, comment="What the address answered last")
     error: str | None = string(null=True)
     created_at: datetime = time(now=True)
     delivered_at: datetime | None = time(null=True)

@@ -5,12 +5,16 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint
 
 __all__ = [
+    "CatchUp",
+    "DeliveryKind",
     "DeliveryStatus",
     "EffectKind",
     "EffectStatus",
+    "FiringOutcome",
     "HeadMove",
     "MessageKind",
     "OnBusy",
+    "Overlap",
     "ResourceKind",
     "RunQueue",
     "RunSource",
@@ -155,9 +159,32 @@ class TriggerKind(StrEnum):
     EVERY = "every"
 
 
+class Overlap(StrEnum):
+    """What a trigger does when its slot comes and the run of an earlier one is still open."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    CANCEL_OTHER = "cancel_other"
+
+
+class CatchUp(StrEnum):
+    """What becomes of slots that nobody fired in time, within the catch-up window."""
+
+    ONCE = "once"
+    EACH = "each"
+
+
+class FiringOutcome(StrEnum):
+    """What came of a slot."""
+
+    FIRED = "fired"
+    SKIPPED = "skipped"
+
+
 class EffectKind(StrEnum):
     """Post-run work, in the order of its chain."""
 
+    DELIVERY = "delivery"
     EMBEDDINGS = "embeddings"
     TITLE = "title"
 
@@ -169,6 +196,16 @@ class EffectStatus(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+
+
+class DeliveryKind(StrEnum):
+    """What is handed over."""
+
+    NOTIFICATION = "notification"
+    FILE = "file"
+    NOTE = "note"
+    RUN_COMPLETED = "run_completed"
+    TEST = "test"
 
 
 class DeliveryStatus(StrEnum):

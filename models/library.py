@@ -1,16 +1,15 @@
-"""What agents write, send and are given: notes, files, skills, secrets, triggers."""
+"""What agents write, send and are given: notes, files, skills, secrets."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, ForeignKeyConstraint, Index, LargeBinary, text
+from sqlalchemy import Column, ForeignKeyConstraint, Index, LargeBinary
 from sqlmodel import Field
 
 from models.base import Table
 from models.columns import big, boolean, fk, id_ref, json, pk, string, time
-from models.enums import TriggerKind, one_of
 
-__all__ = ["Note", "Secret", "SentFile", "Skill", "SkillFile", "Trigger"]
+__all__ = ["Note", "Secret", "SentFile", "Skill", "SkillFile"]
 
 
 def _bytes() -> Any:
@@ -38,7 +37,12 @@ class SentFile(Table, table=True):
     """A file that an agent sent to people. In the ledger, since no worker's disk is another's."""
 
     __tablename__ = "sent_files"
-    __table_args__ = (Index(None, "tenant_id", "id"), Index(None, "run_id"))
+    __table_args__ = (
+        Index(None, "tenant_id", "id"),
+        Index(None, "tenant_id", "agent_id", "id"),
+        Index(None, "tenant_id", "thread_id", "id"),
+        Index(None, "run_id"),
+    )
 
     id: str = pk()
     tenant_id: str = fk("tenants.id")
@@ -61,8 +65,9 @@ class Skill(Table, table=True):
     tenant_id: str = fk("tenants.id", primary=True)
     name: str = string(primary=True)
     description: str = string()
-    body: str = string(comment="SKILL.md without its front matter")
-    front_matter: dict[str, Any] = json(default="'{}'", comment="What it says beside name and description")
+    skill_md: str = string(comment="SKILL.md as it was given")
+    body: str = string(comment="The same without its front matter")
+    front_matter: dict[str, Any] = json(default="'{}'", comment="contracts.skills.SkillFront")
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
 
@@ -95,31 +100,3 @@ class Secret(Table, table=True):
     updated_by: str = string(comment="person, or the agent's id")
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
-
-
-class Trigger(Table, table=True):
-    """When an agent starts by itself, and with which words."""
-
-    __tablename__ = "triggers"
-    __table_args__ = (
-        one_of("kind", TriggerKind),
-        Index(None, "tenant_id", "id", postgresql_where=text("deleted_at IS NULL")),
-        Index(None, "tenant_id", "agent_id", "id", postgresql_where=text("deleted_at IS NULL")),
-    )
-
-    id: str = pk()
-    tenant_id: str = fk("tenants.id")
-    agent_id: str = id_ref()
-    kind: str = string()
-    schedule: str = string(comment="A cron line, a time in RFC 3339, or a period in seconds")
-    timezone: str = string(default="UTC", comment="IANA name; what a cron line is meant in")
-    prompt: str = string()
-    title: str | None = string(null=True)
-    enabled: bool = boolean(default=True)
-    thread_id: str | None = id_ref(null=True, comment="One fixed thread; null makes one for each firing")
-    starts_at: datetime | None = time(null=True)
-    ends_at: datetime | None = time(null=True)
-    created_by: str = string(comment="person, or the agent's id")
-    created_at: datetime = time(now=True)
-    updated_at: datetime = time(now=True)
-    deleted_at: datetime | None = time(null=True)

@@ -54,6 +54,36 @@ class Run(Table, table=True):
             "id",
             postgresql_where=text("status IN ('failed', 'canceled', 'merged')"),
         ),
+        Index(
+            "ix_runs__stuck",
+            "id",
+            postgresql_where=text("status = 'waiting' AND cancel_requested_at IS NOT NULL"),
+        ),
+        Index("ix_runs__trigger", "trigger_id", "created_at", postgresql_where=text("trigger_id IS NOT NULL")),
+        Index(
+            "ix_runs__trigger_open",
+            "trigger_id",
+            postgresql_where=text("trigger_id IS NOT NULL AND status IN ('queued', 'running', 'waiting')"),
+        ),
+        # What ended, and its trigger does not know of yet.
+        Index(
+            "ix_runs__trigger_ended",
+            "finished_at",
+            postgresql_where=text(
+                "trigger_id IS NOT NULL AND NOT trigger_told AND status NOT IN ('queued', 'running', 'waiting')"
+            ),
+        ),
+        # A busy fleet: whose turn it is, agent by agent of each tenant, and how many each has running.
+        Index(
+            "ix_runs__fair",
+            "queue",
+            "tenant_id",
+            "agent_id",
+            text("priority DESC"),
+            "queued_at",
+            postgresql_where=text("status = 'queued'"),
+        ),
+        Index("ix_runs__running_of", "tenant_id", "agent_id", postgresql_where=text("status = 'running'")),
         Index("ix_runs__finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "70"}},
     )
@@ -74,6 +104,9 @@ class Run(Table, table=True):
     max_turns: int | None = count(null=True, default=None)
     meta: dict[str, Any] = json(default="'{}'")
     parent_run_id: str | None = id_ref(null=True, comment="The run that asked for this one")
+    trigger_id: str | None = id_ref(null=True, comment="The trigger that fired it")
+    trigger_told: bool = boolean(comment="Whether its trigger knows how it ended")
+    priority: int = count(comment="Higher goes first among the runs of its tenant")
     depth: int = count(comment="How many agents stand before this one")
 
     attempt: int = count(comment="Claims so far")

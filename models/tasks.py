@@ -23,12 +23,21 @@ class Task(Table, table=True):
         CheckConstraint("(parent_task_id IS NULL) = (parent_step_id IS NULL)", name="parent_is_whole"),
         Index(None, "tenant_id", "status", "id"),
         Index(None, "tenant_id", "owner_agent_id", "id"),
+        # The scheduler: what is due, tenant by tenant, and what is in flight.
+        Index(
+            "ix_tasks__work",
+            "tenant_id",
+            "work_at",
+            postgresql_where=text("work_at IS NOT NULL AND working_run_id IS NULL"),
+        ),
+        Index("ix_tasks__working", "working_run_id", postgresql_where=text("working_run_id IS NOT NULL")),
         Index(
             "uq_tasks__parent_step_id",
             "parent_step_id",
             unique=True,
-            postgresql_where=text("parent_step_id IS NOT NULL"),
+            postgresql_where=text("parent_step_id IS NOT NULL AND status <> 'canceled'"),
         ),
+        Index(None, "tenant_id", "parent_task_id", "id", postgresql_where=text("parent_task_id IS NOT NULL")),
     )
 
     tenant_id: str = fk("tenants.id", primary=True)
@@ -38,10 +47,16 @@ class Task(Table, table=True):
     owner_agent_id: str = id_ref()
     created_by: str = string(comment="person, or the agent's id")
     status: str = string(default=TaskStatus.DRAFT.value)
-    thread_id: str | None = id_ref(null=True, comment="Its dedicated thread, made when it is first worked on")
+    revision: int = count(comment="Counts its changes")
+    thread_id: str | None = id_ref(null=True, comment="Its dedicated thread, made when it is activated")
     parent_task_id: int | None = count(null=True, default=None)
     parent_step_id: str | None = id_ref(null=True)
     outcome: str | None = string(null=True, comment="What came of it, or why it was canceled")
+    work_at: datetime | None = time(null=True, comment="When it is worked on next; null while nobody need")
+    working_run_id: str | None = id_ref(null=True, comment="The invocation that is in flight")
+    worked_revision: int | None = count(null=True, default=None, comment="Its revision when the last one began")
+    idle_invocations: int = count(comment="Invocations in a row that changed nothing")
+    parked_reason: str | None = string(null=True, comment="Why it is not worked on by itself")
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
     ended_at: datetime | None = time(null=True)
@@ -90,11 +105,15 @@ class TaskChange(Table, table=True):
     """What happened to a task, in order. Never changed."""
 
     __tablename__ = "task_changes"
-    __table_args__ = (ForeignKeyConstraint(*_TASK, ondelete="CASCADE"), Index(None, "tenant_id", "task_id", "id"))
+    __table_args__ = (
+        ForeignKeyConstraint(*_TASK, ondelete="CASCADE"),
+        Index("uq_task_changes__task_id_revision", "tenant_id", "task_id", "revision", unique=True),
+    )
 
     id: str = pk()
     tenant_id: str = id_ref()
     task_id: int = count(default=None)
+    revision: int = count(default=None, comment="The task's, after the change")
     actor: str = string(comment="person, or the agent's id")
     run_id: str | None = id_ref(null=True)
     kind: str = string()

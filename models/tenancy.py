@@ -1,12 +1,13 @@
 """Who may ask: tenants and their API keys."""
 
 from datetime import datetime
+from decimal import Decimal
 
-from sqlalchemy import Column, Index, LargeBinary
+from sqlalchemy import CheckConstraint, Column, Index, LargeBinary
 from sqlmodel import Field
 
 from models.base import Table
-from models.columns import count, fk, pk, string, time, words
+from models.columns import count, fk, money, pk, string, time, words
 
 __all__ = ["ApiKey", "Tenant"]
 
@@ -15,9 +16,20 @@ class Tenant(Table, table=True):
     """An isolated customer of the fleet. Every other row belongs to one."""
 
     __tablename__ = "tenants"
+    # One tenant with a zone that Postgres does not know would stop the work on every tenant's tasks.
+    __table_args__ = (
+        CheckConstraint("timezone(timezone, timestamp '2000-01-01') IS NOT NULL", name="timezone_is_known"),
+    )
 
     id: str = pk()
     name: str = string()
+    timezone: str = string(default="UTC", comment="IANA name; what its days and hours are")
+    work_from: int = count(default=6, comment="First hour of the day at which tasks are worked on")
+    work_until: int = count(default=22, comment="The hour at which that ends")
+    work_every_s: int = count(default=3600, comment="How often a task is worked on")
+    weight: int = count(default=1, comment="Its share of a busy fleet, beside others'")
+    max_running: int | None = count(null=True, default=None, comment="Runs at once")
+    max_cost_usd_per_day: Decimal | None = money()
     next_task_id: int = count(default=1, comment="The number of the next task")
     created_at: datetime = time(now=True)
 

@@ -27,6 +27,21 @@ class Thread(Table, table=True):
             unique=True,
             postgresql_where=text("label IS NOT NULL AND deleted_at IS NULL"),
         ),
+        Index(
+            "uq_threads__tenant_id_task_id",
+            "tenant_id",
+            "task_id",
+            unique=True,
+            postgresql_where=text("task_id IS NOT NULL AND deleted_at IS NULL"),
+        ),
+        # Retention: what was deleted, what goes now, and what other threads go on from.
+        Index(
+            "ix_threads__deleted", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL AND purge_at IS NULL")
+        ),
+        Index("ix_threads__purge", "purge_at", postgresql_where=text("purge_at IS NOT NULL")),
+        Index(
+            "ix_threads__forked_from", "forked_from_turn_id", postgresql_where=text("forked_from_turn_id IS NOT NULL")
+        ),
         # Several updates a run: room for heap-only tuples keeps the indexes out of it.
         {"postgresql_with": {"fillfactor": "70"}},
     )
@@ -49,6 +64,10 @@ class Thread(Table, table=True):
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
     deleted_at: datetime | None = time(null=True)
+    purge_at: datetime | None = time(
+        null=True, comment="When the rows of a deleted thread go; infinity while other threads go on from its turns"
+    )
+    trimmed_at: datetime | None = time(null=True, comment="When all but its latest turn was last deleted, by policy")
 
 
 class ThreadHead(Table, table=True):

@@ -12,12 +12,14 @@
     │   ├── Conflict            the state does not allow it
     │   │   ├── ThreadBusy          on_busy = reject and a run is active
     │   │   ├── IdempotencyMismatch the same key came with another body
+    │   │   ├── VersionMismatch     it was changed since the version that the caller names
     │   │   └── IllegalTransition   the run is past the state that the request needs
     │   └── LimitExceeded       a size, rate or count is over its bound
     ├── Unavailable         try again later (HTTP 503); nothing was half-written
     ├── RunLost             this worker no longer owns the run: stop at once, write nothing
     ├── ToolFailure         tell the model; the turn goes on
     ├── OutboundFailed      a request to somebody else's server; `refused` says whether it was never sent
+    ├── DeliveryFailed      a channel did not hand something over; `retryable` says whether to try again
     ├── EngineFailure       the turn failed; `retryable` says whether trying again can help
     └── ConfigurationError  the operator must act; the process refuses to start
 """
@@ -27,6 +29,7 @@ from typing import Literal
 __all__ = [
     "ConfigurationError",
     "Conflict",
+    "DeliveryFailed",
     "EngineErrorKind",
     "EngineFailure",
     "Forbidden",
@@ -44,6 +47,7 @@ __all__ = [
     "ToolFailure",
     "Unauthenticated",
     "Unavailable",
+    "VersionMismatch",
 ]
 
 EngineErrorKind = Literal[
@@ -54,6 +58,7 @@ EngineErrorKind = Literal[
     "timeout",
     "compaction_failure",
     "worker_lost",
+    "budget_exceeded",
     "unknown",
 ]
 
@@ -128,6 +133,12 @@ class IdempotencyMismatch(Conflict):
     code = "idempotency_mismatch"
 
 
+class VersionMismatch(Conflict):
+    """The thing was changed since the version that the caller expects. Read it again, then decide."""
+
+    code = "version_mismatch"
+
+
 class IllegalTransition(Conflict):
     """The run is not in a state from which the request can start."""
 
@@ -174,6 +185,36 @@ class OutboundFailed(NovaError):
     def __init__(self, message: str, /, *, refused: bool, **fields: object) -> None:
         super().__init__(message, **fields)
         self.refused = refused
+
+
+class DeliveryFailed(NovaError):
+    """A channel did not hand something over.
+
+    Attributes:
+        retryable: Whether another try can help.
+        response_status: The HTTP status that the receiver answered, if it did.
+        retry_after_s: The receiver asks not to be tried before, in seconds.
+        unwanted: The receiver says that it wants nothing any more.
+    """
+
+    code = "delivery_failed"
+
+    def __init__(
+        self,
+        message: str,
+        /,
+        *,
+        retryable: bool,
+        response_status: int | None = None,
+        retry_after_s: float | None = None,
+        unwanted: bool = False,
+        **fields: object,
+    ) -> None:
+        super().__init__(message, **fields)
+        self.retryable = retryable
+        self.response_status = response_status
+        self.retry_after_s = retry_after_s
+        self.unwanted = unwanted
 
 
 class EngineFailure(NovaError):

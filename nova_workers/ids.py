@@ -17,6 +17,7 @@ IdKind = Literal[
     "eff",
     "emb",
     "evt",
+    "fir",
     "file",
     "key",
     "mem",
@@ -33,6 +34,7 @@ IdKind = Literal[
     "turn",
     "use",
     "wait",
+    "whk",
     "wkr",
 ]
 

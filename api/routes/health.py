@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from api.state import ApiState, State
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.fleet import fleet_depth
+from nova_workers.ledger.upkeep_cursors import tenants_behind
 
 __all__ = ["Health", "Readiness", "router"]
 
@@ -65,9 +66,11 @@ async def metrics(state: State) -> Response:
     try:
         async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
             depth = await fleet_depth(connection, None)
+            behind = await tenants_behind(connection)
         state.services.metrics.set_fleet(
             depth.runs, {queue.queue: (queue.queued, queue.oldest_queued_age_s) for queue in depth.queues}
         )
+        state.services.metrics.backfill_tenants_behind.set(behind)
     except (Unavailable, TimeoutError) as error:
         _log.warning("metrics.fleet_unknown", error=str(error))
     body, content_type = state.services.metrics.exposition()

@@ -85,9 +85,9 @@ async def patch_thread(thread_id: ThreadIdPath, body: ThreadPatch, caller: RunsC
 
 @router.delete("/{thread_id}", status_code=204, responses=problems(404, 410))
 async def delete_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> None:
-    """Delete a thread, and cancel its open runs. Forks of it keep their history."""
-    async with state.services.database.connection() as connection:
-        await ledger.delete_thread(connection, caller.tenant_id, thread_id)
+    """Delete a thread, and cancel its open runs. Forks of it keep their history, but no search finds it."""
+    async with state.services.database.transaction() as transaction:
+        await ledger.delete_thread(transaction, caller.tenant_id, thread_id)
     # First the thread, so that no run comes after; a run that this cancel misses finds a thread it cannot claim.
     await state.services.canceller.cancel_many(caller.tenant_id, BulkCancel(thread_id=thread_id))
 

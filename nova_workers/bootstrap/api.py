@@ -9,9 +9,12 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
+from nova_workers.bootstrap.delivery import build_webhooks
 from nova_workers.capabilities import CapabilityRegistry, default_registry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
+from nova_workers.effects.provider import EmbeddingProvider
+from nova_workers.effects.setup import remote_embeddings
 from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics
@@ -21,8 +24,17 @@ from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.dispatcher import CeleryDispatcher
 from nova_workers.runs.submit import Submitter
+from nova_workers.runs.waiting import Waiting
+from nova_workers.scheduling.tasks import TaskScheduler
+from nova_workers.scheduling.triggers import TriggerFirer
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.publisher import EventPublisher
+from nova_workers.workspace.agents import Agents
+from nova_workers.workspace.history import History
+from nova_workers.workspace.secrets import Secrets
+from nova_workers.workspace.tasks import Tasks
+from nova_workers.workspace.vault import Vault
+from nova_workers.workspace.webhooks import Webhooks
 
 __all__ = ["ApiServices", "build_api"]
 
@@ -42,7 +54,16 @@ class ApiServices:
     dispatcher: CeleryDispatcher
     submitter: Submitter
     canceller: Canceller
+    waiting: Waiting
     capabilities: CapabilityRegistry
+    agents: Agents
+    tasks: Tasks
+    task_scheduler: TaskScheduler
+    triggers: TriggerFirer
+    secrets: Secrets
+    webhooks: Webhooks
+    history: History
+    embeddings: EmbeddingProvider | None
     metrics: Metrics
     tracing: Tracing
     _background: Background = field(default_factory=Background)
@@ -59,6 +80,8 @@ class ApiServices:
         await self._background.stop()
         await asyncio.to_thread(self.dispatcher.close)
         await self.hub.close()
+        if self.embeddings is not None:
+            await self.embeddings.close()
         await self.redis.aclose()
         await self.database.close()
         self.tracing.close()
@@ -74,6 +97,9 @@ def build_api(settings: Settings) -> ApiServices:
     dispatcher = CeleryDispatcher(
         build_celery(settings.require_redis_url(), fail_fast=True), metrics, threads=settings.publisher_threads
     )
+    canceller = Canceller(database, control, publisher, dispatcher)
+    embeddings = remote_embeddings(settings.effects)
+    capabilities = default_registry(database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -82,9 +108,18 @@ def build_api(settings: Settings) -> ApiServices:
         hub=StreamHub(redis),
         publisher=publisher,
         dispatcher=dispatcher,
-        submitter=Submitter(database, dispatcher, control, idempotency_ttl_s=settings.runs.idempotency_ttl_s),
-        canceller=Canceller(database, control, publisher, dispatcher),
-        capabilities=default_registry(database, settings, clock),
+        submitter=Submitter(database, dispatcher, canceller, idempotency_ttl_s=settings.runs.idempotency_ttl_s),
+        canceller=canceller,
+        waiting=Waiting(database, dispatcher),
+        capabilities=capabilities,
+        agents=Agents(database, capabilities.validate),
+        tasks=Tasks(database, dispatcher),
+        task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
+        triggers=TriggerFirer(database, dispatcher, metrics),
+        secrets=Secrets(database, Vault.of(settings.secrets.texts())),
+        webhooks=build_webhooks(database, settings),
+        history=History(database, embeddings),
+        embeddings=embeddings,
         metrics=metrics,
         tracing=tracing,
     )

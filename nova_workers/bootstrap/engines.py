@@ -6,6 +6,7 @@ import hashlib
 import os
 from importlib import import_module
 from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
 
@@ -14,7 +15,7 @@ from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.config.sections import ModelPriceSetting, ModelSettings
 from nova_workers.contracts.engine import Engine
-from nova_workers.engines.anthropic import AnthropicEngine, ModelPrice, Profile
+from nova_workers.engines.anthropic import AnthropicEngine, ModelPrice, Profile, Windows
 from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
 from nova_workers.engines.resilience import (
@@ -30,7 +31,7 @@ from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.observability.metrics import Metrics
 from nova_workers.tools import Outbound, OutboundRules, WebPages
 
-__all__ = ["build_engines"]
+__all__ = ["build_engines", "model_windows"]
 
 _PROVIDER = "anthropic"
 
@@ -39,17 +40,19 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
     """Return the engines of a worker, by the names that agents know them by."""
     model = settings.model
     profiles = _profiles(model)
-    connections = ConnectionPool()
+    connections = ConnectionPool(make_transport=_mcp_guard(settings).transport)
+    resilience = _resilience(model, profiles, redis, clock, metrics)
     engines: dict[str, Engine] = {
         "anthropic": AnthropicEngine(
             profiles=profiles,
             prices={name: _price(price) for name, price in model.prices.items()},
-            context_windows=model.context_windows,
-            resilience=_resilience(model, profiles, redis, clock, metrics),
+            windows=model_windows(model),
+            resilience=resilience,
             base_url=model.base_url,
             aliases=model.aliases,
             max_tokens=model.max_tokens,
             request_timeout_s=model.request_timeout_s,
+            first_byte_timeout_s=model.first_byte_timeout_s,
             max_connections=model.max_connections,
             native=_native_tools(settings),
             connections=connections,
@@ -59,25 +62,34 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
     if settings.environment != "production":
         engines["scripted"] = ScriptedEngine(environment=settings.environment, connections=connections)
     if find_spec("claude_agent_sdk") is not None:
-        engines["claude_agent"] = _claude_agent(settings, connections)
+        engines["claude_agent"] = _claude_agent(settings, profiles, connections, resilience)
     return engines
 
 
-def _claude_agent(settings: Settings, connections: ConnectionPool) -> Engine:
+def model_windows(model: ModelSettings) -> Windows:
+    """Return what is known of models' context windows."""
+    return Windows(model.context_windows, aliases=model.aliases, unknown_tokens=model.context_window_tokens)
+
+
+def _claude_agent(
+    settings: Settings, profiles: tuple[Profile, ...], connections: ConnectionPool, resilience: Resilience
+) -> Engine:
     """Build the engine of the extra. It is imported by name: without the extra its module cannot be."""
     model, own = settings.model, settings.claude_agent
     module = import_module("nova_workers.engines.claude_agent")
     return module.ClaudeAgentEngine(
         environment=os.environ,
-        api_key=_profiles(model)[0].api_key,
-        base_url=_profiles(model)[0].base_url or model.base_url,
+        profiles=profiles,
+        base_url=model.base_url,
+        resilience=resilience,
+        windows=model_windows(model),
         aliases=model.aliases,
         max_tokens=model.max_tokens,
         request_timeout_s=model.request_timeout_s,
-        max_retries=model.max_retries,
         max_processes=own.max_processes,
         program=own.program,
         fetcher=_fetcher(settings),
+        shell=_shell(settings),
         prices={name: _price(price) for name, price in model.prices.items()},
         connections=connections,
     )
@@ -94,7 +106,7 @@ def _profiles(model: ModelSettings) -> tuple[Profile, ...]:
 def _price(price: ModelPriceSetting) -> ModelPrice:
     cache_read = price.input / 10 if price.cache_read is None else price.cache_read
     cache_write = price.input * 1.25 if price.cache_write is None else price.cache_write
-    return ModelPrice(price.input, price.output, cache_read, cache_write)
+    return ModelPrice(price.input, price.output, cache_read, cache_write, price.web_search)
 
 
 def _resilience(
@@ -120,23 +132,36 @@ def _resilience(
     )
 
 
-def _native_tools(settings: Settings) -> NativeTools:
+def _shell(settings: Settings) -> ShellSettings:
     tools = settings.tools
     sandbox = None
     if tools.shell_sandbox == "bubblewrap":
         sandbox = ShellSandbox.find(network=tools.shell_sandbox_network, hidden=(str(settings.home),))
-    shell = ShellSettings(
+    return ShellSettings(
         timeout_s=tools.shell_timeout_s,
         max_timeout_s=tools.shell_max_timeout_s,
         output_bytes=tools.shell_output_bytes,
         passed_on=tools.shell_environment,
         sandbox=sandbox,
     )
+
+
+def _native_tools(settings: Settings) -> NativeTools:
+    tools = settings.tools
     return NativeTools(
         fetcher=_fetcher(settings),
-        shell=shell,
+        shell=_shell(settings),
         web_search=WebSearchSettings(max_uses=tools.web_search_max_uses) if tools.web_search else None,
     )
+
+
+def _mcp_guard(settings: Settings) -> Outbound:
+    """Return what stands between agents' configurations and the operator's network."""
+    tools = settings.tools
+    browser = urlsplit(tools.browser_command or "")
+    # A browser behind a URL is the operator's own choice.
+    admitted = (browser.netloc,) if browser.scheme in ("http", "https") else ()
+    return Outbound(OutboundRules(ports=tools.fetch_ports, allow_hosts=(*tools.mcp_allow_hosts, *admitted)))
 
 
 def _fetcher(settings: Settings) -> WebPages:

@@ -12,13 +12,17 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
-from nova_workers.bootstrap.engines import build_engines
+from nova_workers.bootstrap.delivery import build_routes, build_sender
+from nova_workers.bootstrap.engines import build_engines, model_windows
+from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.capabilities import default_registry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
+from nova_workers.delivery.routing import RunEndEffect
+from nova_workers.delivery.sender import DeliverySender
 from nova_workers.effects.runner import EffectRunner
-from nova_workers.effects.setup import effect_handlers, effect_kinds
+from nova_workers.effects.setup import effect_handlers, effect_kinds, embedding_provider
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
@@ -26,12 +30,20 @@ from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.broker import build_celery
+from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.dispatcher import CeleryDispatcher
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
+from nova_workers.runs.fairness import FairLine
+from nova_workers.runs.prompting import Prompter
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.turn import TurnRunner
+from nova_workers.runs.waiting import Waiting
+from nova_workers.scheduling.backfill import Backfill
+from nova_workers.scheduling.retention import Retention
+from nova_workers.scheduling.tasks import TaskScheduler
+from nova_workers.scheduling.triggers import TriggerTicker
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
@@ -56,7 +68,12 @@ class WorkerServices:
     keeper: LeaseKeeper
     executor: RunExecutor
     reconciler: Reconciler
+    task_scheduler: TaskScheduler
+    trigger_ticker: TriggerTicker
+    backfill: Backfill
+    retention: Retention
     effects: EffectRunner
+    deliveries: DeliverySender
     engines: Mapping[str, Engine]
     metrics: Metrics
     tracing: Tracing
@@ -79,11 +96,17 @@ class WorkerServices:
         elif await self.effects.run_due():
             self.dispatcher.ring_effects()
 
+    async def run_deliveries(self) -> None:
+        """Hand over what is due outside, and ring again while there is more."""
+        if self.executor.draining or await self.deliveries.run_due():
+            self.dispatcher.ring_deliveries()
+
     async def aclose(self) -> None:
         """Stop and disconnect. Runs were handed back before."""
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
         await self.effects.close()
+        await self.deliveries.close()
         for engine in self.engines.values():
             await engine.close()
         await asyncio.to_thread(self.dispatcher.close)
@@ -111,17 +134,28 @@ def build_worker(settings: Settings) -> WorkerServices:
     )
     locks = ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s)
     keeper = LeaseKeeper(database, locks, settings.runs, clock, metrics)
+    control = ControlChannel(redis)
+    canceller = Canceller(database, control, publisher, dispatcher)
     engines = build_engines(settings, redis, clock, metrics)
+    # One for what is stored and what is asked: the local model is a process of 172 MB.
+    provider = embedding_provider(settings.effects)
     parts = ExecutorParts(
         worker_id=worker_id,
         database=database,
         locks=locks,
+        line=FairLine(database, redis),
         keeper=keeper,
         publisher=publisher,
         dispatcher=dispatcher,
         turns=TurnRunner(
-            TurnAssembler(database, engines, default_registry(database, settings, clock), settings),
-            Compactor(database, settings.model, clock),
+            TurnAssembler(
+                database,
+                engines,
+                default_registry(database, settings, clock, embedder=provider, dispatcher=dispatcher),
+                Prompter(database, settings, clock),
+                settings,
+            ),
+            Compactor(database, settings.model, clock, model_windows(settings.model)),
             clock=clock,
             metrics=metrics,
             tracing=tracing,
@@ -132,7 +166,11 @@ def build_worker(settings: Settings) -> WorkerServices:
         tracing=tracing,
         effects=effect_kinds(settings.effects),
     )
-    handlers = effect_handlers(database, settings.effects, engine=engines[settings.default_engine], metrics=metrics)
+    handlers = effect_handlers(
+        database, settings.effects, provider=provider, engine=engines[settings.default_engine], metrics=metrics
+    )
+    routes = build_routes(database, settings)
+    handlers["delivery"] = RunEndEffect(database, routes, dispatcher)
     return WorkerServices(
         settings=settings,
         worker_id=worker_id,
@@ -141,15 +179,33 @@ def build_worker(settings: Settings) -> WorkerServices:
         redis=redis,
         publisher=publisher,
         dispatcher=dispatcher,
-        control=ControlChannel(redis),
+        control=control,
         keeper=keeper,
         executor=RunExecutor(parts),
-        reconciler=Reconciler(database, redis, dispatcher, settings.runs, metrics),
+        reconciler=Reconciler(
+            database,
+            redis,
+            dispatcher,
+            settings.runs,
+            metrics,
+            waiting=Waiting(database, dispatcher),
+            canceller=canceller,
+        ),
+        backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
+        retention=Retention(database, settings.retention, metrics, clock=clock),
+        task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
+        trigger_ticker=build_trigger_ticker(database, dispatcher, settings, metrics, canceller),
         effects=EffectRunner(
             database, settings.effects, handlers=handlers, clock=clock, metrics=metrics, tracing=tracing
         ),
+        deliveries=build_sender(database, settings, routes, clock=clock, metrics=metrics),
         engines=engines,
         metrics=metrics,
         tracing=tracing,
-        metrics_server=MetricsServer(metrics, settings.worker.metrics_port) if settings.worker.metrics_port else None,
+        metrics_server=_metrics_server(settings, metrics),
     )
+
+
+def _metrics_server(settings: Settings, metrics: Metrics) -> MetricsServer | None:
+    worker = settings.worker
+    return MetricsServer(metrics, worker.metrics_port, host=worker.metrics_host) if worker.metrics_port else None

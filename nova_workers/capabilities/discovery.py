@@ -10,19 +10,37 @@ from nova_workers.capabilities.registry import CapabilityRegistry
 from nova_workers.capabilities.seam import CapabilityParts
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
+from nova_workers.contracts.ports import Dispatcher, Embedder
 from nova_workers.ledger.database import Database
 
 __all__ = ["default_registry"]
 
 
-def default_registry(database: Database, settings: Settings, clock: Clock) -> CapabilityRegistry:
+def default_registry(
+    database: Database,
+    settings: Settings,
+    clock: Clock,
+    *,
+    embedder: Embedder | None = None,
+    dispatcher: Dispatcher | None = None,
+) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet.
+
+    Without `embedder` conversations are searched by words alone; without `dispatcher` runs that tools put in line wait
+    for the reconciler.
 
     Raises:
         ConfigurationError: Two have the same name, or two tools have.
     """
     registry = CapabilityRegistry()
-    parts = CapabilityParts(database=database, settings=settings, clock=clock, validate_agent=registry.validate)
+    parts = CapabilityParts(
+        database=database,
+        settings=settings,
+        clock=clock,
+        validate_agent=registry.validate,
+        embedder=embedder,
+        dispatcher=dispatcher,
+    )
     for module in sorted(module.name for module in iter_modules(catalog.__path__)):
         registry.add(import_module(f"{catalog.__name__}.{module}").capability(parts))
     return registry

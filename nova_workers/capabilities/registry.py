@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ValidationError
 
-from nova_workers.capabilities.seam import Capability, CapabilityContext
+from nova_workers.capabilities.seam import Capability, CapabilityContext, ChecksGrants, Revealed, RevealsSecrets
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.errors import ConfigurationError, InvalidInput
+from nova_workers.ledger.database import Connection
 
 __all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
 
@@ -84,13 +86,34 @@ class CapabilityRegistry:
         )
 
     def validate(self, spec: AgentSpec) -> None:
-        """Check an agent's grants, when it is written.
+        """Check an agent's grants, and the tools of its subagents, when it is written.
 
         Raises:
             InvalidInput: A capability or tool is not known, or a configuration has the wrong form.
         """
         for name, grant in spec.capabilities.items():
             self._check(name, grant)
+        self._check_subagents(spec)
+
+    def _check_subagents(self, spec: AgentSpec) -> None:
+        known = {tool for name, grant in spec.capabilities.items() for tool in self._granted(name, grant)}
+        for capability in self._capabilities.values():
+            if capability.injected is not None:
+                known.update(tool.name for tool in capability.tools or ())
+        if any(self._capabilities[name].tools is None for name in spec.capabilities):
+            # The tools of servers from outside are not known before they answer.
+            return
+        for name, helper in spec.subagents.items():
+            for index, tool in enumerate(helper.tools or ()):
+                if tool not in known and tool not in RESERVED_NAMES:
+                    field = f"subagents.{name}.tools.{index}"
+                    given = ", ".join(sorted(known | RESERVED_NAMES))
+                    raise InvalidInput(f"{field}: the agent has no tool {tool!r}. Known: {given}.", field=field)
+
+    def _granted(self, name: str, grant: CapabilityGrant) -> Iterable[str]:
+        """Return the names of the tools of a good grant, as far as they are known."""
+        declared = tuple(tool.name for tool in self._capabilities[name].tools or ())
+        return declared if grant.tools is None else grant.tools
 
     async def resolve(self, spec: AgentSpec, context: CapabilityContext) -> dict[str, McpServer]:
         """Return the MCP servers of a run by name.
@@ -113,6 +136,24 @@ class CapabilityRegistry:
                 servers |= resolved if isinstance(resolved, Mapping) else {name: resolved}
         return servers
 
+    async def revealed(self, connection: Connection, spec: AgentSpec, tenant_id: str) -> tuple[Revealed, ...]:
+        """Return the secrets that a run of this agent may meet. Asks nobody where no capability reveals any.
+
+        Raises:
+            InvalidInput: As `validate`.
+        """
+        found: list[Revealed] = []
+        for name, grant in spec.capabilities.items():
+            if isinstance(self._capabilities.get(name), RevealsSecrets):
+                capability, config = self._check(name, grant)
+                assert isinstance(capability, RevealsSecrets)  # noqa: S101 - narrows the type; it was asked before
+                found.append(await capability.revealed(connection, tenant_id, config))
+        return tuple(found)
+
+    def reveals(self, spec: AgentSpec) -> bool:
+        """Return whether a run of this agent may meet secrets."""
+        return any(isinstance(self._capabilities.get(name), RevealsSecrets) for name in spec.capabilities)
+
     def _check(self, name: str, grant: CapabilityGrant) -> tuple[Capability, BaseModel]:
         field = f"capabilities.{name}"
         capability = self._capabilities.get(name)
@@ -125,7 +166,10 @@ class CapabilityRegistry:
                 raise InvalidInput(
                     f"{field}.tools: {name} has no tool {tool!r}. It has {', '.join(declared)}.", field=f"{field}.tools"
                 )
-        return capability, _parse(capability, grant, f"{field}.config")
+        config = _parse(capability, grant, f"{field}.config")
+        if isinstance(capability, ChecksGrants):
+            capability.check_grant(config, f"{field}.config")
+        return capability, config
 
 
 def _only(server: McpServer, grant: CapabilityGrant) -> McpServer:

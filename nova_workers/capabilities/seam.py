@@ -5,7 +5,7 @@ Above: the registry, which knows grants and allow-lists. Below: whatever the cap
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from mcp.types import CallToolResult
 from pydantic import BaseModel, ConfigDict
@@ -14,14 +14,18 @@ from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.ports import Dispatcher, Embedder
 from nova_workers.contracts.waits import WaitRequest
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 
 __all__ = [
     "Capability",
     "CapabilityContext",
     "CapabilityParts",
+    "ChecksGrants",
     "NoConfig",
+    "Revealed",
+    "RevealsSecrets",
     "Servers",
     "ToolDeclaration",
     "ToolInput",
@@ -50,6 +54,15 @@ class CapabilityParts:
     clock: Clock
     validate_agent: Callable[[AgentSpec], None]
     """Raises `InvalidInput` where an agent's grants are not ones that the registry knows."""
+    embedder: Embedder | None = None
+    """Makes the vectors of queries; None where this process has none."""
+    dispatcher: Dispatcher | None = None
+    """Rings for runs that tools put in line; None leaves that to the reconciler."""
+
+    def ring_deliveries(self) -> None:
+        """Ring for what a tool handed over. Without anybody who rings, the next tick finds it."""
+        if self.dispatcher is not None:
+            self.dispatcher.ring_deliveries()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,8 @@ class ToolDeclaration(Generic[InputT]):
         name: Unique among all capabilities; prefixed with the capability's name.
         idempotent: Whether it may be run again after a crash that left its outcome unknown.
         read_only: Whether it changes nothing.
+        takes_secrets: Whether it keeps secrets where they belong. Any other tool is given placeholders in their place,
+            since what it is given it may store.
         run: Does the work. Returns what the model gets, or what to wait for; raises `NovaError` with a message for the
             model.
     """
@@ -103,6 +118,46 @@ class ToolDeclaration(Generic[InputT]):
     run: Callable[[CapabilityContext, InputT], Awaitable[ToolReply]]
     idempotent: bool = False
     read_only: bool = False
+    takes_secrets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """Secrets that a run may meet, by name.
+
+    Attributes:
+        values: What must not stand in anything that is kept or shown.
+        readable: Whether the model may read them by name, so that they may be put back into its own words.
+    """
+
+    values: Mapping[str, str]
+    readable: bool
+
+
+@runtime_checkable
+class RevealsSecrets(Protocol):
+    """What a capability also is whose tools can bring secrets into a run."""
+
+    async def revealed(self, connection: Connection, tenant_id: str, config: BaseModel) -> Revealed:
+        """Return the secrets that a run with this grant may meet. Those that are missing are left out."""
+        ...
+
+
+@runtime_checkable
+class ChecksGrants(Protocol):
+    """What a capability also is whose configuration needs more than a form, such as the operator's permission."""
+
+    def check_grant(self, config: BaseModel, field: str) -> None:
+        """Check a configuration, when it is written and when it is used.
+
+        Args:
+            config: An instance of the class in `config`.
+            field: Where it stands, for the error.
+
+        Raises:
+            InvalidInput: It is refused.
+        """
+        ...
 
 
 class Capability(Protocol):

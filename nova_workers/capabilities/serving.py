@@ -26,6 +26,7 @@ from nova_workers.capabilities.seam import CapabilityContext, NoConfig, Servers,
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer
 from nova_workers.errors import NovaError
+from nova_workers.observability.redaction import current_redactor
 
 __all__ = ["ToolCapability", "ToolServing"]
 
@@ -88,6 +89,9 @@ class ToolServing:
         tool = self._tools.get(name)
         if tool is None:
             return _error(f"{self._name} has no tool {name!r}; it has {', '.join(self._tools)}.")
+        redactor = current_redactor()
+        if redactor is not None and not tool.takes_secrets:
+            arguments = redactor.json(arguments)
         try:
             given = tool.input.model_validate(arguments)
         except ValidationError as error:

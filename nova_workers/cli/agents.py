@@ -1,16 +1,23 @@
 """`nova agents`: list, make and change agents."""
 
-import json
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from nova_workers.cli.agent_text import (
+    agent_facts,
+    agent_yaml,
+    changed_fields,
+    diff_lines,
+    parse_grants,
+    parse_object,
+    read_spec,
+    text_or_file,
+)
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.output import Column, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
-from nova_workers.contracts.wire import AgentCreate, AgentReplace, AgentView
+from nova_workers.contracts.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
@@ -19,10 +26,14 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, make and change agents."
 )
 
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
 _COLUMNS: tuple[Column, ...] = ("id", "version", ("name", "fold"), "model", "engine", "trust", "updated")
 
 AgentArgument = Annotated[str, typer.Argument(help="The agent's id.")]
-FileOption = Annotated[str | None, typer.Option("--file", "-f", help="JSON of the whole configuration; - reads stdin.")]
+FileOption = Annotated[
+    str | None, typer.Option("--file", "-f", help="The whole configuration, YAML or JSON; - reads stdin.")
+]
 NameOption = Annotated[str | None, typer.Option(help="What people call it.")]
 DescriptionOption = Annotated[str | None, typer.Option(help="What it is for.")]
 IdentityOption = Annotated[str | None, typer.Option(help="Who it is; @FILE reads a file.")]
@@ -35,6 +46,11 @@ CapabilityOption = Annotated[
     list[str] | None,
     typer.Option("--capability", metavar="NAME[=TOOL,TOOL]", help="Grants it, whole or some of its tools."),
 ]
+SkillOption = Annotated[list[str] | None, typer.Option("--skill", help="A skill of the library that it has.")]
+IfVersionOption = Annotated[
+    int | None, typer.Option("--if-version", min=1, help="Refuses if the newest version is another.")
+]
+VersionArgument = Annotated[int, typer.Argument(min=1, help="A version's number.")]
 MaxTurnsOption = Annotated[int | None, typer.Option(min=1, max=1000, help="Most model calls a turn.")]
 
 
@@ -52,9 +68,19 @@ async def list_agents(session: Session, limit: LimitOption = 50, cursor: CursorO
 
 
 @remote(app, "show")
-async def show(session: Session, agent: AgentArgument) -> None:
+async def show(
+    session: Session,
+    agent: AgentArgument,
+    version: Annotated[int | None, typer.Option("--version", min=1, help="An earlier version.")] = None,
+    yaml: Annotated[bool, typer.Option("--yaml", help="As a file that create and edit take.")] = False,
+) -> None:
     """Show an agent's whole configuration."""
-    _show(session, await session.client.agents.get(agent))
+    agents = session.client.agents
+    view = await agents.get(agent) if version is None else await agents.version(agent, version)
+    if yaml:
+        session.out.text(agent_yaml(view).rstrip())
+    else:
+        _show(session, view)
 
 
 @remote(app, "create")
@@ -71,12 +97,13 @@ async def create(
     engine_config: EngineConfigOption = None,
     trust: TrustOption = None,
     capability: CapabilityOption = None,
+    skill: SkillOption = None,
     max_turns: MaxTurnsOption = None,
 ) -> None:
     """Make an agent, of a file or of options; an option wins over the file."""
-    spec = _read_spec(file) if file else {}
+    spec = read_spec(file) if file else {}
     spec |= _given(
-        name, description, identity, instructions, model, engine, engine_config, trust, capability, max_turns
+        name, description, identity, instructions, model, engine, engine_config, trust, capability, skill, max_turns
     )
     if agent:
         spec["id"] = agent
@@ -98,21 +125,24 @@ async def edit(
     engine_config: EngineConfigOption = None,
     trust: TrustOption = None,
     capability: CapabilityOption = None,
+    skill: SkillOption = None,
     max_turns: MaxTurnsOption = None,
+    if_version: IfVersionOption = None,
 ) -> None:
     """Make a new version: the whole configuration from a file, or the present one with the options changed."""
     given = _given(
-        name, description, identity, instructions, model, engine, engine_config, trust, capability, max_turns
+        name, description, identity, instructions, model, engine, engine_config, trust, capability, skill, max_turns
     )
     if not file and not given:
         raise InvalidInput("Nothing to change: give --file, or an option such as --model.")
+    agents = session.client.agents
     if file:
-        spec = _read_spec(file)
+        spec = read_spec(file)
         if spec.pop("id", agent) != agent:
             raise InvalidInput(f"The file is about another agent than {agent!r}; an id cannot change.")
+        _show(session, await agents.replace(agent, build(AgentReplace, spec | given), if_version=if_version))
     else:
-        spec = (await session.client.agents.get(agent)).spec.model_dump(mode="json", exclude_unset=True)
-    _show(session, await session.client.agents.replace(agent, build(AgentReplace, spec | given)))
+        _show(session, await agents.patch(agent, build(AgentPatch, given), if_version=if_version))
 
 
 @remote(app, "delete")
@@ -125,26 +155,54 @@ async def delete(session: Session, agent: AgentArgument) -> None:
         session.out.text(f"deleted {agent}")
 
 
-@remote(app, "versions")
-async def versions(
-    session: Session, agent: AgentArgument, limit: LimitOption = 50, cursor: CursorOption = None
-) -> None:
-    """List an agent's versions, newest first."""
-    page = await session.client.agents.versions(agent, limit=limit, cursor=cursor)
+@remote(app, "versions", hidden=True)
+@remote(app, "history")
+async def history(session: Session, agent: AgentArgument, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
+    """List an agent's versions, newest first: when, by whom, and what each changed."""
+    agents = session.client.agents
+    page = await agents.versions(agent, limit=limit, cursor=cursor)
+    earlier = list(page.items[1:])
+    if page.items and page.items[-1].version > 1 and not session.out.json:
+        earlier.append(await agents.version(agent, page.items[-1].version - 1))
+    changes = {
+        after.version: ", ".join(changed_fields(before, after))
+        for after, before in zip(page.items, earlier, strict=False)
+    }
     show_page(
         session.out,
         page,
-        _COLUMNS,
-        _row,
+        ("version", "made", "by", ("changed", "fold")),
+        lambda view: (str(view.version), stamp(view.updated_at), view.created_by, changes.get(view.version, "")),
         nothing="No versions.",
     )
+
+
+@remote(app, "diff")
+async def diff(
+    session: Session,
+    agent: AgentArgument,
+    before: VersionArgument,
+    after: Annotated[int | None, typer.Argument(min=1, help="Another one; the newest if left out.")] = None,
+) -> None:
+    """Show what changed from one version of an agent to another."""
+    agents = session.client.agents
+    old = await agents.version(agent, before)
+    new = await agents.get(agent) if after is None else await agents.version(agent, after)
+    lines = diff_lines(old, new)
+    if session.out.json:
+        session.out.document({"id": agent, "from": old.version, "to": new.version, "diff": lines})
+        return
+    if not lines:
+        session.out.note(f"Versions {old.version} and {new.version} of {agent} are the same.")
+    for line in lines:
+        session.out.text(line, _DIFF_STYLES.get(line[:1], ""))
 
 
 @remote(app, "rollback")
 async def rollback(
     session: Session,
     agent: AgentArgument,
-    version: Annotated[int, typer.Argument(min=1, help="The version to return to.")],
+    version: VersionArgument,
 ) -> None:
     """Make an earlier version the newest again."""
     _show(session, await session.client.agents.rollback(agent, version))
@@ -166,27 +224,8 @@ def _row(agent: AgentView) -> tuple[str, ...]:
 def _show(session: Session, agent: AgentView) -> None:
     if session.out.json:
         session.out.document(agent)
-        return
-    spec = agent.spec
-    session.out.facts(
-        (
-            ("id", agent.id),
-            ("version", str(agent.version)),
-            ("name", spec.name),
-            ("description", spec.description),
-            ("model", spec.model or "the fleet's default"),
-            ("engine", spec.engine or "the fleet's default"),
-            ("engine config", json.dumps(spec.engine_config) if spec.engine_config else ""),
-            ("trust", spec.trust),
-            ("capabilities", ", ".join(spec.capabilities)),
-            ("directories", ", ".join(spec.directories)),
-            ("most model calls", str(spec.max_turns or "")),
-            ("identity", spec.identity),
-            ("instructions", spec.instructions),
-            *((f"duty: {duty.title}", duty.content) for duty in spec.responsibilities),
-            ("updated", stamp(agent.updated_at)),
-        )
-    )
+    else:
+        session.out.facts(agent_facts(agent))
 
 
 def _given(
@@ -199,58 +238,21 @@ def _given(
     engine_config: str | None,
     trust: str | None,
     capability: list[str] | None,
+    skill: list[str] | None,
     max_turns: int | None,
 ) -> dict[str, Any]:
+    config = text_or_file(engine_config)
     values: dict[str, Any] = {
         "name": name,
         "description": description,
-        "identity": _text_or_file(identity),
-        "instructions": _text_or_file(instructions),
+        "identity": text_or_file(identity),
+        "instructions": text_or_file(instructions),
         "model": model,
         "engine": engine,
-        "engine_config": _parse_object(_text_or_file(engine_config), "--engine-config"),
+        "engine_config": None if config is None else parse_object(config, "--engine-config"),
         "trust": trust,
-        "capabilities": _grants(capability) if capability else None,
+        "capabilities": parse_grants(capability) if capability else None,
+        "skills": skill or None,
         "max_turns": max_turns,
     }
     return {key: value for key, value in values.items() if value is not None}
-
-
-def _grants(capabilities: list[str]) -> dict[str, dict[str, Any]]:
-    grants: dict[str, dict[str, Any]] = {}
-    for grant in capabilities:
-        name, equals, tools = grant.partition("=")
-        grants[name] = {"tools": [tool.strip() for tool in tools.split(",")]} if equals else {}
-    return grants
-
-
-def _read_spec(file: str) -> dict[str, Any]:
-    text = sys.stdin.read() if file == "-" else _read_file(file)
-    spec = _parse_object(text, "stdin" if file == "-" else file) or {}
-    # What `show --json` writes is taken too.
-    if isinstance(spec.get("spec"), dict) and "id" in spec:
-        return {"id": spec["id"], **spec["spec"]}
-    return spec
-
-
-def _parse_object(text: str | None, source: str) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"{source} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise InvalidInput(f"{source} is not a JSON object: {text[:60]!r}")
-    return value
-
-
-def _text_or_file(value: str | None) -> str | None:
-    return _read_file(value[1:]) if value and value.startswith("@") else value
-
-
-def _read_file(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path!r} cannot be read: {error}") from error

@@ -19,6 +19,8 @@ import typer
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.follow import follow, on_interrupt, why_it_waits
 from nova_workers.cli.live import LiveView
+from nova_workers.contracts.events import Waiting
+from nova_workers.contracts.waits import RunAnswer
 from nova_workers.contracts.wire import StatelessRunCreate
 from nova_workers.errors import NovaError
 
@@ -34,7 +36,7 @@ PROMPT = "> "
 HELP = """/new      begin a new thread
 /thread   print this thread's id
 /quit     leave, as Ctrl-D does
-Ctrl-C cancels the turn that runs. A line typed meanwhile joins it."""
+Ctrl-C cancels the turn that runs. A line typed meanwhile joins it, or answers what it asks."""
 
 
 @remote(app, "chat")
@@ -73,6 +75,7 @@ class _Talk:
         self._model = model
         self._reasoning = reasoning
         self._steering: list[asyncio.Task[str | None]] = []
+        self._run_id = ""
         self.thread = thread
 
     async def open(self) -> None:
@@ -118,6 +121,7 @@ class _Talk:
             run = await self._session.client.runs.create(self._message(text, "enqueue"))
             self.thread = run.thread_id
             interrupt.arm(run.id)
+            self._run_id = run.id
             view.doing(why_it_waits(run))
             with _typed_lines(lambda line: self._steer(line, view)):
                 await follow(self._session, run.id, view, started_s=started_s)
@@ -131,6 +135,9 @@ class _Talk:
     def _steer(self, text: str, view: LiveView) -> None:
         async def send() -> str | None:
             try:
+                if view.asked is not None:
+                    await self._answer(view.asked, text)
+                    return None
                 run = await self._session.client.runs.create(self._message(text, "steer"))
             except NovaError as error:
                 view.note(f"✗ {text!r} was not sent: {error.message}", "red")
@@ -138,6 +145,13 @@ class _Talk:
             return run.id
 
         self._steering.append(asyncio.get_running_loop().create_task(send()))
+
+    async def _answer(self, asked: Waiting, text: str) -> None:
+        """Take a line for the answer to what the run asks."""
+        answer = RunAnswer(text=text)
+        if asked.kind == "approval":
+            answer = RunAnswer(approve=text.strip().casefold() in {"y", "yes"}, text=None)
+        await self._session.client.runs.answer(self._run_id, answer)
 
     def _message(self, text: str, on_busy: str) -> StatelessRunCreate:
         given = {

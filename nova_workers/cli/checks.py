@@ -1,12 +1,13 @@
 """What `nova doctor` looks at. Each check returns findings, and never raises for what it was made to find."""
 
 import importlib.util
+import re
 import shutil
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import asyncpg
 from redis.asyncio import Redis
@@ -18,10 +19,14 @@ from nova_workers.cli.target import Servers, Target
 from nova_workers.contracts.wire import WorkerView
 from nova_workers.errors import Forbidden, NovaError
 from nova_workers.keys import broker_queue, worker_presence, workers_index
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.upkeep_cursors import tenants_behind
 
 __all__ = ["Finding", "check_api", "check_broker", "check_database", "check_embedded"]
 
 MIN_POSTGRES = 150_000
+MIN_PGVECTOR = (0, 8)
+"""Older ones cannot go on along the index when the filters leave too few: `hnsw.iterative_scan`."""
 MAX_SKEW_S = 2.0
 """Leases last 30 s and are renewed after 10 s: two seconds are far below what could matter, and far above NTP."""
 QUEUES = ("interactive", "background", "effects", "system")
@@ -78,6 +83,7 @@ async def check_database(url: str | None) -> list[Finding]:
             else Finding("database", "fail", f"Postgres {version}", "move to Postgres 15 or later; 18 is best")
         ]
         found.append(await _check_vector(connection))
+        found += await _check_search(connection)
         before_s = time.time()
         there_s = float(await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())"))
         found.append(_skew("clock of postgres", there_s, before_s, time.time()))
@@ -122,11 +128,29 @@ async def check_api(client: NovaClient, target: Target) -> list[Finding]:
 async def _check_vector(connection: asyncpg.Connection) -> Finding:
     installed = await connection.fetchval("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
     if installed:
-        return Finding("pgvector", "ok", str(installed))
+        if _release(str(installed)) >= MIN_PGVECTOR:
+            return Finding("pgvector", "ok", str(installed))
+        mend = "install pgvector 0.8 or later on the database server, then `ALTER EXTENSION vector UPDATE`"
+        return Finding("pgvector", "fail", f"{installed} is too old for search by meaning", mend)
     if await connection.fetchval("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
         return Finding("pgvector", "fail", "available, but not installed in this database", "run `nova migrate`")
     mend = "install pgvector on the database server (package postgresql-NN-pgvector)"
     return Finding("pgvector", "fail", "not available", mend)
+
+
+async def _check_search(connection: asyncpg.Connection) -> list[Finding]:
+    try:
+        tenants = await tenants_behind(cast(Connection, connection))
+    except asyncpg.UndefinedTableError:
+        return []  # the schema is checked for itself
+    if not tenants:
+        return [Finding("search index", "ok", "all that was said before is in it")]
+    detail = f"the past of {tenants} tenant{'s' if tenants > 1 else ''} is being looked through for what is missing"
+    return [Finding("search index", "ok", detail)]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 async def _check_schema(url: str) -> Finding:

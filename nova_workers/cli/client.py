@@ -11,14 +11,23 @@ errors of `nova_workers.errors`. The commands use it, and so may any asyncio pro
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
+from nova_workers.cli.agent_calls import Agents
+from nova_workers.cli.archive_calls import Archives
+from nova_workers.cli.delivery_calls import Deliveries, Files
+from nova_workers.cli.memory_calls import History, Memories
+from nova_workers.cli.note_calls import Notes
 from nova_workers.cli.run_calls import Runs
+from nova_workers.cli.secret_calls import Secrets
+from nova_workers.cli.skill_calls import Skills
+from nova_workers.cli.task_calls import Tasks
+from nova_workers.cli.tenant_calls import Tenants
 from nova_workers.cli.transport import Retry, Transport
+from nova_workers.cli.trigger_calls import Triggers
+from nova_workers.cli.usage_calls import UsageReports
+from nova_workers.cli.webhook_calls import Webhooks
 from nova_workers.contracts.wire import (
-    AgentCreate,
-    AgentReplace,
-    AgentView,
     FleetPause,
     FleetView,
     KeyCreate,
@@ -43,12 +52,6 @@ class _Readiness(BaseModel):
     checks: dict[str, str]
 
 
-class _Rollback(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    version: int
-
-
 class NovaClient:
     """A connection to one fleet with one key. Close it, or use it as an async context manager.
 
@@ -67,8 +70,21 @@ class NovaClient:
         self.agents = Agents(self._transport)
         self.threads = Threads(self._transport)
         self.runs = Runs(self._transport)
+        self.secrets = Secrets(self._transport)
+        self.tasks = Tasks(self._transport)
         self.keys = Keys(self._transport)
+        self.history = History(self._transport)
+        self.memories = Memories(self._transport)
+        self.notes = Notes(self._transport)
+        self.files = Files(self._transport)
+        self.deliveries = Deliveries(self._transport)
         self.fleet = Fleet(self._transport)
+        self.usage = UsageReports(self._transport)
+        self.tenants = Tenants(self._transport)
+        self.archives = Archives(self._transport)
+        self.skills = Skills(self._transport)
+        self.triggers = Triggers(self._transport)
+        self.webhooks = Webhooks(self._transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,50 +116,6 @@ class NovaClient:
             wrong = "; ".join(f"{name} {words}" for name, words in state.checks.items() if words != "ok")
             raise Unavailable(f"The API at {self.base_url} is not ready: {wrong}.", **state.checks)
         return state.checks
-
-
-class Agents:
-    """``/v1/agents``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[AgentView]:
-        """Return a page of agents."""
-        return await self._transport.fetch(
-            Page[AgentView], "GET", "/v1/agents", params={"limit": limit, "cursor": cursor}
-        )
-
-    async def get(self, agent_id: str) -> AgentView:
-        """Return an agent as it stands."""
-        return await self._transport.fetch(AgentView, "GET", f"/v1/agents/{agent_id}")
-
-    async def create(self, agent: AgentCreate) -> AgentView:
-        """Make an agent; `Conflict` when its id is taken."""
-        return await self._transport.fetch(AgentView, "POST", "/v1/agents", body=agent)
-
-    async def replace(self, agent_id: str, agent: AgentReplace) -> AgentView:
-        """Make a whole new version of an agent."""
-        return await self._transport.fetch(AgentView, "PUT", f"/v1/agents/{agent_id}", body=agent)
-
-    async def delete(self, agent_id: str) -> None:
-        """Delete an agent."""
-        await self._transport.send("DELETE", f"/v1/agents/{agent_id}")
-
-    async def versions(self, agent_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[AgentView]:
-        """Return a page of the versions of an agent, newest first."""
-        return await self._transport.fetch(
-            Page[AgentView],
-            "GET",
-            f"/v1/agents/{agent_id}/versions",
-            params={"limit": limit, "cursor": cursor},
-        )
-
-    async def rollback(self, agent_id: str, version: int) -> AgentView:
-        """Make an earlier version the newest again."""
-        return await self._transport.fetch(
-            AgentView, "POST", f"/v1/agents/{agent_id}/rollback", body=_Rollback(version=version)
-        )
 
 
 class Threads:

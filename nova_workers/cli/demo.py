@@ -1,4 +1,4 @@
-"""`make demo`: a fleet of its own on this machine, one conversation through it, what it left behind, and the end.
+"""`make demo`: a fleet of its own on this machine, talk and work on it, what they left, and the end.
 
 Everything is real: the servers, the processes, HTTP, and the `anthropic` engine. Only without a key is the
 model a stand-in on loopback, and then the demo says so. Data goes to a temporary home that is deleted.
@@ -12,8 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -21,10 +20,10 @@ from rich.rule import Rule
 
 from nova_workers.cli.client import NovaClient
 from nova_workers.cli.demo_tables import flower_table, flower_tasks, ledger_table, messages_table, process_table
-from nova_workers.cli.live import tool_line
+from nova_workers.cli.demo_watch import Watched, ms_since, watch_run
+from nova_workers.cli.demo_work import show_task, show_trigger
 from nova_workers.cli.output import printable
 from nova_workers.config import Settings, load_settings
-from nova_workers.contracts.events import StreamEnd, StreamError, Token, ToolStatus
 from nova_workers.contracts.wire import RunCreate, RunView, ThreadCreate, ThreadView
 from nova_workers.devstack.home import StackState, lock_home
 from nova_workers.devstack.stack import Stack, StackOptions
@@ -61,22 +60,12 @@ class _QuietLines:
             self._console.print(printable(line), style="dim", markup=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """One message and how it went. Times are from the moment before it was sent."""
-
-    run: RunView
-    accepted_ms: float
-    first_token_ms: float | None
-    whole_ms: float
-
-
 class _Demo:
     def __init__(self, console: Console, client: NovaClient) -> None:
         self._console = console
         self._client = client
 
-    async def talk(self) -> list[_Answered]:
+    async def talk(self) -> list[Watched]:
         """Send the messages; return what became of each."""
         first = await self._client.threads.create(ThreadCreate(agent_id=AGENT))
         answered = [
@@ -99,46 +88,20 @@ class _Demo:
                 return thread
             await asyncio.sleep(_POLL_S)
 
-    async def _send(self, thread: ThreadView, message: str, heading: str) -> _Answered:
+    async def _send(self, thread: ThreadView, message: str, heading: str) -> Watched:
         console = self._console
         console.print()
         console.print(Rule(heading, align="left", style="cyan"))
         console.print(f"[bold]you[/]  {message}")
         began_s = time.monotonic()
         run = await self._client.runs.create(RunCreate(message=message), thread_id=thread.id)
-        accepted_ms = _ms_since(began_s)
-        first_token_ms: float | None = None
-        asked: dict[str, str | None] = {}
-        open_line = False
-        async with aclosing(self._client.runs.events(run.id)) as events:
-            async for _, event in events:
-                if isinstance(event, Token):
-                    if first_token_ms is None:
-                        first_token_ms = _ms_since(began_s)
-                    if not open_line:
-                        console.print(f"[bold green]{AGENT}[/] ", end="")
-                        open_line = True
-                    console.out(printable(event.text), end="", highlight=False)
-                elif isinstance(event, ToolStatus | StreamError | StreamEnd) and open_line:
-                    console.print()
-                    open_line = False
-                if isinstance(event, ToolStatus) and event.status == "started":
-                    asked[event.tool_call_id] = event.summary
-                elif isinstance(event, ToolStatus):
-                    console.print(f"     {tool_line(event, asked.get(event.tool_call_id))}", style="cyan", markup=False)
-        whole_ms = _ms_since(began_s)
-        run = await self._client.runs.get(run.id)
-        if run.status != "succeeded":
-            raise Unavailable(f"Run {run.id} ended as {run.status!r}: {run.error.message if run.error else 'no error'}")
-        first = "none" if first_token_ms is None else f"{first_token_ms:.0f} ms"
-        console.print(
-            f"     accepted in {accepted_ms:.0f} ms · first word after {first} · done after {whole_ms:.0f} ms",
-            style="dim",
-        )
-        return _Answered(run, accepted_ms, first_token_ms, whole_ms)
+        accepted_ms = ms_since(began_s)
+        watched = await watch_run(console, self._client, run.id, began_s=began_s)
+        console.print(f"     accepted in {accepted_ms:.0f} ms · {watched.times}", style="dim")
+        return watched
 
 
-async def _show_ledger(console: Console, demo: _Demo, client: NovaClient, answered: list[_Answered]) -> None:
+async def _show_ledger(console: Console, demo: _Demo, client: NovaClient, answered: list[Watched]) -> None:
     console.print()
     console.print(Rule("The ledger in Postgres", align="left", style="cyan"))
     threads = {thread_id: await demo.titled(thread_id) for thread_id in {answered[0].run.thread_id}}
@@ -160,7 +123,7 @@ async def _show_flower(console: Console, state: StackState, runs: list[RunView])
     deadline_s = time.monotonic() + _EFFECTS_S
     while True:
         tasks = await flower_tasks(state.flower_url)
-        if all(any(run_id in task.ids for task in tasks) for run_id in wanted):
+        if all(any(run_id in task.ids and task.runtime_s is not None for task in tasks) for run_id in wanted):
             break
         if time.monotonic() > deadline_s:
             raise Unavailable(f"Flower does not show the tasks of {sorted(wanted)} at {state.flower_url}.")
@@ -201,8 +164,9 @@ async def _run(console: Console, settings: Settings, lines: _QuietLines) -> None
         async with NovaClient(state.api_url, key) as client:
             demo = _Demo(console, client)
             answered = await demo.talk()
+            worked = [await show_trigger(console, client, AGENT), await show_task(console, client, AGENT)]
             await _show_ledger(console, demo, client, answered)
-            await _show_flower(console, state, [item.run for item in answered])
+            await _show_flower(console, state, [item.run for item in (*answered, *worked)])
 
 
 def main() -> int:
@@ -225,10 +189,6 @@ def main() -> int:
         return 130
     console.print(f"  the demo took {time.monotonic() - began_s:.1f} s. Next: make up, then nova chat", style="bold")
     return 0
-
-
-def _ms_since(began_s: float) -> float:
-    return (time.monotonic() - began_s) * 1_000
 
 
 if __name__ == "__main__":

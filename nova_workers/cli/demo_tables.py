@@ -82,9 +82,12 @@ def messages_table(thread_id: str, messages: Sequence[MessageView]) -> Table:
 
 
 def flower_table(tasks: Sequence[FlowerTask]) -> Table:
-    """Return the newest tasks: doorbells by the ids that they carry, ticks by their names."""
+    """Return the newest tasks: doorbells by the ids that they carry, of ticks the newest of each name."""
     table = _table("task", "ids", "state", "runtime", "worker")
-    for task in tasks[:_FLOWER_ROWS]:
+    shown: dict[str, FlowerTask] = {}
+    for task in tasks:
+        shown.setdefault(task.ids or task.name, task)
+    for task in list(shown.values())[:_FLOWER_ROWS]:
         runtime = "" if task.runtime_s is None else f"{task.runtime_s * 1_000:.0f} ms"
         table.add_row(task.name, printable(task.ids), Text(task.state, style="green"), runtime, task.worker)
     return table
@@ -120,6 +123,8 @@ async def flower_tasks(url: str) -> list[FlowerTask]:
             worker=str(row.get("worker") or ""),
         )
         for row in rows
+        # A tick that expired before anybody took it has no name.
+        if row.get("name")
     ]
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from nova_workers.cli.chart import bar
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.output import age, stamp
 from nova_workers.contracts.wire import FleetPause, FleetView
@@ -19,8 +20,6 @@ ScopeOption = Annotated[
     Literal["fleet", "tenant", "agent"] | None,
     typer.Option(help="Default: the tenant, or the agent of --agent. fleet needs the operator scope."),
 ]
-
-_BAR_CELLS = 20
 
 
 @remote(app, "status")
@@ -44,14 +43,6 @@ async def pause(
 async def resume(session: Session, agent: AgentOption = None, scope: ScopeOption = None) -> None:
     """Let new runs start again."""
     _show(session, await session.client.fleet.resume(_which(agent, scope, None)))
-
-
-def bar(part: float, whole: float, cells: int = _BAR_CELLS) -> str:
-    """Return a bar that is full where `part` reaches `whole`. Anything above nothing shows."""
-    if whole <= 0 or part <= 0:
-        return "·" * cells
-    filled = min(cells, max(1, round(cells * part / whole)))
-    return "█" * filled + "·" * (cells - filled)
 
 
 def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPause:

@@ -5,7 +5,10 @@ ever drawn again, so there is no flicker: the one line that is replaced, what th
 on a terminal only, and wiped before anything else is written.
 """
 
+import shlex
+
 from nova_workers.cli.output import Output, age, money, printable, short
+from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
     Compaction,
@@ -25,7 +28,7 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 
-__all__ = ["LiveView", "cost_line", "tool_line"]
+__all__ = ["LiveView", "cost_line", "limit_line", "tool_line", "wait_line"]
 
 _WIPE = "\r\x1b[2K"
 _SUMMARY_CHARS = 100
@@ -50,7 +53,11 @@ class LiveView:
         self._has_text = False
         self._calls: dict[str, str | None] = {}
         self._told: str | None = None
+        self._waited = False
+        self._run_id = ""
         self.usage: Usage | None = None
+        self.asked: Waiting | None = None
+        """What the run asks a person right now."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
@@ -102,13 +109,14 @@ class LiveView:
 
     def _show_run(self, event: Event) -> None:
         match event:
-            case StreamStart(attempt=attempt):
+            case StreamStart(attempt=attempt, run_id=run_id):
+                self._run_id = run_id
                 self._begin_attempt(attempt)
             case Restart(agent=None):
                 self.note("↻ the answer broke off; the text since the last step comes again", "yellow")
                 self._close_step()
-            case Waiting(kind=kind, until=until):
-                self.note(f"⏸ waits for {kind}" + (f" until {until}" if until else ""))
+            case Waiting():
+                self._show_wait(event)
             case Steered(run_ids=run_ids):
                 self.note(f"↪ {len(run_ids)} message{'s' if len(run_ids) > 1 else ''} joined this turn")
             case Compaction(phase="end", tokens_before=before, tokens_after=after) if before and after:
@@ -123,13 +131,23 @@ class LiveView:
                 pass
 
     def _begin_attempt(self, attempt: int) -> None:
-        if self._step_has_text:
+        if self._waited:
+            self._waited, self.asked = False, None
+        elif self._step_has_text:
             self.note("↻ another worker goes on from the last step; the text since then comes again", "yellow")
         elif attempt > 1:
             self.note("↻ another worker goes on")
         self._close_step()
         self._calls.clear()
         self.doing("running")
+
+    def _show_wait(self, event: Waiting) -> None:
+        self._waited = True
+        self.note(wait_line(event), "yellow" if event.question else "dim")
+        if event.question:
+            self.asked = event
+            answer = "--approve" if event.kind == "approval" else shlex.quote(next(iter(event.options), "…"))
+            self.note(f"  answer with `nova runs answer {self._run_id} {answer}`")
 
     def _show_tool(self, event: ToolStatus | ToolUseSummary) -> None:
         if isinstance(event, ToolUseSummary):
@@ -163,6 +181,8 @@ class LiveView:
                 self._write(event.text)
             self.usage = event.usage or self.usage
             self.finish()
+            if event.limit is not None:
+                self._out.note(limit_line(event.limit), "yellow")
         else:
             self._wipe()
 
@@ -215,6 +235,23 @@ def tool_line(event: ToolStatus, asked: str | None) -> str:
     parts = [name, asked if asked and asked.replace(" ", "_").casefold() != name.casefold() else None, came]
     mark = "✓" if event.status == "completed" else "✗"
     return f"{mark} " + " · ".join(short(part, _SUMMARY_CHARS) for part in parts if part)
+
+
+def wait_line(event: Waiting) -> str:
+    """Return in one line what a run waits for."""
+    if event.question:
+        options = (
+            f" [{' | '.join(event.options)}]" if event.options else " [yes | no]" if event.kind == "approval" else ""
+        )
+        return f"⏸ asks: {short(event.question, 500)}{options}"
+    if event.agent_id:
+        return f"⏸ waits for {event.agent_id}"
+    return f"⏸ waits until {event.until}" if event.until else f"⏸ waits ({event.kind})"
+
+
+def limit_line(limit: Limit) -> str:
+    """Return in words that a run's turn ended at one of its own bounds."""
+    return f"stopped at its limit of {limit}"
 
 
 def cost_line(usage: Usage | None, *, seconds: float, run_id: str) -> str:

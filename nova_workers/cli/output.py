@@ -13,7 +13,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from pydantic import BaseModel
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -80,6 +80,11 @@ class Output:
         self._console = Console(file=self.stdout, highlight=False, width=None if self.tty else 100_000)
         self._notes = Console(file=self.stderr, highlight=False, soft_wrap=True)
 
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where stdout is none, and nothing need fit."""
+        return self._console.width if self.tty else None
+
     def document(self, value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
         """Write one JSON document."""
         self.stdout.write(json.dumps(_plain(value), ensure_ascii=False, indent=2) + "\n")
@@ -95,6 +100,10 @@ class Output:
             self.stdout.write(text + "\n")
             return
         self._console.print(Text(printable(text), style=style), soft_wrap=True)
+
+    def render(self, renderable: RenderableType) -> None:
+        """Write what rich lays out. It must not hold control characters; for a terminal only."""
+        self._console.print(renderable)
 
     def note(self, text: str, style: str = "dim") -> None:
         """Write a line about the answer, to stderr."""

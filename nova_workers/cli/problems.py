@@ -19,6 +19,7 @@ from nova_workers.errors import (
     Rejected,
     Unauthenticated,
     Unavailable,
+    VersionMismatch,
 )
 
 __all__ = ["error_of_response", "error_of_transport", "unknown_answer"]
@@ -33,6 +34,7 @@ _BY_STATUS: dict[int, type[NovaError]] = {
     404: NotFound,
     409: Conflict,
     410: Gone,
+    412: VersionMismatch,
     413: LimitExceeded,
     422: InvalidInput,
     429: LimitExceeded,
@@ -44,8 +46,9 @@ def _by_code() -> dict[str, type[NovaError]]:
     branches: list[type[NovaError]] = [NovaError]
     while branches:
         branch = branches.pop()
-        # An EngineFailure is the outcome of a run, never of a request, and its constructor wants more.
-        if branch is not EngineFailure:
+        # An EngineFailure is the outcome of a run, never of a request, and its constructor wants more. Classes of the
+        # API's own are there only where a process has loaded it.
+        if branch is not EngineFailure and branch.__module__ == NovaError.__module__:
             found[branch.code] = branch
             branches.extend(branch.__subclasses__())
     return found

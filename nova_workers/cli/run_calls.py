@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from nova_workers.cli.transport import EventSource, Params, Transport
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
+from nova_workers.contracts.waits import RunAnswer, WaitKind, WaitView
 from nova_workers.contracts.wire import (
     BulkCancel,
     BulkCancelled,
@@ -121,6 +122,22 @@ class Runs:
             # Running ones stay open for a moment, so they are found again; those that ended are not.
             if not done.canceled or done.canceled + done.requested < _BULK_LIMIT:
                 return BulkCancelled(canceled=canceled, requested=requested)
+
+    async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
+        """Give a waiting run what it waits for. `IllegalTransition` when somebody was faster."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
+
+    async def waits(
+        self,
+        *,
+        kind: WaitKind | None = None,
+        agent_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[WaitView]:
+        """Return a page of what runs wait for, newest first: what a person answers, unless `kind` says otherwise."""
+        params: Params = {"kind": kind, "agent_id": agent_id, "limit": limit, "cursor": cursor}
+        return await self._transport.fetch(Page[WaitView], "GET", "/v1/waits", params=params)
 
     async def edit(self, run_id: str, edit: RunEdit) -> RunView:
         """Give a run that is still queued another message."""

@@ -7,11 +7,12 @@ import typer
 
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.follow import follow, outcome_code
-from nova_workers.cli.live import LiveView
+from nova_workers.cli.live import LiveView, limit_line
 from nova_workers.cli.output import age, money, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.waits import RunAnswer
 from nova_workers.contracts.wire import BulkCancel, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.errors import InvalidInput
 
@@ -92,6 +93,22 @@ async def cancel(
         session.out.text(f"canceled {canceled}; {requested} running, which stop in a moment")
 
 
+@remote(app, "answer")
+async def answer(
+    session: Session,
+    run: RunArgument,
+    text: Annotated[str | None, typer.Argument(help="The answer to its question, or why a call is refused.")] = None,
+    approve: Annotated[bool | None, typer.Option("--approve/--deny", help="Permit the call that it asks for.")] = None,
+    wait: Annotated[str | None, typer.Option(help="Which of several waits is meant; `nova waits` lists them.")] = None,
+) -> None:
+    """Answer a run that waits: a question with text, a call that needs permission with --approve or --deny."""
+    if text is None and approve is None:
+        raise InvalidInput("What is the answer? Give text, or --approve or --deny.", field="text")
+    given = {"text": text, "approve": approve, "wait_id": wait}
+    body = build(RunAnswer, {name: value for name, value in given.items() if value is not None})
+    _show(session, await session.client.runs.answer(run, body))
+
+
 @remote(app, "edit")
 async def edit(
     session: Session, run: RunArgument, message: Annotated[str, typer.Argument(help="The new message.")]
@@ -134,6 +151,7 @@ def _show(session: Session, run: RunView) -> None:
             ("id", run.id),
             ("status", run.status + (f" ({run.stop_reason})" if run.stop_reason else "")),
             ("why", run.waiting_for or ""),
+            ("limit", limit_line(run.limit_reached) if run.limit_reached else ""),
             ("position", "" if run.position is None else str(run.position)),
             ("error", f"{run.error.kind}: {run.error.message}" if run.error else ""),
             ("thread", run.thread_id),
@@ -151,5 +169,6 @@ def _show(session: Session, run: RunView) -> None:
             ("metadata", json.dumps(run.metadata) if run.metadata else ""),
             ("message", text_of(tuple(run.message))),
             ("text", run.text or ""),
+            ("output", "" if run.output is None else json.dumps(run.output, ensure_ascii=False)),
         )
     )

@@ -3,13 +3,14 @@
 import json
 import sys
 import time
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import typer
 
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.follow import follow, on_interrupt, outcome_code, why_it_waits
-from nova_workers.cli.live import LiveView, cost_line
+from nova_workers.cli.live import LiveView, cost_line, limit_line
 from nova_workers.cli.run_calls import ENDED
 from nova_workers.contracts.events import Usage
 from nova_workers.contracts.wire import OnBusy, RunQueue, RunView, StatelessRunCreate
@@ -115,12 +116,28 @@ def _show_accepted(session: Session, run: RunView) -> None:
 
 
 async def _wait(session: Session, run: RunView, started_s: float) -> str:
+    told: set[str] = set()
     while run.status not in ENDED:
         run = await session.client.runs.result(run.id)
+        asked = [wait for wait in run.waits if wait.request.kind in ("user", "approval") and wait.id not in told]
+        for wait in asked:
+            told.add(wait.id)
+            session.out.note(
+                f"⏸ waits for {run.waiting_for}; see `nova waits`, answer with `nova runs answer {run.id}`"
+            )
+        if run.status == "waiting":
+            # The API answers at once while a person is asked: the run's events say when it goes on.
+            await _until_it_ends(session, run.id)
     if run.status == "merged" and run.merged_into:
         # The answer is in the turn that it joined.
         return await _wait(session, await session.client.runs.get(run.merged_into), started_s)
     return _show_result(session, run, started_s)
+
+
+async def _until_it_ends(session: Session, run_id: str) -> None:
+    async with aclosing(session.client.runs.events(run_id)) as events:
+        async for _ in events:
+            pass
 
 
 def _show_result(session: Session, run: RunView, started_s: float) -> str:
@@ -131,6 +148,8 @@ def _show_result(session: Session, run: RunView, started_s: float) -> str:
         session.out.text(run.text)
     if run.error is not None:
         session.out.note(f"✗ {run.error.kind}: {run.error.message}", "red")
+    if run.limit_reached is not None:
+        session.out.note(limit_line(run.limit_reached), "yellow")
     usage = None
     if run.usage is not None:
         usage = Usage(**run.usage.model_dump())

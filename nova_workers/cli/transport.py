@@ -5,8 +5,8 @@ Below is `httpx2`; nothing above this module sees it.
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -117,7 +117,9 @@ class Transport:
             NovaError: The API refused, or did not answer.
         """
         request = self._request(method, path, body, params, headers, timeout_s)
-        repeatable = method in _REPEATABLE_METHODS or "Idempotency-Key" in request.headers
+        # The repeat of a change that was made, and whose answer was lost, would find another version than it expects.
+        repeatable = method in _REPEATABLE_METHODS and "If-Match" not in request.headers
+        repeatable = repeatable or "Idempotency-Key" in request.headers
         failures = 0
         while True:
             try:
@@ -157,6 +159,47 @@ class Transport:
                 await response.aclose()
         except httpx2.TransportError as error:
             raise error_of_transport(error, self.base_url) from error
+
+    @asynccontextmanager
+    async def download(
+        self, path: str, *, accept: str, silence_s: float = 60.0
+    ) -> AsyncGenerator[AsyncGenerator[bytes]]:
+        """Open an answer of any length, as the pieces that it comes in.
+
+        Raises:
+            NovaError: The API refused, did not answer, or the connection broke while it was read.
+        """
+        request = self._request("GET", path, None, None, {"Accept": accept}, silence_s)
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    await response.aread()
+                    raise error_of_response(response)
+                async with aclosing(response.aiter_bytes()) as pieces:
+                    yield pieces
+            finally:
+                await response.aclose()
+        except httpx2.TransportError as error:
+            raise error_of_transport(error, self.base_url) from error
+
+    async def upload(
+        self, path: str, pieces: AsyncIterable[bytes], *, content_type: str, params: Params, silence_s: float = 600.0
+    ) -> bytes:
+        """Send a body of any length, piece by piece, and return the answer's. Sent once: it cannot be repeated.
+
+        Raises:
+            NovaError: The API refused, or did not answer.
+        """
+        request = self._http.build_request(
+            "POST",
+            path,
+            content=pieces,
+            params={name: value for name, value in params.items() if value is not None},
+            headers={"Content-Type": content_type},
+            timeout=httpx2.Timeout(self._timeout_s, read=silence_s, write=silence_s),
+        )
+        return (await self._send_once(request, frozenset())).content
 
     def _request(
         self,

@@ -1,28 +1,42 @@
 """Settings: one frozen, nested value, read from the environment in `bootstrap` only."""
 
+from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.sections import (
     ApiSettings,
+    AudioSettings,
     ClaudeAgentSettings,
     EffectSettings,
     ModelSettings,
+    PromptSettings,
+    RetentionSettings,
     RunSettings,
+    SecretSettings,
     StreamSettings,
+    TaskSettings,
     TelemetrySettings,
     ToolSettings,
+    TriggerSettings,
     WorkerSettings,
 )
 from nova_workers.config.settings import Settings, load_settings
 
 __all__ = [
     "ApiSettings",
+    "AudioSettings",
     "ClaudeAgentSettings",
+    "DeliverySettings",
     "EffectSettings",
     "ModelSettings",
+    "PromptSettings",
+    "RetentionSettings",
     "RunSettings",
+    "SecretSettings",
     "Settings",
     "StreamSettings",
+    "TaskSettings",
     "TelemetrySettings",
     "ToolSettings",
+    "TriggerSettings",
     "WorkerSettings",
     "load_settings",
 ]

@@ -1,32 +1,61 @@
 """The sections of the settings, with the evidence for each default."""
 
+import binascii
+import re
+from base64 import b64decode
 from pathlib import Path
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 __all__ = [
     "ApiSettings",
+    "AudioSettings",
     "ClaudeAgentSettings",
     "Count",
+    "Days",
     "EffectSettings",
     "ModelPriceSetting",
     "ModelProfile",
     "ModelRateLimit",
     "ModelSettings",
+    "PromptSettings",
+    "RetentionSettings",
     "RunSettings",
     "Seconds",
+    "SecretSettings",
+    "Section",
     "StreamSettings",
+    "TaskSettings",
     "TelemetrySettings",
+    "Timezone",
     "ToolSettings",
+    "TriggerSettings",
     "WorkerSettings",
 ]
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
+Days = Annotated[int, Field(ge=0, le=36_500)]
+"""0 is for ever."""
+
+
+def _known_timezone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is no time zone of the IANA database, as 'Europe/Oslo' is") from error
+    return name
+
+
+Timezone = Annotated[str, AfterValidator(_known_timezone)]
+"""The name of a time zone in the IANA database."""
 
 
 class Section(BaseModel):
+    """Base of a part of the settings. What it does not know is an error."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -62,6 +91,8 @@ class WorkerSettings(Section):
     """Where liveness files are touched (one by Celery's hub, one by the asyncio loop); none when unset."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Prometheus port of the worker; 0 turns it off."""
+    metrics_host: str = "127.0.0.1"
+    """Its address. Loopback unless the operator says otherwise: the numbers say how much is spent on which model."""
 
 
 class RunSettings(Section):
@@ -81,6 +112,76 @@ class RunSettings(Section):
     """Most time that a turn waits for its model, in all; tools do not count."""
     tool_timeout_s: Seconds = 7200.0
     """Most time of one tool call."""
+
+
+class TaskSettings(Section):
+    """Work on active tasks, which begins by itself. Its hours are the tenant's."""
+
+    tick_every_s: Seconds = 5.0
+    """Pause between looks at what is due: so late a task is begun at most."""
+    park_after_idle: Count = 3
+    """Runs in a row that changed nothing in a task, after which it is parked."""
+
+
+class TriggerSettings(Section):
+    """What starts by the clock."""
+
+    tick_every_s: Seconds = 1.0
+    """Pause between looks at what is due: so late a slot fires at most. A look at 100,000 that are not due takes less
+    than a millisecond (measured)."""
+    batch: Annotated[int, Field(ge=1, le=5_000)] = 500
+    """Slots that one transaction fires."""
+    gate_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """Longest time for a gate to look at an address."""
+    gates_at_once: Count = 50
+
+
+class PromptSettings(Section):
+    """What agents are told beside their own configuration."""
+
+    memories: Annotated[int, Field(ge=0)] = 50
+    """Most memories, the newest. The others are found with the tool."""
+    memory_chars: Annotated[int, Field(ge=0)] = 8_000
+    """Most characters of all of them: about 2,000 tokens."""
+    formatting: dict[str, str] = Field(default_factory=dict[str, str])
+    """How answers should look, in words, by the ``channel`` of a run's metadata; ``*`` is for all others. Without:
+    Markdown."""
+
+
+_MASTER_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}:\S+")
+_MASTER_KEY_BYTES = 32
+
+
+def _checked_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    """Refuse keys of a wrong form, by their place: what is wrong with one must not print it."""
+    ids: set[str] = set()
+    for at, key in enumerate(keys, 1):
+        text = key.get_secret_value()
+        if _MASTER_KEY.fullmatch(text) is None:
+            raise ValueError(f"key {at} does not have the form id:base64")
+        key_id, _, encoded = text.partition(":")
+        try:
+            decoded = b64decode(encoded, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"key {at} ({key_id!r}) is not Base64 after the colon") from error
+        if len(decoded) != _MASTER_KEY_BYTES:
+            raise ValueError(f"key {at} ({key_id!r}) has {len(decoded)} bytes; it needs {_MASTER_KEY_BYTES}")
+        if key_id in ids:
+            raise ValueError(f"two keys are called {key_id!r}")
+        ids.add(key_id)
+    return keys
+
+
+class SecretSettings(Section):
+    """Secrets at rest."""
+
+    keys: Annotated[tuple[SecretStr, ...], AfterValidator(_checked_keys)] = ()
+    """Master keys, each ``id:base64`` of 32 random bytes. The first encrypts, all decrypt. Without any the fleet keeps
+    no secrets: better none than in the clear."""
+
+    def texts(self) -> tuple[str, ...]:
+        """Return the keys as they were given."""
+        return tuple(key.get_secret_value() for key in self.keys)
 
 
 class StreamSettings(Section):
@@ -118,6 +219,8 @@ class ModelPriceSetting(Section):
     """None: a tenth of `input`."""
     cache_write: Annotated[float, Field(ge=0)] | None = None
     """None: five quarters of `input`."""
+    web_search: Annotated[float, Field(ge=0)] = 10.0
+    """For a thousand searches by the provider."""
 
 
 class ModelSettings(Section):
@@ -144,17 +247,24 @@ class ModelSettings(Section):
     aliases: dict[str, str] = Field(default_factory=dict[str, str])
     """Overrides of the built-in alias map (haiku, sonnet, opus → the newest of each in the SDK)."""
     max_tokens: Count = 8192
-    context_window_tokens: Count = 200_000
-    """Of a model that `context_windows` does not name."""
     context_windows: dict[str, Count] = Field(default_factory=dict[str, Count])
-    """Context windows by alias or id."""
+    """Context windows by alias or id; they go before the built-in list."""
+    context_window_tokens: Count = 200_000
+    """Of a model that neither `context_windows` nor the built-in list names."""
+    max_context_tokens: Count = 200_000
+    """Most of a model's window that a conversation may fill. Models take up to 1,000,000, but each call then costs five
+    times as much; raise it where that is worth it."""
     compaction_model: str = "haiku"
     """Writes the summary of a conversation that grows too long."""
     compact_at: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """Share of the context window at which a conversation is compacted before its next turn."""
+    """Share of the window (of `max_context_tokens`, if that is less) at which a conversation is compacted before its
+    next turn."""
     compact_keep: Annotated[float, Field(ge=0, lt=1)] = 0.25
-    """Share of the context window that the newest turns may keep beside the summary."""
+    """Share of the same that the newest turns may keep beside the summary."""
+    first_byte_timeout_s: Seconds = 120.0
+    """Longest wait until a response begins, with a million tokens to read; then another try, or another model."""
     request_timeout_s: Seconds = 600.0
+    """Longest silence within a response."""
     max_connections: Count = 1000
 
 
@@ -180,6 +290,28 @@ class EffectSettings(Section):
     max_attempts: Count = 8
     retry_base_s: Seconds = 5.0
     retry_max_s: Seconds = 3600.0
+    backfill: bool = True
+    """Whether what has no words or no vector of the model that is set now gets them, while nobody else has work."""
+    backfill_every_s: Seconds = 10.0
+    backfill_busy: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Which part of that time one worker process spends on it while there is something to do."""
+
+
+class RetentionSettings(Section):
+    """How long rows are kept that no living thing needs. 0 keeps them for ever."""
+
+    every_s: Seconds = 60.0
+    busy: Annotated[float, Field(gt=0, le=1)] = 0.15
+    """Which part of that time one worker process spends on it while there is something to delete: 9 s of 60."""
+    done_effects_days: Days = 7
+    failed_effects_days: Days = 30
+    deliveries_days: Days = 30
+    """Those that were sent, or failed for good."""
+    inbox_days: Days = 0
+    """What agents told people is for people to delete, unless the operator says otherwise."""
+    firings_days: Days = 90
+    deleted_threads_days: Days = 30
+    """From the deletion of a thread until its rows are gone."""
 
 
 class ToolSettings(Section):
@@ -192,6 +324,8 @@ class ToolSettings(Section):
     """Shell commands that no agent may run, beside the built-in list."""
     ask_commands: tuple[str, ...] = ()
     """Shell commands that a person must permit, whatever the agent says."""
+    send_file_max_bytes: Annotated[int, Field(ge=1, le=100_000_000)] = 10_000_000
+    """Largest file that an agent may send to people. It is kept in Postgres, and held whole in memory on its way."""
     shell_timeout_s: Seconds = 120.0
     shell_max_timeout_s: Seconds = 600.0
     """Most that a model may ask for one command."""
@@ -208,9 +342,35 @@ class ToolSettings(Section):
     fetch_ports: tuple[int, ...] = (80, 443, 8080, 8443)
     fetch_allow_hosts: tuple[str, ...] = ()
     """`host` or `host:port` of your own that agents may fetch from, though they are not public."""
+    mcp_commands: tuple[str, ...] = ()
+    """Patterns of the command lines that agents' configurations may start as MCP servers. They run as the worker's
+    user, so whoever may write an agent could otherwise run anything."""
+    mcp_allow_hosts: tuple[str, ...] = ()
+    """`host` or `host:port` of MCP servers of your own, which may be reached though they are not public, and over plain
+    HTTP."""
+    browser_command: str | None = None
+    """How to start the Playwright MCP server, such as `npx @playwright/mcp@latest`, or the URL of one that runs. Nobody
+    is given a browser before."""
     fetch_max_redirects: Annotated[int, Field(ge=0)] = 5
     fetch_max_bytes: Count = 2_000_000
     fetch_timeout_s: Seconds = 30.0
+
+
+class AudioSettings(Section):
+    """Speech to text and back, for agents with the capability `audio`."""
+
+    transcription_url: str | None = None
+    """A server with POST /v1/audio/transcriptions, without that; it goes before what is installed here."""
+    transcription_api_key: SecretStr | None = None
+    transcription_model: str = "base"
+    """As the server or the Whisper package names it, or the path of a model. Nothing is downloaded by itself."""
+    voice: str | None = None
+    """A voice by name; for Piper the path of its .onnx file."""
+    max_bytes: Count = 25_000_000
+    """Largest recording: what common servers take."""
+    timeout_s: Seconds = 600.0
+    max_processes: Count = 1
+    """Programs at once of one worker; others wait. A model takes every core that there is."""
 
 
 class TelemetrySettings(Section):

@@ -10,16 +10,24 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.sections import (
     ApiSettings,
+    AudioSettings,
     ClaudeAgentSettings,
     Count,
     EffectSettings,
     ModelSettings,
+    PromptSettings,
+    RetentionSettings,
     RunSettings,
+    SecretSettings,
     StreamSettings,
+    TaskSettings,
     TelemetrySettings,
+    Timezone,
     ToolSettings,
+    TriggerSettings,
     WorkerSettings,
 )
 from nova_workers.errors import ConfigurationError
@@ -51,14 +59,23 @@ class Settings(BaseSettings):
     """A publish holds a thread for about 1 ms; 2 to 4 threads keep p99 low, 16 raise it to 60 ms (measured)."""
     default_model: str = "sonnet"
     default_engine: str = "anthropic"
+    timezone: Timezone = "UTC"
+    """Whose days are meant: in what agents are told of the date, and where usage is told by day."""
 
     api: ApiSettings = Field(default_factory=ApiSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     runs: RunSettings = Field(default_factory=RunSettings)
+    triggers: TriggerSettings = Field(default_factory=TriggerSettings)
     streams: StreamSettings = Field(default_factory=StreamSettings)
     model: ModelSettings = Field(default_factory=ModelSettings)
+    tasks: TaskSettings = Field(default_factory=TaskSettings)
+    prompts: PromptSettings = Field(default_factory=PromptSettings)
     effects: EffectSettings = Field(default_factory=EffectSettings)
+    delivery: DeliverySettings = Field(default_factory=DeliverySettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
     tools: ToolSettings = Field(default_factory=ToolSettings)
+    audio: AudioSettings = Field(default_factory=AudioSettings)
+    secrets: SecretSettings = Field(default_factory=SecretSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     claude_agent: ClaudeAgentSettings = Field(default_factory=ClaudeAgentSettings)
 
@@ -66,6 +83,10 @@ class Settings(BaseSettings):
     def workspace_root(self) -> Path:
         """Where agents' working directories are."""
         return self.tools.workspace_root or self.home / "workspace"
+
+    def agent_directory(self, tenant_id: str, agent_id: str) -> Path:
+        """Return the working directory of an agent. It may not be there yet."""
+        return self.workspace_root / tenant_id / agent_id
 
     def require_database_url(self) -> str:
         """Return the database URL, or say how to get one.

@@ -4,19 +4,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from nova_workers.contracts.skills import SkillNames
+
 __all__ = [
     "AGENT_ID_PATTERN",
+    "MAX_RESPONSIBILITIES",
     "AgentId",
     "AgentSpec",
+    "ApprovalRule",
     "CapabilityGrant",
     "CommandPattern",
     "Permissions",
     "Responsibility",
     "SubagentName",
     "SubagentSpec",
+    "ThreadRetention",
 ]
 
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
+
+MAX_RESPONSIBILITIES = 100
+"""All of them stand in every prompt of the agent."""
 
 AgentId = Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN, min_length=1, max_length=64)]
 """Lower case letters, digits and hyphens; unique within a tenant."""
@@ -52,14 +60,32 @@ CommandPattern = Annotated[
 CommandPatterns = Annotated[tuple[CommandPattern, ...], Field(max_length=200)]
 
 
-class Permissions(_Value):
-    """Which shell commands an agent may run, where its trust lets it run any.
+class ApprovalRule(_Value):
+    """Who decides over the calls of a tool: nobody needs to (always), a person (ask), or this rule (never).
 
-    A pattern is compared with the whole line and with each simple command in it. Deny goes before ask, ask before
-    allow. A line is allowed by patterns only if each of its commands is, and it hides nothing: no substitution,
-    expansion, redirection or escape.
+    ``*`` is any text, ``?`` any character, ``[abc]`` one of these.
     """
 
+    tool: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x20]+$")]
+    """Which tools, by the names that the model knows them by: ``Bash``, ``note_*``, ``mcp__*``."""
+    pattern: Annotated[str, StringConstraints(min_length=1, max_length=2_000)] | None = None
+    """Which calls: compared with the call's main text, such as a command, path or address, and with its arguments as
+    JSON. A shell command is compared as `Permissions` says. None is every call."""
+    decision: Literal["always", "ask", "never"]
+
+
+class Permissions(_Value):
+    """Which tools an agent may use without asking, and which shell commands, where its trust lets it run any.
+
+    `approvals` are looked at first, and the first that fits decides. What it allows is still refused where a command
+    is denied.
+
+    A pattern of a command is compared with the whole line and with each simple command in it. Deny goes before ask,
+    ask before allow. A line is allowed by patterns only if each of its commands is, and it hides nothing: no
+    substitution, expansion, redirection or escape.
+    """
+
+    approvals: Annotated[tuple[ApprovalRule, ...], Field(max_length=100)] = ()
     allow_commands: CommandPatterns = ()
     deny_commands: CommandPatterns = ()
     ask_commands: CommandPatterns = ()
@@ -81,6 +107,15 @@ class SubagentSpec(_Value):
     max_turns: Annotated[int, Field(ge=1, le=1_000)] = 20
 
 
+class ThreadRetention(_Value):
+    """What becomes of the agent's threads that nobody has used for a while."""
+
+    after_days: Annotated[int, Field(ge=1, le=36_500)]
+    """Since the last message or answer."""
+    keep: Literal["none", "latest"]
+    """``none`` deletes the thread for good; ``latest`` all but its latest turn, from which it goes on."""
+
+
 class AgentSpec(_Value):
     """An agent's whole configuration; what a version of it freezes."""
 
@@ -88,9 +123,14 @@ class AgentSpec(_Value):
     description: Annotated[str, Field(max_length=2_000)] = ""
     identity: Annotated[str, Field(max_length=100_000)] = ""
     instructions: Annotated[str, Field(max_length=200_000)] = ""
-    responsibilities: tuple[Responsibility, ...] = ()
-    directories: tuple[str, ...] = ()
-    capabilities: dict[str, CapabilityGrant] = Field(default_factory=dict[str, CapabilityGrant])
+    responsibilities: Annotated[tuple[Responsibility, ...], Field(max_length=MAX_RESPONSIBILITIES)] = ()
+    directories: Annotated[tuple[Annotated[str, Field(max_length=4_096)], ...], Field(max_length=50)] = ()
+    """Absolute paths on the workers that the agent's file tools reach beside its own working directory."""
+    capabilities: Annotated[dict[str, CapabilityGrant], Field(max_length=100)] = Field(
+        default_factory=dict[str, CapabilityGrant]
+    )
+    skills: SkillNames = ()
+    """Of the tenant's library."""
     trust: Literal["sandbox", "controlled", "unrestricted"] = "sandbox"
     permissions: Permissions = Field(default_factory=Permissions)
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -106,9 +146,15 @@ class AgentSpec(_Value):
     """Most tokens of one model response; None takes the fleet's default."""
     thinking_budget_tokens: Annotated[int, Field(ge=1_024, le=1_000_000)] | None = None
     """Lets the model think before it answers. Models that decide themselves how much take it as a yes."""
-    token_budget: Annotated[int, Field(ge=1)] | None = None
+    token_budget: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Most tokens, read and produced, that one turn may use."""
-    cost_budget_usd: Annotated[float, Field(gt=0)] | None = None
+    cost_budget_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Most that one turn may cost."""
+    max_running: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Most runs of this agent at once, on all workers together. None is as many as there is room for."""
+    max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
+    """Most that its runs may cost in a day of its tenant's time zone."""
     output_schema: dict[str, Any] | None = None
     """JSON schema that the final answer of each turn must fulfil."""
+    retention: ThreadRetention | None = None
+    """None keeps its threads."""

@@ -20,6 +20,7 @@ from typing import Any, Literal, Protocol
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.sessions import SessionStore
+from nova_workers.contracts.skills import SkillDirectory
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineErrorKind
 
@@ -230,6 +231,8 @@ class EngineOptions:
     output_schema: Mapping[str, Any] | None = None
     """JSON schema that the final answer must fulfil. An answer that does not is sent back once."""
     fallback_models: tuple[str, ...] = ()
+    skills: tuple[SkillDirectory, ...] = ()
+    """Skills that the engine puts where its SDK looks for them. Others get them through a tool, and none here."""
     sessions: SessionStore | None = None
     """Where engines whose SDK keeps transcripts of its own leave them. None: nothing is resumed by session id."""
     engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])

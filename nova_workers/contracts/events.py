@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from nova_workers.contracts.engine import Limit
+
 __all__ = [
     "EVENTS_VERSION",
     "AssistantMessage",
@@ -134,6 +136,13 @@ class Waiting(_Event):
 
     type: Literal["waiting"] = "waiting"
     kind: str
+    """``user``, ``approval``, ``agent`` or ``timer``."""
+    tool_call_id: str | None = None
+    question: str | None = None
+    """What a person is asked, where one is."""
+    options: tuple[str, ...] = ()
+    agent_id: str | None = None
+    """The agent that is asked, where one is."""
     until: str | None = None
 
 
@@ -165,6 +174,7 @@ class StreamEnd(_Event):
     final: bool
     status: str
     stop_reason: str | None = None
+    limit: Limit | None = None
     text: str | None = None
     merged_into: str | None = None
     usage: Usage | None = None

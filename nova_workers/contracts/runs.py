@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import ContentBlock, Message
-from nova_workers.contracts.engine import EngineError, StepRecord, StopReason
+from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
 from nova_workers.contracts.usage import TokenUsage
 
 __all__ = [
     "Accepted",
     "CancelReason",
     "Claim",
+    "DailyBudgets",
     "Doorbell",
     "Finish",
     "FinishStatus",
@@ -50,6 +51,10 @@ class Submission:
     max_turns: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     parent_run_id: str | None = None
+    priority: int = 0
+    """Higher goes first among the runs of its tenant, where the fleet is busy."""
+    trigger_id: str | None = None
+    """The trigger that fired it."""
     idempotency_key: str | None = None
     body_hash: bytes | None = None
     """SHA-256 of the request's body; compared where the idempotency key comes again."""
@@ -73,6 +78,20 @@ class Accepted:
     def doorbell(self) -> Doorbell:
         """Return the bell that wakes a worker for it."""
         return Doorbell(self.run_id, self.thread_id, self.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class DailyBudgets:
+    """What may be spent in a day of the tenant's time zone, in US dollars; None is without a bound."""
+
+    tenant_usd: float | None = None
+    agent_usd: float | None = None
+    trigger_usd: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a bound at all."""
+        return not (self.tenant_usd is None and self.agent_usd is None and self.trigger_usd is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +131,16 @@ class Claim:
     created_at: datetime
     claim_latency_s: float
     """From the latest entry into the line to the claim."""
+    thread_title: str | None = None
+    channel: str | None = None
+    """Where the answer is read, as the run's metadata have it under ``channel``; at most 64 characters."""
+    trigger_id: str | None = None
+    """The trigger that fired it."""
+    capped: bool = False
+    """Its tenant or its agent may have only so many runs at once: its end makes room for another."""
+    budgets: DailyBudgets = DailyBudgets()
+    left_usd: float | None = None
+    """What the day's budgets leave for it; None where there is none, or nobody has looked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +171,10 @@ class Finish:
     final_event_id: str | None = None
     first_token_at: datetime | None = None
     effects: tuple[str, ...] = ()
+    limit: Limit | None = None
+    """Which of its own bounds ended the turn, if one did."""
+    output: Any = None
+    """The answer as a JSON value, where the agent has an output schema. An answer that is ``null`` is as none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ __all__ = [
     "AskApproval",
     "AskUser",
     "Pause",
+    "RunAnswer",
     "WaitKind",
     "WaitRequest",
+    "WaitView",
     "wait_adapter",
 ]
 
@@ -109,4 +111,28 @@ class Answer(_Value):
     approve: bool | None = None
     by: Annotated[str, StringConstraints(max_length=200)] | None = None
     """Who answers, for the record."""
-    answered_at: datetime | None = None
+
+
+class RunAnswer(Answer):
+    """The body of an answer over HTTP."""
+
+    wait_id: Annotated[str, StringConstraints(pattern=r"^wait_[0-9A-Z]{26}$")] | None = None
+    """Which wait is meant, where the run waits for several answers."""
+
+
+class WaitView(BaseModel):
+    """What a run waits for."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    run_id: str
+    thread_id: str
+    agent_id: str
+    """The agent that waits."""
+    tool_call_id: str
+    request: WaitRequest
+    child_run_id: str | None
+    """The run whose end is the answer, where it is one."""
+    due_at: datetime | None
+    created_at: datetime

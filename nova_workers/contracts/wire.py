@@ -11,9 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.engine import Limit
+from nova_workers.contracts.waits import WaitView
 
 __all__ = [
     "AgentCreate",
+    "AgentPatch",
     "AgentReplace",
     "AgentView",
     "BulkCancel",
@@ -103,12 +106,27 @@ class AgentReplace(AgentSpec):
     """The whole new configuration of an agent; becomes its next version."""
 
 
+def _without_defaults(schema: dict[str, Any]) -> None:
+    for field in schema.get("properties", {}).values():
+        field.pop("default", None)
+
+
+class AgentPatch(AgentSpec):
+    """Fields of an agent to change, each as a whole; those left out stay."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] = "unchanged"
+
+
 class AgentView(_Out):
-    """An agent as it stands."""
+    """An agent as it stands, or one of its versions."""
 
     id: str
     version: int
     spec: AgentSpec
+    created_by: str
+    """Who made this version: `person`, `seed`, or the id of an agent."""
     created_at: datetime
     updated_at: datetime
 
@@ -165,6 +183,8 @@ class RunCreate(_In):
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     max_turns: Annotated[int, Field(ge=1, le=1_000)] | None = None
     queue: RunQueue = "interactive"
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    """Where the fleet is busy, runs of the same tenant with a higher one go first. A thread keeps its order."""
     metadata: Metadata = Field(default_factory=dict[str, Any])
 
 
@@ -214,17 +234,26 @@ class RunView(_Out):
     message: list[ContentBlock]
     model: str | None = None
     max_turns: int | None = None
+    priority: int = 0
+    trigger_id: str | None = None
+    """The trigger that fired it."""
     metadata: dict[str, Any]
     attempt: int
     position: int | None = None
     """Queued only: 0 is next in its thread's line."""
     waiting_for: str | None = None
     """Queued or waiting only: why it does not run yet, in words."""
+    waits: list[WaitView] = Field(default_factory=list[WaitView])
+    """Waiting only: what it waits for. Those of the kinds `user` and `approval` take an answer."""
     cancel_requested_at: datetime | None = None
     turn_id: str | None = None
     merged_into: str | None = None
     stop_reason: str | None = None
+    limit_reached: Limit | None = None
+    """Which of its own bounds ended the turn: model calls (`turns`), `tokens` or `cost`."""
     text: str | None = None
+    output: Any = None
+    """Of an agent with an output schema: the answer as a JSON value that fulfils it."""
     error: RunError | None = None
     usage: UsageView | None = None
     created_at: datetime

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from base64 import b64encode
 from pathlib import Path
 
 import asyncpg
@@ -10,7 +12,7 @@ import asyncpg
 from models import migrate
 from nova_workers.config import Settings
 from nova_workers.devstack.home import write_private
-from nova_workers.errors import Unavailable
+from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.agents import seed_defaults
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.tenancy import (
@@ -22,9 +24,10 @@ from nova_workers.ledger.tenancy import (
     list_keys,
 )
 
-__all__ = ["KEY_FILE", "make_first_key", "prepare_database"]
+__all__ = ["KEY_FILE", "MASTER_KEYS_FILE", "make_first_key", "master_keys", "prepare_database"]
 
 KEY_FILE = "api_key"
+MASTER_KEYS_FILE = "master_keys"
 
 _ALL_SCOPES = ("agents", "keys", "operator", "runs", "secrets", "workspace")
 _MOST_KEYS = 1_000
@@ -57,6 +60,28 @@ async def prepare_database(settings: Settings, database_url: str) -> Path:
     if secret is not None:
         write_private(path, secret + "\n")
     return path
+
+
+def master_keys(home: Path) -> tuple[str, ...]:
+    """Return the master keys of a home's secrets, one a line of a file that only its owner may read; made if need be.
+
+    The first encrypts, all decrypt: to rotate, put a line before the others. Without the file the secrets are lost, so
+    it belongs into a backup, and not beside that of the database.
+
+    Raises:
+        ConfigurationError: The file is there and cannot be read.
+    """
+    path = home / MASTER_KEYS_FILE
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except FileNotFoundError:
+        lines = []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{str(path)!r} cannot be read: {error}") from error
+    if not lines:
+        lines = [f"home-{os.urandom(3).hex()}:{b64encode(os.urandom(32)).decode()}"]
+        write_private(path, lines[0] + "\n")
+    return tuple(lines)
 
 
 async def make_first_key(database_url: str) -> str | None:

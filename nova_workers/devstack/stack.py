@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nova_workers.config import Settings
-from nova_workers.devstack.first_start import prepare_database
+from nova_workers.devstack.first_start import master_keys, prepare_database
 from nova_workers.devstack.fleet_specs import (
     api_spec,
     beat_spec,
@@ -91,10 +92,11 @@ class Stack:
         self.key_file = await prepare_database(settings, servers.database_url)
         self._sink.say(f"starting api, {'worker' if count == 1 else f'{count} workers'}, beat and flower")
         env = _environment(settings, servers)
+        trusted = {**env, **_master_keys(settings)}
         await self._supervisor.start(
-            [worker_spec(settings, number=number, of=count, env=env) for number in range(1, count + 1)],
+            [worker_spec(settings, number=number, of=count, env=trusted) for number in range(1, count + 1)],
             [
-                api_spec(settings, host=host, port=port, url=api_url, env=env),
+                api_spec(settings, host=host, port=port, url=api_url, env=trusted),
                 beat_spec(settings, env=env),
                 flower_spec(host=_LOOPBACK, port=flower_port, url=flower_url, env=env),
             ],
@@ -196,9 +198,16 @@ def _environment(settings: Settings, servers: _Servers) -> dict[str, str]:
         "NOVA_REDIS_URL": servers.redis_url,
         "PYTHONUNBUFFERED": "1",
     }
+    if not settings.secrets.keys:
+        env["NOVA_SECRETS__KEYS"] = json.dumps(master_keys(settings.home))
     if servers.model_url is not None:
         env |= {"NOVA_MODEL__BASE_URL": servers.model_url, "NOVA_MODEL__API_KEY": "local"}
     return env
+
+
+def _master_keys(settings: Settings) -> dict[str, str]:
+    """Return what the processes get that keep and open secrets."""
+    return {} if settings.secrets.keys else {"NOVA_SECRETS__KEYS": json.dumps(master_keys(settings.home))}
 
 
 def _has_model(settings: Settings) -> bool:

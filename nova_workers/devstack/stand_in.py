@@ -1,15 +1,17 @@
 """What the local stand-in for a model answers: a handful of rules on the last message. It is not a language model.
 
 It knows enough to show what a fleet does with a real one: it streams, it calls the memory tools, it uses
-what they return, and it names conversations.
+what they return, it works through a task, and it names conversations.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from nova_workers.devstack.stand_in_reply import Reply, ToolUse
+from nova_workers.devstack.stand_in_work import work_reply
 
 __all__ = ["Reply", "ToolUse", "reply_to"]
 
@@ -44,29 +46,19 @@ _NOTHING = "Nothing about that is remembered. Tell me to remember it, and I will
 _TOOL_FAILED = "The tool said: "
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUse:
-    """A tool that the model wants to call."""
-
-    name: str
-    arguments: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer: words, and at most one tool call."""
-
-    text: str
-    tool: ToolUse | None = None
-
-
 def reply_to(request: Mapping[str, Any]) -> Reply:
     """Answer a request to the Messages API, given as its JSON body."""
     messages: Sequence[Mapping[str, Any]] = request.get("messages") or [{}]
     asked = _last_words(messages)
     results = _blocks(messages[-1], "tool_result")
-    if results:
-        return _after_tool(results, asked)
+    failed = any(result.get("is_error") for result in results)
+    plan, last = _text_of(request.get("system")), _results_text(results)
+    if not failed and (reply := work_reply(asked, plan, begun=_steps_begun(messages), last=last)) is not None:
+        return reply
+    return _after_tool(results, asked) if results else _answer(request, asked)
+
+
+def _answer(request: Mapping[str, Any], asked: str) -> Reply:
     tools = {str(tool.get("name")) for tool in request.get("tools") or ()}
     if not tools and "title" in _system(request):
         return Reply(_title(asked))
@@ -81,7 +73,7 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
 
 
 def _after_tool(results: Sequence[Mapping[str, Any]], asked: str) -> Reply:
-    text = "\n".join(_text_of(result.get("content")) for result in results)
+    text = _results_text(results)
     if any(result.get("is_error") for result in results):
         return Reply(_TOOL_FAILED + text)
     if text.startswith("Saved"):
@@ -94,6 +86,10 @@ def _after_tool(results: Sequence[Mapping[str, Any]], asked: str) -> Reply:
     if not wanted & _words(best) and not re.search(r"\bremember|\bmemor", asked, re.IGNORECASE):
         return Reply(_NOTHING)
     return Reply(f"From memory: {best}")
+
+
+def _results_text(results: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(_text_of(result.get("content")) for result in results)
 
 
 def _words(text: str) -> set[str]:
@@ -117,6 +113,11 @@ def _last_words(messages: Sequence[Mapping[str, Any]]) -> str:
 def _blocks(message: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
     content = message.get("content")
     return [block for block in content if block.get("type") == kind] if isinstance(content, list) else []
+
+
+def _steps_begun(messages: Sequence[Mapping[str, Any]]) -> set[str]:
+    calls = [block for message in messages for block in _blocks(message, "tool_use")]
+    return {str(call["input"].get("step_id")) for call in calls}
 
 
 def _text_of(content: object) -> str:

@@ -1,23 +1,28 @@
-"""The `embeddings` effect: what was said in a run becomes vectors, for search by meaning."""
+"""The `embeddings` effect: what was said in a run is found again, by its words and by its meaning."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.effects import DueEffect
-from nova_workers.ledger.embeddings import EmbeddedMessage, save_embeddings, texts_to_embed
+from nova_workers.ledger.embeddings import (
+    MAX_VECTOR_CHARS,
+    MAX_WORD_CHARS,
+    EmbeddedMessage,
+    forget_deleted,
+    save_embeddings,
+    save_texts,
+    texts_to_embed,
+)
 
 __all__ = ["EmbeddingEffect"]
 
-_MAX_CHARS: Final = 16_000
-"""About 4,000 tokens: half of what common servers take, and eight times what the local model looks at."""
-
 
 class EmbeddingEffect:
-    """Embeds the user's messages and the answer of each run, many runs at once.
+    """Indexes the user's messages and the answer of each run, many runs at once.
 
-    Every message has at most one vector a model: doing a run again does what is missing.
+    Every message has its words once, and at most one vector a model: doing a run again does what is missing. Words
+    come first, so that a message is found by them while the provider is away.
     """
 
     def __init__(
@@ -27,7 +32,7 @@ class EmbeddingEffect:
 
         Args:
             database: Where texts come from and vectors go.
-            provider: None turns embeddings off: effects that are in the ledger are done without a vector.
+            provider: None turns vectors off: messages are found by their words alone.
             batch_size: Most runs of one call, and most texts of one call of the provider.
             at_once: Most calls at the same time; the local model does one after the other anyway.
         """
@@ -47,21 +52,28 @@ class EmbeddingEffect:
         return self._at_once
 
     async def handle(self, effects: Sequence[DueEffect]) -> None:
-        """Embed the runs' messages. See `EffectHandler.handle`."""
-        provider = self._provider
-        if provider is None:
-            return
+        """Index the runs' messages. See `EffectHandler.handle`."""
         runs = [(effect.tenant_id, effect.run_id) for effect in effects]
         async with self._database.connection() as connection:
-            texts = await texts_to_embed(connection, runs, model=provider.model, max_chars=_MAX_CHARS)
+            await save_texts(connection, runs, max_chars=MAX_WORD_CHARS)
+        try:
+            if self._provider is not None:
+                await self._embed(self._provider, runs)
+        finally:
+            async with self._database.connection() as connection:
+                await forget_deleted(connection, [effect.thread_id for effect in effects])
+
+    async def close(self) -> None:
+        """Close the provider."""
+        if self._provider is not None:
+            await self._provider.close()
+
+    async def _embed(self, provider: EmbeddingProvider, runs: Sequence[tuple[str, str]]) -> None:
+        async with self._database.connection() as connection:
+            texts = await texts_to_embed(connection, runs, model=provider.model, max_chars=MAX_VECTOR_CHARS)
         for start in range(0, len(texts), self._batch_size):
             batch = texts[start : start + self._batch_size]
             vectors = await provider.embed([item.text for item in batch])
             embedded = [EmbeddedMessage(item, vector) for item, vector in zip(batch, vectors, strict=True)]
             async with self._database.connection() as connection:
                 await save_embeddings(connection, embedded, model=provider.model)
-
-    async def close(self) -> None:
-        """Close the provider."""
-        if self._provider is not None:
-            await self._provider.close()

@@ -36,7 +36,9 @@ _CHILD_ENVIRONMENT: Final = {
     # Large blocks go back to the system when they are freed: 172 MB instead of 229 (measured).
     "MALLOC_MMAP_THRESHOLD_": "1048576",
 }
-_FLOAT_BYTES: Final = 4
+_TEXTS_AT_ONCE: Final = 4
+"""Texts of one exchange with the child: then another caller has a turn, so that a query waits for 4 texts and not for a
+whole batch of an effect."""
 
 _log = structlog.get_logger(__name__)
 
@@ -75,11 +77,15 @@ class LocalEmbeddings:
         """Return one vector of 384 numbers a text. See `EmbeddingProvider.embed`."""
         if not texts:
             return []
-        body = json.dumps(list(texts)).encode()
+        vectors: list[Vector] = []
         self._keep()
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, body)
+                for start in range(0, len(texts), _TEXTS_AT_ONCE):
+                    few = texts[start : start + _TEXTS_AT_ONCE]
+                    body = json.dumps(list(few)).encode()
+                    answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, body)
+                    vectors += self._vectors(answer, len(few))
         except TimeoutError as error:
             self._kill()
             raise Unavailable(
@@ -88,7 +94,7 @@ class LocalEmbeddings:
             ) from error
         finally:
             self._let_go_later()
-        return self._vectors(answer, len(texts))
+        return vectors
 
     async def close(self) -> None:
         """End the child at once; a call that is under way fails."""

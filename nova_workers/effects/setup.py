@@ -12,17 +12,15 @@ from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 
-__all__ = ["effect_handlers", "effect_kinds", "embedding_provider"]
+__all__ = ["effect_handlers", "effect_kinds", "embedding_provider", "remote_embeddings"]
 
 _SERVER_CALLS = 4
 """Requests at the same time to an embedding server: enough to hide its latency, few enough to stay polite."""
 
 
 def effect_kinds(settings: EffectSettings) -> tuple[str, ...]:
-    """Return the effects that follow a run, in the order of the chain."""
-    if not settings.enabled:
-        return ()
-    return ("title",) if settings.embedding_provider == "off" else ("embeddings", "title")
+    """Return the effects that follow a run, in the order of the chain: nobody waits for a model to hear of its end."""
+    return ("delivery", "embeddings", "title") if settings.enabled else ()
 
 
 def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
@@ -48,20 +46,37 @@ def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
     )
 
 
+def remote_embeddings(settings: EffectSettings) -> EmbeddingProvider | None:
+    """Return the provider where it is a server, None where it is not: for processes that must stay small.
+
+    The local model is a child of 172 MB; one for each API process would cost more than the processes themselves.
+
+    Raises:
+        ConfigurationError: ``openai`` without a base URL.
+    """
+    return embedding_provider(settings) if settings.embedding_provider == "openai" else None
+
+
 def effect_handlers(
-    database: Database, settings: EffectSettings, *, engine: Engine, metrics: Metrics
+    database: Database,
+    settings: EffectSettings,
+    *,
+    provider: EmbeddingProvider | None,
+    engine: Engine,
+    metrics: Metrics,
 ) -> dict[str, EffectHandler]:
     """Return what does each kind of effect. Nothing is started or connected.
 
     Args:
         database: Of the ledger.
-        settings: Provider and batch size.
+        settings: Batch size.
+        provider: Makes vectors; closed by the effect.
         engine: Asks the model for titles.
         metrics: Counts what titles cost.
     """
     embeddings = EmbeddingEffect(
         database,
-        embedding_provider(settings),
+        provider,
         batch_size=settings.embedding_batch,
         at_once=_SERVER_CALLS if settings.embedding_provider == "openai" else 1,
     )

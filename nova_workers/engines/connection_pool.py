@@ -17,7 +17,7 @@ from mcp.types import CallToolResult, Tool
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
-from nova_workers.engines.connections import OnProgress, ServerConnection
+from nova_workers.engines.connections import MakeTransport, OnProgress, ServerConnection
 
 __all__ = ["ConnectionPool", "Held", "Lease"]
 
@@ -60,13 +60,17 @@ class _Avoided:
 class ConnectionPool:
     """One object serves a process, on one event loop."""
 
-    def __init__(self, *, idle_s: float = _IDLE_S, avoid_s: float = _AVOID_S) -> None:
+    def __init__(
+        self, *, idle_s: float = _IDLE_S, avoid_s: float = _AVOID_S, make_transport: MakeTransport | None = None
+    ) -> None:
         """Connect to nothing yet.
 
         Args:
             idle_s: A connection that nobody has used for so long is closed.
             avoid_s: So long after a server did not answer, it is not tried again.
+            make_transport: What carries the requests to servers behind a URL; None takes the HTTP client's own.
         """
+        self._make_transport = make_transport
         self._idle_s = idle_s
         self._avoid_s = avoid_s
         self._shared: dict[_Key, Held] = {}
@@ -99,7 +103,7 @@ class ConnectionPool:
             held = None
         reused = held is not None
         if held is None:
-            held = Held(ServerConnection(name, server), key, retired=key is None)
+            held = Held(ServerConnection(name, server, self._make_transport), key, retired=key is None)
             held.connection.start()
             if key is not None:
                 self._shared[key] = held

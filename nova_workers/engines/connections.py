@@ -13,22 +13,30 @@ import contextvars
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 import httpx2
 import structlog
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, CallToolResult, Tool
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
+from nova_workers.engines.child_output import logged_output
+from nova_workers.observability.redaction import current_redactor, hiding
+from nova_workers.observability.redactor import Redactor
 
-__all__ = ["OnProgress", "ServerConnection"]
+__all__ = ["MakeTransport", "OnProgress", "ServerConnection"]
 
 _log = structlog.get_logger(__name__)
+
+
+MakeTransport = Callable[[], httpx2.AsyncBaseTransport]
+"""Makes what carries the requests to a server behind a URL, such as one that guards where they go."""
 
 
 class OnProgress(Protocol):
@@ -46,9 +54,10 @@ _STREAM_READ_TIMEOUT_S = 300.0
 class ServerConnection:
     """One MCP server, connected. Used by any number of turns at the same time."""
 
-    def __init__(self, name: str, server: McpServer) -> None:
+    def __init__(self, name: str, server: McpServer, make_transport: MakeTransport | None = None) -> None:
         self.name = name
         self._server = server
+        self._make_transport = make_transport
         self._client: Client | None = None
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
@@ -73,8 +82,13 @@ class ServerConnection:
         return self._closing.is_set()
 
     def start(self) -> None:
-        """Begin to connect. The connection outlives the caller, so it takes nothing of the caller's context."""
-        self._keeper = asyncio.create_task(self._keep(), name=f"mcp-{self.name}", context=contextvars.Context())
+        """Begin to connect. The connection outlives the caller, so of the caller's context it takes but the redactor.
+
+        Turns share a connection only with the same secrets in its configuration: what one hides, all hide.
+        """
+        self._keeper = asyncio.create_task(
+            self._keep(current_redactor()), name=f"mcp-{self.name}", context=contextvars.Context()
+        )
 
     async def ready(self) -> None:
         """Wait until it is open.
@@ -172,35 +186,39 @@ class ServerConnection:
             raise ConnectionError("it is not connected")
         return self._client
 
-    async def _keep(self) -> None:
-        try:
-            async with _client(self._server) as client:
-                self._client = client
+    async def _keep(self, redactor: Redactor | None) -> None:
+        with hiding(Redactor() if redactor is None else redactor):
+            try:
+                async with _client(self.name, self._server, self._make_transport) as client:
+                    self._client = client
+                    self._opened.set()
+                    await self._closing.wait()
+            except Exception as error:
+                # The head of this task: calls in flight have their own errors, and whoever waits in `ready` is told.
+                self._failure = error
+                if self._opened.is_set():
+                    _log.warning("mcp_server_lost", server=self.name, exc_info=True)
+            finally:
+                self._client = None
                 self._opened.set()
-                await self._closing.wait()
-        except Exception as error:
-            # The head of this task: calls in flight have their own errors, and whoever waits in `ready` is told.
-            self._failure = error
-            if self._opened.is_set():
-                _log.warning("mcp_server_lost", server=self.name, exc_info=True)
-        finally:
-            self._client = None
-            self._opened.set()
 
 
 @asynccontextmanager
-async def _client(server: McpServer) -> AsyncGenerator[Client]:
+async def _client(name: str, server: McpServer, make_transport: MakeTransport | None) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
         match server:
             case InProcessMcpServer():
                 # A fresh client has nothing to gain from a response cache.
                 client = Client(server.server, cache=None)
             case StdioMcpServer():
-                client = Client(_process(server), read_timeout_seconds=server.timeout_s, cache=None)
+                output = await stack.enter_async_context(logged_output(name))
+                child = stdio_client(_process(server), output)
+                client = Client(child, read_timeout_seconds=server.timeout_s, cache=None)
             case HttpMcpServer():
                 timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))
+                guarded = None if make_transport is None else make_transport()
                 http = await stack.enter_async_context(
-                    httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout)
+                    httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout, transport=guarded)
                 )
                 transport = streamable_http_client(server.url, http_client=http)
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)

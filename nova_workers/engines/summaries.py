@@ -5,6 +5,7 @@ from typing import Any
 
 from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.engine import ToolCall
+from nova_workers.observability.redaction import hide
 
 __all__ = ["MAX_SUMMARY_CHARS", "line", "tool_result_summary", "tool_use_summary"]
 
@@ -58,6 +59,7 @@ def _plain(value: Any) -> str:
 
 def line(text: str) -> str:
     """Return text as one line that is short enough to show."""
-    # A tool may return a megabyte; no more than can show is looked at.
-    short = " ".join(text[: 4 * MAX_SUMMARY_CHARS].split())
+    # Secrets first: of one that is cut nobody would know any more. A tool may return a megabyte; no more than can show
+    # is looked at then.
+    short = " ".join(hide(text)[: 4 * MAX_SUMMARY_CHARS].split())
     return short if len(short) <= MAX_SUMMARY_CHARS else short[: MAX_SUMMARY_CHARS - 1] + "…"

@@ -13,13 +13,14 @@ from mcp.types import CallToolResult, TextContent, Tool
 from mcp.types import ContentBlock as McpContent
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
-from nova_workers.contracts.engine import InProcessMcpServer, McpServer, ToolCall
+from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
 from nova_workers.engines.connection_pool import ConnectionPool, Lease
 from nova_workers.engines.connections import OnProgress
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.summaries import line
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
+from nova_workers.observability.redaction import hide
 
 __all__ = ["TellProgress", "ToolDefinition", "Toolbox", "plain_block"]
 
@@ -137,15 +138,20 @@ class Toolbox:
                 with tool_span(call):
                     result = await entry.lease.call(entry.tool, call.params, on_progress)
         except (MCPError, ConnectionError, TimeoutError) as error:
-            raise ToolFailure(f"{call.tool_name} failed: {error}", tool=call.tool_name) from error
-        return self._outcome(result)
+            # The address or the command may hold a secret that the model is not to see.
+            raise ToolFailure(hide(f"{call.tool_name} failed: {error}"), tool=call.tool_name) from error
+        return self._outcome(result, ours=isinstance(entry.lease.server, InProcessMcpServer))
 
     def _unknown(self, name: str) -> str:
         known = ", ".join(self._entries or {}) or "none"
         away = f" These servers do not answer: {', '.join(self._unreachable)}." if self._unreachable else ""
         return f"There is no tool {name!r}. Available: {known}.{away}"
 
-    def _outcome(self, result: CallToolResult) -> ToolOutcome:
+    def _outcome(self, result: CallToolResult, *, ours: bool) -> ToolOutcome:
+        # Only a server of this process is heard: one from outside must not put a turn to sleep.
+        deferral = (result.meta or {}).get(DEFERRAL) if ours else None
+        if deferral is not None:
+            return ToolOutcome((), deferral=deferral)
         blocks = tuple(self._to_block(content) for content in result.content)
         if not blocks and result.structured_content is not None:
             blocks = (text_block(json.dumps(result.structured_content)),)

@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.wire import AgentView
-from nova_workers.errors import Conflict, Gone, NotFound
+from nova_workers.errors import Conflict, Gone, NotFound, VersionMismatch
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
-    "DEFAULT_AGENTS",
+    "count_agents",
     "create_agent",
     "delete_agent",
+    "expect_version",
     "get_agent",
+    "get_version",
     "list_agents",
     "list_versions",
+    "lock_agent",
     "replace_agent",
-    "rollback_agent",
     "seed_defaults",
 ]
 
-DEFAULT_AGENTS: Mapping[str, AgentSpec] = {
-    "nova": AgentSpec(
-        name="Nova",
-        description="A general assistant with files, the web and a memory.",
-        identity="You are Nova, a capable and plain-spoken assistant.",
-        instructions=(
-            "Answer briefly and to the point. Use your tools where they help, and say what you did. "
-            "Save facts that will matter in later conversations to memory, and look there before you ask again."
-        ),
-        trust="controlled",
-        capabilities={"memory": CapabilityGrant()},
-    ),
-    "agent-builder": AgentSpec(
-        name="Agent Builder",
-        description="Helps to design other agents.",
-        identity="You design agents: you turn what somebody needs into a clear configuration.",
-        instructions=(
-            "Ask what the agent is for, what it must never do and what it needs to know. Then propose a name, an "
-            "identity, instructions, responsibilities and the lowest trust level that does the job."
-        ),
-        trust="sandbox",
-    ),
-}
-"""What every new tenant starts with."""
-
-_COLUMNS = "id, version, spec, created_at, updated_at"
-
 # A deleted agent's id is free again. Its versions stay, since runs name them, so the new ones count on from there.
-_CREATE = f"""
+_CREATE = """
 WITH made AS (
     INSERT INTO agents AS a (tenant_id, id, version, spec) VALUES ($1, $2, 1, $3)
     ON CONFLICT (tenant_id, id) DO UPDATE
@@ -60,43 +34,55 @@ WITH made AS (
     INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
     SELECT tenant_id, id, version, spec, $4 FROM made
 )
-SELECT {_COLUMNS} FROM made
+SELECT *, $4 AS created_by FROM made
 """
 
-# Equal configuration makes no version, so that a repeated PUT changes nothing.
-_REPLACE = f"""
+# Equal configuration makes no version, so that a repeated PUT changes nothing. $5: the version that this one follows.
+_REPLACE = """
 WITH changed AS (
     UPDATE agents
        SET version = version + 1, spec = $3, updated_at = now()
-     WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL AND spec <> $3
+     WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL AND spec <> $3 AND ($5::bigint IS NULL OR version = $5)
     RETURNING *
 ), kept AS (
     INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
     SELECT tenant_id, id, version, spec, $4 FROM changed
 )
-SELECT {_COLUMNS} FROM changed
-UNION ALL
-SELECT {_COLUMNS} FROM agents
- WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM changed)
+SELECT *, $4 AS created_by FROM changed
 """
 
-_GET = "SELECT *, deleted_at IS NOT NULL AS deleted FROM agents WHERE tenant_id = $1 AND id = $2"
+_GET = """
+SELECT a.*, v.created_by
+  FROM agents a
+  JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version
+ WHERE a.tenant_id = $1 AND a.id = $2
+"""
 
-_LIST = f"""
-SELECT {_COLUMNS} FROM agents
- WHERE tenant_id = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR id > $2)
- ORDER BY id
+# Whoever changes what he reads holds the row meanwhile: of two changes at the same time neither is lost.
+_LOCK = "SELECT 1 FROM agents WHERE tenant_id = $1 AND id = $2 FOR NO KEY UPDATE"
+
+_LIST = """
+SELECT a.*, v.created_by
+  FROM agents a
+  JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version
+ WHERE a.tenant_id = $1 AND a.deleted_at IS NULL AND ($2::text IS NULL OR a.id > $2)
+ ORDER BY a.id
  LIMIT $3
 """
+
+_COUNT = "SELECT count(*) FROM agents WHERE tenant_id = $1 AND deleted_at IS NULL"
 
 _DELETE = """
 UPDATE agents SET deleted_at = now() WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL RETURNING id
 """
 
-_VERSION = "SELECT spec FROM agent_versions WHERE tenant_id = $1 AND agent_id = $2 AND version = $3"
+_VERSION = """
+SELECT agent_id AS id, version, spec, created_by, created_at, created_at AS updated_at FROM agent_versions
+ WHERE tenant_id = $1 AND agent_id = $2 AND version = $3::bigint
+"""
 
 _LIST_VERSIONS = """
-SELECT agent_id AS id, version, spec, created_at, created_at AS updated_at FROM agent_versions
+SELECT agent_id AS id, version, spec, created_by, created_at, created_at AS updated_at FROM agent_versions
  WHERE tenant_id = $1 AND agent_id = $2 AND ($3::int IS NULL OR version < $3)
  ORDER BY version DESC
  LIMIT $4
@@ -115,7 +101,7 @@ SELECT tenant_id, id, version, spec, 'seed' FROM made
 
 
 async def create_agent(
-    connection: Connection, tenant_id: str, agent_id: str, spec: AgentSpec, *, created_by: str = "api"
+    connection: Connection, tenant_id: str, agent_id: str, spec: AgentSpec, *, created_by: str
 ) -> AgentView:
     """Make an agent and its first version.
 
@@ -125,22 +111,56 @@ async def create_agent(
     row = await connection.fetchrow(_CREATE, tenant_id, agent_id, _json(spec), created_by)
     if row is None:
         raise Conflict(
-            f"There is an agent {agent_id!r} already; choose another id, or replace it with PUT.", agent_id=agent_id
+            f"There is an agent {agent_id!r} already; choose another id, or change that one.", agent_id=agent_id
         )
     return _view(row)
 
 
 async def replace_agent(
-    connection: Connection, tenant_id: str, agent_id: str, spec: AgentSpec, *, created_by: str = "api"
+    connection: Connection,
+    tenant_id: str,
+    agent_id: str,
+    spec: AgentSpec,
+    *,
+    created_by: str,
+    expected: int | None = None,
 ) -> AgentView:
     """Give an agent a new configuration, as its next version. An equal one changes nothing.
+
+    Args:
+        connection: Where.
+        tenant_id: Whose agent.
+        agent_id: Which.
+        spec: The whole configuration.
+        created_by: ``person``, or the id of an agent.
+        expected: The version that this one is to follow; None follows whichever is the newest.
 
     Raises:
         NotFound: There is no such agent.
         Gone: It was deleted.
+        VersionMismatch: Its newest version is not the one that was expected.
     """
-    row = await connection.fetchrow(_REPLACE, tenant_id, agent_id, _json(spec), created_by)
-    return await get_agent(connection, tenant_id, agent_id) if row is None else _view(row)
+    row = await connection.fetchrow(_REPLACE, tenant_id, agent_id, _json(spec), created_by, expected)
+    if row is not None:
+        return _view(row)
+    agent = await get_agent(connection, tenant_id, agent_id)
+    expect_version(agent, expected)
+    return agent
+
+
+def expect_version(agent: AgentView, expected: int | None) -> None:
+    """Refuse an agent that was changed since a version. None expects nothing.
+
+    Raises:
+        VersionMismatch: Its version is another; the message names both.
+    """
+    if expected is not None and agent.version != expected:
+        raise VersionMismatch(
+            f"Agent {agent.id!r} is at version {agent.version} and not at {expected}. Read it again, then change it.",
+            agent_id=agent.id,
+            version=agent.version,
+            expected=expected,
+        )
 
 
 async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> AgentView:
@@ -153,14 +173,30 @@ async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> Ag
     row = await connection.fetchrow(_GET, tenant_id, agent_id)
     if row is None:
         raise NotFound(f"There is no agent {agent_id!r}.", agent_id=agent_id)
-    if row["deleted"]:
+    if row["deleted_at"] is not None:
         raise Gone(f"Agent {agent_id!r} was deleted.", agent_id=agent_id)
     return _view(row)
+
+
+async def lock_agent(connection: Connection, tenant_id: str, agent_id: str) -> AgentView:
+    """Return an agent as it stands, and keep others from changing it until the transaction ends.
+
+    Raises:
+        NotFound: There is no such agent.
+        Gone: It was deleted.
+    """
+    await connection.execute(_LOCK, tenant_id, agent_id)
+    return await get_agent(connection, tenant_id, agent_id)
 
 
 async def list_agents(connection: Connection, tenant_id: str, *, after: str | None, limit: int) -> list[AgentView]:
     """Return agents by id, those after `after`."""
     return [_view(row) for row in await connection.fetch(_LIST, tenant_id, after, limit)]
+
+
+async def count_agents(connection: Connection, tenant_id: str) -> int:
+    """Return how many agents a tenant has."""
+    return await connection.fetchval(_COUNT, tenant_id)
 
 
 async def delete_agent(connection: Connection, tenant_id: str, agent_id: str) -> None:
@@ -188,22 +224,22 @@ async def list_versions(
     return [_view(row) for row in rows]
 
 
-async def rollback_agent(connection: Connection, tenant_id: str, agent_id: str, version: int) -> AgentView:
-    """Make an earlier version's configuration the newest again, as a version of its own.
+async def get_version(connection: Connection, tenant_id: str, agent_id: str, version: int) -> AgentView:
+    """Return what an agent was.
 
     Raises:
         NotFound: There is no such agent, or it never had that version.
         Gone: It was deleted.
     """
-    spec = await connection.fetchval(_VERSION, tenant_id, agent_id, version)
-    if spec is None:
-        agent = await get_agent(connection, tenant_id, agent_id)
+    agent = await get_agent(connection, tenant_id, agent_id)
+    row = await connection.fetchrow(_VERSION, tenant_id, agent_id, version)
+    if row is None:
         raise NotFound(
             f"Agent {agent_id!r} has no version {version}; its newest is {agent.version}.",
             agent_id=agent_id,
             version=version,
         )
-    return await replace_agent(connection, tenant_id, agent_id, AgentSpec.model_validate(spec))
+    return _view(row)
 
 
 async def seed_defaults(connection: Connection, tenant_id: str) -> None:
@@ -222,6 +258,7 @@ def _view(row: Row) -> AgentView:
         id=row["id"],
         version=row["version"],
         spec=AgentSpec.model_validate(row["spec"]),
+        created_by=row["created_by"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
     )

@@ -8,29 +8,40 @@ from dataclasses import dataclass
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.run_ends import LISTENED_TO
 
 __all__ = ["CancelRequest", "edit_queued", "request_cancel", "run_status", "select_open", "withdraw_queued"]
 
+# What ends here is told outside like any end. A run has one such effect, so its id can follow from the run's.
+_TOLD = f"""told AS (
+    INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
+    SELECT 'eff_' || substr(mine.id, 5), mine.tenant_id, mine.id, mine.thread_id, 'delivery', 1
+      FROM mine
+     WHERE mine.status = 'canceled' AND {LISTENED_TO}
+)"""
+
 # A run that was never begun ends here and now. Any other is asked; its worker, or the next claim, ends it.
 # Rows are locked as other statements lock several: those that run before those that may join them, each by id.
-_REQUEST = """
+_REQUEST = f"""
 WITH wanted AS (
     SELECT id
       FROM runs
      WHERE tenant_id = $1 AND id = ANY($2::text[]) AND status IN ('queued', 'running', 'waiting')
      ORDER BY status = 'queued', id
        FOR UPDATE
-)
-UPDATE runs r
-   SET status = CASE WHEN status = 'queued' AND attempt = 0 THEN 'canceled' ELSE status END,
-       stop_reason = CASE WHEN status = 'queued' AND attempt = 0 THEN 'aborted' ELSE stop_reason END,
-       finished_at = CASE WHEN status = 'queued' AND attempt = 0 THEN now() ELSE finished_at END,
-       final_event_id = CASE WHEN status = 'queued' AND attempt = 0 THEN '0-1' ELSE final_event_id END,
-       cancel_requested_at = COALESCE(cancel_requested_at, now()),
-       cancel_reason = COALESCE(cancel_reason, 'cancel')
-  FROM wanted
- WHERE r.id = wanted.id AND status IN ('queued', 'running', 'waiting')
-RETURNING r.id, thread_id, queue, status
+), mine AS (
+    UPDATE runs r
+       SET status = CASE WHEN status = 'queued' AND attempt = 0 THEN 'canceled' ELSE status END,
+           stop_reason = CASE WHEN status = 'queued' AND attempt = 0 THEN 'aborted' ELSE stop_reason END,
+           finished_at = CASE WHEN status = 'queued' AND attempt = 0 THEN now() ELSE finished_at END,
+           final_event_id = CASE WHEN status = 'queued' AND attempt = 0 THEN '0-1' ELSE final_event_id END,
+           cancel_requested_at = COALESCE(cancel_requested_at, now()),
+           cancel_reason = COALESCE(cancel_reason, 'cancel')
+      FROM wanted
+     WHERE r.id = wanted.id AND status IN ('queued', 'running', 'waiting')
+    RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
+), {_TOLD}
+SELECT id, thread_id, queue, status FROM mine
 """
 
 _SELECT_OPEN = """
@@ -53,12 +64,15 @@ RETURNING id
 """
 
 
-_WITHDRAW = """
-UPDATE runs
-   SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
-       cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
- WHERE tenant_id = $1 AND id = $2 AND status = 'queued' AND attempt = 0
-RETURNING id, thread_id, queue
+_WITHDRAW = f"""
+WITH mine AS (
+    UPDATE runs
+       SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
+           cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
+     WHERE tenant_id = $1 AND id = $2 AND status = 'queued' AND attempt = 0
+    RETURNING id, tenant_id, agent_id, thread_id, queue, status
+), {_TOLD}
+SELECT id, thread_id, queue FROM mine
 """
 
 
@@ -69,6 +83,7 @@ class CancelRequest:
     doorbell: Doorbell
     ended: bool
     running: bool
+    waiting: bool = False
 
 
 async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[CancelRequest]:
@@ -79,6 +94,7 @@ async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequen
             Doorbell(row["id"], row["thread_id"], row["queue"]),
             ended=row["status"] == "canceled",
             running=row["status"] == "running",
+            waiting=row["status"] == "waiting",
         )
         for row in rows
     ]

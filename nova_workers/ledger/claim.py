@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.runs import Claim, DailyBudgets
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 
-__all__ = ["PAUSED", "claim_next"]
+__all__ = ["PAUSED", "Capped", "claim_next", "lock_caps"]
 
 # A pause holds back what is new; a run that was canceled is still ended.
 PAUSED = """
@@ -19,19 +20,21 @@ EXISTS (SELECT 1 FROM switches s
             OR (s.scope = 'agent' AND s.tenant_id = r.tenant_id AND s.target = r.agent_id))
 """
 
-# $1 thread, $2 worker, $3 lease, $4 id for a new turn, $5 id for the query message, $6 losses allowed.
+# $1 thread, $2 worker, $3 lease, $4 id for a new turn, $5 id for the query message, $6 losses allowed, $7 whether the
+# lock of the tenant's caps is held.
 # The thread's row lock and `active_run_id IS NULL` let one claim through; the fence grows in the same statement, so
 # every later write can tell this claim from all before it. A run that was begun goes before the line, then one that
 # interrupted, then the line by place. What is left in the line of a deleted thread is claimed to be canceled: nothing
-# stays queued for ever.
+# stays queued for ever. Under a cap nothing is claimed without the lock. With it the runs are counted: it was taken
+# before the statement began, which so sees every claim that was made under it. What is only to be ended needs no room.
 _CLAIM = f"""
 WITH thread AS (
-    SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, deleted_at IS NOT NULL AS deleted
+    SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, deleted_at IS NOT NULL AS deleted
       FROM threads
      WHERE id = $1 AND active_run_id IS NULL
        FOR UPDATE
 ), next AS (
-    SELECT r.id, r.queued_at
+    SELECT r.id, r.tenant_id, r.queued_at, r.cancel_requested_at IS NOT NULL OR t.deleted AS over
       FROM runs r, thread t
      WHERE r.thread_id = t.id AND r.status = 'queued'
        AND (r.cancel_requested_at IS NOT NULL OR t.deleted OR NOT {PAUSED})
@@ -43,11 +46,20 @@ WITH thread AS (
        SET status = 'running', attempt = r.attempt + 1, fence = t.fence, worker_id = $2,
            lease_expires_at = now() + $3, turn_id = COALESCE(r.turn_id, $4),
            started_at = COALESCE(r.started_at, now()), agent_version = COALESCE(r.agent_version, a.version)
-      FROM next n, thread t, agents a
-     WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id
+      FROM next n, thread t, agents a, tenants w
+     WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
+       AND (n.over OR (w.max_running IS NULL AND a.max_running IS NULL)
+            OR ($7 AND (w.max_running IS NULL
+                        OR w.max_running > (SELECT count(*) FROM runs o
+                                             WHERE o.tenant_id = w.id AND o.status = 'running'))
+                   AND (a.max_running IS NULL
+                        OR a.max_running > (SELECT count(*) FROM runs o
+                                             WHERE o.tenant_id = a.tenant_id AND o.agent_id = a.id
+                                               AND o.status = 'running'))))
     RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
-              t.deleted AS thread_deleted,
-              n.queued_at AS entered_at
+              t.title AS thread_title, t.deleted AS thread_deleted, n.queued_at AS entered_at,
+              w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
+              w.max_cost_usd_per_day AS tenant_budget, a.max_cost_usd_per_day AS agent_budget
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
 ), turn AS (
@@ -62,27 +74,56 @@ WITH thread AS (
       FROM claimed c
      WHERE c.turn_id = $4
 )
-SELECT c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec, c.fence, c.attempt,
-       c.losses, c.losses >= $6 AS spent,
+SELECT n.tenant_id AS in_line, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
+       c.fence, c.attempt, c.losses, c.losses >= $6 AS spent,
        c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
        CASE WHEN c.turn_id = $4 THEN c.head_turn_id
             ELSE (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) END AS parent_turn_id,
        (SELECT h.context_tokens FROM turns h WHERE h.id = c.head_turn_id) AS context_tokens,
        c.thread_session_id, c.thread_task_id, c.content, c.model, c.max_turns, c.queue, c.source, c.depth,
        c.parent_run_id, c.traceparent, c.created_at,
+       c.thread_title, left(c.meta->>'channel', 64) AS channel, c.trigger_id, c.capped,
+       c.tenant_budget::float8, c.agent_budget::float8,
+       (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
        EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
-  FROM claimed c
-  JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.agent_id AND v.version = c.agent_version
+  FROM next n
+  LEFT JOIN claimed c ON c.id = n.id
+  LEFT JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.agent_id AND v.version = c.agent_version
 """
 
 
+# One lock a tenant, until the transaction ends. Only claims under a cap take it.
+_LOCK_CAPS = "SELECT pg_advisory_xact_lock(hashtextextended('nova caps ' || $1, 0))"
+
+
+@dataclass(frozen=True, slots=True)
+class Capped:
+    """The run that is next stands under a cap: it is claimed in a transaction that holds `lock_caps`, if at all."""
+
+    tenant_id: str
+
+
+async def lock_caps(connection: Connection, tenant_id: str) -> None:
+    """Have claims under a tenant's caps come one after the other, until the transaction ends."""
+    await connection.execute(_LOCK_CAPS, tenant_id)
+
+
 async def claim_next(
-    connection: Connection, thread_id: str, *, worker_id: str, lease_ttl_s: float, max_attempts: int
-) -> Claim | None:
+    connection: Connection,
+    thread_id: str,
+    *,
+    worker_id: str,
+    lease_ttl_s: float,
+    max_attempts: int,
+    caps_locked: bool = False,
+) -> Claim | Capped | None:
     """Take the run that is next in a thread's line, in one statement.
 
+    Args:
+        caps_locked: The transaction holds `lock_caps` of the tenant, from before this statement.
+
     Returns:
-        The claim; None where nothing stands in line, another run is active, or a pause holds.
+        The claim; None where nothing stands in line, another run is active, or a pause or a full cap holds.
     """
     row = await connection.fetchrow(
         _CLAIM,
@@ -92,9 +133,12 @@ async def claim_next(
         new_id("turn"),
         new_id("msg"),
         max_attempts,
+        caps_locked,
     )
     if row is None:
         return None
+    if row["id"] is None:
+        return None if caps_locked else Capped(row["in_line"])
     return Claim(
         run_id=row["id"],
         tenant_id=row["tenant_id"],
@@ -122,4 +166,9 @@ async def claim_next(
         traceparent=row["traceparent"],
         created_at=row["created_at"],
         claim_latency_s=row["claim_latency_s"],
+        thread_title=row["thread_title"],
+        channel=row["channel"],
+        trigger_id=row["trigger_id"],
+        capped=row["capped"],
+        budgets=DailyBudgets(row["tenant_budget"], row["agent_budget"], row["trigger_budget"]),
     )

@@ -13,7 +13,7 @@ import orjson
 from nova_workers.contracts.content import storable_json
 from nova_workers.errors import Unavailable
 
-__all__ = ["Connection", "Database", "Row"]
+__all__ = ["Connection", "Database", "Row", "Snapshot"]
 
 Row = asyncpg.Record
 """One row; values by column name."""
@@ -22,6 +22,8 @@ _UNAVAILABLE = (
     OSError,
     asyncio.TimeoutError,
     asyncpg.InterfaceError,
+    # What the driver says of a connection whose server died while a statement was on its way.
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     # Whole classes, since a server that goes down may say any of them: it shuts down, starts up or was crashed (57), is
     # out of connections, memory or disk (53), cannot reach its files (58), or takes no connections now (55000).
@@ -50,6 +52,30 @@ class Connection(Protocol):
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
         """Run a statement and return its command tag, such as ``UPDATE 1``."""
         ...
+
+
+class Snapshot(Protocol):
+    """A view of the database as it stood at one moment, in UTC, for reading row by row."""
+
+    def rows(self, query: str, *args: Any, at_once: int) -> AsyncGenerator[Row]:
+        """Yield the rows of a statement, of which no more than `at_once` are in memory."""
+        ...
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        """Run a statement and return one value."""
+        ...
+
+
+class _Cursors:
+    def __init__(self, connection: asyncpg.pool.PoolConnectionProxy) -> None:  # type: ignore[type-arg]
+        self._connection = connection
+
+    async def rows(self, query: str, *args: Any, at_once: int) -> AsyncGenerator[Row]:
+        async for row in self._connection.cursor(query, *args, prefetch=at_once):
+            yield row
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        return await self._connection.fetchval(query, *args)
 
 
 class _PlainConnection(asyncpg.Connection):  # type: ignore[type-arg]
@@ -119,7 +145,7 @@ class Database:
         """
         pool = await self._require_pool()
         try:
-            async with pool.acquire(timeout=self._command_timeout_s) as connection:
+            async with self._lend(pool) as connection:
                 yield cast(Connection, connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error) from error
@@ -134,10 +160,39 @@ class Database:
         """
         pool = await self._require_pool()
         try:
-            async with pool.acquire(timeout=self._command_timeout_s) as connection, connection.transaction():
+            async with self._lend(pool) as connection, connection.transaction():
                 yield cast(Connection, connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error) from error
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[Snapshot]:
+        """Lend a view that does not change while it is read, on a connection of its own.
+
+        Raises:
+            Unavailable: The database cannot be reached, or went away.
+        """
+        pool = await self._require_pool()
+        try:
+            async with (
+                self._lend(pool) as connection,
+                connection.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                # For this transaction only.
+                await connection.execute("SET LOCAL TimeZone = 'UTC'")
+                yield _Cursors(connection)
+        except _UNAVAILABLE as error:
+            raise _unavailable(error) from error
+
+    @asynccontextmanager
+    async def _lend(self, pool: Any) -> AsyncGenerator[Any]:
+        async with pool.acquire(timeout=self._command_timeout_s) as connection:
+            try:
+                yield connection
+            except asyncpg.InternalClientError:
+                # It is out of step with its server, and would fail whoever gets it next.
+                connection.terminate()
+                raise
 
     async def fetch(self, query: str, *args: Any) -> list[Row]:
         """Run one statement in its own transaction and return its rows."""

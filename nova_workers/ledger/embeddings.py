@@ -1,23 +1,30 @@
-"""Vectors of messages: what is still to be embedded, their storage, and search by meaning."""
+"""What was said, as it is found again: its words, and its vectors. Written by the effect; see `message_search`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 
 __all__ = [
-    "INDEXED_DIMENSIONS",
+    "MAX_VECTOR_CHARS",
+    "MAX_WORD_CHARS",
     "EmbeddedMessage",
-    "MessageHit",
     "MessageText",
+    "forget_deleted",
+    "forget_thread",
     "save_embeddings",
-    "search_messages",
+    "save_texts",
     "texts_to_embed",
 ]
 
-INDEXED_DIMENSIONS = 384
-"""Vectors of this width are in the HNSW index; others are searched row by row."""
+MAX_WORD_CHARS: Final = 32_000
+"""About 5,000 words: what a long report has. Its index entry stays far below Postgres' bound of 1 MB."""
+
+MAX_VECTOR_CHARS: Final = 16_000
+"""About 4,000 tokens: half of what common servers take, and eight times what the local model looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,7 @@ class MessageText:
     thread_id: str
     message_id: str
     text: str
+    said_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +47,17 @@ class EmbeddedMessage:
     vector: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class MessageHit:
-    """A message that is near to a query.
-
-    Attributes:
-        similarity: Cosine similarity, from -1 to 1; 1 is the same direction.
-    """
-
-    message_id: str
-    thread_id: str
-    agent_id: str
-    similarity: float
-
-
 # What is worth finding again of a run's turn: what the user said, and the answer. Not the narration between tool
-# calls, nor their results: they would drown it. Messages that have their vector are left out, so a retry does only
-# what is left. Per run: $1 tenant, $2 run. $3 model, $4 most characters of a text.
-_TEXTS_TO_EMBED = """
+# calls, nor their results: they would drown it. The text never leaves the server. Per run: $1 tenant, $2 run. $3 most
+# characters of a text.
+_SAVE_TEXTS = """
 WITH wanted AS (
     SELECT t.id AS turn_id, t.tenant_id, t.agent_id, t.thread_id
       FROM unnest($1::text[], $2::text[]) AS run(tenant_id, id)
       JOIN turns t ON t.run_id = run.id AND t.tenant_id = run.tenant_id
+      JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
 ), candidates AS (
-    SELECT m.id, w.tenant_id, w.agent_id, w.thread_id, m.content
+    SELECT m.id, w.tenant_id, w.agent_id, w.thread_id, m.role, m.content, m.created_at
       FROM wanted w
       JOIN messages m ON m.turn_id = w.turn_id AND m.tenant_id = w.tenant_id
      WHERE m.kind IN ('query', 'steering')
@@ -72,57 +67,76 @@ WITH wanted AS (
                     ORDER BY last.seq DESC
                     LIMIT 1)
 ), texts AS (
-    SELECT c.id, c.tenant_id, c.agent_id, c.thread_id,
+    SELECT c.id, c.tenant_id, c.agent_id, c.thread_id, c.role, c.created_at,
            left(btrim((SELECT string_agg(block->>'text', E'\\n')
                          FROM jsonb_array_elements(c.content) block
-                        WHERE block->>'type' = 'text'), E' \\n\\t\\r'), $4) AS text
+                        WHERE block->>'type' = 'text'), E' \\n\\t\\r'), $3) AS text
       FROM candidates c
-     WHERE NOT EXISTS (SELECT 1 FROM embeddings e WHERE e.message_id = c.id AND e.model = $3)
+     WHERE NOT EXISTS (SELECT FROM message_texts x WHERE x.message_id = c.id)
 )
-SELECT id, tenant_id, agent_id, thread_id, text FROM texts WHERE text <> '' ORDER BY id
+INSERT INTO message_texts (message_id, tenant_id, agent_id, thread_id, role, content, said_at)
+SELECT id, tenant_id, agent_id, thread_id, role, text, created_at FROM texts WHERE text <> ''
+ON CONFLICT (message_id) DO NOTHING
 """
 
-# One statement for a batch. The vectors travel as one flat array of 32-bit floats, $6 numbers each, which the
+# The texts of runs that have no vector of a model: a retry does only what is left. Per run: $1 tenant, $2 run.
+# $3 model, $4 most characters of a text.
+_TEXTS_TO_EMBED = """
+SELECT x.message_id, x.tenant_id, x.agent_id, x.thread_id, x.said_at, left(x.content, $4) AS text
+  FROM unnest($1::text[], $2::text[]) AS run(tenant_id, id)
+  JOIN turns t ON t.run_id = run.id AND t.tenant_id = run.tenant_id
+  JOIN messages m ON m.turn_id = t.id
+  JOIN message_texts x ON x.message_id = m.id
+ WHERE NOT EXISTS (SELECT FROM embeddings e WHERE e.message_id = x.message_id AND e.model = $3)
+ ORDER BY x.message_id
+"""
+
+# One statement for a batch. The vectors travel as one flat array of 32-bit floats, $7 numbers each, which the
 # driver writes in binary: text would cost ten times the CPU and the bytes. A message that has its vector keeps it.
 _SAVE = """
-INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, model, dimensions, embedding)
-SELECT x.id, x.tenant_id, x.agent_id, x.thread_id, x.message_id, $8, $6::int,
-       (($7::real[])[(x.place - 1) * $6::int + 1 : x.place * $6::int])::vector
-  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
-       WITH ORDINALITY AS x(id, tenant_id, agent_id, thread_id, message_id, place)
+INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, said_at, model, dimensions, embedding)
+SELECT x.id, x.tenant_id, x.agent_id, x.thread_id, x.message_id, x.said_at, $9, $7::int,
+       (($8::real[])[(x.place - 1) * $7::int + 1 : x.place * $7::int])::vector
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[])
+       WITH ORDINALITY AS x(id, tenant_id, agent_id, thread_id, message_id, said_at, place)
 ON CONFLICT (message_id, model) DO NOTHING
 """
 
-# Rows of other tenants are passed over while the index is walked, and the walk goes on until there are enough:
-# see `search_messages`. $1 query, $2 tenant, $3 model, $4 agent or null, $5 most hits.
-_SEARCH_INDEXED = """
-SELECT e.message_id, e.thread_id, e.agent_id,
-       1 - (e.embedding::vector(384) <=> $1::real[]::vector(384)) AS similarity
-  FROM embeddings e
- WHERE e.dimensions = 384 AND e.tenant_id = $2 AND e.model = $3 AND ($4::text IS NULL OR e.agent_id = $4)
-   AND EXISTS (SELECT 1 FROM threads t WHERE t.id = e.thread_id AND t.deleted_at IS NULL)
- ORDER BY e.embedding::vector(384) <=> $1::real[]::vector(384)
- LIMIT $5
+_FORGET = """
+WITH vectors AS (DELETE FROM embeddings WHERE tenant_id = $1 AND thread_id = $2)
+DELETE FROM message_texts WHERE tenant_id = $1 AND thread_id = $2
 """
 
-_SEARCH_PLAIN = """
-SELECT e.message_id, e.thread_id, e.agent_id, 1 - (e.embedding <=> $1::real[]::vector) AS similarity
-  FROM embeddings e
- WHERE e.dimensions = cardinality($1::real[]) AND e.tenant_id = $2 AND e.model = $3
-   AND ($4::text IS NULL OR e.agent_id = $4)
-   AND EXISTS (SELECT 1 FROM threads t WHERE t.id = e.thread_id AND t.deleted_at IS NULL)
- ORDER BY e.embedding <=> $1::real[]::vector
- LIMIT $5
+# The lock waits for a deletion that is under way, and a deletion that comes waits for it: one of the two sees the rows
+# of the other. It lasts as long as this statement, which finds nothing but in that case. $1 threads.
+_FORGET_DELETED = """
+WITH looked AS MATERIALIZED (
+    SELECT id, deleted_at FROM threads WHERE id = ANY($1::text[]) ORDER BY id FOR SHARE
+), gone AS (
+    SELECT id FROM looked WHERE deleted_at IS NOT NULL
+), vectors AS (
+    DELETE FROM embeddings e USING gone WHERE e.thread_id = gone.id
+)
+DELETE FROM message_texts x USING gone WHERE x.thread_id = gone.id
 """
 
-# For this transaction only. Without it a walk of the index stops after `hnsw.ef_search` rows, whoever's they are.
-_WALK_ON = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true)"
+
+async def save_texts(connection: Connection, runs: Sequence[tuple[str, str]], *, max_chars: int) -> int:
+    """Make what was said in runs findable by words, and return how many messages. Doing it again changes nothing.
+
+    Args:
+        connection: One statement.
+        runs: Tenant and run ids. Runs of deleted threads are passed over.
+        max_chars: Of longer texts only the beginning is found.
+    """
+    tag = await connection.execute(_SAVE_TEXTS, [tenant for tenant, _ in runs], [run for _, run in runs], max_chars)
+    return int(tag.rpartition(" ")[2])
 
 
 async def texts_to_embed(
     connection: Connection, runs: Sequence[tuple[str, str]], *, model: str, max_chars: int
 ) -> list[MessageText]:
-    """Return the texts of runs that have no vector of this model yet.
+    """Return the texts of runs that have no vector of this model yet; `save_texts` comes before.
 
     Args:
         connection: One statement.
@@ -138,8 +152,9 @@ async def texts_to_embed(
             tenant_id=row["tenant_id"],
             agent_id=row["agent_id"],
             thread_id=row["thread_id"],
-            message_id=row["id"],
+            message_id=row["message_id"],
             text=row["text"],
+            said_at=row["said_at"],
         )
         for row in rows
     ]
@@ -156,43 +171,18 @@ async def save_embeddings(connection: Connection, embedded: Sequence[EmbeddedMes
         [item.message.agent_id for item in embedded],
         [item.message.thread_id for item in embedded],
         [item.message.message_id for item in embedded],
+        [item.message.said_at for item in embedded],
         len(embedded[0].vector),
         [number for item in embedded for number in item.vector],
         model,
     )
 
 
-async def search_messages(
-    transaction: Connection,
-    *,
-    tenant_id: str,
-    vector: Sequence[float],
-    model: str,
-    agent_id: str | None = None,
-    limit: int = 10,
-) -> list[MessageHit]:
-    """Return the messages of a tenant that are nearest to a vector, nearest first. Deleted threads are left out.
+async def forget_thread(transaction: Connection, tenant_id: str, thread_id: str) -> None:
+    """Delete the words and vectors of a thread, in the transaction that deletes it, after its row was written."""
+    await transaction.execute(_FORGET, tenant_id, thread_id)
 
-    Args:
-        transaction: A transaction, since a setting of the index walk is made for it alone.
-        tenant_id: Whose messages.
-        vector: The query, embedded by the same model.
-        model: The embedding model.
-        agent_id: Only this agent's conversations; all when left out.
-        limit: Most hits.
-    """
-    indexed = len(vector) == INDEXED_DIMENSIONS
-    if indexed:
-        await transaction.execute(_WALK_ON)
-    rows = await transaction.fetch(
-        _SEARCH_INDEXED if indexed else _SEARCH_PLAIN, list(vector), tenant_id, model, agent_id, limit
-    )
-    return [
-        MessageHit(
-            message_id=row["message_id"],
-            thread_id=row["thread_id"],
-            agent_id=row["agent_id"],
-            similarity=row["similarity"],
-        )
-        for row in rows
-    ]
+
+async def forget_deleted(connection: Connection, thread_ids: Sequence[str]) -> None:
+    """Delete what was written for threads that were deleted meanwhile. For whoever wrote it, after its commit."""
+    await connection.execute(_FORGET_DELETED, sorted(set(thread_ids)))

@@ -9,6 +9,7 @@ from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.journal import CALLS, MESSAGES, UNCOUNTED, call_rows, message_rows, usage_columns
+from nova_workers.ledger.run_ends import LISTENED_TO
 
 __all__ = ["finish_run", "requeue_run"]
 
@@ -22,15 +23,15 @@ LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
 
 # One statement ends run, turn, usage, head pointer, its history and the thread's hold, and leaves the effects' rows.
 # The thread's row is locked first, as everywhere. $1 run, $2 fence, $3 messages, $4 calls (as in the journal), $18..
-# and $31.. usage of the last step's response and of its tools.
+# and $31.. usage of the last step's response and of its tools; $37, $38 limit and output.
 _FINISH = f"""
 WITH thread AS (
     SELECT id, title, turn_count FROM threads WHERE id = $5 FOR UPDATE
 ), mine AS (
     UPDATE runs r
        SET status = $6, stop_reason = $7, result_text = $8, error_kind = $9, error_message = $10,
-           error_retryable = $11, final_event_id = $12, first_token_at = $29, lease_expires_at = NULL,
-           finished_at = now()
+           error_retryable = $11, final_event_id = $12, first_token_at = $29, limit_reached = $37, output = $38,
+           lease_expires_at = NULL, finished_at = now()
       FROM thread
      WHERE r.id = $1 AND r.fence = $2 AND r.status = 'running' AND r.thread_id = thread.id
     RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status
@@ -61,7 +62,9 @@ WITH thread AS (
 ), head AS (
     UPDATE threads h
        SET head_turn_id = mine.turn_id, active_run_id = NULL, turn_count = h.turn_count + 1,
-           session_id = COALESCE($26, h.session_id), updated_at = now()
+           -- A turn that failed leaves the last good session: what it made of its own may be broken.
+           session_id = CASE WHEN mine.status = 'failed' THEN h.session_id ELSE COALESCE($26, h.session_id) END,
+           updated_at = now()
       FROM mine
      WHERE h.id = mine.thread_id
 ), moved AS (
@@ -71,8 +74,11 @@ WITH thread AS (
     INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
     SELECT x.id, mine.tenant_id, mine.id, mine.thread_id, x.kind, x.position
       FROM mine, thread, unnest($27::text[], $28::text[]) WITH ORDINALITY AS x(id, kind, position)
-     WHERE mine.status = 'succeeded'
-       AND (x.kind <> 'title' OR (thread.title IS NULL AND thread.turn_count + 1 >= 2))
+     -- The world is told of every end, if somebody listens; the others are for what came to something.
+     WHERE CASE x.kind
+           WHEN 'delivery' THEN {LISTENED_TO}
+           WHEN 'title' THEN mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2
+           ELSE mine.status = 'succeeded' END
     RETURNING id
 )
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
@@ -152,6 +158,8 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         finish.first_token_at,
         seq,
         *usage_columns(TokenUsage() if step is None else step.tool_usage),
+        finish.limit,
+        finish.output,
     )
     if row is None:
         row = await connection.fetchrow(_FINISHED, claim.run_id, claim.fence, finish.status)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nova_workers.contracts.content import Message
 from nova_workers.ledger.database import Connection
 
-__all__ = ["HistoryTurn", "load_history", "load_history_turns"]
+__all__ = ["HistoryTurn", "load_history_turns"]
 
 # $1 the newest turn, $2 tenant. Walks back to the root. A compaction turn stands for all before its first kept turn, so
 # the walk ends there: a long conversation costs what a short one does. Its summary goes first, then the turns that it
 # kept, then those after it; an older compaction among the kept ones is told by the newer summary already.
 _HISTORY = """
 WITH RECURSIVE lineage AS (
-    SELECT t.id, t.parent_turn_id, 0 AS back, t.type, t.type = 'compaction' AS compacted, c.first_kept_turn_id
+    SELECT t.id, t.parent_turn_id, 0 AS back, t.type, t.status, t.error_message, t.type = 'compaction' AS compacted,
+           c.first_kept_turn_id
       FROM turns t LEFT JOIN compactions c ON c.turn_id = t.id
      WHERE t.id = $1 AND t.tenant_id = $2
     UNION ALL
-    SELECT t.id, t.parent_turn_id, l.back + 1, t.type, l.compacted OR t.type = 'compaction',
+    SELECT t.id, t.parent_turn_id, l.back + 1, t.type, t.status, t.error_message,
+           l.compacted OR t.type = 'compaction',
            CASE WHEN l.compacted THEN l.first_kept_turn_id ELSE c.first_kept_turn_id END
       FROM lineage l
       JOIN turns t ON t.id = l.parent_turn_id
@@ -28,7 +29,7 @@ WITH RECURSIVE lineage AS (
 ), newest AS (
     SELECT min(back) AS back FROM lineage WHERE type = 'compaction'
 )
-SELECT l.id, l.type, m.role, m.content
+SELECT l.id, l.type, l.status, l.error_message, m.role, m.content
   FROM lineage l CROSS JOIN newest n JOIN messages m ON m.turn_id = l.id
  WHERE l.type <> 'compaction' OR l.back = n.back
  ORDER BY CASE WHEN l.back = n.back THEN 0 WHEN l.back > n.back THEN 1 ELSE 2 END, l.back DESC, m.seq
@@ -37,28 +38,32 @@ SELECT l.id, l.type, m.role, m.content
 
 @dataclass(frozen=True, slots=True)
 class HistoryTurn:
-    """One turn of a conversation as the model is told of it. `summary`: it is a compaction's."""
+    """One turn of a conversation, as it stands in the ledger.
+
+    Attributes:
+        summary: It is a compaction's.
+        stopped: A person stopped it.
+        error: Why it failed; None where it did not.
+    """
 
     id: str
     summary: bool
     messages: tuple[Message, ...]
+    stopped: bool = False
+    error: str | None = None
 
 
 async def load_history_turns(connection: Connection, tenant_id: str, turn_id: str) -> tuple[HistoryTurn, ...]:
     """Return the conversation up to and including a turn, in the order in which the model reads it."""
     turns: dict[str, HistoryTurn] = {}
     for row in await connection.fetch(_HISTORY, turn_id, tenant_id):
-        turn = turns.get(row["id"]) or HistoryTurn(row["id"], row["type"] == "compaction", ())
+        turn = turns.get(row["id"]) or HistoryTurn(
+            row["id"],
+            summary=row["type"] == "compaction",
+            messages=(),
+            stopped=row["status"] == "aborted",
+            error=(row["error_message"] or "") if row["status"] == "failed" else None,
+        )
         message = Message(role=row["role"], content=tuple(row["content"]))
         turns[turn.id] = replace(turn, messages=(*turn.messages, message))
     return tuple(turns.values())
-
-
-async def load_history(connection: Connection, tenant_id: str, turn_id: str) -> tuple[Message, ...]:
-    """Return the messages of a conversation up to and including a turn, in the order in which the model reads them."""
-    return flatten(await load_history_turns(connection, tenant_id, turn_id))
-
-
-def flatten(turns: Sequence[HistoryTurn]) -> tuple[Message, ...]:
-    """Return the messages of turns, in order."""
-    return tuple(message for turn in turns for message in turn.messages)

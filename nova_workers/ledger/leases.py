@@ -51,9 +51,9 @@ WITH thread AS (
 SELECT id, thread_id, queue FROM back
 """
 
-# The first of each line whose doorbell is old, unless its thread is busy or paused; and each that was canceled after it
-# had begun, which only a claim can end, pause or not. Marked as rung in the same statement, so that two reconcilers do
-# not ring twice.
+# The first of each line whose doorbell is old, unless its thread is busy or paused, or it stands under a cap: those are
+# found in `fairness`. And each that was canceled after it had begun, which only a claim can end, pause or not. Marked
+# as rung in the same statement, so that two reconcilers do not ring twice.
 _OVERDUE = f"""
 WITH due AS (
     SELECT r.id
@@ -62,7 +62,10 @@ WITH due AS (
        AND (r.cancel_requested_at IS NOT NULL
             OR NOT EXISTS (SELECT 1 FROM runs o
                             WHERE o.thread_id = r.thread_id AND o.status = 'queued' AND o.seq < r.seq)
-               AND NOT {PAUSED})
+               AND NOT {PAUSED}
+               AND NOT EXISTS (SELECT 1 FROM tenants w WHERE w.id = r.tenant_id AND w.max_running IS NOT NULL)
+               AND NOT EXISTS (SELECT 1 FROM agents a
+                                WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id AND a.max_running IS NOT NULL))
        AND NOT EXISTS (SELECT 1 FROM runs o WHERE o.thread_id = r.thread_id AND o.status = 'running')
      ORDER BY r.rang_at
      LIMIT $2

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.contracts.memories import MAX_MEMORY_CHARS
 from nova_workers.errors import LimitExceeded
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["MAX_CONTENT_CHARS", "MAX_MEMORIES", "Memory", "delete_memory", "list_memories", "save_memory"]
 
-MAX_CONTENT_CHARS = 2_000
-"""A memory is a fact, not a document: about 500 tokens."""
+MAX_CONTENT_CHARS = MAX_MEMORY_CHARS
 MAX_MEMORIES = 1_000
 """A tenant's. Approximate: two saves at the same moment may both see the last free place."""
 

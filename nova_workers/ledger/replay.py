@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection, Row
@@ -13,7 +14,8 @@ from nova_workers.ledger.database import Connection, Row
 __all__ = ["RecordedCall", "RecordedRun", "RecordedStep", "load_recorded_run"]
 
 _RUN = """
-SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_into, r.stop_reason, r.result_text,
+SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_into, r.stop_reason,
+       r.limit_reached, r.result_text,
        r.error_kind, r.error_message, r.error_retryable, r.final_event_id, COALESCE(t.model, r.model) AS model,
        COALESCE(t.steps, 0) AS steps,
        t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
@@ -66,6 +68,7 @@ class RecordedRun:
     model: str | None
     merged_into: str | None
     stop_reason: str | None
+    limit: Limit | None
     text: str | None
     error: tuple[str, str, bool] | None
     """Kind, message, whether it may be retried."""
@@ -96,6 +99,7 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
         model=row["model"],
         merged_into=row["merged_into"],
         stop_reason=row["stop_reason"],
+        limit=row["limit_reached"],
         text=row["result_text"],
         error=error,
         usage=_usage(row),

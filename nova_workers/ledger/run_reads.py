@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.waits import WaitView
 from nova_workers.contracts.wire import RunError, RunStatus, RunView, UsageView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
@@ -28,19 +30,30 @@ ENDED: frozenset[str] = frozenset({"succeeded", "failed", "canceled", "merged"})
 # first, then one that interrupted, then by seq, as the claim has it.
 _VIEW = """
 SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.content, r.model,
-       r.max_turns, r.meta, r.attempt, r.cancel_requested_at, r.turn_id, r.merged_into, r.stop_reason, r.result_text,
-       r.error_kind, r.error_message, r.error_retryable, r.created_at, r.started_at, r.finished_at, r.seq,
+       r.max_turns, r.priority, r.trigger_id, r.meta, r.attempt, r.cancel_requested_at, r.turn_id, r.merged_into,
+       r.stop_reason, r.limit_reached, r.result_text, r.output, r.error_kind, r.error_message, r.error_retryable,
+       r.created_at, r.started_at,
+       r.finished_at, r.seq,
        u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens,
        u.cost_usd::float8 AS cost_usd,
-       line.position, line.active_run_id, line.paused, line.pause_reason, wait.kind AS wait_kind
+       line.position, line.active_run_id, line.paused, line.pause_reason, line.full_cap, wait.waits
   FROM runs r
   LEFT JOIN usage u ON u.run_id = r.id
   LEFT JOIN LATERAL (
         SELECT (SELECT count(*)::int FROM runs o
                  WHERE o.thread_id = r.thread_id AND o.status = 'queued'
                    AND (o.attempt = 0, NOT o.front, o.seq) < (r.attempt = 0, NOT r.front, r.seq)) AS position,
-               t.active_run_id, s.scope AS paused, s.reason AS pause_reason
+               t.active_run_id, s.scope AS paused, s.reason AS pause_reason,
+               CASE WHEN w.max_running IS NOT NULL
+                     AND w.max_running <= (SELECT count(*) FROM runs o
+                                            WHERE o.tenant_id = w.id AND o.status = 'running') THEN 'tenant'
+                    WHEN a.max_running IS NOT NULL
+                     AND a.max_running <= (SELECT count(*) FROM runs o
+                                            WHERE o.tenant_id = w.id AND o.agent_id = a.id AND o.status = 'running')
+                    THEN 'agent' END AS full_cap
           FROM threads t
+          JOIN tenants w ON w.id = r.tenant_id
+          JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
           LEFT JOIN LATERAL (
                 SELECT s.scope, s.reason FROM switches s
                  WHERE s.scope = 'fleet'
@@ -49,8 +62,11 @@ SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_b
                  LIMIT 1) s ON true
          WHERE t.id = r.thread_id) line ON r.status = 'queued'
   LEFT JOIN LATERAL (
-        SELECT w.kind FROM run_waits w WHERE w.run_id = r.id AND w.status = 'open' ORDER BY w.id LIMIT 1
-       ) wait ON r.status = 'waiting'
+        SELECT jsonb_agg(jsonb_build_object('id', w.id, 'run_id', w.run_id, 'thread_id', r.thread_id, 'agent_id',
+                                            r.agent_id, 'tool_call_id', w.tool_call_id, 'request', w.request,
+                                            'child_run_id', w.child_run_id, 'due_at', w.due_at, 'created_at',
+                                            w.created_at) ORDER BY w.id) AS waits
+          FROM run_waits w WHERE w.run_id = r.id AND w.status = 'open') wait ON r.status = 'waiting'
 """
 
 _GET = f"{_VIEW} WHERE r.tenant_id = $1 AND r.id = $2"
@@ -193,15 +209,20 @@ def _view(row: Row) -> RunView:
         message=row["content"],
         model=row["model"],
         max_turns=row["max_turns"],
+        priority=row["priority"],
+        trigger_id=row["trigger_id"],
         metadata=row["meta"],
         attempt=row["attempt"],
         position=row["position"],
         waiting_for=_waiting_for(row),
+        waits=[WaitView.model_validate(wait) for wait in row["waits"] or ()],
         cancel_requested_at=row["cancel_requested_at"],
         turn_id=row["turn_id"],
         merged_into=row["merged_into"],
         stop_reason=row["stop_reason"],
+        limit_reached=row["limit_reached"],
         text=row["result_text"],
+        output=row["output"],
         error=error,
         usage=_usage(row),
         created_at=row["created_at"],
@@ -223,12 +244,25 @@ def _usage(row: Row) -> UsageView | None:
     )
 
 
+_AWAITED = {
+    "user": "a person's answer",
+    "approval": "a person's permission",
+    "agent": "another agent",
+    "timer": "its time",
+}
+
+
+def _awaited(waits: list[dict[str, Any]] | None) -> str:
+    kinds = dict.fromkeys(_AWAITED[wait["request"]["kind"]] for wait in waits or ())
+    return " and ".join(kinds) or "its turn"
+
+
 _PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "agent": "its agent is paused"}
 
 
 def _waiting_for(row: Row) -> str | None:
     if row["status"] == "waiting":
-        return f"an answer ({row['wait_kind']})" if row["wait_kind"] else "an answer"
+        return _awaited(row["waits"])
     if row["status"] != "queued":
         return None
     if row["paused"] is not None:
@@ -238,4 +272,5 @@ def _waiting_for(row: Row) -> str | None:
         return f"run {row['active_run_id']}, which holds the thread"
     if row["position"]:
         return f"{row['position']} earlier in the thread's line"
-    return "a free worker"
+    full = row["full_cap"]
+    return "a free worker" if full is None else f"room: its {full} has as many runs at once as it may"

@@ -33,24 +33,24 @@ WITH thread AS (
     RETURNING t.id, t.tenant_id, t.agent_id, t.next_seq - 1 AS seq
 )
 INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, on_busy, queue, source, model, max_turns,
-                  meta, parent_run_id, traceparent, front)
-SELECT $1, tenant_id, id, agent_id, seq, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
+                  meta, parent_run_id, traceparent, front, priority, trigger_id)
+SELECT $1, tenant_id, id, agent_id, seq, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15
   FROM thread
 RETURNING id, thread_id, agent_id, seq, queue, created_at
 """
 
-# As above, with the thread made in the same statement. $3 is the new thread's id, $14 its agent.
+# As above, with the thread made in the same statement. $3 is the new thread's id, $16 its agent.
 _INSERT_RUN_ON_NEW_THREAD = """
 WITH thread AS (
     INSERT INTO threads (id, tenant_id, agent_id, next_seq)
     SELECT $3, a.tenant_id, a.id, 2
       FROM agents a
-     WHERE a.tenant_id = $2 AND a.id = $14 AND a.deleted_at IS NULL
+     WHERE a.tenant_id = $2 AND a.id = $16 AND a.deleted_at IS NULL
     RETURNING id, tenant_id, agent_id
 )
 INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, on_busy, queue, source, model, max_turns,
-                  meta, parent_run_id, traceparent, front)
-SELECT $1, tenant_id, id, agent_id, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
+                  meta, parent_run_id, traceparent, front, priority, trigger_id)
+SELECT $1, tenant_id, id, agent_id, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15
   FROM thread
 RETURNING id, thread_id, agent_id, seq, queue, created_at
 """
@@ -180,6 +180,8 @@ def _arguments(submission: Submission, run_id: str, thread_id: str | None, front
         submission.parent_run_id,
         submission.traceparent,
         front,
+        submission.priority,
+        submission.trigger_id,
     )
 
 

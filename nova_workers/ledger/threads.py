@@ -11,6 +11,7 @@ from nova_workers.contracts.wire import ThreadView
 from nova_workers.errors import Conflict, Gone, NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.embeddings import forget_thread
 
 __all__ = ["create_thread", "delete_thread", "fork_thread", "get_thread", "list_threads", "patch_thread"]
 
@@ -66,11 +67,12 @@ UPDATE threads SET deleted_at = now(), updated_at = now()
 RETURNING id
 """
 
-# $3 the turn to fork at; null forks at the head. Walks from the head towards the root: a turn is in the thread's
+# $3 the turn to fork at; null forks at the head. The thread is held, so that retention, which deletes turns that nobody
+# goes on from, comes before the fork or after it. Walks from the head towards the root: a turn is in the thread's
 # lineage if the walk meets it, and from there on the walk counts what the new thread holds.
 _FORK = f"""
 WITH RECURSIVE source AS (
-    SELECT * FROM threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+    SELECT * FROM threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL FOR KEY SHARE
 ), line AS (
     SELECT u.id, u.parent_turn_id, u.type, u.id = COALESCE($3, s.head_turn_id) AS kept
       FROM source s JOIN turns u ON u.id = s.head_turn_id
@@ -177,15 +179,21 @@ async def patch_thread(
     return await get_thread(connection, tenant_id, thread_id) if row is None else _view(row)
 
 
-async def delete_thread(connection: Connection, tenant_id: str, thread_id: str) -> None:
-    """Delete a thread: it takes no runs from now on. Its turns stay, since other threads may go on from them.
+async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str) -> None:
+    """Delete a thread: it takes no runs from now on, and no search finds it.
+
+    Its words and vectors go. Its turns go after a while (`thread_purge`), but for those that other threads go on from.
+
+    Args:
+        transaction: A transaction, so that all of it is gone or nothing.
 
     Raises:
         NotFound: There is no such thread.
         Gone: It was deleted before.
     """
-    if await connection.fetchval(_DELETE, tenant_id, thread_id) is None:
-        await get_thread(connection, tenant_id, thread_id)
+    if await transaction.fetchval(_DELETE, tenant_id, thread_id) is None:
+        await get_thread(transaction, tenant_id, thread_id)
+    await forget_thread(transaction, tenant_id, thread_id)
 
 
 async def fork_thread(

@@ -10,10 +10,12 @@ _DUE_EFFECTS = """
 SELECT EXISTS (SELECT 1 FROM effects WHERE status IN ('pending', 'running') AND due_at <= now())
 """
 
+# Locked before they are deleted: a key that a submission takes over at this moment is living again.
 _DELETE_KEYS = """
-WITH gone AS (
-    DELETE FROM idempotency_keys
-     WHERE (tenant_id, key) IN (SELECT tenant_id, key FROM idempotency_keys WHERE expires_at < now() LIMIT $1)
+WITH expired AS (
+    SELECT tenant_id, key FROM idempotency_keys WHERE expires_at < now() LIMIT $1 FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM idempotency_keys k USING expired e WHERE k.tenant_id = e.tenant_id AND k.key = e.key
     RETURNING 1
 )
 SELECT count(*)::int FROM gone

@@ -49,6 +49,9 @@ class Metrics:
         self._declare_fleet(registry)
         self._declare_model(registry)
         self._declare_effects(registry)
+        self._declare_upkeep(registry)
+        self._declare_triggers(registry)
+        self._declare_deliveries(registry)
         self._declare_api(registry)
 
     def _declare_runs(self, registry: CollectorRegistry) -> None:
@@ -60,6 +63,9 @@ class Metrics:
             "Attempts that began. kind: first, or resumed after a lost worker or a drain.",
             ["queue", "kind"],
             registry=registry,
+        )
+        self.runs_suspended = Counter(
+            "nova_runs_suspended_total", "Attempts that ended since the run waits.", ["queue"], registry=registry
         )
         self.runs_finished = Counter(
             "nova_runs_finished_total", "Runs that ended.", ["status", "queue"], registry=registry
@@ -181,6 +187,54 @@ class Metrics:
             registry=registry,
         )
 
+    def _declare_upkeep(self, registry: CollectorRegistry) -> None:
+        self.backfilled = Counter(
+            "nova_backfilled_total",
+            "What the backfill made. what: words, vectors, dropped (of another model) or refused (by the model).",
+            ["what"],
+            registry=registry,
+        )
+        self.backfill_tenants_behind = Gauge(
+            "nova_backfill_tenants_behind",
+            "Fleet: tenants whose past has not been looked through for what cannot be searched.",
+            registry=registry,
+        )
+        self.retention_deleted = Counter(
+            "nova_retention_deleted_total",
+            "Rows deleted by age: effects, deliveries, firings, threads, turns.",
+            ["what"],
+            registry=registry,
+        )
+
+    def _declare_triggers(self, registry: CollectorRegistry) -> None:
+        self.trigger_firings = Counter(
+            "nova_trigger_firings_total",
+            "Slots of triggers that something came of. outcome: fired or skipped; reason: why it was skipped.",
+            ["outcome", "reason"],
+            registry=registry,
+        )
+        self.trigger_tick_s = Histogram(
+            "nova_trigger_tick_seconds",
+            "Time of one look at what is due, with all that fired.",
+            buckets=_FAST_S,
+            registry=registry,
+        )
+
+    def _declare_deliveries(self, registry: CollectorRegistry) -> None:
+        self.deliveries = Counter(
+            "nova_deliveries_total",
+            "Tries to hand something over outside. outcome: delivered, retried, failed or released.",
+            ["channel", "outcome"],
+            registry=registry,
+        )
+        self.delivery_duration_s = Histogram(
+            "nova_delivery_duration_seconds",
+            "Time of one try, with the answer.",
+            ["channel"],
+            buckets=_FAST_S,
+            registry=registry,
+        )
+
     def _declare_api(self, registry: CollectorRegistry) -> None:
         self.open_streams = Gauge("nova_sse_streams_open", "Open event streams.", registry=registry)
         self.http_requests = Counter(
@@ -273,6 +327,7 @@ class MetricsServer:
         """
         served: tuple[WSGIServer, Thread] = start_http_server(port, addr=host, registry=metrics.registry)
         self._server, self._thread = served
+        self.host: str = host
         self.port: int = self._server.server_port
 
     def close(self) -> None:

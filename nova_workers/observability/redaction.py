@@ -1,12 +1,20 @@
-"""Secrets never reach a log line: what counts as one, and what stands in its place."""
+"""Secrets never reach a log line: what counts as one, and what stands in its place.
+
+Two kinds count: what has the form of a key or a password, and the values that the present run's `Redactor` knows. The
+redactor travels with the context, so that every task and thread of a run finds it.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final
 
 from structlog.typing import EventDict, WrappedLogger
 
-__all__ = ["REDACTED", "redact", "redact_secrets"]
+from nova_workers.observability.redactor import Redactor
+
+__all__ = ["REDACTED", "current_redactor", "hide", "hiding", "redact", "redact_secrets"]
 
 REDACTED: Final = "[redacted]"
 
@@ -38,14 +46,38 @@ _SECRETS: Final = re.compile(
 )
 
 
+_current: ContextVar[Redactor | None] = ContextVar("nova_redactor", default=None)
+
+
+@contextmanager
+def hiding(redactor: Redactor) -> Generator[Redactor]:
+    """Let everything within the block, and every task that begins in it, find this redactor."""
+    token = _current.set(redactor)
+    try:
+        yield redactor
+    finally:
+        _current.reset(token)
+
+
+def current_redactor() -> Redactor | None:
+    """Return the redactor of the present run, or None outside any."""
+    return _current.get()
+
+
+def hide(text: str) -> str:
+    """Return the text without the secrets of the present run."""
+    redactor = _current.get()
+    return text if redactor is None else redactor.text(text)
+
+
 def redact(text: str) -> str:
     """Return the text with every secret in it replaced.
 
-    Known forms: our API keys (``nova_…``), vendors' keys (``sk-…``), ``Authorization`` values, passwords in
-    URLs, and ``password=…`` or ``api_key=…`` pairs. The first characters of a key stay, so that an operator can
-    tell which key it was.
+    Those are the secrets of the present run, and known forms: our API keys (``nova_…``), vendors' keys (``sk-…``),
+    ``Authorization`` values, passwords in URLs, and ``password=…`` or ``api_key=…`` pairs. The first characters of a
+    key stay, so that an operator can tell which key it was.
     """
-    return _SECRETS.sub(_replace, text)
+    return _SECRETS.sub(_replace, hide(text))
 
 
 def redact_secrets(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:

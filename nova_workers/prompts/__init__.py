@@ -1,5 +1,18 @@
 """System prompts. Pure: no I/O, no clock."""
 
 from nova_workers.prompts.builder import SECTIONS, build_system_prompt, stable_prefix_chars
+from nova_workers.prompts.words import WAYS, background_words, day_words, formatting_words, storage_words
+from nova_workers.prompts.work import WORK_PROMPT, work_words
 
-__all__ = ["SECTIONS", "build_system_prompt", "stable_prefix_chars"]
+__all__ = [
+    "SECTIONS",
+    "WAYS",
+    "WORK_PROMPT",
+    "background_words",
+    "build_system_prompt",
+    "day_words",
+    "formatting_words",
+    "stable_prefix_chars",
+    "storage_words",
+    "work_words",
+]

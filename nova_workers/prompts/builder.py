@@ -13,28 +13,43 @@ from nova_workers.contracts.agents import AgentSpec, Responsibility
 __all__ = ["SECTIONS", "build_system_prompt", "stable_prefix_chars"]
 
 SECTIONS = (
-    "identity",
-    "instructions",
-    "responsibilities",
-    "directories",
-    "storage",
-    "formatting",
-    "context",
-    "memories",
-    "task",
-    "background",
+    "Identity",
+    "Instructions",
+    "Responsibilities",
+    "Directories",
+    "Storage",
+    "Formatting",
+    "Context",
+    "Memories",
+    "Task",
+    "Background",
 )
 """The tags, in their order: the first six follow the configuration, the others the turn."""
 
 _CONFIGURED_SECTIONS = 6
 _TURN_SECTION = re.compile(rf"^<(?:{'|'.join(SECTIONS[_CONFIGURED_SECTIONS:])})>$", re.MULTILINE)
-_TAG_START = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(SECTIONS)})\b)", re.IGNORECASE)
-"""What could open or close a section, in any case and spacing that a model might take for the tag."""
+
+_UNSEEN = (
+    r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
+"""Characters that show nothing: a model may read a tag through them."""
+
+
+def _lenient(tag: str) -> str:
+    return f"[{_UNSEEN}]*".join(tag)
+
+
+_TAG_START = re.compile(
+    rf"[<\ufe64\uff1c](?=[\s/\uff0f\u2044\u2215{_UNSEEN}]*(?:{'|'.join(map(_lenient, SECTIONS))})\b)", re.IGNORECASE
+)
+"""What could open or close a section, however it is spelt, as long as a model might take it for the tag."""
 
 
 def build_system_prompt(
     agent: AgentSpec,
     *,
+    skills: str = "",
     storage: str = "",
     formatting: str = "",
     context: Mapping[str, str] | None = None,
@@ -45,28 +60,29 @@ def build_system_prompt(
     """Return the system prompt. A section without content is absent; with none at all the prompt is empty.
 
     Content cannot close its section or open another: a tag in it that is one of ours has its ``<`` escaped. Any
-    other markup stays as it is.
+    other markup stays as it is. Nothing is to be appended to the result: what a prompt has to say has its section.
 
     Args:
         agent: Gives identity, instructions, responsibilities and directories.
+        skills: What the agent may read up on; stands at the end of its instructions.
         storage: Where the agent may keep what it makes.
         formatting: How answers should look where they are read.
         context: Facts of this turn by name, such as the date or the channel.
         memories: What is remembered, one fact each.
         task: What this run works on.
-        background: What else there is to know.
+        background: What it means that nobody reads along.
     """
     content = {
-        "identity": agent.identity,
-        "instructions": agent.instructions,
-        "responsibilities": "\n\n".join(_responsibility(duty) for duty in agent.responsibilities),
-        "directories": _bullets(agent.directories),
-        "storage": storage,
-        "formatting": formatting,
-        "context": _bullets(f"{name}: {value}" for name, value in (context or {}).items()),
-        "memories": _bullets(memories),
-        "task": task,
-        "background": background,
+        "Identity": agent.identity,
+        "Instructions": "\n\n".join(part.strip() for part in (agent.instructions, skills) if part.strip()),
+        "Responsibilities": "\n\n".join(_responsibility(duty) for duty in agent.responsibilities),
+        "Directories": _bullets(agent.directories),
+        "Storage": storage,
+        "Formatting": formatting,
+        "Context": _bullets(f"{name}: {value}" for name, value in (context or {}).items()),
+        "Memories": _bullets(memories),
+        "Task": task,
+        "Background": background,
     }
     sections = ((tag, _escape(content[tag].strip())) for tag in SECTIONS)
     return "\n\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in sections if text)

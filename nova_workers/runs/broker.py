@@ -11,14 +11,31 @@ from kombu.entity import Queue
 from nova_workers.keys import BROKER_KEY_PREFIX
 from nova_workers.runs.transport import use_kept_clients
 
-__all__ = ["QUEUES", "TASK_RECONCILE", "TASK_RUN_AGENT", "TASK_RUN_EFFECTS", "TASK_UPKEEP", "build_celery"]
+__all__ = [
+    "QUEUES",
+    "TASK_BACKFILL",
+    "TASK_DELIVER",
+    "TASK_FIRE_TRIGGERS",
+    "TASK_RECONCILE",
+    "TASK_RETENTION",
+    "TASK_RUN_AGENT",
+    "TASK_RUN_EFFECTS",
+    "TASK_UPKEEP",
+    "TASK_WORK_TASKS",
+    "build_celery",
+]
 
 QUEUES: Final = ("interactive", "background", "effects", "system")
 
 TASK_RUN_AGENT: Final = "nova.run_agent"
 TASK_RUN_EFFECTS: Final = "nova.run_effects"
+TASK_DELIVER: Final = "nova.deliver"
 TASK_RECONCILE: Final = "nova.reconcile"
 TASK_UPKEEP: Final = "nova.upkeep"
+TASK_BACKFILL: Final = "nova.backfill"
+TASK_RETENTION: Final = "nova.retention"
+TASK_WORK_TASKS: Final = "nova.work_tasks"
+TASK_FIRE_TRIGGERS: Final = "nova.fire_triggers"
 
 
 def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:

@@ -12,7 +12,9 @@ from nova_workers.contracts.wire import BulkCancel, BulkCancelled
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger import cancel as ledger
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.release import find_stuck, release_waiting
 from nova_workers.runs.control import ControlChannel
+from nova_workers.runs.waiting import resolve_parents
 from nova_workers.streams.publisher import EventPublisher
 
 __all__ = ["Canceller"]
@@ -92,6 +94,7 @@ class Canceller:
         if not ended:
             await self._refuse_past_queue(tenant_id, run_id, "withdrawn; cancel it instead")
         self._announce([ledger.CancelRequest(ended[0], ended=True, running=False)])
+        await self._tell_parents([run_id])
 
     async def edit(self, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> None:
         """Replace the message of a queued run.
@@ -117,10 +120,45 @@ class Canceller:
             return _Requested(0, 0)
         async with self._database.connection() as connection:
             requests = await ledger.request_cancel(connection, tenant_id, run_ids)
-        await self._control.nudge_cancel([r.doorbell.run_id for r in requests if r.running], "cancel")
-        self._announce(requests)
+        await self.requested(requests)
         ended = sum(request.ended for request in requests)
         return _Requested(ended, len(requests) - ended)
+
+    async def requested(self, requests: Sequence[ledger.CancelRequest]) -> None:
+        """Make quick what a committed transaction has asked of runs. Without it leases and the reconciler find it."""
+        await self._control.nudge_cancel([r.doorbell.run_id for r in requests if r.running], "cancel")
+        self._announce(requests)
+        await self._tell_parents([request.doorbell.run_id for request in requests if request.ended])
+        await self._release([request.doorbell.run_id for request in requests if request.waiting])
+
+    async def interrupted(self, run_id: str) -> None:
+        """Make quick what a message that interrupts has asked of the active run."""
+        await self._control.nudge_cancel([run_id], "interrupt")
+        await self._release([run_id])
+
+    async def release_stuck(self) -> int:
+        """Let go of waiting runs that were canceled by somebody who died of it. Returns how many there were."""
+        async with self._database.connection() as connection:
+            stuck = await find_stuck(connection, limit=_BULK_LIMIT)
+        await self._release(stuck)
+        return len(stuck)
+
+    async def _release(self, run_ids: Sequence[str]) -> None:
+        """Put waiting runs that are to be canceled back in line, and cancel the children that they waited for."""
+        if not run_ids:
+            return
+        async with self._database.transaction() as connection:
+            released = await release_waiting(connection, run_ids)
+        self._dispatcher.ring_runs([each.bell for each in released])
+        for each in released:
+            await self._request(each.tenant_id, each.children)
+
+    async def _tell_parents(self, run_ids: Sequence[str]) -> None:
+        if not run_ids:
+            return
+        async with self._database.transaction() as connection:
+            bells = await resolve_parents(connection, run_ids)
+        self._dispatcher.ring_runs(bells)
 
     def _announce(self, requests: Sequence[ledger.CancelRequest]) -> None:
         """End the streams of runs that ended in line, and ring for whoever is next there."""
@@ -130,4 +168,6 @@ class Canceller:
                 end = StreamEnd(run_id=run_id, final=True, status="canceled", stop_reason="aborted")
                 self._publisher.announce_end(run_id, end)
         # A canceled run may have been what a claim waited for; one that was begun is ended by its next claim.
-        self._dispatcher.ring_runs([request.doorbell for request in requests if not request.running])
+        self._dispatcher.ring_runs(
+            [request.doorbell for request in requests if not request.running and not request.waiting]
+        )

@@ -14,7 +14,7 @@ from celery import Celery
 
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.metrics import Metrics
-from nova_workers.runs.broker import TASK_RUN_AGENT, TASK_RUN_EFFECTS
+from nova_workers.runs.broker import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
 
 __all__ = ["CeleryDispatcher"]
 
@@ -25,7 +25,7 @@ _MAX_WAITING = 2_000
 _REST_S = 1.0
 """After a failed publish, none is tried for this long: each try on a dead broker holds a thread for seconds."""
 _EFFECTS_GATHER_S = 0.1
-"""Effect doorbells within this time are one: effects are worked in batches anyway."""
+"""Doorbells for effects, or for deliveries, within this time are one: they are worked in batches anyway."""
 
 
 class CeleryDispatcher:
@@ -38,6 +38,7 @@ class CeleryDispatcher:
         self._room = threading.Semaphore(_MAX_WAITING)
         self._rest_until_s = 0.0
         self._effects_bell: asyncio.TimerHandle | None = None
+        self._delivery_bell: asyncio.TimerHandle | None = None
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
         """Ring for runs that stand in line. Returns at once; never raises."""
@@ -51,13 +52,26 @@ class CeleryDispatcher:
             loop = asyncio.get_running_loop()
             self._effects_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_effects_now)
 
+    def ring_deliveries(self) -> None:
+        """Ring for what waits in the outbox. Rings close together are one."""
+        if self._delivery_bell is None:
+            loop = asyncio.get_running_loop()
+            self._delivery_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_deliveries_now)
+
     def close(self) -> None:
         """Send what waits, for a moment, and stop."""
+        if self._delivery_bell is not None:
+            self._delivery_bell.cancel()
+            self._ring_deliveries_now()
         if self._effects_bell is not None:
             self._effects_bell.cancel()
             self._ring_effects_now()
         self._executor.shutdown(wait=True, cancel_futures=False)
         self._celery.close()
+
+    def _ring_deliveries_now(self) -> None:
+        self._delivery_bell = None
+        self._submit(TASK_DELIVER, "effects", {})
 
     def _ring_effects_now(self) -> None:
         self._effects_bell = None

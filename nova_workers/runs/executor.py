@@ -12,21 +12,27 @@ from ulid import ULID
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts import events as live
+from nova_workers.contracts.engine import EngineResult
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import RunLost
-from nova_workers.ledger.claim import claim_next
+from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.finish import finish_run, requeue_run
 from nova_workers.ledger.resume import Journal, load_journal
+from nova_workers.ledger.suspend import suspend_run
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.claiming import claim_run
+from nova_workers.runs.fairness import FairLine
 from nova_workers.runs.outcome import Outcome, ended_before_start
 from nova_workers.runs.permission import tool_policy
 from nova_workers.runs.persist import persist
 from nova_workers.runs.recorder import TurnRecorder
+from nova_workers.runs.reports import RunReports, span_attributes
+from nova_workers.runs.suspend import new_waits, waiting_event
 from nova_workers.runs.turn import TurnRunner
+from nova_workers.runs.waiting import resolve_parents
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun, LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
@@ -34,6 +40,9 @@ from nova_workers.threads.lock import ThreadLocks
 __all__ = ["ExecutorParts", "RunExecutor"]
 
 _log = structlog.get_logger(__name__)
+
+_TRIES = 8
+"""Threads that a doorbell tries. All others were quicker at so many: they are at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class ExecutorParts:
     worker_id: str
     database: Database
     locks: ThreadLocks
+    line: FairLine
     keeper: LeaseKeeper
     publisher: EventPublisher
     dispatcher: Dispatcher
@@ -60,32 +70,65 @@ class RunExecutor:
 
     def __init__(self, parts: ExecutorParts) -> None:
         self._parts = parts
+        self._reports = RunReports(parts.metrics, parts.tracing, parts.clock)
         self.draining = False
         """Set when the process is to end: doorbells are passed on to other workers."""
+        self.slots = 0
+        """How many doorbells the process answers at once; 0 where that is not known."""
+        self._answering = 0
 
     async def answer(self, bell: Doorbell) -> None:
-        """Answer a doorbell: execute the run that is next in its thread's line, if nobody else does.
+        """Answer a doorbell: execute one run, if any can be.
 
+        On a fleet with room it is the run that is next in the line of the doorbell's thread. With more doorbells than
+        free slots, and where that thread needs nobody, the doorbell only says that a slot is free: whoever is most
+        entitled gets it. So there are never fewer doorbells than threads that could go on, whoever is served by which.
         A duplicate doorbell finds nothing to claim and ends in milliseconds.
 
         Raises:
             Unavailable: The database does not answer; the reconciler rings again.
         """
+        if self.draining:
+            self._parts.dispatcher.ring_runs([bell])
+            return
+        self._answering += 1
+        try:
+            tried: set[str] = set()
+            if not await self._parts.line.is_crowded(bell.queue, max(self.slots - self._answering, 0)):
+                if await self._work_on(bell):
+                    return
+                tried.add(bell.thread_id)
+            await self._serve_line(bell, tried)
+        finally:
+            self._answering -= 1
+
+    async def _serve_line(self, bell: Doorbell, tried: set[str]) -> None:
+        """Execute a run of the thread that is most entitled. Others may be quicker: then that of the next one."""
+        for _ in range(_TRIES):
+            async with self._parts.line.next(bell, tried) as chosen:
+                if chosen.thread_id in tried or await self._work_on(chosen):
+                    return
+                tried.add(chosen.thread_id)
+
+    async def _work_on(self, bell: Doorbell) -> bool:
+        """Execute what is next in a thread's line. False where that was nothing, or another worker has the thread."""
+        worked = False
         while not self.draining:
             token = str(ULID())
             if not await self._lock(bell.thread_id, token):
-                return
+                return worked
             try:
-                following = await self._claim_and_execute(bell.thread_id, token)
+                claimed, following = await self._claim_and_execute(bell.thread_id, token)
             finally:
                 knocked = await self._unlock(bell.thread_id, token)
+            worked = worked or claimed
             if following is not None:
                 # Through the broker and not in this slot: a long line on one thread is no reason for others to wait.
                 self._parts.dispatcher.ring_runs([following])
-                return
-            if not knocked:
-                return
+            if following is not None or not knocked:
+                return worked
         self._parts.dispatcher.ring_runs([bell])
+        return True
 
     async def _lock(self, thread_id: str, token: str) -> bool:
         try:
@@ -102,20 +145,13 @@ class RunExecutor:
             _log.warning("lock.not_released", thread_id=thread_id, error=str(error))
             return False
 
-    async def _claim_and_execute(self, thread_id: str, token: str) -> Doorbell | None:
-        """Execute one run and return whom to ring for next."""
+    async def _claim_and_execute(self, thread_id: str, token: str) -> tuple[bool, Doorbell | None]:
+        """Execute one run. Returns whether there was one, and whom to ring for next."""
         parts = self._parts
         asked_s = parts.clock.monotonic_s()
-        async with parts.database.connection() as connection:
-            claim = await claim_next(
-                connection,
-                thread_id,
-                worker_id=parts.worker_id,
-                lease_ttl_s=parts.settings.runs.lease_ttl_s,
-                max_attempts=parts.settings.runs.max_attempts,
-            )
+        claim = await claim_run(parts.database, thread_id, worker_id=parts.worker_id, runs=parts.settings.runs)
         if claim is None:
-            return None
+            return False, None
         run = parts.keeper.keep(claim, token, asked_s=asked_s)
         # The drain may have begun while the claim was on its way.
         run.stop_at_step = self.draining
@@ -127,16 +163,28 @@ class RunExecutor:
                 attempt=claim.attempt,
                 fence=claim.fence,
             ),
-            parts.tracing.span("nova.run", parent=claim.traceparent, attributes=_attributes(claim)),
+            parts.tracing.span("nova.run", parent=claim.traceparent, attributes=span_attributes(claim)),
         ):
-            self._observe_claim(claim)
+            self._reports.claimed(claim)
             try:
-                return await self._execute(run)
+                following = await self._execute(run)
             except RunLost as error:
                 _log.warning("run.lost", why=error.message)
-                return None
+                return True, None
             finally:
                 parts.keeper.drop(run)
+            if claim.capped:
+                following = await self._next_under_cap(claim) or following
+            return True, following
+
+    async def _next_under_cap(self, claim: Claim) -> Doorbell | None:
+        """Return whom to ring for now that there is room under a cap: whom it held back has no doorbell any more."""
+        try:
+            return await self._parts.line.after_cap(claim.tenant_id)
+        except Unavailable as error:
+            # Nor does it matter if this process dies here: the reconciler rings for whom there is room.
+            _log.warning("cap.not_rung", error=error.message)
+            return None
 
     async def _execute(self, run: HeldRun) -> Doorbell | None:
         claim = run.claim
@@ -160,6 +208,8 @@ class RunExecutor:
             outcome = await self._parts.turns.play(run, recorder, events)
         if outcome.status == "requeue":
             return await self._requeue(run, events)
+        if outcome.status == "suspend" and outcome.result is not None:
+            return await self._suspend(run, outcome.result, events)
         duration_s = parts.clock.monotonic_s() - started_s
         return await self._finish(run, outcome, recorder, events, duration_s)
 
@@ -171,6 +221,24 @@ class RunExecutor:
         _log.info("run.handed_back")
         return Doorbell(claim.run_id, claim.thread_id, claim.queue)
 
+    async def _suspend(self, run: HeldRun, result: EngineResult, events: RunEvents) -> Doorbell | None:
+        """Give the run up until somebody outside has answered its open calls."""
+        claim, parts = run.claim, self._parts
+        waits = new_waits(result.deferred, now=parts.clock.now())
+        run.ending = True
+        suspended = await persist(
+            parts.database, run.abort, lambda c: suspend_run(c, claim, waits, result.deferred_usage)
+        )
+        # The response that calls them is committed: what was streamed of it counts.
+        events.emit(live.Step(index=result.deferred[0].call.step))
+        for wait in waits:
+            events.emit(waiting_event(wait))
+        events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
+        parts.metrics.runs_suspended.labels(claim.queue).inc()
+        parts.dispatcher.ring_runs(suspended.children)
+        _log.info("run.suspended", waits=[wait.request.kind for wait in waits])
+        return Doorbell(claim.run_id, claim.thread_id, claim.queue) if suspended.status == "queued" else None
+
     async def _finish(
         self, run: HeldRun, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, duration_s: float
     ) -> Doorbell | None:
@@ -178,12 +246,15 @@ class RunExecutor:
         finish = self._describe(run.claim, outcome, recorder, events, duration_s)
         run.ending = True
 
-        async def write(connection: Connection) -> Finished:
-            return await finish_run(connection, run.claim, finish, seq=recorder.seq)
+        async def write(connection: Connection) -> tuple[Finished, list[Doorbell]]:
+            done = await finish_run(connection, run.claim, finish, seq=recorder.seq)
+            return done, await resolve_parents(connection, [run.claim.run_id]) if asked_for else []
 
-        finished = await persist(parts.database, run.abort, write)
-        self._announce(run.claim, finish, finished, events)
-        self._observe_finish(run.claim, finish, finished)
+        asked_for = run.claim.parent_run_id is not None
+        finished, parents = await persist(parts.database, run.abort, write, transaction=asked_for)
+        parts.dispatcher.ring_runs(parents)
+        self._reports.announce(run.claim, finish, finished, events)
+        self._reports.finished(run.claim, finish, finished)
         if finished.effects:
             parts.dispatcher.ring_effects()
         return finished.next_run
@@ -191,7 +262,7 @@ class RunExecutor:
     def _describe(
         self, claim: Claim, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, duration_s: float
     ) -> Finish:
-        assert outcome.status != "requeue"  # noqa: S101 - narrows the type; the caller has branched on it
+        assert outcome.status not in ("requeue", "suspend")  # noqa: S101 - narrows the type; the caller has branched on it
         result = outcome.result
         step = outcome.step
         return Finish(
@@ -209,76 +280,6 @@ class RunExecutor:
             final_event_id=str(events.upcoming(2 if outcome.error is not None else 1)),
             first_token_at=recorder.first_token_at,
             effects=self._parts.effects,
+            limit=None if result is None else result.limit,
+            output=None if result is None else result.output,
         )
-
-    def _announce(self, claim: Claim, finish: Finish, finished: Finished, events: RunEvents) -> None:
-        """Tell followers of the end; what they are told is committed."""
-        if finish.error is not None:
-            events.emit(
-                live.StreamError(
-                    error=finish.error.message,
-                    kind=finish.error.kind,
-                    retryable=finish.error.retryable,
-                    partial=bool(finish.text),
-                )
-            )
-        usage = finished.usage
-        events.emit(
-            live.StreamEnd(
-                run_id=claim.run_id,
-                final=True,
-                status=finish.status,
-                stop_reason=finish.stop_reason,
-                text=finish.text,
-                usage=live.Usage(
-                    input_tokens=usage.input_tokens,
-                    output_tokens=usage.output_tokens,
-                    cache_read_tokens=usage.cache_read_tokens,
-                    cache_write_tokens=usage.cache_write_tokens,
-                    reasoning_tokens=usage.reasoning_tokens,
-                    cost_usd=usage.cost_usd,
-                ),
-            ),
-            urgent=True,
-        )
-
-    def _observe_claim(self, claim: Claim) -> None:
-        metrics, clock = self._parts.metrics, self._parts.clock
-        metrics.runs_claimed.labels(claim.queue, "first" if claim.attempt == 1 else "resumed").inc()
-        metrics.claim_latency_s.labels(claim.queue).observe(claim.claim_latency_s)
-        if claim.attempt == 1:
-            metrics.accept_to_start_s.labels(claim.queue).observe(
-                max((clock.now() - claim.created_at).total_seconds(), 0.0)
-            )
-            self._parts.tracing.record(
-                "nova.queue_wait", start=claim.created_at, end=clock.now(), parent=claim.traceparent
-            )
-        _log.debug("run.claimed", queue=claim.queue, waited_ms=round(claim.claim_latency_s * 1000))
-
-    def _observe_finish(self, claim: Claim, finish: Finish, finished: Finished) -> None:
-        metrics = self._parts.metrics
-        metrics.runs_finished.labels(finish.status, claim.queue).inc()
-        metrics.run_duration_s.labels(finish.status).observe(finish.duration_ms / 1000)
-        metrics.record_usage(finish.model, finished.usage, model_calls=finished.model_calls)
-        if finish.error is not None and finish.error.kind == "worker_lost":
-            metrics.recoveries.labels("failed").inc()
-        if finish.first_token_at is not None and claim.attempt == 1:
-            metrics.first_token_s.observe(max((finish.first_token_at - claim.created_at).total_seconds(), 0.0))
-        _log.info(
-            "run.finished",
-            status=finish.status,
-            stop_reason=finish.stop_reason,
-            duration_ms=finish.duration_ms,
-            waited_ms=round(claim.claim_latency_s * 1000),
-            error=None if finish.error is None else finish.error.kind,
-        )
-
-
-def _attributes(claim: Claim) -> dict[str, str | int]:
-    return {
-        "nova.run.id": claim.run_id,
-        "nova.thread.id": claim.thread_id,
-        "nova.agent.id": claim.agent_id,
-        "nova.attempt": claim.attempt,
-        "nova.queue": claim.queue,
-    }

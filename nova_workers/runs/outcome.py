@@ -19,9 +19,9 @@ __all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of a run: it ends with a status, or it goes back to the line."""
+    """What becomes of a run: it ends with a status, it goes back to the line, or it waits."""
 
-    status: FinishStatus | Literal["requeue"]
+    status: FinishStatus | Literal["requeue", "suspend"]
     stop_reason: StopReason
     text: str = ""
     error: EngineError | None = None
@@ -42,6 +42,8 @@ def judge(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> 
         if run.abort.reason == "drain":
             return Outcome("requeue", "aborted")
         return Outcome("canceled", "aborted", result.text, step=final_step, result=result)
+    if result.deferred:
+        return Outcome("suspend", "tool_use", result=result)
     if result.stop_reason == "tool_use" and run.stop_at_step and final_step is None:
         # With a final step the turn has reached its limit in the same moment, and that step is not committed: it ends.
         return Outcome("requeue", "tool_use")

@@ -23,10 +23,18 @@ _LONGEST_PAUSE_S = 2.0
 T = TypeVar("T")
 
 
-async def persist(database: Database, abort: AbortSignal, write: Callable[[Connection], Awaitable[T]]) -> T:
+async def persist(
+    database: Database, abort: AbortSignal, write: Callable[[Connection], Awaitable[T]], *, transaction: bool = False
+) -> T:
     """Run a fenced write, or a read, again and again while the database is away, for as long as the lease may be ours.
 
     A write must be idempotent: its first attempt may have been committed although its reply was lost.
+
+    Args:
+        database: Where to.
+        abort: Says when the lease is given up.
+        write: One statement, or several with `transaction`.
+        transaction: Whether they are one transaction.
 
     Raises:
         RunLost: The run is not this claim's any more, or the lease keeper gave it up.
@@ -34,7 +42,7 @@ async def persist(database: Database, abort: AbortSignal, write: Callable[[Conne
     pause_s = _FIRST_PAUSE_S
     while True:
         try:
-            async with database.connection() as connection:
+            async with database.transaction() if transaction else database.connection() as connection:
                 return await write(connection)
         except (Unavailable, asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
             if abort.reason == "lost":

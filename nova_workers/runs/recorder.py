@@ -13,6 +13,7 @@ from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, ToolAuthorization, ToolCall
 from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.waits import AskApproval
 from nova_workers.ledger import journal as ledger
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.resume import Journal
@@ -84,9 +85,15 @@ class TurnRecorder:
 
     async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
         verdict = self._policy.judge(tool_name, params)
-        if verdict.kind != "allow":
-            _log.info("tool.refused", tool=tool_name, verdict=verdict.kind, rule=verdict.rule)
-        return verdict.authorization()
+        answer = verdict.authorization()
+        if verdict.kind == "allow":
+            return answer
+        _log.info("tool.refused", tool=tool_name, verdict=verdict.kind, rule=verdict.rule)
+        if verdict.kind == "deny":
+            return answer
+        # Who can wait for a person waits; who cannot takes the reason for a refusal.
+        asked = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
+        return replace(answer, deferral=asked.model_dump(mode="json"))
 
     def _on_token(self, text: str) -> None:
         if self.first_token_at is None:

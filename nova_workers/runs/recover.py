@@ -13,14 +13,20 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.keys import broker_queue
 from nova_workers.ledger import upkeep
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.fairness import take_doorbells_under_caps
 from nova_workers.ledger.leases import recover_expired, take_overdue_doorbells
 from nova_workers.observability.metrics import Metrics
+from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.waiting import Waiting
 
 __all__ = ["Reconciled", "Reconciler"]
 
 _log = structlog.get_logger(__name__)
 
 _LIMIT = 500
+_KEYS = 5_000
+_KEY_BATCHES = 50
+"""Keys of a pass: more than a fleet takes between two, at 400 submissions a second."""
 _PATIENCE = 6
 """With doorbells waiting in the broker, a run is rung again only when its own is this many times as old as usual."""
 
@@ -35,14 +41,24 @@ class Reconciled:
 
 
 class Reconciler:
-    """Puts runs of lost workers back in line, rings again for what stands there unheard, and for due effects."""
+    """Puts runs of lost workers back in line, rings again for what stands there unheard, ends waits that are due."""
 
     def __init__(
-        self, database: Database, redis: Redis, dispatcher: Dispatcher, settings: RunSettings, metrics: Metrics
+        self,
+        database: Database,
+        redis: Redis,
+        dispatcher: Dispatcher,
+        settings: RunSettings,
+        metrics: Metrics,
+        *,
+        waiting: Waiting,
+        canceller: Canceller,
     ) -> None:
         self._database = database
         self._redis = redis
         self._dispatcher = dispatcher
+        self._waiting = waiting
+        self._canceller = canceller
         self._settings = settings
         self._metrics = metrics
 
@@ -53,6 +69,8 @@ class Reconciler:
             Unavailable: The database does not answer; the next pass finds all of it again.
         """
         recovered = await self._recover()
+        await self._canceller.release_stuck()
+        await self._waiting.sweep()
         rerung = sum([await self._ring_again(queue) for queue in ("interactive", "background")])
         async with self._database.connection() as connection:
             effects_due = await upkeep.has_due_effects(connection)
@@ -61,9 +79,16 @@ class Reconciler:
         return Reconciled(recovered, rerung, effects_due)
 
     async def upkeep(self) -> int:
-        """Delete idempotency keys that expired, in bounded batches. Returns how many."""
-        async with self._database.connection() as connection:
-            return await upkeep.delete_expired_keys(connection, limit=10_000)
+        """Delete idempotency keys that expired, in bounded batches, and look at every wait. Returns how many keys."""
+        await self._waiting.sweep(thorough=True)
+        deleted = 0
+        for _ in range(_KEY_BATCHES):
+            async with self._database.connection() as connection:
+                batch = await upkeep.delete_expired_keys(connection, limit=_KEYS)
+            deleted += batch
+            if batch < _KEYS:
+                break
+        return deleted
 
     async def _recover(self) -> int:
         async with self._database.connection() as connection:
@@ -77,10 +102,10 @@ class Reconciler:
     async def _ring_again(self, queue: str) -> int:
         # Doorbells in the broker mean that workers are busy, not that bells were lost; ringing more would only pile up.
         patience = _PATIENCE if await self._waiting_in_broker(queue) else 1
+        older_than_s = self._settings.rering_after_s * patience
         async with self._database.connection() as connection:
-            bells = await take_overdue_doorbells(
-                connection, queue=queue, older_than_s=self._settings.rering_after_s * patience, limit=_LIMIT
-            )
+            bells = await take_overdue_doorbells(connection, queue=queue, older_than_s=older_than_s, limit=_LIMIT)
+            bells += await take_doorbells_under_caps(connection, queue=queue, older_than_s=older_than_s)
         if bells:
             self._metrics.doorbells.labels(queue, "rerung").inc(len(bells))
             _log.info("doorbell.rung_again", queue=queue, count=len(bells))

@@ -10,7 +10,7 @@ from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from nova_workers.ids import new_id
 from nova_workers.ledger import submit as ledger
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.runs.control import ControlChannel
+from nova_workers.runs.cancel import Canceller
 
 __all__ = ["Submitter"]
 
@@ -19,11 +19,11 @@ class Submitter:
     """Accepts messages. What it returned is in the ledger: the broker may be down, the run is not lost."""
 
     def __init__(
-        self, database: Database, dispatcher: Dispatcher, control: ControlChannel, *, idempotency_ttl_s: float
+        self, database: Database, dispatcher: Dispatcher, canceller: Canceller, *, idempotency_ttl_s: float
     ) -> None:
         self._database = database
         self._dispatcher = dispatcher
-        self._control = control
+        self._canceller = canceller
         self._idempotency_ttl_s = idempotency_ttl_s
 
     async def submit(self, submission: Submission) -> Accepted:
@@ -43,7 +43,7 @@ class Submitter:
         if accepted.replayed:
             return accepted
         if accepted.interrupted_run_id is not None:
-            await self._control.nudge_cancel([accepted.interrupted_run_id], "interrupt")
+            await self._canceller.interrupted(accepted.interrupted_run_id)
         self._dispatcher.ring_runs([accepted.doorbell])
         return accepted
 

@@ -27,6 +27,18 @@ class Channel(redis.Channel):
             self._nova_client = super()._create_client()
         return self._nova_client
 
+    def basic_ack(self, delivery_tag: Any, multiple: bool = False) -> None:
+        """Acknowledge a message that is kept for it.
+
+        Those of our queues are not. Kombu knows that as long as their consumer lives; once the connection to the broker
+        is lost it would acknowledge what came before on a channel that is closed, and the worker would end with that.
+        """
+        try:
+            self.qos.get(delivery_tag)
+        except KeyError:
+            return
+        super().basic_ack(delivery_tag, multiple)
+
 
 class Transport(redis.Transport):
     """The Redis transport, with our channel."""

@@ -12,12 +12,15 @@ from nova_workers.contracts.engine import CompactionTrigger, Engine, EngineError
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure, NovaError, RunLost
 from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.redaction import current_redactor, hide, hiding
+from nova_workers.observability.redactor import Redactor
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.observer import observed
 from nova_workers.runs.outcome import Outcome, failed, judge
 from nova_workers.runs.recorder import TurnRecorder
+from nova_workers.runs.redaction import RedactedSessions, Veil, redact_result, restore_open_calls
 from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
 
@@ -44,6 +47,10 @@ class TurnRunner:
         Raises:
             RunLost: The run is not this claim's any more.
         """
+        with hiding(Redactor()):
+            return await self._play(run, recorder, events)
+
+    async def _play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
         claim = run.claim
         events.emit(
             live.StreamStart(
@@ -56,13 +63,14 @@ class TurnRunner:
         )
         try:
             engine = self._assembler.engine(claim)
-            result = await self._run_engine(run, engine, recorder, events)
+            claim = await self._assembler.within_budgets(claim, run.abort)
+            result = await self._run_engine(run, claim, engine, recorder, events)
         except RunLost:
             raise
         except EngineFailure as error:
-            return failed(EngineError(error.kind, error.message, error.retryable), recorder.journal())
+            return failed(EngineError(error.kind, hide(error.message), error.retryable), recorder.journal())
         except NovaError as error:
-            return failed(EngineError("unknown", error.message, retryable=True), recorder.journal())
+            return failed(EngineError("unknown", hide(error.message), retryable=True), recorder.journal())
         except Exception as error:
             # An engine gives failure as a value; what it raises is a defect. The run still ends, and says so.
             _log.exception("run.engine_raised")
@@ -71,10 +79,9 @@ class TurnRunner:
         return judge(run, result, recorder.final_step)
 
     async def _run_engine(
-        self, run: HeldRun, engine: Engine, recorder: TurnRecorder, events: RunEvents
+        self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder, events: RunEvents
     ) -> EngineResult:
         """Run the engine; a conversation that is too long is compacted before, or after the model says so, once."""
-        claim = run.claim
         if self._compactor.is_due(claim, self._assembler.model(claim)):
             try:
                 claim = await self._compact(run, claim, engine, "context_limit", events)
@@ -103,11 +110,25 @@ class TurnRunner:
         return claim if turn_id is None else replace(claim, parent_turn_id=turn_id)
 
     async def _ask_engine(self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder) -> EngineResult:
-        return await engine.run(
+        redactor = current_redactor()
+        assert redactor is not None  # noqa: S101 - `play` has set it
+        callbacks, veil = recorder.callbacks(), None
+        if await self._assembler.learn_secrets(claim, redactor, run.abort):
+            veil = Veil(callbacks, redactor)
+            callbacks = veil.callbacks()
+        journal = restore_open_calls(recorder.journal(), redactor)
+        options = await self._assembler.options(claim, journal, run.abort)
+        if veil is not None and options.sessions is not None:
+            options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
+        result = await engine.run(
             claim.content,
-            await self._assembler.options(claim, recorder.journal(), run.abort),
+            options,
             claim.agent.trust,
             session_id=claim.session_id,
-            callbacks=observed(recorder.callbacks(), tracing=self._tracing, metrics=self._metrics, clock=self._clock),
+            callbacks=observed(callbacks, tracing=self._tracing, metrics=self._metrics, clock=self._clock),
             abort=run.abort,
         )
+        if veil is None:
+            return result
+        veil.settle()
+        return redact_result(result, redactor)

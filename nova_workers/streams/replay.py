@@ -118,6 +118,7 @@ def _ending(run: RecordedRun) -> list[Event]:
             final=True,
             status=run.status,
             stop_reason=run.stop_reason,
+            limit=run.limit,
             text=run.text,
             merged_into=run.merged_into,
             usage=usage,

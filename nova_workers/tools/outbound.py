@@ -98,6 +98,13 @@ class Outbound:
         self._resolver = resolver
         self._ssl = verify or httpx2.create_ssl_context(trust_env=False)
 
+    def transport(self) -> httpx2.AsyncBaseTransport:
+        """Return what carries requests under the guard, for a client that speaks a protocol of its own.
+
+        Of the rules only those on addresses hold then: the client bounds times and sizes, and follows no redirect.
+        """
+        return _GuardedTransport(self._rules, self._resolver, self._ssl)
+
     async def request(
         self,
         method: str,
@@ -135,7 +142,7 @@ class Outbound:
 
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[httpx2.AsyncClient]:
-        transport = _GuardedTransport(self._rules, self._resolver, self._ssl)
+        transport = self.transport()
         headers = {"User-Agent": self._rules.user_agent, "Accept-Encoding": "gzip, deflate"}
         timeout = httpx2.Timeout(self._rules.timeout_s, connect=self._rules.connect_timeout_s)
         async with httpx2.AsyncClient(

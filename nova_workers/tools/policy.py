@@ -1,8 +1,11 @@
 """Whether a tool call may be made: one decision for every call of a run, whichever engine asks.
 
-In order: the repeat guard, the trust, and for shell commands the patterns (deny, then ask, then allow, then what the
-agent says of commands that no pattern knows). The first that objects decides. Deny goes before ask and ask before
-allow, so that a wide permission ("git *") leaves room for a narrow caution ("git push*").
+In order: the repeat guard, the trust, the agent's approval rules (the first that fits decides), and for shell commands
+the patterns (deny, then ask, then allow, then what the agent says of commands that no pattern knows). Deny goes before
+ask and ask before allow, so that a wide permission ("git *") leaves room for a narrow caution ("git push*").
+
+A rule that always allows a shell command answers what the agent itself would ask or leave unlisted. What is denied, by
+the built-in list, the operator or the agent, stays denied, and what the operator wants asked is asked.
 """
 
 from collections import Counter
@@ -14,12 +17,15 @@ from nova_workers.contracts.agents import Permissions
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import ToolAuthorization, ToolCall, TrustLevel
 from nova_workers.contracts.native import RESERVED_NAMES, SHELL_TOOL, native_tools
+from nova_workers.tools.approvals import describe_rule, first_rule, main_text
 from nova_workers.tools.commands import BUILT_IN_DENIALS, MAX_COMMANDS, MAX_LINE_CHARS, matching, read_command
 
 __all__ = ["MAX_REPEATS", "CommandPolicy", "ToolPolicy", "Verdict"]
 
 MAX_REPEATS = 3
 """How often a run may make the same shell command. A model that repeats itself more often is going round in circles."""
+
+_QUOTE_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,10 @@ class Verdict:
     Attributes:
         kind: ``ask`` is neither: a person decides. Whoever can let the run wait for that person does; whoever cannot
             treats it as a refusal.
-        rule: What decided: ``repeat``, ``trust``, or a list and its pattern, as in ``deny: rm *``.
-        reason: For the model: what is wrong, and what it may do instead. None if allowed.
+        rule: What decided: ``repeat``, ``trust``, or a list and its pattern, as in ``deny: rm *`` and
+            ``never: note_*``.
+        reason: Of a refusal, for the model: what is wrong, and what it may do instead. Of a question, for the person
+            who decides: what is to be done, and why it is asked. None if allowed.
     """
 
     kind: Literal["allow", "deny", "ask"]
@@ -39,14 +47,23 @@ class Verdict:
 
     def authorization(self) -> ToolAuthorization:
         """Return the verdict for an engine that cannot wait: a question to a person is a refusal."""
-        return ToolAuthorization(self.kind == "allow", self.reason)
+        reason = self.reason
+        if self.kind == "ask":
+            reason = (
+                f"{reason} Nobody can be asked in this run. Find another way, or say what you would have done and why."
+            )
+        return ToolAuthorization(self.kind == "allow", reason)
 
 
 _ALLOW = Verdict("allow")
 
 
 class CommandPolicy:
-    """Judges shell commands by patterns. Keeps nothing."""
+    """Judges shell commands by patterns. Keeps nothing.
+
+    Attributes:
+        approvals: The agent's rules for calls of any tool; `ToolPolicy` looks at them first.
+    """
 
     def __init__(
         self, permissions: Permissions, *, deny: Iterable[str] = (), ask: Iterable[str] = (), built_in: bool = True
@@ -59,14 +76,22 @@ class CommandPolicy:
             ask: Further commands that a person decides.
             built_in: Whether the built-in list of refused commands applies.
         """
+        self.approvals = permissions.approvals
         self._deny = (*(BUILT_IN_DENIALS if built_in else ()), *deny, *permissions.deny_commands)
-        self._ask = (*ask, *permissions.ask_commands)
+        self._operator_ask = tuple(ask)
+        self._ask = permissions.ask_commands
         self._allow = permissions.allow_commands
         self._unlisted = permissions.unlisted_commands
         self._built_in = built_in
 
-    def judge(self, command: str) -> Verdict:
-        """Return what the patterns say of a command line."""
+    def judge(self, command: str, *, approved: bool = False) -> Verdict:
+        """Return what the patterns say of a command line.
+
+        Args:
+            command: The line.
+            approved: Whether a rule of the agent allows it already, so that only what is denied, or asked by the
+                operator, can stand in its way.
+        """
         read = read_command(command) if len(command) <= MAX_LINE_CHARS else None
         if read is None or len(read.bare) > MAX_COMMANDS:
             return Verdict("deny", "length", "This command is too long. Write it to a file, and run that.")
@@ -76,18 +101,20 @@ class CommandPolicy:
             denied = "rm -r of a system directory"
         if denied is not None:
             return _refuse(denied)
-        asked = matching(self._ask, *seen)
+        asked = matching(self._operator_ask if approved else (*self._operator_ask, *self._ask), *seen)
         if asked is not None:
-            return _ask(f"ask: {asked}", f"it matches {asked!r}")
+            return _ask(f"ask: {asked}", command, f"it matches {asked!r}")
+        if approved:
+            return _ALLOW
         if read.transparent and all(matching(self._allow, command) is not None for command in read.commands):
             return _ALLOW
-        return self._judge_unlisted()
+        return self._judge_unlisted(command)
 
-    def _judge_unlisted(self) -> Verdict:
+    def _judge_unlisted(self, command: str) -> Verdict:
         if self._unlisted == "allow":
             return _ALLOW
         if self._unlisted == "ask":
-            return _ask("unlisted", "it is not among the commands that are permitted without asking")
+            return _ask("unlisted", command, "it is not among the commands that are permitted without asking")
         permitted = ", ".join(repr(pattern) for pattern in self._allow) or "none"
         return Verdict(
             "deny",
@@ -104,6 +131,12 @@ class ToolPolicy:
     """
 
     def __init__(self, trust: TrustLevel, commands: CommandPolicy) -> None:
+        """Take what decides.
+
+        Args:
+            trust: Of the agent.
+            commands: Its permissions.
+        """
         self._trust: TrustLevel = trust
         self._native = frozenset(native_tools(trust))
         self._commands = commands
@@ -129,7 +162,18 @@ class ToolPolicy:
             return Verdict(
                 "deny", "trust", f"There is no tool {tool_name!r} at the trust {self._trust!r} of this agent."
             )
-        return self._commands.judge(_command(params)) if tool_name == SHELL_TOOL else _ALLOW
+        rule = first_rule(self._commands.approvals, tool_name, params)
+        if rule is not None and rule.decision == "never":
+            return Verdict(
+                "deny",
+                describe_rule(rule),
+                f"This agent must not use {tool_name!r} like this. Find another way, or say what you cannot do.",
+            )
+        approved = rule is not None and rule.decision == "always"
+        verdict = self._commands.judge(_command(params), approved=approved) if tool_name == SHELL_TOOL else _ALLOW
+        if rule is not None and rule.decision == "ask" and verdict.kind != "deny":
+            return Verdict("ask", describe_rule(rule), _question(tool_name, params))
+        return verdict
 
 
 def _refuse(pattern: str) -> Verdict:
@@ -141,13 +185,19 @@ def _refuse(pattern: str) -> Verdict:
     )
 
 
-def _ask(rule: str, why: str) -> Verdict:
-    return Verdict(
-        "ask",
-        rule,
-        f"This command needs a person's permission ({why}), and nobody can be asked in this run. Find another way, or "
-        "say what you would run and why.",
-    )
+def _ask(rule: str, command: str, why: str) -> Verdict:
+    return Verdict("ask", rule, f"Running {_brief(command)} needs a person's permission: {why}.")
+
+
+def _question(tool_name: str, params: JsonObject) -> str:
+    about = main_text(params)
+    what = tool_name if about is None else f"{tool_name} with {_brief(about)}"
+    return f"Using {what} needs a person's permission: the agent's approval rules say so."
+
+
+def _brief(text: str) -> str:
+    line = " ".join(text.split())
+    return repr(line if len(line) <= _QUOTE_CHARS else line[: _QUOTE_CHARS - 1] + "…")
 
 
 def _command(params: JsonObject) -> str:

@@ -13,7 +13,18 @@ from celery import Celery, signals
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.logging import configure_logging
-from nova_workers.runs.broker import TASK_RECONCILE, TASK_RUN_AGENT, TASK_RUN_EFFECTS, TASK_UPKEEP, build_celery
+from nova_workers.runs.broker import (
+    TASK_BACKFILL,
+    TASK_DELIVER,
+    TASK_FIRE_TRIGGERS,
+    TASK_RECONCILE,
+    TASK_RETENTION,
+    TASK_RUN_AGENT,
+    TASK_RUN_EFFECTS,
+    TASK_UPKEEP,
+    TASK_WORK_TASKS,
+    build_celery,
+)
 from nova_workers.worker.consumer import CONSUMER
 from nova_workers.worker.process import WorkerProcess
 
@@ -42,13 +53,33 @@ def _add_tasks(celery: Celery, process: WorkerProcess) -> None:
     def run_effects() -> None:
         process.execute(process.services.run_effects())
 
+    @celery.task(name=TASK_DELIVER)
+    def deliver() -> None:
+        process.execute(process.services.run_deliveries())
+
     @celery.task(name=TASK_RECONCILE)
     def reconcile() -> None:
         process.execute(process.services.reconciler.reconcile())
 
+    @celery.task(name=TASK_BACKFILL)
+    def backfill() -> None:
+        process.execute(process.services.backfill.tick())
+
+    @celery.task(name=TASK_RETENTION)
+    def retention() -> None:
+        process.execute(process.services.retention.tick())
+
     @celery.task(name=TASK_UPKEEP)
     def upkeep() -> None:
         process.execute(process.services.reconciler.upkeep())
+
+    @celery.task(name=TASK_WORK_TASKS)
+    def work_tasks() -> None:
+        process.execute(process.services.task_scheduler.tick())
+
+    @celery.task(name=TASK_FIRE_TRIGGERS)
+    def fire_triggers() -> None:
+        process.execute(process.services.trigger_ticker.tick())
 
 
 def _connect_signals(settings: Settings, process: WorkerProcess) -> None:

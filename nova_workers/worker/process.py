@@ -72,6 +72,7 @@ class WorkerProcess:
     async def _open(self, queues: tuple[str, ...], slots: int) -> None:
         services = build_worker(self._settings)
         self._services = services
+        services.executor.slots = slots
         await services.start()
         self._presence = Presence(
             services.redis,
@@ -92,6 +93,9 @@ class WorkerProcess:
         services = self.services
         services.executor.draining = True
         services.effects.drain()
+        services.backfill.drain()
+        services.retention.drain()
+        services.deliveries.drain()
         for run in services.keeper.held:
             run.stop_at_step = True
         _log.info("worker.draining", runs=len(services.keeper.held), grace_s=self._settings.worker.drain_grace_s)

@@ -158,3 +158,14 @@ def test_the_locks_agree_with_each_other_and_hold_what_the_project_asks_for() ->
         for requirement in requirements:
             name = re.split(r"[\[<>=!~; ]", requirement)[0]
             assert name in versions(lock), f"{requirement!r} is not in {lock.name}: run `make lock`"
+
+
+def test_workers_metrics_are_reached_where_they_are_served() -> None:
+    (settings,) = _documents(DEPLOY / "kubernetes" / "base" / "settings.yaml")
+    deployments = {one["metadata"]["name"]: one for one in _all_manifests() if one["kind"] == "Deployment"}
+    template = deployments["nova-worker"]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    port = settings["data"]["NOVA_WORKER__METRICS_PORT"]
+    assert settings["data"]["NOVA_WORKER__METRICS_HOST"] == "0.0.0.0"
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == port
+    assert container["ports"] == [{"name": "metrics", "containerPort": int(port)}]

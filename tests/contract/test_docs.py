@@ -32,7 +32,7 @@ from tests.support.documents import ROOT, Block, anchors, blocks, code_spans, co
 
 DOCS = ROOT / "docs"
 CLIENT_VARIABLES = {"NOVA_API_URL", "NOVA_API_KEY"}
-FOREIGN_ENDPOINTS = {("POST", "/v1/embeddings")}
+FOREIGN_ENDPOINTS = {("POST", "/v1/embeddings"), ("POST", "/v1/audio/transcriptions")}
 """Of servers that we talk to."""
 METHODS = "GET|POST|PUT|PATCH|DELETE"
 _ROOMS = r"(?:nova_workers|api|beat|models|tests|docs|deploy)/[\w./*-]+"

@@ -16,10 +16,13 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from inline_snapshot import snapshot
 from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig, SchemathesisConfig
-from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import FuzzingPhaseData
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from api.app import build_app
 from nova_workers.config import Settings
+from nova_workers.contracts.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.hands import make_tenant
 
@@ -52,6 +55,8 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "POST /v1/runs/stream runs",
             "GET /v1/runs/{run_id}/wait runs",
             "GET /v1/runs/{run_id}/events runs",
+            "GET /v1/waits runs",
+            "POST /v1/runs/{run_id}/answers runs",
             "POST /v1/runs/cancel runs",
             "GET /v1/runs/{run_id} runs",
             "PATCH /v1/runs/{run_id} runs",
@@ -69,8 +74,10 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/agents agents",
             "GET /v1/agents/{agent_id} agents",
             "PUT /v1/agents/{agent_id} agents",
+            "PATCH /v1/agents/{agent_id} agents",
             "DELETE /v1/agents/{agent_id} agents",
             "GET /v1/agents/{agent_id}/versions agents",
+            "GET /v1/agents/{agent_id}/versions/{version} agents",
             "POST /v1/agents/{agent_id}/rollback agents",
             "GET /v1/fleet",
             "POST /v1/fleet/pause",
@@ -78,7 +85,68 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "POST /v1/keys keys",
             "GET /v1/keys keys",
             "DELETE /v1/keys/{key_id} keys",
+            "GET /v1/usage runs",
+            "GET /v1/tenant",
+            "PATCH /v1/tenant",
+            "GET /v1/budgets runs",
+            "GET /v1/export workspace",
+            "POST /v1/import workspace",
             "GET /v1/capabilities agents",
+            "GET /v1/search runs",
+            "POST /v1/memories workspace",
+            "GET /v1/memories workspace",
+            "DELETE /v1/memories/{memory_id} workspace",
+            "POST /v1/tasks workspace",
+            "GET /v1/tasks workspace",
+            "GET /v1/tasks/{task_id} workspace",
+            "PATCH /v1/tasks/{task_id} workspace",
+            "POST /v1/tasks/{task_id}/activate workspace",
+            "POST /v1/tasks/{task_id}/run workspace",
+            "POST /v1/tasks/{task_id}/complete workspace",
+            "POST /v1/tasks/{task_id}/cancel workspace",
+            "GET /v1/tasks/{task_id}/history workspace",
+            "PUT /v1/tasks/{task_id}/steps workspace",
+            "PATCH /v1/tasks/{task_id}/steps/{step_id} workspace",
+            "POST /v1/tasks/{task_id}/steps/{step_id}/subtask workspace",
+            "POST /v1/tasks/{task_id}/resources workspace",
+            "DELETE /v1/tasks/{task_id}/resources/{resource_id} workspace",
+            "POST /v1/notes workspace",
+            "GET /v1/notes workspace",
+            "GET /v1/notes/{note_id} workspace",
+            "PATCH /v1/notes/{note_id} workspace",
+            "DELETE /v1/notes/{note_id} workspace",
+            "GET /v1/deliveries workspace",
+            "GET /v1/deliveries/{delivery_id} workspace",
+            "POST /v1/deliveries/{delivery_id}/replay workspace",
+            "GET /v1/files workspace",
+            "GET /v1/files/{file_id} workspace",
+            "DELETE /v1/files/{file_id} workspace",
+            "GET /v1/files/{file_id}/content workspace",
+            "POST /v1/fleet/secrets/rotate",
+            "GET /v1/secrets secrets",
+            "PUT /v1/secrets/{name} secrets",
+            "DELETE /v1/secrets/{name} secrets",
+            "GET /v1/skills workspace",
+            "GET /v1/skills/{name} workspace",
+            "PUT /v1/skills/{name} workspace",
+            "DELETE /v1/skills/{name} workspace",
+            "GET /v1/skills/{name}/file workspace",
+            "POST /v1/triggers workspace",
+            "GET /v1/triggers workspace",
+            "GET /v1/triggers/{trigger_id} workspace",
+            "PATCH /v1/triggers/{trigger_id} workspace",
+            "DELETE /v1/triggers/{trigger_id} workspace",
+            "GET /v1/triggers/{trigger_id}/preview workspace",
+            "POST /v1/triggers/{trigger_id}/resume workspace",
+            "POST /v1/triggers/{trigger_id}/fire workspace",
+            "GET /v1/triggers/{trigger_id}/firings workspace",
+            "POST /v1/webhooks workspace",
+            "GET /v1/webhooks workspace",
+            "GET /v1/webhooks/{webhook_id} workspace",
+            "PATCH /v1/webhooks/{webhook_id} workspace",
+            "DELETE /v1/webhooks/{webhook_id} workspace",
+            "POST /v1/webhooks/{webhook_id}/rotate workspace",
+            "POST /v1/webhooks/{webhook_id}/test workspace",
         ]
     )
 
@@ -147,6 +215,12 @@ schema = schemathesis.openapi.from_dict(
 )
 
 
+@schemathesis.serializer(MEDIA_TYPE)
+def _as_it_is(_: Any, value: Any) -> bytes:
+    """Send a body of lines as it was generated."""
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
 # The event streams have no end while no worker runs; `tests/integration/api/test_events.py` covers them.
 @schema.exclude(path_regex=r"/stream$").parametrize()
 @hypothesis_settings(
@@ -157,6 +231,15 @@ schema = schemathesis.openapi.from_dict(
 )
 def test_the_api_does_as_its_document_says(case: schemathesis.Case[Any], served: Served) -> None:
     # A schema cannot say all: which cursors were given, which fields go together, that a text is not blank.
-    case.call_and_validate(
-        base_url=served.url, headers=served.headers, excluded_checks=[positive_data_acceptance], timeout=20
+    excluded = [positive_data_acceptance]
+    if _spoils_a_header(case):
+        excluded.append(negative_data_rejection)
+    case.call_and_validate(base_url=served.url, headers=served.headers, excluded_checks=excluded, timeout=20)
+
+
+def _spoils_a_header(case: schemathesis.Case[Any]) -> bool:
+    """Whether a header was made wrong. The key is sent in its place, so what is left may be right."""
+    data = None if case.meta is None else case.meta.phase.data
+    return isinstance(data, FuzzingPhaseData) and any(
+        mutation.parameter_location == ParameterLocation.HEADER for mutation in data.mutations
     )

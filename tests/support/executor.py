@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.bootstrap.engines import model_windows
 from nova_workers.capabilities import default_registry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
@@ -26,9 +27,12 @@ from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
+from nova_workers.runs.fairness import FairLine
+from nova_workers.runs.prompting import Prompter
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.submit import Submitter
 from nova_workers.runs.turn import TurnRunner
+from nova_workers.runs.waiting import Waiting
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
@@ -52,10 +56,15 @@ class Bells:
     def __init__(self) -> None:
         self.waiting: list[Doorbell] = []
         self.effects_rung = 0
+        self.deliveries_rung = 0
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
         """Ring for runs that stand in line."""
         self.waiting.extend(bells)
+
+    def ring_deliveries(self) -> None:
+        """Ring for what waits in the outbox."""
+        self.deliveries_rung += 1
 
     def ring_effects(self) -> None:
         """Ring for effects that are due."""
@@ -86,6 +95,7 @@ class Worker:
                 worker_id=name,
                 database=database,
                 locks=self.locks,
+                line=FairLine(database, self.redis),
                 keeper=self.keeper,
                 publisher=self.publisher,
                 dispatcher=floor.bells,
@@ -93,10 +103,11 @@ class Worker:
                     TurnAssembler(
                         database,
                         floor.engines,
-                        default_registry(database, floor.settings, clock),
+                        default_registry(database, floor.settings, clock, dispatcher=floor.bells),
+                        Prompter(database, floor.settings, clock),
                         floor.settings,
                     ),
-                    Compactor(database, floor.settings.model, clock),
+                    Compactor(database, floor.settings.model, clock, model_windows(floor.settings.model)),
                     clock=clock,
                     metrics=self.metrics,
                     tracing=tracing,
@@ -192,9 +203,20 @@ class Floor:
         self.metrics = Metrics(CollectorRegistry())
         self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())
         control = ControlChannel(redis)
-        self.submitter = Submitter(database, self.bells, control, idempotency_ttl_s=settings.runs.idempotency_ttl_s)
         self.canceller = Canceller(database, control, self.publisher, self.bells)
-        self.reconciler = Reconciler(database, redis, self.bells, settings.runs, self.metrics)
+        self.submitter = Submitter(
+            database, self.bells, self.canceller, idempotency_ttl_s=settings.runs.idempotency_ttl_s
+        )
+        self.waiting = Waiting(database, self.bells)
+        self.reconciler = Reconciler(
+            database,
+            redis,
+            self.bells,
+            settings.runs,
+            self.metrics,
+            waiting=self.waiting,
+            canceller=self.canceller,
+        )
         self.workers: list[Worker] = []
         self._publishing: asyncio.Task[None] | None = None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nova_workers.contracts.content import Message
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.history import load_history
+from nova_workers.ledger.history import load_history_turns
 from tests.support.executor import ENDED
 from tests.support.puppet import USAGE, Puppet
 
@@ -17,12 +17,12 @@ __all__ = ["check_any_time", "check_heads", "check_settled", "thread_state"]
 async def check_any_time(database: Database) -> None:
     """Check what no moment may break, also in between two writes."""
     torn = await database.fetch(
-        "SELECT t.id, t.active_run_id, array_agg(r.id) FILTER (WHERE r.status = 'running') AS running"
+        "SELECT t.id, t.active_run_id, array_agg(r.id) FILTER (WHERE r.status IN ('running', 'waiting')) AS holding"
         "  FROM threads t LEFT JOIN runs r ON r.thread_id = t.id GROUP BY t.id"
-        " HAVING t.active_run_id IS DISTINCT FROM max(r.id) FILTER (WHERE r.status = 'running')"
-        "     OR count(*) FILTER (WHERE r.status = 'running') > 1"
+        " HAVING t.active_run_id IS DISTINCT FROM max(r.id) FILTER (WHERE r.status IN ('running', 'waiting'))"
+        "     OR count(*) FILTER (WHERE r.status IN ('running', 'waiting')) > 1"
     )
-    assert not torn, f"a thread's holder and its running run differ: {torn}"
+    assert not torn, f"a thread's holder and the run that runs or waits differ: {torn}"
     ahead = await database.fetch("SELECT r.id FROM runs r JOIN threads t ON t.id = r.thread_id WHERE r.fence > t.fence")
     assert not ahead, f"a fence beyond its thread's: {ahead}"
     shared = await database.fetch("SELECT thread_id, fence FROM runs WHERE fence > 0 GROUP BY 1, 2 HAVING count(*) > 1")
@@ -66,7 +66,13 @@ async def check_settled(database: Database, puppet: Puppet) -> None:
     await _check_usage(database)
     await _check_histories(database)
     again = [key for key, times in Counter(each.call_id for each in puppet.executions).items() if times > 1]
-    fragile = {each.call_id for each in puppet.executions if not each.tool.startswith("again:")}
+    fragile = {each.call_id for each in puppet.executions if not each.tool.startswith(("again:", "ask:", "agent:"))}
+    held = await database.fetch(
+        "SELECT id FROM tool_calls WHERE status IN ('deferred', 'approved', 'pending', 'running')"
+    )
+    assert not held, f"calls that never ended: {held}"
+    waits = await database.fetch("SELECT id FROM run_waits WHERE status = 'open'")
+    assert not waits, f"waits of runs that are over: {waits}"
     assert not fragile.intersection(again), f"tools that ran twice: {fragile.intersection(again)}"
 
 
@@ -128,7 +134,8 @@ async def _check_histories(database: Database) -> None:
         for thread in await database.fetch(
             "SELECT tenant_id, head_turn_id FROM threads WHERE head_turn_id IS NOT NULL"
         ):
-            check_history(await load_history(connection, thread["tenant_id"], thread["head_turn_id"]))
+            turns = await load_history_turns(connection, thread["tenant_id"], thread["head_turn_id"])
+            check_history(tuple(message for turn in turns for message in turn.messages))
 
 
 def check_history(history: tuple[Message, ...]) -> None:

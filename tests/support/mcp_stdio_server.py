@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -20,6 +21,14 @@ def echo(text: str) -> str:
 def pid() -> str:
     """Say who you are."""
     return str(os.getpid())
+
+
+@server.tool()
+def complain() -> str:
+    """Write to stderr."""
+    sys.stderr.write(f"no good: {os.environ.get('GREETING')}\n")
+    sys.stderr.flush()
+    return "said"
 
 
 @server.tool()

@@ -13,9 +13,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Drop", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
+__all__ = ["Drop", "Hang", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
 
 Json = dict[str, Any]
+
+_STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_test\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,14 @@ class Drop:
     """No response: the connection closes without a word."""
 
 
-Reply = Stream | Status | Drop
+@dataclass(frozen=True)
+class Hang:
+    """No response, and the connection stays open; with `pings` it looks alive, as behind a proxy."""
+
+    pings: bool = False
+
+
+Reply = Stream | Status | Drop | Hang
 Asks = Callable[[Mapping[str, str], Json], bool]
 """Whether a request, by its headers and body, is meant."""
 
@@ -110,10 +121,23 @@ class ModelServer:
         reply = self._next(headers, body)
         if isinstance(reply, Drop):
             return False
+        if isinstance(reply, Hang):
+            await self._hang(reader, writer, reply)
+            return False
         if isinstance(reply, Status):
             await _send_status(writer, reply)
             return True
         return await self._send_stream(reader, writer, reply, body["model"])
+
+    async def _hang(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Hang) -> None:
+        if reply.pings:
+            writer.write(_STREAM_HEAD)
+        leaving = asyncio.create_task(reader.read(1))
+        while not leaving.done():
+            if reply.pings:
+                await _event(writer, "ping", {})
+            await asyncio.wait((leaving,), timeout=0.02)
+        self.left.set()
 
     def _next(self, headers: Mapping[str, str], body: Json) -> Reply:
         for asks, ruled in self._rules:
@@ -129,10 +153,7 @@ class ModelServer:
     async def _send_stream(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Stream, model: str
     ) -> bool:
-        writer.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_test\r\n"
-            b"transfer-encoding: chunked\r\n\r\n"
-        )
+        writer.write(_STREAM_HEAD)
         start = {key: value for key, value in reply.usage.items() if key != "output_tokens_details"} | {
             "output_tokens": 1
         }

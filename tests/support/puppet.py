@@ -2,8 +2,9 @@
 
 What the model does stands in the message, as JSON: ``{"steps": [["search", "wait:door"], []], "id": "m1"}`` calls two
 tools, then ends. A tool called ``wait:<name>`` ends when the test opens that door; ``fail:…`` fails; ``again:…``
-declares that it may be run twice; ``nul`` returns what no database takes. ``"doors": {"0": "thinking"}`` makes the
-model stop in the middle of response 0 until the door opens. Any other text is answered at once.
+declares that it may be run twice; ``ask:…`` waits for a person, and ``agent:…`` for a run of the puppet; ``nul``
+returns what no database takes. ``"doors": {"0": "thinking"}`` makes the model stop in the middle of response 0 until
+the door opens. Any other text is answered at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
 from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, ToolCall, TrustLevel
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
 from nova_workers.errors import ToolFailure
 
@@ -152,7 +154,7 @@ class _Tools:
         self._run_id = run_id
 
     async def is_idempotent(self, name: str) -> bool:
-        return name.startswith("again:")
+        return name.startswith(("again:", "ask:", "agent:"))
 
     async def call(self, call: ToolCall) -> ToolOutcome:
         self._puppet.executions.append(Execution(self._run_id, call.id, call.tool_name))
@@ -161,6 +163,11 @@ class _Tools:
             await self._puppet.pass_through(rest)
         if kind == "fail":
             raise ToolFailure(f"{call.tool_name} failed")
+        if kind == "ask":
+            return ToolOutcome((), deferral=AskUser(question=rest).model_dump(mode="json"))
+        if kind == "agent":
+            asked = AskAgent(agent_id="puppet", message=plan(["asked"]))
+            return ToolOutcome((), deferral=asked.model_dump(mode="json"))
         if kind == "nul":
             return ToolOutcome((text_block("a\x00b and \ud83d"),))
         return ToolOutcome((text_block(f"result of {call.tool_name}"),))

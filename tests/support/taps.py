@@ -17,7 +17,25 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from nova_workers.errors import Unavailable
-from nova_workers.ledger import cancel, claim, compaction, finish, journal, leases, resume, submit
+from nova_workers.ledger import (
+    budgets,
+    cancel,
+    claim,
+    compaction,
+    fairness,
+    finish,
+    journal,
+    leases,
+    outbox,
+    release,
+    resume,
+    submit,
+    suspend,
+    trigger_firing,
+    trigger_gates,
+    trigger_outcomes,
+    waits,
+)
 from nova_workers.ledger.database import Connection, Database, Row
 
 __all__ = ["Crashed", "Fault", "Tap", "TappedDatabase", "statement_name", "tap_redis"]
@@ -42,7 +60,25 @@ def _names(*modules: ModuleType) -> dict[str, str]:
     }
 
 
-_STATEMENTS: Final = _names(cancel, claim, compaction, finish, journal, leases, resume, submit)
+_STATEMENTS: Final = _names(
+    budgets,
+    cancel,
+    claim,
+    compaction,
+    fairness,
+    finish,
+    journal,
+    leases,
+    outbox,
+    release,
+    resume,
+    submit,
+    suspend,
+    trigger_firing,
+    trigger_gates,
+    trigger_outcomes,
+    waits,
+)
 
 
 def statement_name(query: str) -> str:
@@ -113,10 +149,24 @@ class Tap:
             raise Crashed
 
     async def around(self, query: str, execute: Callable[[], Awaitable[T]]) -> T:
-        """Execute a statement, or what is planned for it."""
+        """Execute a statement that is committed by itself, or what is planned for it."""
+        result, fault = await self.within(query, execute)
+        self.after(fault)
+        return result
+
+    async def within(
+        self, query: str, execute: Callable[[], Awaitable[T]], *, first: bool = True
+    ) -> tuple[T, Fault | None]:
+        """Execute a statement, and return what is to happen once it is committed.
+
+        Args:
+            query: The statement.
+            execute: Does it.
+            first: Whether it may wait. The later statements of a transaction may not: they hold locks.
+        """
         self.check()
         name = statement_name(query)
-        fault = await self._wait(name) or self._due(name)
+        fault = (await self._wait(name) if first else None) or self._due(name)
         if fault == "crash_before":
             self.dead = True
         self.check()
@@ -124,12 +174,15 @@ class Tap:
             raise Unavailable("The test says that the database is away.")
         result = await execute()
         self.log.append(name)
+        return result, fault
+
+    def after(self, fault: Fault | None) -> None:
+        """Have happen what happens after a commit."""
         if fault == "crash_after":
             self.dead = True
             raise Crashed
         if fault == "lose_reply":
             raise Unavailable("The test says that the reply was lost.")
-        return result
 
     async def _wait(self, name: str) -> Fault | None:
         if not (name in self._held or (self.stepping and name not in self.free)):
@@ -159,18 +212,34 @@ class _TappedConnection:
         self._tap = tap
 
     async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
-        return await self._tap.around(query, lambda: self._connection.fetch(query, *args, timeout=timeout))
+        return await self._pass(query, lambda: self._connection.fetch(query, *args, timeout=timeout))
 
     async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Row | None:
-        return await self._tap.around(query, lambda: self._connection.fetchrow(query, *args, timeout=timeout))
+        return await self._pass(query, lambda: self._connection.fetchrow(query, *args, timeout=timeout))
 
     async def fetchval(self, query: str, *args: Any, column: int = 0, timeout: float | None = None) -> Any:
-        return await self._tap.around(
-            query, lambda: self._connection.fetchval(query, *args, column=column, timeout=timeout)
-        )
+        return await self._pass(query, lambda: self._connection.fetchval(query, *args, column=column, timeout=timeout))
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
-        return await self._tap.around(query, lambda: self._connection.execute(query, *args, timeout=timeout))
+        return await self._pass(query, lambda: self._connection.execute(query, *args, timeout=timeout))
+
+    async def _pass(self, query: str, execute: Callable[[], Awaitable[T]]) -> T:
+        return await self._tap.around(query, execute)
+
+
+class _TappedTransaction(_TappedConnection):
+    """One transaction: to the tap it is one statement, committed at its end."""
+
+    def __init__(self, connection: Connection, tap: Tap) -> None:
+        super().__init__(connection, tap)
+        self._first = True
+        self.fault: Fault | None = None
+
+    async def _pass(self, query: str, execute: Callable[[], Awaitable[T]]) -> T:
+        first, self._first = self._first, False
+        result, fault = await self._tap.within(query, execute, first=first)
+        self.fault = fault or self.fault
+        return result
 
 
 class TappedDatabase(Database):
@@ -193,7 +262,9 @@ class TappedDatabase(Database):
         """Lend a tapped connection inside a transaction."""
         self._tap.check()
         async with self._inner.transaction() as connection:
-            yield _TappedConnection(connection, self._tap)
+            tapped = _TappedTransaction(connection, self._tap)
+            yield tapped
+        self._tap.after(tapped.fault)
 
 
 def tap_redis(redis_url: str, tap: Tap) -> Redis:

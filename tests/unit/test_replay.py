@@ -37,6 +37,7 @@ def recorded_runs(draw: st.DrawFn) -> RecordedRun:
         model="scripted",
         merged_into=None,
         stop_reason="end_turn",
+        limit=None,
         text="the end",
         error=None,
         usage=TokenUsage(),

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 revision = "0002"
 down_revision = "0001"
@@ -10,6 +10,7 @@ branch_labels = None
 depends_on = None
 
 _TABLES = (
+    "message_texts",
     "notes",
     "secrets",
     "sent_files",
@@ -26,7 +27,55 @@ _TABLES = (
 _CALL_STATUS = "status IN ('pending', 'running', 'completed', 'failed', 'interrupted'{more})"
 
 
+_MESSAGE_WORDS = """\
+array_to_tsvector(ARRAY['@' || tenant_id, '@' || tenant_id || '/' || agent_id]) || to_tsvector('simple', content)"""
+
+
 def upgrade() -> None:
+    op.create_table(
+        "message_texts",
+        sa.Column("message_id", sa.Text(collation="C"), nullable=False),
+        sa.Column("tenant_id", sa.Text(collation="C"), nullable=False),
+        sa.Column("agent_id", sa.Text(collation="C"), nullable=False),
+        sa.Column("thread_id", sa.Text(collation="C"), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False, comment="user or assistant"),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("said_at", sa.DateTime(timezone=True), nullable=False, comment="When the message was written"),
+        sa.Column(
+            "words",
+            TSVECTOR(),
+            sa.Computed(_MESSAGE_WORDS, persisted=True),
+            nullable=False,
+            comment="Words, and whose they are",
+        ),
+        sa.ForeignKeyConstraint(
+            ["message_id"], ["messages.id"], name="fk_message_texts__message_id", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(["thread_id"], ["threads.id"], name="fk_message_texts__thread_id", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("message_id", name="pk_message_texts"),
+        comment="What was said in one message, for search by words.",
+    )
+    op.create_index("ix_message_texts__thread_id", "message_texts", ["thread_id"])
+    op.create_index(
+        "ix_message_texts__words",
+        "message_texts",
+        ["words"],
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+    )
+    op.add_column(
+        "embeddings",
+        sa.Column(
+            "said_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("now()"),
+            nullable=False,
+            comment="When the message was written",
+        ),
+    )
+    op.execute("UPDATE embeddings e SET said_at = m.created_at FROM messages m WHERE m.id = e.message_id")
+    op.create_index("ix_embeddings__tenant_id_agent_id", "embeddings", ["tenant_id", "agent_id"])
+
     op.create_table(
         "notes",
         sa.Column("id", sa.Text(collation="C"), nullable=False),
@@ -81,19 +130,22 @@ def upgrade() -> None:
     )
     op.create_index("ix_sent_files__run_id", "sent_files", ["run_id"])
     op.create_index("ix_sent_files__tenant_id_id", "sent_files", ["tenant_id", "id"])
+    op.create_index("ix_sent_files__tenant_id_agent_id_id", "sent_files", ["tenant_id", "agent_id", "id"])
+    op.create_index("ix_sent_files__tenant_id_thread_id_id", "sent_files", ["tenant_id", "thread_id", "id"])
 
     op.create_table(
         "skills",
         sa.Column("tenant_id", sa.Text(collation="C"), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("description", sa.Text(), nullable=False),
-        sa.Column("body", sa.Text(), nullable=False, comment="SKILL.md without its front matter"),
+        sa.Column("skill_md", sa.Text(), nullable=False, comment="SKILL.md as it was given"),
+        sa.Column("body", sa.Text(), nullable=False, comment="The same without its front matter"),
         sa.Column(
             "front_matter",
             JSONB(),
             server_default=sa.text("'{}'"),
             nullable=False,
-            comment="What it says beside name and description",
+            comment="contracts.skills.SkillFront",
         ),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
@@ -111,11 +163,12 @@ def upgrade() -> None:
         sa.Column("owner_agent_id", sa.Text(collation="C"), nullable=False),
         sa.Column("created_by", sa.Text(), nullable=False, comment="person, or the agent's id"),
         sa.Column("status", sa.Text(), server_default=sa.text("'draft'"), nullable=False),
+        sa.Column("revision", sa.Integer(), server_default=sa.text("0"), nullable=False, comment="Counts its changes"),
         sa.Column(
             "thread_id",
             sa.Text(collation="C"),
             nullable=True,
-            comment="Its dedicated thread, made when it is first worked on",
+            comment="Its dedicated thread, made when it is activated",
         ),
         sa.Column("parent_task_id", sa.Integer(), nullable=True),
         sa.Column("parent_step_id", sa.Text(collation="C"), nullable=True),
@@ -138,7 +191,13 @@ def upgrade() -> None:
         "tasks",
         ["parent_step_id"],
         unique=True,
-        postgresql_where=sa.text("parent_step_id IS NOT NULL"),
+        postgresql_where=sa.text("parent_step_id IS NOT NULL AND status <> 'canceled'"),
+    )
+    op.create_index(
+        "ix_tasks__tenant_id_parent_task_id_id",
+        "tasks",
+        ["tenant_id", "parent_task_id", "id"],
+        postgresql_where=sa.text("parent_task_id IS NOT NULL"),
     )
 
     op.create_table(
@@ -209,6 +268,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Text(collation="C"), nullable=False),
         sa.Column("tenant_id", sa.Text(collation="C"), nullable=False),
         sa.Column("task_id", sa.Integer(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False, comment="The task's, after the change"),
         sa.Column("actor", sa.Text(), nullable=False, comment="person, or the agent's id"),
         sa.Column("run_id", sa.Text(collation="C"), nullable=True),
         sa.Column("kind", sa.Text(), nullable=False),
@@ -223,7 +283,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_task_changes"),
         comment="What happened to a task, in order. Never changed.",
     )
-    op.create_index("ix_task_changes__tenant_id_task_id_id", "task_changes", ["tenant_id", "task_id", "id"])
+    op.create_index(
+        "uq_task_changes__task_id_revision", "task_changes", ["tenant_id", "task_id", "revision"], unique=True
+    )
 
     op.create_table(
         "task_resources",
@@ -313,7 +375,9 @@ def upgrade() -> None:
 
     op.add_column("deliveries", sa.Column("agent_id", sa.Text(collation="C"), nullable=True))
     op.add_column("deliveries", sa.Column("thread_id", sa.Text(collation="C"), nullable=True))
-    op.alter_column("deliveries", "kind", comment="notification, file or note")
+    op.create_check_constraint(op.f("ck_deliveries__kind"), "deliveries", "kind IN ('notification', 'file', 'note')")
+    op.create_index("ix_deliveries__tenant_id_agent_id_id", "deliveries", ["tenant_id", "agent_id", "id"])
+    op.create_index("ix_deliveries__run_id", "deliveries", ["run_id"])
     op.add_column(
         "runs",
         sa.Column(
@@ -337,6 +401,12 @@ def upgrade() -> None:
         ),
     )
     op.alter_column("runs", "parent_run_id", comment="The run that asked for this one")
+    op.create_index(
+        "ix_runs__stuck",
+        "runs",
+        ["id"],
+        postgresql_where=sa.text("status = 'waiting' AND cancel_requested_at IS NOT NULL"),
+    )
     op.add_column(
         "tenants",
         sa.Column(
@@ -351,16 +421,42 @@ def upgrade() -> None:
         "threads", sa.Column("task_id", sa.Integer(), nullable=True, comment="The task that the thread is dedicated to")
     )
     op.alter_column("api_keys", "scopes", comment="See contracts.wire.Scope; read and write in one")
+    op.execute("UPDATE agent_versions SET created_by = 'person' WHERE created_by = 'api'")
+    op.alter_column(
+        "agent_versions",
+        "created_by",
+        server_default=sa.text("'person'"),
+        comment="person, seed, or the id of an agent",
+    )
+    op.create_index(
+        "uq_threads__tenant_id_task_id",
+        "threads",
+        ["tenant_id", "task_id"],
+        unique=True,
+        postgresql_where=sa.text("task_id IS NOT NULL AND deleted_at IS NULL"),
+    )
 
 
 def downgrade() -> None:
+    op.alter_column(
+        "agent_versions",
+        "created_by",
+        server_default=sa.text("'api'"),
+        comment="api, seed, or the agent that changed itself",
+    )
+    op.execute("UPDATE agent_versions SET created_by = 'api' WHERE created_by = 'person'")
+    op.drop_index("ix_embeddings__tenant_id_agent_id", "embeddings")
+    op.drop_column("embeddings", "said_at")
     op.alter_column("api_keys", "scopes", comment="runs, agents, keys, operator; read and write in one")
     op.drop_column("threads", "task_id")
     op.drop_column("tenants", "next_task_id")
+    op.drop_index("ix_runs__stuck", "runs")
     op.alter_column("runs", "parent_run_id", comment=None)
     for column in ("output", "limit_reached", "depth"):
         op.drop_column("runs", column)
-    op.alter_column("deliveries", "kind", comment=None)
+    for index in ("ix_deliveries__run_id", "ix_deliveries__tenant_id_agent_id_id"):
+        op.drop_index(index, "deliveries")
+    op.drop_constraint("ck_deliveries__kind", "deliveries")
     for column in ("thread_id", "agent_id"):
         op.drop_column("deliveries", column)
 

@@ -6,24 +6,24 @@ from pydantic import Field, StringConstraints
 
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.contracts.memories import MemoryText
 from nova_workers.errors import ToolFailure
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.memories import MAX_CONTENT_CHARS, delete_memory, list_memories, save_memory
+from nova_workers.ledger.memories import delete_memory, list_memories, save_memory
 
 __all__ = ["capability"]
 
 _MAX_LISTED = 100
 
-_Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CONTENT_CHARS)]
 _MemoryId = Annotated[str, StringConstraints(pattern=r"^mem_[0-9A-Z]{26}$")]
 
 
 class _Save(ToolInput):
-    content: Annotated[_Words, Field(description="One fact, in a sentence that makes sense on its own.")]
+    content: Annotated[MemoryText, Field(description="One fact, in a sentence that makes sense on its own.")]
 
 
 class _List(ToolInput):
-    contains: Annotated[_Words | None, Field(description="Only memories with these words.")] = None
+    contains: Annotated[MemoryText | None, Field(description="Only memories with these words.")] = None
     limit: Annotated[int, Field(ge=1, le=_MAX_LISTED, description="Most memories to return.")] = 50
     before: Annotated[_MemoryId | None, Field(description="Only memories older than this one; to see more.")] = None
 

@@ -74,10 +74,11 @@ class AnthropicEngine:
         aliases: Mapping[str, str] | None = None,
         max_tokens: int = 8192,
         request_timeout_s: float = 600.0,
+        first_byte_timeout_s: float = 120.0,
         max_connections: int = 1000,
         max_retries: int = 5,
         prices: Mapping[str, ModelPrice] | None = None,
-        context_windows: Mapping[str, int] | None = None,
+        windows: Windows | None = None,
         resilience: Resilience | None = None,
         native: NativeTools | None = None,
         connections: ConnectionPool | None = None,
@@ -93,10 +94,11 @@ class AnthropicEngine:
             aliases: Overrides of the alias map.
             max_tokens: Most tokens of a response, where the options do not say.
             request_timeout_s: Longest silence of the provider.
+            first_byte_timeout_s: Longest wait until a response begins; then another try, or another model.
             max_connections: Turns that stream at the same time.
             max_retries: Tries after the first for one response, where `resilience` does not say.
             prices: Overrides of the price list, by alias or id.
-            context_windows: Overrides of the list of context windows, in tokens, by alias or id.
+            windows: What models take and give; None knows what the list says.
             resilience: What the process shares of retries, cool-downs, breakers and limits; None shares nothing.
             native: The native tools, offered by trust; None offers those on files only.
             connections: The process's MCP connections, which the engine closes; None makes some of its own.
@@ -116,9 +118,11 @@ class AnthropicEngine:
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
         self._prices = Prices(self._by_id(prices or {}))
-        self._reader = MessageReader(self._prices, trace_content=trace_content)
+        self._reader = MessageReader(
+            self._prices, first_byte_timeout_s=first_byte_timeout_s, trace_content=trace_content
+        )
         self._connections = connections or ConnectionPool()
-        self._windows = Windows(self._by_id(context_windows or {}))
+        self._windows = windows or Windows(aliases=aliases)
         self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
     async def run(  # noqa: PLR0917 - the contract's signature
@@ -147,7 +151,14 @@ class AnthropicEngine:
             with Interruption() as interruption:
                 spent = Budget(below, parent=budget)
                 turn = Turn(
-                    responder, allowed, below, nested, interruption, budget=spent, reads_only=allowed.reads_only
+                    responder,
+                    allowed,
+                    below,
+                    nested,
+                    interruption,
+                    budget=spent,
+                    reads_only=allowed.reads_only,
+                    defers=False,
                 )
                 return await turn.play(prompt, provider=self.name)
 
@@ -207,6 +218,7 @@ class AnthropicEngine:
     async def close(self) -> None:
         """Close the pools of connections."""
         self._native.close()
+        await self._resilience.close()
         await self._connections.close()
         await self._clients.close()
 

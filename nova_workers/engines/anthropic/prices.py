@@ -17,25 +17,27 @@ _PROVIDER = "anthropic"
 
 
 _MILLION = 1_000_000
+_THOUSAND = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """US dollars for a million tokens."""
+    """US dollars for a million tokens, and for a thousand of the provider's web searches."""
 
     input: float
     output: float
     cache_read: float
     cache_write: float
+    web_search: float = 10.0
 
-    def cost_usd(self, tokens: TokenUsage) -> float:
-        """Return what `tokens` cost."""
+    def cost_usd(self, tokens: TokenUsage, searches: int) -> float:
+        """Return what `tokens` and `searches` cost."""
         return (
             tokens.input_tokens * self.input
             + tokens.output_tokens * self.output
             + tokens.cache_read_tokens * self.cache_read
             + tokens.cache_write_tokens * self.cache_write
-        ) / _MILLION
+        ) / _MILLION + searches * self.web_search / _THOUSAND
 
 
 class Prices:
@@ -46,11 +48,12 @@ class Prices:
         self._overrides = dict(overrides or {})
         self._unknown: set[str] = set()
         # The first look-up reads the list: 0.2 s (measured) that no turn should pay on the event loop.
-        self._cost_usd("", TokenUsage(), warn=False)
+        self._cost_usd("", TokenUsage(), 0, warn=False)
 
     def usage(self, usage: BetaUsage, model: str) -> TokenUsage:
-        """Return the provider's counts in the contract's terms, with their price."""
+        """Return the provider's counts in the contract's terms, with the price of the tokens and of web searches."""
         details = usage.output_tokens_details
+        searches = 0 if usage.server_tool_use is None else usage.server_tool_use.web_search_requests
         tokens = TokenUsage(
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -59,7 +62,7 @@ class Prices:
             reasoning_tokens=0 if details is None else details.thinking_tokens,
             cost_usd=None,
         )
-        cost_usd = self._cost_usd(model, tokens)
+        cost_usd = self._cost_usd(model, tokens, searches)
         return TokenUsage(
             tokens.input_tokens,
             tokens.output_tokens,
@@ -71,12 +74,12 @@ class Prices:
 
     def knows(self, model: str) -> bool:
         """Return whether the model has a price."""
-        return self._cost_usd(model, TokenUsage()) is not None
+        return self._cost_usd(model, TokenUsage(), 0) is not None
 
-    def _cost_usd(self, model: str, tokens: TokenUsage, *, warn: bool = True) -> float | None:
+    def _cost_usd(self, model: str, tokens: TokenUsage, searches: int, *, warn: bool = True) -> float | None:
         override = self._overrides.get(model)
         if override is not None:
-            return override.cost_usd(tokens)
+            return override.cost_usd(tokens, searches)
         if model in self._unknown:
             return None
         # The price list counts cached tokens among the input and prices them apart.
@@ -85,6 +88,7 @@ class Prices:
             cache_read_tokens=tokens.cache_read_tokens,
             cache_write_tokens=tokens.cache_write_tokens,
             output_tokens=tokens.output_tokens,
+            web_searches=searches,
         )
         try:
             return float(calc_price(priced, model, provider_id=_PROVIDER).total_price)

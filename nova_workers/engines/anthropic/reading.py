@@ -1,5 +1,6 @@
 """One call to the Messages API: sends a request, streams what comes, and returns the whole response."""
 
+import asyncio
 from collections.abc import AsyncIterable
 from typing import Any, cast
 
@@ -30,15 +31,17 @@ _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 class MessageReader:
     """Makes calls. One object serves a process."""
 
-    def __init__(self, prices: Prices, *, trace_content: bool = False) -> None:
+    def __init__(self, prices: Prices, *, first_byte_timeout_s: float = 120.0, trace_content: bool = False) -> None:
         """Take what calls share.
 
         Args:
             prices: The price list.
+            first_byte_timeout_s: Longest wait until a response begins. One that has begun may take its time.
             trace_content: Whether the SDK records on its spans what is said. It finds the answer only in a stream that
                 its own helper puts together, which is the slower way.
         """
         self._prices = prices
+        self._first_byte_timeout_s = first_byte_timeout_s
         self._trace_content = trace_content
 
     async def read(self, client: AsyncAnthropic, request: dict[str, Any], draft: Draft) -> Response:
@@ -47,14 +50,28 @@ class MessageReader:
         Raises:
             Exception: What the SDK raises; `failure_of` knows what it means. `draft` holds what arrived.
         """
-        if self._trace_content:
-            async with client.beta.messages.stream(**request) as stream:
-                # Its raw events, among further ones of its own that the accumulator passes over.
-                return await self._read(cast("AsyncIterable[BetaRawMessageStreamEvent]", stream), draft)
-        async with await client.beta.messages.create(**request, stream=True) as stream:
-            return await self._read(stream, draft)
+        silence = asyncio.timeout(self._first_byte_timeout_s)
+        try:
+            async with silence:
+                if self._trace_content:
+                    async with client.beta.messages.stream(**request) as helper:
+                        # Its raw events, among further ones of its own that the accumulator passes over.
+                        raw = cast("AsyncIterable[BetaRawMessageStreamEvent]", helper)
+                        return await self._read(raw, draft, silence)
+                async with await client.beta.messages.create(**request, stream=True) as stream:
+                    return await self._read(stream, draft, silence)
+        except TimeoutError as error:
+            if not silence.expired():
+                raise
+            raise EngineFailure(
+                f"The model provider did not begin to answer within {self._first_byte_timeout_s:g} s.",
+                kind="model_error",
+                retryable=True,
+            ) from error
 
-    async def _read(self, stream: AsyncIterable[BetaRawMessageStreamEvent], draft: Draft) -> Response:
+    async def _read(
+        self, stream: AsyncIterable[BetaRawMessageStreamEvent], draft: Draft, silence: asyncio.Timeout
+    ) -> Response:
         message = Accumulator()
         async for event in stream:
             if event.type == "content_block_delta":
@@ -69,6 +86,7 @@ class MessageReader:
             if call is not None:
                 draft.call(call)
             elif event.type in ("message_start", "message_delta") and message.usage is not None:
+                silence.reschedule(None)
                 draft.model = message.model
                 draft.usage = self._prices.usage(message.usage, message.model)
         return self._response(message, draft)

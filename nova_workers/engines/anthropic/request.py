@@ -10,12 +10,12 @@ one step with many calls is longer.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from anthropic import transform_schema
-
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
+from nova_workers.engines.anthropic.answer_format import answer_grammar
 from nova_workers.engines.models import parse_model
 from nova_workers.engines.toolbox import ToolDefinition
+from nova_workers.engines.turn.answer import answer_request
 
 __all__ = ["fixed_part", "with_cap", "with_messages"]
 
@@ -52,17 +52,16 @@ def fixed_part(
         unreachable: Servers whose tools are missing. The model is told, after everything that is cached.
     """
     request: dict[str, Any] = {"model": model, "max_tokens": options.max_tokens or default_max_tokens}
-    system = _system(options, unreachable)
+    grammar = None if options.output_schema is None else answer_grammar(options.output_schema)
+    system = _system(options, unreachable, in_words=grammar is None)
     if system:
         request["system"] = system
     definitions = [*(dict(tool) for tool in server_tools), *(_tool(tool) for tool in tools)]
     if definitions:
         definitions[-1]["cache_control"] = _CACHED
         request["tools"] = definitions
-    if options.output_schema is not None:
-        # What the provider's grammar cannot express, the SDK moves into descriptions; the answer is checked here too.
-        schema = transform_schema(dict(options.output_schema))
-        request["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    if grammar is not None:
+        request["output_config"] = {"format": {"type": "json_schema", "schema": grammar}}
     if options.thinking_budget_tokens:
         budget_tokens = max(options.thinking_budget_tokens, _LEAST_THINKING_TOKENS)
         request["thinking"] = _thinking(model, budget_tokens)
@@ -104,7 +103,7 @@ def with_messages(fixed: Mapping[str, Any], messages: Sequence[Message], history
     return request
 
 
-def _system(options: EngineOptions, unreachable: Sequence[str]) -> list[JsonObject]:
+def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: bool) -> list[JsonObject]:
     prompt = options.system_prompt or ""
     split = len(prompt) if options.stable_prompt_chars is None else options.stable_prompt_chars
     stable, changing = prompt[:split], prompt[split:]
@@ -113,6 +112,8 @@ def _system(options: EngineOptions, unreachable: Sequence[str]) -> list[JsonObje
         blocks.append({"type": "text", "text": stable, "cache_control": _CACHED})
     if changing.strip():
         blocks.append({"type": "text", "text": changing})
+    if options.output_schema is not None and in_words:
+        blocks.append({"type": "text", "text": answer_request(options.output_schema)})
     if unreachable:
         names = ", ".join(unreachable)
         blocks.append(

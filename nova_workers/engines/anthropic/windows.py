@@ -1,9 +1,10 @@
-"""What models take and give in one call."""
+"""What models take and give in one call: the one place that knows, for compaction as for fallback."""
 
 from collections.abc import Mapping
 
 from genai_prices import Usage, calc_price
 
+from nova_workers.engines.models import resolve_model
 from nova_workers.engines.resilience import ModelLimits
 
 __all__ = ["Windows"]
@@ -18,23 +19,48 @@ _OUTPUT_TOKENS = {
     "claude-opus-4-1": 32_000,
     "claude-opus-4-2025": 32_000,
 }
+_UNKNOWN_TOKENS = 200_000
+"""The smallest window of any model of the provider that is in service."""
 
 
 class Windows:
-    """Context windows, from the operator and then from the list of `genai-prices`."""
+    """Context windows: from the operator, then from the list of `genai-prices`, then the one for unknown models.
 
-    def __init__(self, overrides: Mapping[str, int]) -> None:
-        """Take the operator's windows, by model id, in tokens."""
-        self._overrides = overrides
+    Implements `nova_workers.contracts.ports.ModelWindows`.
+    """
+
+    def __init__(
+        self,
+        overrides: Mapping[str, int] | None = None,
+        *,
+        aliases: Mapping[str, str] | None = None,
+        unknown_tokens: int = _UNKNOWN_TOKENS,
+    ) -> None:
+        """Take what the operator says.
+
+        Args:
+            overrides: Windows in tokens, by alias or id.
+            aliases: Overrides of the alias map.
+            unknown_tokens: The window of a model that nobody knows.
+        """
+        self._aliases = dict(aliases or {})
+        self._overrides = {resolve_model(name, self._aliases): tokens for name, tokens in (overrides or {}).items()}
+        self._unknown_tokens = unknown_tokens
+
+    def context_tokens(self, model: str) -> int:
+        """Return the context window of `model`, an alias or an id."""
+        model_id = resolve_model(model, self._aliases)
+        return self._overrides.get(model_id) or _listed(model_id) or self._unknown_tokens
 
     def limits(self, model: str) -> ModelLimits:
-        """Return what is known of `model`."""
-        output = next((tokens for prefix, tokens in _OUTPUT_TOKENS.items() if model.startswith(prefix)), None)
-        return ModelLimits(self._overrides.get(model) or _listed(model), output)
+        """Return what is known of `model`, an alias or an id."""
+        model_id = resolve_model(model, self._aliases)
+        output = next((tokens for prefix, tokens in _OUTPUT_TOKENS.items() if model_id.startswith(prefix)), None)
+        return ModelLimits(self.context_tokens(model_id), output)
 
 
-def _listed(model: str) -> int | None:
+def _listed(model_id: str) -> int | None:
     try:
-        return calc_price(Usage(input_tokens=1), model, provider_id="anthropic").model.context_window
+        return calc_price(Usage(input_tokens=1), model_id, provider_id="anthropic").model.context_window
     except LookupError:
         return None

@@ -12,8 +12,12 @@ the last committed step. So any worker goes on with any conversation, also with 
 **What the program does not give**, and what is done about it:
 
 - `temperature`: it has no such option; it is left out.
-- Several keys, the fleet's rate limit and breaker: the program makes its calls itself, with the first key, and retries
-  them itself.
+- A key and a model are a program's for its life. Keys, cool-downs, breakers, rate limits and other models are those of
+  all engines of the provider; where another key or model is to be taken, a new program goes on from the conversation,
+  without the old one's own notes. So that one moment of trouble does not cost a program, it asks again itself first,
+  twice; but not where there is another key. Calls of subagents are not counted against the rate limit.
+- A call whose result comes from outside ends the program. Another goes on from the ledger when it is there. Tools of
+  the program's own that waited for permission are then carried out by ours of the same name.
 - An answer that was cut at `max_tokens` the program asks for again by itself. The step is committed, but the program
   does not wait for that; a drain or a crash at that moment may pay for the same model call twice.
 - Tools of its own (files, Bash) run at the same time only where the program thinks it safe.
@@ -26,23 +30,30 @@ the last committed step. So any worker goes on with any conversation, also with 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineCallbacks, EngineError, EngineOptions, EngineResult, TrustLevel
+from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import WebFetcher
+from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.anthropic.prices import ModelPrice, Prices
+from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.home import inherited, make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
 from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
-from nova_workers.engines.native import NativeTools
+from nova_workers.engines.native import NativeTools, ShellSettings
+from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.errors import EngineFailure
 
 __all__ = ["ClaudeAgentEngine"]
+
+_OWN_RETRIES = 2
 
 
 class ClaudeAgentEngine:
@@ -56,6 +67,9 @@ class ClaudeAgentEngine:
         environment: Mapping[str, str],
         api_key: str | None = None,
         base_url: str | None = None,
+        profiles: Sequence[Profile] = (),
+        resilience: Resilience | None = None,
+        windows: Windows | None = None,
         aliases: Mapping[str, str] | None = None,
         max_tokens: int = 8192,
         request_timeout_s: float = 600.0,
@@ -63,6 +77,7 @@ class ClaudeAgentEngine:
         max_processes: int = 8,
         program: Path | None = None,
         fetcher: WebFetcher | None = None,
+        shell: ShellSettings | None = None,
         prices: Mapping[str, ModelPrice] | None = None,
         connections: ConnectionPool | None = None,
     ) -> None:
@@ -73,30 +88,44 @@ class ClaudeAgentEngine:
                 the key and base URL where the next two say none.
             api_key: None takes ANTHROPIC_API_KEY; without any, each turn fails as ``auth_failure``.
             base_url: None takes ANTHROPIC_BASE_URL, then the program's own.
+            profiles: Several keys, in order of preference, in place of `api_key`.
+            resilience: What the process shares of cool-downs, breakers and limits; None shares nothing.
+            windows: What models take and give; None knows what the list says.
             aliases: Overrides of the alias map.
             max_tokens: Most tokens of a response, where the options do not say.
             request_timeout_s: Longest wait for the provider.
-            max_retries: How often the program tries a model call again.
+            max_retries: Tries after the first for one response, where `resilience` does not say.
             max_processes: Most programs at the same time; further turns wait for one to end.
             program: None takes the one in the SDK, then ``claude`` on the PATH.
             fetcher: Behind WebFetch; None offers none.
+            shell: How commands are run that waited for permission, and with a sandbox all commands; the program then
+                gets no shell of its own, and its tools on files keep to the directories. None refuses what waited.
             prices: Overrides of the price list, by alias or id.
             connections: The process's MCP connections, which the engine closes; None makes some of its own.
         """
         sweep()
+        policy = Policy(max_retries=max_retries) if resilience is None else resilience.policy
+        known = _complete(profiles or (Profile(api_key=api_key),), base_url, environment)
         self._settings = ProgramSettings(
             program=program,
             environment=inherited(environment),
-            api_key=api_key or environment.get("ANTHROPIC_API_KEY"),
-            base_url=base_url or environment.get("ANTHROPIC_BASE_URL"),
+            profiles=known,
             aliases=dict(aliases or {}),
             max_tokens=max_tokens,
-            max_retries=max_retries,
+            max_retries=min(_OWN_RETRIES, policy.max_retries) if len(known) == 1 else 0,
             request_timeout_s=request_timeout_s,
         )
-        self._native = NativeTools(fetcher=fetcher)
+        self._native = NativeTools(fetcher=fetcher, shell=shell)
+        self._confines_commands = shell is not None and shell.sandbox is not None
         by_id = {resolve_model(name, aliases): price for name, price in (prices or {}).items()}
-        self._shared = Shared(asyncio.Semaphore(max_processes), connections or ConnectionPool(), Prices(by_id))
+        self._shared = Shared(
+            asyncio.Semaphore(max_processes),
+            connections or ConnectionPool(),
+            Prices(by_id),
+            windows or Windows(aliases=aliases),
+            known,
+            resilience or Resilience.of_one_process(policy),
+        )
 
     async def run(  # noqa: PLR0917 - the contract's signature
         self,
@@ -110,29 +139,49 @@ class ClaudeAgentEngine:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
         content = (text_block(message),) if isinstance(message, str) else message
         try:
-            home = await asyncio.to_thread(make_home, options.cwd, options.directories)
+            home = await asyncio.to_thread(make_home, options.cwd, options.directories, options.skills)
         except EngineFailure as failure:
             return self._failed(failure)
         try:
+            own = self._native.for_turn(options, trust)
             turn = ClaudeTurn(
                 self._shared,
                 options,
                 callbacks or EngineCallbacks(),
-                launcher=Launcher(self._settings, options, trust, home),
+                launcher=Launcher(self._settings, options, self._left_to_the_program(trust), home),
                 home=home,
-                # Files and shell are the program's; of ours only WebFetch is offered, which needs no directories.
-                native=self._native.for_turn(EngineOptions(), trust),
+                # Files are the program's, and so is the shell, unless commands are to be confined.
+                native=own.only("WebFetch", *((SHELL_TOOL,) if self._confines_commands else ())),
+                own=own,
                 session_id=session_id,
             )
             return await turn.play(content, abort, provider=self.name)
         finally:
             await asyncio.to_thread(home.remove)
 
+    def _left_to_the_program(self, trust: TrustLevel) -> TrustLevel:
+        """Return what the program is trusted with itself: where commands are confined, they are not its own."""
+        return "controlled" if trust == "unrestricted" and self._confines_commands else trust
+
     async def close(self) -> None:
         """Let go of threads and connections. Programs end with their turns."""
         self._native.close()
+        await self._shared.resilience.close()
         await self._shared.connections.close()
 
     def _failed(self, failure: EngineFailure) -> EngineResult:
         error = EngineError(failure.kind, failure.message, failure.retryable)
         return EngineResult(text="", stop_reason="error", provider=self.name, error=error)
+
+
+def _complete(profiles: Sequence[Profile], base_url: str | None, environment: Mapping[str, str]) -> tuple[Profile, ...]:
+    """Return the profiles with what they leave to the environment."""
+    url = base_url or environment.get("ANTHROPIC_BASE_URL")
+    return tuple(
+        replace(
+            profile,
+            api_key=profile.api_key or environment.get("ANTHROPIC_API_KEY"),
+            base_url=profile.base_url or url,
+        )
+        for profile in profiles
+    )

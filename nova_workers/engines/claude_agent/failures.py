@@ -3,44 +3,55 @@
 import re
 
 from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.resilience import AttemptFailed, Cause
 from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["failure_of", "program_ended"]
 
-_BY_STATUS: dict[int, tuple[EngineErrorKind, bool]] = {
-    400: ("model_error", False),
-    401: ("auth_failure", False),
-    402: ("auth_failure", False),
-    403: ("auth_failure", False),
-    404: ("model_error", False),
-    408: ("model_error", True),
-    413: ("context_overflow", False),
-    429: ("rate_limit", True),
+_Verdict = tuple[EngineErrorKind, bool, Cause]
+
+_BY_STATUS: dict[int, _Verdict] = {
+    400: ("model_error", False, "request"),
+    401: ("auth_failure", False, "key"),
+    402: ("auth_failure", False, "key"),
+    403: ("auth_failure", False, "key_for_model"),
+    404: ("model_error", False, "model"),
+    408: ("model_error", True, "transport"),
+    413: ("context_overflow", False, "request"),
+    429: ("rate_limit", True, "rate_limit"),
 }
-_BY_WORDS: tuple[tuple[re.Pattern[str], EngineErrorKind, bool], ...] = (
-    (re.compile(r"prompt is too long|context (window|limit)|too many tokens", re.I), "context_overflow", False),
-    (re.compile(r"not logged in|invalid api key|/login|authenticat", re.I), "auth_failure", False),
-    (re.compile(r"rate.?limit", re.I), "rate_limit", True),
-    (re.compile(r"overloaded|api error|connection|timed? ?out|stream", re.I), "model_error", True),
+_OUT_OF_ORDER: _Verdict = ("model_error", True, "transport")
+_BY_WORDS: tuple[tuple[re.Pattern[str], _Verdict], ...] = (
+    (
+        re.compile(r"prompt is too long|context (window|limit)|too many tokens", re.I),
+        ("context_overflow", False, "request"),
+    ),
+    (re.compile(r"not logged in|invalid api key|/login|authenticat", re.I), ("auth_failure", False, "key")),
+    (re.compile(r"rate.?limit", re.I), ("rate_limit", True, "rate_limit")),
+    (re.compile(r"overloaded|api error|connection|timed? ?out|stream", re.I), _OUT_OF_ORDER),
 )
 """Errors that carry no status: the program says them in words only. The first that fits counts."""
 
 
 def failure_of(result: JsonObject) -> EngineFailure:
-    """Return the failure that a result message tells of."""
+    """Return the failure that a result message tells of: an `AttemptFailed` where it is the provider's."""
     said = _said(result)
     status = result.get("api_error_status")
-    kind, retryable = _judge(status if isinstance(status, int) else None, said)
-    return EngineFailure(f"The Claude Code program reports: {said}", kind=kind, retryable=retryable)
+    verdict = _judge(status if isinstance(status, int) else None, said)
+    message = f"The Claude Code program reports: {said}"
+    if verdict is None:
+        return EngineFailure(message, kind="unknown", retryable=False)
+    kind, retryable, cause = verdict
+    return AttemptFailed(message, kind=kind, retryable=retryable, cause=cause)
 
 
 def program_ended(complaints: str) -> EngineFailure:
-    """Return the failure of a program that ended without a result."""
-    kind, retryable = _judge(None, complaints)
+    """Return the failure of a program that ended without a result. It says nothing of a key or the model."""
+    kind, retryable, _ = _judge(None, complaints) or ("unknown", True, None)
     return EngineFailure(
         f"The Claude Code program ended before the turn did. It said: {complaints or 'nothing'}",
         kind=kind,
-        retryable=retryable or kind == "unknown",
+        retryable=retryable,
     )
 
 
@@ -50,13 +61,10 @@ def _said(result: JsonObject) -> str:
     return "; ".join(errors) or (text.strip() if isinstance(text, str) else "") or str(result.get("subtype"))
 
 
-def _judge(status: int | None, said: str) -> tuple[EngineErrorKind, bool]:
-    for pattern, kind, retryable in _BY_WORDS[:1]:
+def _judge(status: int | None, said: str) -> _Verdict | None:
+    for pattern, verdict in _BY_WORDS[:1]:
         if pattern.search(said):
-            return kind, retryable
+            return verdict
     if status is not None:
-        return _BY_STATUS.get(status, ("model_error", status >= 500))
-    for pattern, kind, retryable in _BY_WORDS:
-        if pattern.search(said):
-            return kind, retryable
-    return "unknown", False
+        return _BY_STATUS.get(status, _OUT_OF_ORDER if status >= 500 else _BY_STATUS[400])
+    return next((verdict for pattern, verdict in _BY_WORDS if pattern.search(said)), None)

@@ -18,6 +18,7 @@ from pathlib import Path
 from claude_agent_sdk import project_key_for_directory
 
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.skills import SKILL_MD, SkillDirectory
 from nova_workers.engines.claude_agent.family import MARK
 from nova_workers.errors import EngineFailure
 
@@ -82,7 +83,8 @@ class Home:
         base: The private directory.
         cwd: The working directory, resolved; a private empty one where the turn has none.
         roots: Directories that tools on files are confined to, resolved, `cwd` first if the turn has one.
-        skills: Names of the skills in the working directory.
+        skills: Names of the skills in the working directory that the turn does not bring itself.
+        assigned: Names of the skills that the turn brings.
         mark: What the program's family is known by.
     """
 
@@ -90,7 +92,13 @@ class Home:
     cwd: Path
     roots: tuple[Path, ...]
     skills: tuple[str, ...]
+    assigned: tuple[str, ...]
     mark: str
+
+    @property
+    def library(self) -> Path:
+        """Where the private user's skills are: those that the turn brings, and with `offer_skills` all."""
+        return self.base / "config" / "skills"
 
     def environment(self, inherited: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
         """Return the program's environment."""
@@ -118,32 +126,64 @@ class Home:
         path.write_text(text, encoding="utf-8")
         return path
 
+    def write_skills(self, skills: Sequence[SkillDirectory]) -> None:
+        """Write the turn's own skills, as the private user's.
+
+        Not into the working directory: turns of the agent that run at the same time share that, it outlives them, and
+        the agent may write there. Of the front matter the program gets the name and the description: what else it
+        takes (tools, hooks) would widen what the agent may do.
+        """
+        for skill in skills:
+            directory = self.library / skill.name
+            directory.mkdir(parents=True)
+            # JSON's strings are YAML's too.
+            front = f"---\nname: {json.dumps(skill.name)}\ndescription: {json.dumps(skill.description)}\n---\n\n"
+            (directory / SKILL_MD).write_text(f"{front}{skill.body}\n", encoding="utf-8")
+            for file in skill.files:
+                path = directory / file.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(file.content)
+                if file.executable:
+                    path.chmod(0o700)
+
     def offer_skills(self) -> None:
         """Offer the working directory's skills as the private user's.
 
         As the project's they would come with the project's settings, and those start programs of their choice: an
         agent that may write files could give itself a shell.
         """
-        (self.base / "config" / "skills").symlink_to(self.cwd / _SKILLS, target_is_directory=True)
+        self.library.mkdir(exist_ok=True)
+        for name in self.skills:
+            (self.library / name).symlink_to(self.cwd / _SKILLS / name, target_is_directory=True)
 
     def remove(self) -> None:
         """Remove the private directory."""
         shutil.rmtree(self.base, ignore_errors=True)
 
 
-def make_home(cwd: str | None, directories: Sequence[str]) -> Home:
-    """Make a private directory.
+def make_home(cwd: str | None, directories: Sequence[str], skills: Sequence[SkillDirectory] = ()) -> Home:
+    """Make a private directory, with the skills that the turn brings.
 
     Raises:
-        EngineFailure: One of the turn's directories is not there.
+        EngineFailure: One of the turn's directories is not there, or the disk takes no skills.
     """
     roots = tuple(_resolved(path) for path in (*((cwd,) if cwd else ()), *directories))
     base = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
     for name in ("home", "config", "tmp", "work"):
         (base / name).mkdir(mode=0o700)
     where = roots[0] if roots else base / "work"
-    skills = tuple(sorted(path.parent.name for path in (where / _SKILLS).glob("*/SKILL.md")))
-    return Home(base, where, roots, skills, uuid.uuid4().hex)
+    assigned = tuple(skill.name for skill in skills)
+    there = sorted(path.parent.name for path in (where / _SKILLS).glob(f"*/{SKILL_MD}"))
+    own = tuple(name for name in there if name not in assigned)
+    home = Home(base, where, roots, own, assigned, uuid.uuid4().hex)
+    try:
+        home.write_skills(skills)
+    except OSError as error:
+        home.remove()
+        raise EngineFailure(
+            f"The agent's skills cannot be written to {str(base)!r}: {error.strerror}.", kind="unknown", retryable=True
+        ) from error
+    return home
 
 
 def sweep() -> None:

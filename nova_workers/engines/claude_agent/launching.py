@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nova_workers.contracts.engine import EngineOptions, TrustLevel
+from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.names import BRIDGE
 from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.program import find_program
 from nova_workers.engines.claude_agent.trust import Permissions, permissions
 from nova_workers.engines.models import ALIASES, resolve_model
+from nova_workers.engines.resilience import Route
+from nova_workers.engines.turn.answer import answer_request
 
 __all__ = ["Launcher", "ProgramSettings"]
 
@@ -30,8 +33,8 @@ class ProgramSettings:
     Attributes:
         program: The executable; None looks for it.
         environment: What the program may have of the worker's environment.
-        api_key: None makes each turn fail as ``auth_failure``.
-        base_url: None is the program's own.
+        profiles: The keys, in order of preference. One that is None makes its turns fail as ``auth_failure``; a base
+            URL that is None is the program's own.
         aliases: Overrides of the alias map.
         max_tokens: Most tokens of a response, where the options do not say.
         max_retries: How often the program tries a model call again.
@@ -40,12 +43,15 @@ class ProgramSettings:
 
     program: Path | None
     environment: Mapping[str, str]
-    api_key: str | None
-    base_url: str | None
+    profiles: tuple[Profile, ...]
     aliases: Mapping[str, str]
     max_tokens: int
     max_retries: int
     request_timeout_s: float
+
+    def profile(self, name: str) -> Profile:
+        """Return a profile by its name."""
+        return next(profile for profile in self.profiles if profile.name == name)
 
 
 class Launcher:
@@ -57,7 +63,7 @@ class Launcher:
         self._trust: TrustLevel = trust
         self._home = home
         self.model = self.resolve(options.model or _DEFAULT_MODEL)
-        self.skills: tuple[str, ...] = () if trust == "sandbox" else home.skills
+        self.skills: tuple[str, ...] = () if trust == "sandbox" else (*home.assigned, *home.skills)
 
     def resolve(self, alias_or_id: str) -> str:
         """Return the id of a model."""
@@ -65,14 +71,15 @@ class Launcher:
 
     def prepare(self) -> None:
         """Write what the program reads beside its session. Blocks shortly."""
-        self._home.write_prompt(self._options.system_prompt or "")
-        if self.skills and self._trust == "controlled":
+        self._home.write_prompt(self._prompt())
+        if self._home.skills and self._trust == "controlled":
             self._home.offer_skills()
 
-    def launch(self, session_id: str, *, resumed: bool, interrupted: bool) -> Launch:
+    def launch(self, session_id: str, route: Route, *, resumed: bool, interrupted: bool) -> Launch:
         """Return how to start the program.
 
         Args:
+            route: With which model and key.
             session_id: The session's id.
             resumed: Whether there is a file of it already.
             interrupted: Whether the session ends where the model has to speak.
@@ -80,32 +87,41 @@ class Launcher:
         Raises:
             EngineFailure: The turn's directories cannot be confined.
         """
+        home = self._home
         allowed = permissions(
-            self._trust, self._home.roots, skills=bool(self.skills), subagents=bool(self._options.agents)
+            self._trust,
+            home.roots,
+            readable=(home.library,) if home.assigned else (),
+            skills=bool(self.skills),
+            subagents=bool(self._options.agents),
         )
         session = f"--resume={session_id}" if resumed else f"--session-id={session_id}"
-        command = (str(self._settings.program or find_program()), *self._fixed(), *self._permitted(allowed), session)
-        more = self._variables()
+        program = str(self._settings.program or find_program())
+        command = (program, *self._fixed(route.model), *self._permitted(allowed), session)
+        profile = self._settings.profile(route.profile)
+        more = self._variables(profile, route.max_tokens)
         if interrupted:
             more[_RESUME_INTERRUPTED] = "1"
         environment = self._home.environment(self._settings.environment, more)
-        return Launch(command, environment, str(self._home.cwd), self._home.mark, self._settings.api_key)
+        return Launch(command, environment, str(self._home.cwd), self._home.mark, profile.api_key)
 
-    def _fixed(self) -> tuple[str, ...]:
+    def _prompt(self) -> str:
+        schema = self._options.output_schema
+        asked = () if schema is None else (answer_request(schema),)
+        return "\n\n".join((*((self._options.system_prompt,) if self._options.system_prompt else ()), *asked))
+
+    def _fixed(self, model: str) -> tuple[str, ...]:
         options = self._options
         prompt = ("--system-prompt-file", str(self._home.base / "prompt.txt"))
         command = [
             *("--output-format", "stream-json", "--input-format", "stream-json", "--verbose"),
             *("--include-partial-messages", "--session-mirror"),
-            *(prompt if options.system_prompt else ("--system-prompt", "")),
-            *("--model", self.model),
+            *(prompt if self._prompt() else ("--system-prompt", "")),
+            *("--model", model),
             *("--strict-mcp-config", "--mcp-config", _MCP),
             *("--settings", _SETTINGS),
             f"--setting-sources={self._setting_sources()}",
         ]
-        fallbacks = ",".join(self.resolve(name) for name in options.fallback_models)
-        if fallbacks:
-            command += ["--fallback-model", fallbacks]
         if options.thinking_budget_tokens:
             command += ["--max-thinking-tokens", str(options.thinking_budget_tokens)]
             command += ["--thinking-display", "summarized"]
@@ -130,21 +146,22 @@ class Launcher:
             command.append("--allow-dangerously-skip-permissions")
         return tuple(command)
 
-    def _variables(self) -> dict[str, str]:
+    def _variables(self, profile: Profile, cap: int | None) -> dict[str, str]:
         settings, options = self._settings, self._options
+        most = options.max_tokens or settings.max_tokens
         tool_timeout_ms = str(round(options.tool_timeout_s * 1000))
         variables = {
             "API_TIMEOUT_MS": str(round(settings.request_timeout_s * 1000)),
             "CLAUDE_CODE_MAX_RETRIES": str(settings.max_retries),
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(options.max_tokens or settings.max_tokens),
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(most if cap is None else min(most, cap)),
             "MCP_TOOL_TIMEOUT": tool_timeout_ms,
             "BASH_MAX_TIMEOUT_MS": tool_timeout_ms,
             # The turn has cut it already; cut again it would be other than what the ledger says.
             "MAX_MCP_OUTPUT_TOKENS": str(options.max_tool_output_chars),
             **{f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL": self.resolve(alias) for alias in ALIASES},
         }
-        if settings.base_url is not None:
-            variables["ANTHROPIC_BASE_URL"] = settings.base_url
+        if profile.base_url is not None:
+            variables["ANTHROPIC_BASE_URL"] = profile.base_url
         return variables
 
 

@@ -15,6 +15,7 @@ from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.launching import Launcher, new_session_id
 from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.transcript import entries_of, fingerprint, kept, rebound
+from nova_workers.engines.resilience import Route
 from nova_workers.errors import EngineFailure
 
 __all__ = ["SessionOpener"]
@@ -61,11 +62,16 @@ class SessionOpener:
         self._session_id = ""
         self._beginning: _Beginning | None = None
         self._added: list[JsonObject] = []
+        self._prepared = False
+        self._route = Route(launcher.model, "")
         self.conversation: Conversation | None = None
 
-    async def open(self, messages: Sequence[Message], *, history: int) -> Conversation:
+    async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
         """Start the program. See `nova_workers.engines.claude_agent.responder.Opener`."""
-        await asyncio.to_thread(self._launcher.prepare)
+        if not self._prepared:
+            await asyncio.to_thread(self._launcher.prepare)
+            self._prepared = True
+        self._route = route
         past, prompt = _split(messages)
         base = await self._stored(messages[:history])
         if base is not None:
@@ -120,7 +126,8 @@ class SessionOpener:
         resumed = bool(base or self._added)
         if resumed:
             await asyncio.to_thread(self._home.write_session, self._session_id, [*base, *self._added])
-        launch = self._launcher.launch(self._session_id, resumed=resumed, interrupted=beginning.prompt is None)
+        interrupted = beginning.prompt is None
+        launch = self._launcher.launch(self._session_id, self._route, resumed=resumed, interrupted=interrupted)
         self.conversation = self._converse(launch)
         try:
             if beginning.prompt is not None:
@@ -136,7 +143,7 @@ class SessionOpener:
             messages,
             session_id=self._session_id,
             cwd=str(self._home.cwd),
-            model=self._launcher.model,
+            model=self._route.model,
             parent=parent,
         )
 

@@ -19,7 +19,9 @@ from nova_workers.contracts.engine import (
     SubagentConfig,
 )
 from nova_workers.contracts.native import RESERVED_NAMES
+from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.anthropic.prices import Prices
+from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.bridge import bridge_server
 from nova_workers.engines.claude_agent.conversation import Conversation, Parts
 from nova_workers.engines.claude_agent.gate import CallGate
@@ -28,10 +30,12 @@ from nova_workers.engines.claude_agent.launching import Launcher
 from nova_workers.engines.claude_agent.names import BUILT_IN, program_name
 from nova_workers.engines.claude_agent.opening import SessionOpener
 from nova_workers.engines.claude_agent.process import Launch
-from nova_workers.engines.claude_agent.responder import ClaudeResponder, ClaudeTools
+from nova_workers.engines.claude_agent.responder import ClaudeProvider
 from nova_workers.engines.claude_agent.subagents import Subagents
+from nova_workers.engines.claude_agent.tools import ClaudeTools
 from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.native import Toolset, TurnTools
+from nova_workers.engines.resilience import Resilience, ResilientResponder, Route
 from nova_workers.engines.toolbox import Toolbox, plain_block
 from nova_workers.engines.turn import Interruption, Turn
 
@@ -44,11 +48,16 @@ class Shared:
 
     Attributes:
         slots: Places for programs that run at the same time.
+        profiles: The keys, in order of preference.
+        resilience: Cool-downs, breakers and limits, as all engines of the provider share them.
     """
 
     slots: asyncio.Semaphore
     connections: ConnectionPool
     prices: Prices
+    windows: Windows
+    profiles: tuple[Profile, ...]
+    resilience: Resilience
 
 
 class ClaudeTurn:
@@ -63,6 +72,7 @@ class ClaudeTurn:
         launcher: Launcher,
         home: Home,
         native: Toolset,
+        own: Toolset,
         session_id: str | None,
     ) -> None:
         self._shared = shared
@@ -79,6 +89,7 @@ class ClaudeTurn:
             tell_progress=callbacks.on_tool_progress,
         )
         self._tools = TurnTools(native, toolbox)
+        self._own = own
         self._opener = SessionOpener(options, launcher, home, self._converse, session_id)
         self._subagents = Subagents(callbacks)
         self._final = False
@@ -91,11 +102,14 @@ class ClaudeTurn:
         Raises:
             RunLost: A callback said so.
         """
-        responder = ClaudeResponder(
-            self, self._gate, self._shared.prices, model=self._launcher.model, history=len(self._options.history)
+        shared, options = self._shared, self._options
+        behind = ClaudeProvider(
+            self, self._gate, shared.prices, shared.windows, shared.profiles, history=len(options.history)
         )
-        limit = self._options.max_tool_output_chars
-        tools = ClaudeTools(self._tools, self._gate, lambda: self._opener.conversation is not None, limit)
+        models = [self._launcher.model, *map(self._launcher.resolve, options.fallback_models)]
+        responder = ResilientResponder(behind, models, shared.resilience)
+        limit = options.max_tool_output_chars
+        tools = ClaudeTools(self._tools, self._own, self._gate, lambda: self._opener.conversation is not None, limit)
         # Whatever the turn is doing at that moment, the program does nothing more.
         release = abort.subscribe(lambda _: self._freeze()) if abort is not None else None
         try:
@@ -109,12 +123,12 @@ class ClaudeTurn:
                 release()
             await self._close()
 
-    async def open(self, messages: Sequence[Message], *, history: int) -> Conversation:
+    async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
         """Start the program, as soon as there is a place for it."""
         if not self._holds_slot:
             await self._shared.slots.acquire()
             self._holds_slot = True
-        return await self._opener.open(messages, history=history)
+        return await self._opener.open(messages, route, history=history)
 
     def _converse(self, launch: Launch) -> Conversation:
         parts = Parts(

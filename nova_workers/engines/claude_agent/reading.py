@@ -126,4 +126,7 @@ def usage_of(prices: Prices, counts: JsonObject, model: str) -> TokenUsage:
     thinking = (counts.get("output_tokens_details") or {}).get("thinking_tokens")
     if isinstance(thinking, int):
         plain["output_tokens_details"] = {"thinking_tokens": thinking}
+    searches = (counts.get("server_tool_use") or {}).get("web_search_requests")
+    if isinstance(searches, int):
+        plain["server_tool_use"] = {"web_search_requests": searches, "web_fetch_requests": 0}
     return prices.usage(BetaUsage.model_validate(plain), model)

@@ -1,39 +1,46 @@
-"""The program as the turn sees it: a model that answers, and tools.
+"""The program as the turn sees it: a model that answers. `tools` is the other half.
 
 The program has its own loop, and the turn is one too. They run in step: the turn asks for a response, the program's
 stream gives it; the turn runs its calls, the program is let through to them one by one; the turn commits the step, the
 program is held until then. So every promise of the turn (journal, steering, authorization, budgets, aborts) holds
 here because it is the same code that keeps it.
+
+Between the two stands what stands before any provider (`nova_workers.engines.resilience`): it says with which key and
+model the next response is asked for, and learns what came of it. A program has one key and one model: where another is
+to be taken, a new program goes on from the conversation as it is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, Message, text_block, text_of
-from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.anthropic.prices import Prices
+from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.conversation import Boundary, Conversation, Ended
 from nova_workers.engines.claude_agent.failures import failure_of, program_ended
 from nova_workers.engines.claude_agent.gate import CallGate
-from nova_workers.engines.claude_agent.names import BUILT_IN
 from nova_workers.engines.claude_agent.reading import ResponseReader, usage_of
-from nova_workers.engines.native import TurnTools
-from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
-from nova_workers.engines.turn.output import within_bounds
-from nova_workers.errors import EngineFailure, ToolFailure
+from nova_workers.engines.resilience import AttemptFailed, ModelLimits, Route, TokenEstimate
+from nova_workers.engines.turn import Ask, Draft, Response
+from nova_workers.errors import EngineFailure
 
-__all__ = ["ClaudeResponder", "ClaudeTools", "Opener"]
+__all__ = ["ClaudeProvider", "Opener"]
+
+_OWN_TOKENS = 10_000
+"""What the program puts before a conversation: its tools and reminders, about."""
 
 
 class Opener(Protocol):
     """Begins the conversation of a turn."""
 
-    async def open(self, messages: Sequence[Message], *, history: int) -> Conversation:
+    async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
         """Start the program with everything said so far, up to where the model has to speak.
 
         Args:
             messages: The whole conversation.
+            route: With which model and key.
             history: How many of the messages were there before this turn.
 
         Raises:
@@ -42,27 +49,93 @@ class Opener(Protocol):
         ...
 
 
-class ClaudeResponder:
-    """Implements the turn's `Responder`."""
+class ClaudeProvider:
+    """The provider behind the program: implements `nova_workers.engines.resilience.Provider`. One a turn."""
 
-    def __init__(self, opener: Opener, gate: CallGate, prices: Prices, *, model: str, history: int) -> None:
+    name = "claude_agent"
+
+    def __init__(
+        self,
+        opener: Opener,
+        gate: CallGate,
+        prices: Prices,
+        windows: Windows,
+        profiles: Sequence[Profile],
+        *,
+        history: int,
+    ) -> None:
+        """Take what all responses of a turn share.
+
+        Args:
+            opener: Starts programs.
+            gate: Where the program waits for the turn.
+            prices: The price list.
+            windows: What models take.
+            profiles: The keys, in order of preference.
+            history: How many of the messages are older than the turn.
+        """
         self._opener = opener
         self._gate = gate
         self._prices = prices
-        self._model = model
+        self._windows = windows
+        self._keys = {profile.name: profile.api_key for profile in profiles}
         self._history = history
         self._conversation: Conversation | None = None
+        self._route: Route | None = None
+        self._failed = False
+        self._estimate = TokenEstimate()
         self._steering: list[Message] = []
         self._counted = TokenUsage()
         self._told: dict[str, TokenUsage] = {}
 
-    async def respond(self, ask: Ask, draft: Draft) -> Response:
-        """Get the next response. See `nova_workers.engines.turn.Responder`."""
-        if self._conversation is None:
-            self._conversation = await self._opener.open(ask.messages, history=self._history)
-        else:
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """See `Provider.profiles`. While a program runs, its key is preferred."""
+        names = tuple(self._keys)
+        if self._route is None:
+            return names
+        current = self._route.profile
+        return (current, *(name for name in names if name != current))
+
+    async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
+        """Get the next response. See `Provider.attempt`."""
+        conversation = await self._at_work(route, ask)
+        try:
+            response = await self._read(conversation, draft)
+        except EngineFailure as failure:
+            self._failed = True
+            if isinstance(failure, AttemptFailed) and failure.cause == "key" and self._keys[route.profile] is None:
+                # There is no key that could rest.
+                failure.cause = "request"
+            raise
+        used = response.usage
+        self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
+        return response
+
+    async def estimate_tokens(self, ask: Ask) -> int:
+        """See `Provider.estimate_tokens`. What the program puts before the conversation is reckoned with a constant."""
+        return _OWN_TOKENS + self._estimate.of(ask.messages, ())
+
+    def limits(self, model: str) -> ModelLimits:
+        """See `Provider.limits`."""
+        return self._windows.limits(model)
+
+    async def _at_work(self, route: Route, ask: Ask) -> Conversation:
+        """Return the program with that key and model, at the point where it asks the model."""
+        current = self._route
+        same = current is not None and (current.model, current.profile) == (route.model, route.profile)
+        if self._conversation is not None and same and not self._failed:
             await self._go_on(self._conversation, ask)
-        return await self._read(self._conversation, draft)
+            return self._conversation
+        if self._conversation is not None:
+            # What it had to say is in the messages, and what it counted is told.
+            await self._conversation.close()
+            self._gate.begin_step()
+            self._steering = []
+            self._counted, self._told = TokenUsage(), {}
+        self._route, self._failed = route, False
+        self._conversation = await self._opener.open(ask.messages, route, history=self._history)
+        return self._conversation
 
     async def _go_on(self, conversation: Conversation, ask: Ask) -> None:
         self._steering += ask.steering
@@ -145,10 +218,11 @@ class ClaudeResponder:
                 "cache_read_input_tokens": counts.get("cacheReadInputTokens"),
                 "cache_creation_input_tokens": counts.get("cacheCreationInputTokens"),
                 "output_tokens_details": {"thinking_tokens": counts.get("thinkingTokens")},
+                "server_tool_use": {"web_search_requests": counts.get("webSearchRequests")},
             }
             used = usage_of(self._prices, named, model)
             told = self._told.get(model, TokenUsage())
-            if model == self._model:
+            if self._route is not None and model == self._route.model:
                 told += self._counted
                 self._counted = TokenUsage()
             rest = _less(used, told)
@@ -156,48 +230,6 @@ class ClaudeResponder:
             if rest.total_tokens:
                 extra += rest
         return extra
-
-
-class ClaudeTools:
-    """Implements the turn's `Tools`: the program runs its own, and asks for those behind the bridge."""
-
-    def __init__(self, tools: TurnTools, gate: CallGate, running: Callable[[], bool], max_output_chars: int) -> None:
-        self._tools = tools
-        self._gate = gate
-        self._running = running
-        self._max_output_chars = max_output_chars
-
-    async def is_idempotent(self, name: str) -> bool:
-        """Return whether the tool may be run again after a crash. What the program runs is not asked to be."""
-        return name not in BUILT_IN and await self._tools.is_idempotent(name)
-
-    async def call(self, call: ToolCall) -> ToolOutcome:
-        """Let the program make the call, or make it where an earlier attempt left it open.
-
-        Raises:
-            ToolFailure: Its message goes to the model.
-        """
-        if not self._running():
-            return await self._tools.call(call)
-        self._gate.let_through(call.id)
-        news = await self._gate.news(call.id)
-        if isinstance(news, ToolOutcome):
-            return news
-        answer = ToolOutcome((text_block("The call was stopped."),), failed=True)
-        try:
-            answer = await self._tools.call(call)
-        except ToolFailure as failure:
-            answer = ToolOutcome((text_block(failure.message),), failed=True)
-            raise
-        except Exception as error:
-            # Only to answer the program; the turn says the same to the ledger.
-            answer = ToolOutcome(
-                (text_block(f"{call.tool_name} failed: {type(error).__name__}: {error}"),), failed=True
-            )
-            raise
-        finally:
-            self._gate.answer(call.id, within_bounds(answer, self._max_output_chars))
-        return answer
 
 
 def _refusals(messages: Sequence[Message]) -> list[tuple[str, str]]:

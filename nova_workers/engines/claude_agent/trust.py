@@ -12,6 +12,9 @@ Nothing is trusted to one bolt: a tool that trust withholds is not in the progra
 either. ``dontAsk`` refuses whatever no rule allows, so a path outside the roots is refused; the program resolves
 symbolic links before it compares, and guards its own settings under ``.claude`` beside.
 
+Where the fleet confines commands, an unrestricted turn is a controlled one to the program, and the bridge offers our
+own Bash, in the sandbox.
+
 The program's WebFetch asks a service of its vendor about each host, and fetches from any address, private ones
 too. It is never offered. Where the fleet has a guarded fetcher, the bridge offers that one under the same name.
 """
@@ -43,12 +46,15 @@ class Permissions:
     """Whether every check may be skipped."""
 
 
-def permissions(trust: TrustLevel, roots: tuple[Path, ...], *, skills: bool, subagents: bool) -> Permissions:
+def permissions(
+    trust: TrustLevel, roots: tuple[Path, ...], *, readable: tuple[Path, ...] = (), skills: bool, subagents: bool
+) -> Permissions:
     """Return what a trust level means.
 
     Args:
         trust: The level.
         roots: Resolved directories that files are confined to. Empty: there are no tools on files.
+        readable: Directories beside them that files are read from, and not written.
         skills: Whether there are skills to be used. A sandbox has none: a skill is a file.
         subagents: Whether the turn has subagents. They have no tool that the turn has not.
 
@@ -63,6 +69,7 @@ def permissions(trust: TrustLevel, roots: tuple[Path, ...], *, skills: bool, sub
     if trust == "controlled":
         # Rules for Read hold for Glob and Grep too, those for Edit for Write.
         confined = tuple(f"{tool}(/{_said(root)}/**)" for root in roots for tool in ("Read", "Edit"))
+        confined += tuple(f"Read(/{_said(path)}/**)" for path in readable)
         return Permissions("dontAsk", (*files, *beside), (BRIDGE_PATTERN, *confined, *beside), (SHELL_TOOL,))
     shell = (SHELL_TOOL,) if roots else ()
     return Permissions("bypassPermissions", (*files, *beside, *shell), (BRIDGE_PATTERN,), skip=True)

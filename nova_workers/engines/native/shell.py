@@ -6,10 +6,8 @@ nothing that cannot be kept, needs no cleaning up between calls, and lets the ca
 """
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -17,12 +15,13 @@ from pydantic import Field
 from nova_workers.child_process import Bounds, ChildResult, run_child
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
+from nova_workers.engines.native.sandbox import ShellSandbox
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ConfigurationError, ToolFailure
+from nova_workers.errors import ToolFailure
 
-__all__ = ["Shell", "ShellSandbox", "ShellSettings"]
+__all__ = ["Shell", "ShellSettings"]
 
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
 """What a command gets of the worker's environment. An allow-list: a secret that nobody thought of stays out."""
@@ -34,49 +33,6 @@ _DESCRIPTION = (
     "shell: directory changes, variables and background processes end with it. Standard input is empty. Output beyond "
     "the limit is cut in the middle."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ShellSandbox:
-    """How commands are confined by bubblewrap.
-
-    A command sees the system read-only, an empty home and /tmp, no other process, and can write where the agent may.
-
-    Attributes:
-        program: Path of ``bwrap``.
-        network: Whether commands reach the network.
-        hidden: Directories that look empty inside, beside /tmp, /run and the home of the worker's user.
-    """
-
-    program: str
-    network: bool = True
-    hidden: tuple[str, ...] = ()
-
-    @classmethod
-    def find(cls, *, network: bool, hidden: Sequence[str] = ()) -> "ShellSandbox":
-        """Return the sandbox of this machine.
-
-        Raises:
-            ConfigurationError: There is no ``bwrap`` on PATH.
-        """
-        program = shutil.which("bwrap")
-        if program is None:
-            raise ConfigurationError(
-                "NOVA_TOOLS__SHELL_SANDBOX is 'bubblewrap', and there is no bwrap on PATH. Install bubblewrap on every "
-                "worker's machine, or set it to 'off'."
-            )
-        return cls(program, network, tuple(hidden))
-
-    def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> list[str]:
-        """Return the command that runs `command` inside."""
-        inside = [self.program, "--unshare-all", "--die-with-parent", "--new-session"]
-        inside += ["--share-net"] if self.network else []
-        inside += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-        for hidden in ("/tmp", "/run", str(Path.home()), *self.hidden):  # noqa: S108 - hidden, not used
-            inside += ["--tmpfs", hidden] if os.path.isdir(hidden) else []
-        for path in writable:
-            inside += ["--bind-try", path, path]
-        return [*inside, "--chdir", cwd, "--", *command]
 
 
 @dataclass(frozen=True, slots=True)

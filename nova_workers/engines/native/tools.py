@@ -59,6 +59,10 @@ class Toolset:
         """Return the names of all that is offered, by the names of the contract."""
         return frozenset(self.tools) | (frozenset({"WebSearch"}) if self.server_tools else frozenset())
 
+    def only(self, *names: str) -> "Toolset":
+        """Return those of these names that there are."""
+        return Toolset({name: tool for name, tool in self.tools.items() if name in names})
+
     async def is_idempotent(self, name: str) -> bool:
         """Return whether the tool may be run again after a crash."""
         return name in self.tools and self.tools[name].definition.idempotent

@@ -8,7 +8,7 @@ each process knows what it saw itself.
 from nova_workers.engines.resilience.limiter import RateLimit, RateLimiter
 from nova_workers.engines.resilience.policy import Policy
 from nova_workers.engines.resilience.redis_health import HealthKeys, RedisHealth
-from nova_workers.engines.resilience.responder import Resilience, ResilientResponder
+from nova_workers.engines.resilience.responder import ResilientResponder
 from nova_workers.engines.resilience.seam import (
     AttemptFailed,
     Cause,
@@ -17,6 +17,7 @@ from nova_workers.engines.resilience.seam import (
     ResilienceMetrics,
     Route,
 )
+from nova_workers.engines.resilience.shared import Resilience
 from nova_workers.engines.resilience.shared_health import SharedHealth
 from nova_workers.engines.resilience.tokens import TokenEstimate
 

@@ -27,11 +27,14 @@ class Health:
             after this time.
         failures: Consecutive failures that are counted. Whoever succeeds now has to report it if there are any.
         cooling: The profiles that rest.
+        probe: The caller is the one call that is let through by a breaker that is half open. It reports its end with
+            `HealthStore.fail`, `recover` or `release`.
     """
 
     wait_s: float = 0.0
     failures: int = 0
     cooling: Mapping[str, Cooldown] = field(default_factory=dict[str, Cooldown])
+    probe: bool = False
 
 
 class HealthStore(Protocol):
@@ -45,7 +48,7 @@ class HealthStore(Protocol):
     async def admit(self, model: str, profiles: Sequence[str]) -> Health:
         """Ask to call a model. With ``wait_s`` 0 the caller may, and is the probe if one is due.
 
-        A probe that never reports (it was aborted) counts as lost after the time that a breaker is open.
+        A probe that never reports (its worker died) counts as lost after the time that a breaker is open.
         """
         ...
 
@@ -55,6 +58,10 @@ class HealthStore(Protocol):
 
     async def recover(self, model: str) -> None:
         """Forget the failures: the model answered."""
+        ...
+
+    async def release(self, model: str) -> None:
+        """Let another call be the probe: this one was stopped, and says nothing of the model."""
         ...
 
     async def cool(self, profile: str, model: str | None, reason: CooldownReason, retry_after_s: float | None) -> float:

@@ -153,11 +153,14 @@ class RateLimiter:
         if line.limit.requests is None:
             return True
         item = self._window(line.limit.requests)
-        if await self._hit(item, ("requests", profile, model), 1, wait=wait):
-            return True
-        # Another key is asked instead: what was drawn for this one is there for the next.
-        line.credit_tokens += tokens
-        return False
+        let_through = False
+        try:
+            let_through = await self._hit(item, ("requests", profile, model), 1, wait=wait)
+        finally:
+            if not let_through:
+                # Another key is asked instead, or the turn was stopped: what was drawn is there for the next call.
+                line.credit_tokens += tokens
+        return let_through
 
     def _units(self, line: _Line, tokens: int) -> int:
         """Return how many units to draw for `tokens`, given what is left of or missing from earlier ones."""

@@ -55,9 +55,10 @@ class MemoryHealth:
             return Health(breaker.open_until_s - now_s, breaker.failures, cooling)
         if now_s < breaker.probe_until_s:
             return Health(min(PROBE_POLL_S, breaker.probe_until_s - now_s), breaker.failures, cooling)
-        if len(cooling) < len(profiles):
+        free = len(cooling) < len(profiles)
+        if free:
             breaker.probe_until_s = now_s + self._policy.breaker_open_s
-        return Health(0.0, breaker.failures, cooling)
+        return Health(0.0, breaker.failures, cooling, probe=free)
 
     async def fail(self, model: str) -> bool:
         """See `HealthStore.fail`."""
@@ -74,6 +75,12 @@ class MemoryHealth:
     async def recover(self, model: str) -> None:
         """See `HealthStore.recover`."""
         self._breakers.pop(model, None)
+
+    async def release(self, model: str) -> None:
+        """See `HealthStore.release`."""
+        breaker = self._breakers.get(model)
+        if breaker is not None:
+            breaker.probe_until_s = 0.0
 
     async def cool(self, profile: str, model: str | None, reason: CooldownReason, retry_after_s: float | None) -> float:
         """See `HealthStore.cool`."""

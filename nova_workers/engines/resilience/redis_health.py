@@ -40,6 +40,7 @@ class RedisHealth:
         self._admit = redis.register_script(_script("admit.lua"))
         self._fail = redis.register_script(_script("fail.lua"))
         self._cool = redis.register_script(_script("cool.lua"))
+        self._release = redis.register_script(_script("release.lua"))
 
     async def admit(self, model: str, profiles: Sequence[str]) -> Health:
         """See `HealthStore.admit`."""
@@ -56,7 +57,8 @@ class RedisHealth:
             rest_ms, reason = altogether if altogether[0] > 0 else for_model
             if rest_ms > 0:
                 cooling[profile] = Cooldown("auth" if _text(reason) == "auth" else "rate_limit", now_s + rest_ms / 1000)
-        return Health(wait_ms / 1000, failures, cooling)
+        probe = wait_ms == 0 and failures >= policy.breaker_failures and len(cooling) < len(profiles)
+        return Health(wait_ms / 1000, failures, cooling, probe=probe)
 
     async def fail(self, model: str) -> bool:
         """See `HealthStore.fail`."""
@@ -67,6 +69,10 @@ class RedisHealth:
     async def recover(self, model: str) -> None:
         """See `HealthStore.recover`."""
         await self._redis.delete(self._keys.breaker(model))
+
+    async def release(self, model: str) -> None:
+        """See `HealthStore.release`."""
+        await self._release(keys=[self._keys.breaker(model)])
 
     async def cool(self, profile: str, model: str | None, reason: CooldownReason, retry_after_s: float | None) -> float:
         """See `HealthStore.cool`."""

@@ -13,23 +13,20 @@ beginning of one response and the end of another.
 """
 
 import asyncio
-import random
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Health, HealthStore
-from nova_workers.engines.resilience.limiter import Grant, RateLimiter
-from nova_workers.engines.resilience.policy import Policy
-from nova_workers.engines.resilience.seam import AttemptFailed, NoMetrics, Provider, ResilienceMetrics, Route
-from nova_workers.engines.resilience.shared_health import SharedHealth
+from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Health
+from nova_workers.engines.resilience.limiter import Grant
+from nova_workers.engines.resilience.seam import AttemptFailed, Provider, Route
+from nova_workers.engines.resilience.shared import Probe, Resilience
 from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.errors import EngineFailure
 
-__all__ = ["Resilience", "ResilientResponder"]
+__all__ = ["ResilientResponder"]
 
 _log = structlog.get_logger(__name__)
 
@@ -39,23 +36,6 @@ _NEWS_S = 1.0
 """After this time in line a call asks again whether it may go."""
 _SMALLEST_ANSWER_TOKENS = 1_024
 """A model with less room than this beside the conversation is no alternative."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resilience:
-    """What all turns of a process share of it."""
-
-    policy: Policy
-    health: HealthStore
-    limiter: RateLimiter
-    metrics: ResilienceMetrics = field(default_factory=NoMetrics)
-    clock: Callable[[], float] = time.monotonic
-    spread: Callable[[], float] = random.random
-
-    @classmethod
-    def of_one_process(cls, policy: Policy) -> "Resilience":
-        """Return one that shares nothing with other processes, and has no rate limit."""
-        return cls(policy, SharedHealth(None, policy, time.monotonic), RateLimiter({}))
 
 
 @dataclass(slots=True)
@@ -95,29 +75,38 @@ class ResilientResponder:
         patience = _Patience()
         while True:
             profiles, health = await self._admission(model, ask, patience)
-            started_s = self._shared.clock()
-            route, grant = await self._grant(model, profiles, ask)
-            if self._shared.clock() - started_s > _NEWS_S and not await self._still(route):
-                # While the call stood in line the key or the model went out of order.
-                grant.settle(TokenUsage())
-                continue
-            # Not before: as long as nothing comes anew, what the reader saw is what there is.
-            draft.restart()
-            try:
-                response = await self._provider.attempt(route, ask, draft)
-            except AttemptFailed as failure:
-                grant.settle(draft.usage)
-                await self._learn(route, failure)
-                await self._pause(route, failure, patience, draft)
-            except EngineFailure:
-                grant.settle(draft.usage)
-                raise
-            else:
-                grant.settle(response.usage)
-                if health.failures:
-                    await self._shared.health.recover(model)
-                    self._shared.metrics.set_breaker_open(model, is_open=False)
-                return response
+            with self._shared.probing(model, health) as probe:
+                started_s = self._shared.clock()
+                route, grant = await self._grant(model, profiles, ask)
+                stood_in_line = self._shared.clock() - started_s > _NEWS_S
+                # A probe would only meet itself there.
+                if stood_in_line and not health.probe and not await self._still(route):
+                    # While the call stood in line the key or the model went out of order.
+                    grant.settle(TokenUsage())
+                    continue
+                try:
+                    response = await self._attempt(route, grant, ask, draft)
+                except AttemptFailed as failure:
+                    failed = failure
+                    await self._learn(route, failure, probe)
+                else:
+                    if health.failures:
+                        await self._shared.health.recover(model)
+                        self._shared.metrics.set_breaker_open(model, is_open=False)
+                    probe.reported = True
+                    return response
+            await self._pause(route, failed, patience, draft)
+
+    async def _attempt(self, route: Route, grant: Grant, ask: Ask, draft: Draft) -> Response:
+        # Not before: as long as nothing comes anew, what the reader saw is what there is.
+        draft.restart()
+        try:
+            response = await self._provider.attempt(route, ask, draft)
+        except EngineFailure:
+            grant.settle(draft.usage)
+            raise
+        grant.settle(response.usage)
+        return response
 
     async def _admission(self, model: str, ask: Ask, patience: _Patience) -> tuple[list[str], Health]:
         """Wait until the model may be called, and return the profiles that may be used."""
@@ -163,8 +152,11 @@ class ResilientResponder:
         self._shared.metrics.observe_rate_limit_wait(model, self._shared.clock() - started_s)
         return Route(model, grant.profile, cap), grant
 
-    async def _learn(self, route: Route, failure: AttemptFailed) -> None:
+    async def _learn(self, route: Route, failure: AttemptFailed, probe: Probe) -> None:
         """Tell all workers what the failure says of the key or the model."""
+        if failure.cause != "transport" and not probe.reported:
+            # Of whether the model is well it says nothing; the next key is to try it.
+            await self._shared.health.release(route.model)
         match failure.cause:
             case "key" | "key_for_model":
                 model = route.model if failure.cause == "key_for_model" else None
@@ -178,6 +170,7 @@ class ResilientResponder:
                     _log.warning("model_breaker_open", model=route.model, error=failure.message)
             case _:
                 pass
+        probe.reported = True
 
     async def _cool(self, route: Route, model: str | None, failure: AttemptFailed, *, rate_limited: bool) -> None:
         reason = "rate_limit" if rate_limited else "auth"

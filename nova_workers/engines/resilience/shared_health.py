@@ -54,6 +54,10 @@ class SharedHealth:
         self._cached.clear()
         await self._both(lambda store: store.recover(model))
 
+    async def release(self, model: str) -> None:
+        """See `HealthStore.release`."""
+        await self._both(lambda store: store.release(model))
+
     async def cool(self, profile: str, model: str | None, reason: CooldownReason, retry_after_s: float | None) -> float:
         """See `HealthStore.cool`."""
         self._cached.clear()

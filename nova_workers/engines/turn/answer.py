@@ -12,10 +12,18 @@ from jsonschema.validators import validator_for
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.errors import EngineFailure
 
-__all__ = ["AnswerCheck"]
+__all__ = ["AnswerCheck", "answer_request"]
 
 _REPAIRS = 1
 _MAX_PROBLEM_CHARS = 1_000
+
+
+def answer_request(schema: Mapping[str, Any]) -> str:
+    """Return the words that ask a model for such an answer, where its provider is not told in another way."""
+    return (
+        "Your final answer must be nothing but JSON, without a code fence, that fulfils this JSON schema:\n"
+        f"{orjson.dumps(schema).decode()}"
+    )
 
 
 class AnswerCheck:

@@ -21,9 +21,14 @@ from nova_workers.engines.turn.seam import ToolOutcome, Tools
 from nova_workers.engines.turn.step import OpenStep, ended, interrupted
 from nova_workers.errors import ToolFailure
 
-__all__ = ["CallRunner"]
+__all__ = ["CallRunner", "at_once"]
 
 _log = structlog.get_logger(__name__)
+
+_CANNOT_WAIT = (
+    "This call waits for somebody outside, and a helper cannot wait. Say in your answer what has to be asked; the "
+    "agent that called you can ask it."
+)
 
 _Runs = dict[asyncio.Task[ToolOutcome], int]
 """The position in the step of the call that each task runs."""
@@ -41,6 +46,7 @@ class CallRunner:
         timeout_s: float,
         max_output_chars: int,
         reads_only: Callable[[str], bool] | None,
+        defers: bool,
     ) -> None:
         self._tools = tools
         self._callbacks = callbacks
@@ -48,6 +54,7 @@ class CallRunner:
         self._timeout_s = timeout_s
         self._max_output_chars = max_output_chars
         self._reads_only = reads_only
+        self._defers = defers
         self._eager: EagerCalls | None = None
 
     def eager(self, step: int) -> EagerCalls | None:
@@ -65,13 +72,15 @@ class CallRunner:
     async def give_up_in_flight(self, step: OpenStep) -> None:
         """Report as interrupted each call that a dead worker may have begun, unless it may be run again."""
         for at, call in step.unfinished():
+            if call.id in step.approved:
+                continue
             with self._interruption.section():
                 again = call.idempotent or await self._tools.is_idempotent(call.tool_name)
             if not again:
                 await self._settle(step, at, interrupted(call))
 
     async def run(self, step: OpenStep) -> None:
-        """Run every call of `step` that has no result yet, and put the results there.
+        """Run every call of `step` that has no result yet, and put the results there; or what they wait for.
 
         Raises:
             TurnStopped: The turn must stop. Calls that ended in time have their results.
@@ -96,9 +105,14 @@ class CallRunner:
             raise failure from None
 
     async def _refused(self, step: OpenStep, at: int, call: ToolCall) -> bool:
+        if call.id in step.approved:
+            return False
         verdict = await self._verdict(call)
         if verdict is None or verdict.allowed:
             return False
+        if verdict.deferral is not None and self._defers:
+            step.defer(at, verdict.deferral)
+            return True
         reason = verdict.reason or "Not allowed"
         await self._settle(step, at, ended(call, ToolOutcome((text_block(reason),), failed=True)))
         return True
@@ -151,8 +165,11 @@ class CallRunner:
             with self._interruption.section():
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for task in sorted(done, key=runs.__getitem__):
-                at = runs[task]
-                await self._settle(step, at, ended(step.calls[at], task.result()))
+                at, outcome = runs[task], task.result()
+                if outcome.deferral is not None and self._defers:
+                    step.defer(at, outcome.deferral)
+                else:
+                    await self._settle(step, at, ended(step.calls[at], at_once(outcome)))
 
     async def _settle(self, step: OpenStep, at: int, call: ToolCall) -> None:
         step.calls[at] = call
@@ -166,4 +183,11 @@ class CallRunner:
         """Keep the results of calls that ended while the turn was being stopped."""
         for task, at in runs.items():
             if task.done() and not task.cancelled() and step.calls[at].result is None:
-                step.calls[at] = ended(step.calls[at], task.result())
+                outcome = task.result()
+                if outcome.deferral is None:
+                    step.calls[at] = ended(step.calls[at], outcome)
+
+
+def at_once(outcome: ToolOutcome) -> ToolOutcome:
+    """Return what came of a call where nothing can be waited for."""
+    return outcome if outcome.deferral is None else ToolOutcome((text_block(_CANNOT_WAIT),), failed=True)

@@ -14,7 +14,6 @@ from nova_workers.contracts.engine import (
     EngineResult,
     StepRecord,
     StopReason,
-    ToolCall,
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.answer import AnswerCheck
@@ -23,7 +22,7 @@ from nova_workers.engines.turn.calls import CallRunner
 from nova_workers.engines.turn.clocks import ReasoningClock
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, Tools
-from nova_workers.engines.turn.step import OpenStep
+from nova_workers.engines.turn.step import OpenStep, open_step
 from nova_workers.engines.turn.tally import STOP_REASONS, Tally, stopped_because
 from nova_workers.errors import EngineFailure
 
@@ -54,6 +53,7 @@ class Turn:
         *,
         budget: Budget | None = None,
         reads_only: Callable[[str], bool] | None = None,
+        defers: bool = True,
     ) -> None:
         """Take what the turn works with.
 
@@ -65,6 +65,7 @@ class Turn:
             interruption: Entered by the caller.
             budget: None makes one from the options.
             reads_only: Whether a tool is known to only read: its calls may then start while the response streams.
+            defers: Whether the turn may stop for a call whose result comes from outside.
         """
         self._responder = responder
         self._options = options
@@ -78,6 +79,7 @@ class Turn:
             timeout_s=options.tool_timeout_s,
             max_output_chars=options.max_tool_output_chars,
             reads_only=reads_only,
+            defers=defers,
         )
         self._reasoning = ReasoningClock(options.reasoning_timeout_s, interruption)
         self._tools = tools
@@ -146,9 +148,12 @@ class Turn:
             step = OpenStep.reopened(last)
             self._conversation.extend(step.response)
             self._step = step
+            if step.approved and self._callbacks.on_tool_calls is not None:
+                # Once begun, they may have had their effect: whoever comes after a crash must see that they were.
+                await self._callbacks.on_tool_calls(step.before_tools())
             await self._runner.give_up_in_flight(step)
             await self._runner.run(step)
-            return await self._close(step, "tools")
+            return self._defer(step) if step.deferred else await self._close(step, "tools")
         self._conversation.extend(last.messages)
         self._index += 1
         if last.final:
@@ -183,7 +188,8 @@ class Turn:
     async def _carry_out(self, response: Response) -> StopReason | None:
         with self._interruption.section():
             # Asking tools what they declare may connect to their servers.
-            step = await self._open(response)
+            step = await open_step(self._index, response, self._tools.is_idempotent, first_sequence=self._sequence)
+        self._sequence += len(step.calls)
         self._step, self._draft = step, None
         self._use(response.usage)
         self._tally.model = response.model or self._tally.model
@@ -193,6 +199,8 @@ class Turn:
             if self._callbacks.on_tool_calls is not None:
                 await self._callbacks.on_tool_calls(step.before_tools())
             await self._runner.run(step)
+            if step.deferred:
+                return self._defer(step)
         elif ending == "tools":
             ending = "end"
         if ending == "end" and self._check is not None:
@@ -201,6 +209,13 @@ class Turn:
                 step.follow_up = (repair,)
                 ending = "resume"
         return await self._close(step, ending)
+
+    def _defer(self, step: OpenStep) -> StopReason:
+        """Stop in the middle of a step, for calls whose results come from outside."""
+        self._take_tool_usage(step)
+        self._tally.deferred, self._tally.deferred_usage = tuple(step.deferred), step.tool_usage
+        self._step = self._draft = None
+        return "tool_use"
 
     def _use(self, usage: TokenUsage) -> None:
         self._tally.usage += usage
@@ -211,27 +226,6 @@ class Turn:
         below = self._budget.take_below()
         step.tool_usage += below
         self._tally.usage += below
-
-    async def _open(self, response: Response) -> OpenStep:
-        with_tools = response.ending == "tools"
-        content = tuple(block for block in response.content if with_tools or block.get("type") != "tool_use")
-        calls: list[ToolCall] = []
-        for block in content:
-            if block.get("type") == "tool_use":
-                name = block["name"]
-                calls.append(
-                    ToolCall(
-                        id=block["id"],
-                        tool_name=name,
-                        params=block["input"],
-                        step=self._index,
-                        sequence=self._sequence,
-                        idempotent=await self._tools.is_idempotent(name),
-                    )
-                )
-                self._sequence += 1
-        message = (Message("assistant", content),) if content else ()
-        return OpenStep(self._index, message, calls, response.usage, response.model)
 
     def _tell(self, step: OpenStep) -> None:
         self._tally.text = "".join(text_of(message.content) for message in step.response)

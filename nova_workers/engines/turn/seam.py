@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from nova_workers.contracts.content import ContentBlock, Message
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import EngineCallbacks, ToolCall
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
@@ -151,10 +151,15 @@ class Responder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of a call: content blocks for the model, and whether it failed."""
+    """What came of a call: content blocks for the model, and whether it failed.
+
+    Attributes:
+        deferral: There is no result yet: it comes from outside, and this says what it waits for.
+    """
 
     content: tuple[ContentBlock, ...]
     failed: bool = False
+    deferral: JsonObject | None = None
 
 
 class Tools(Protocol):

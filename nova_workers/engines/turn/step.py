@@ -1,20 +1,21 @@
 """A step while it is being made."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
-from nova_workers.contracts.engine import StepRecord, ToolCall
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
+from nova_workers.contracts.engine import DeferredCall, StepRecord, ToolCall
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines.turn.seam import ToolOutcome
+from nova_workers.engines.turn.seam import Response, ToolOutcome
 
-__all__ = ["OpenStep", "ended", "interrupted"]
+__all__ = ["OpenStep", "ended", "interrupted", "open_step"]
 
 _INTERRUPTED = (
     "This call was interrupted before it ended. Whether it had an effect is not known; check before repeating it."
 )
 _NOT_STARTED = "The turn was stopped before this call began. It had no effect."
+_NOT_ANSWERED = "The turn was stopped before this call had its answer."
 
 
 @dataclass(slots=True)
@@ -25,6 +26,8 @@ class OpenStep:
         committed_messages: How many of the record's first messages an earlier attempt committed.
         tool_usage: What its tools used of models.
         follow_up: What is said to the model after its response.
+        deferred: Calls whose result comes from outside.
+        approved: Ids of calls that were deferred and may begin now.
     """
 
     index: int
@@ -35,21 +38,36 @@ class OpenStep:
     committed_messages: int = 0
     tool_usage: TokenUsage = field(default_factory=TokenUsage)
     follow_up: tuple[Message, ...] = ()
+    deferred: list[DeferredCall] = field(default_factory=list[DeferredCall])
+    approved: frozenset[str] = frozenset()
 
     @classmethod
     def reopened(cls, record: StepRecord) -> "OpenStep":
         """Go on with a step whose response is committed and whose tools may not all have ended.
 
-        Any call without a result may have begun: it counts as running.
+        Any call without a result may have begun, and counts as running; but not one that waited for permission, and
+        has it.
         """
+        approved = frozenset(call.id for call in record.tool_calls if call.status == "approved")
         return cls(
             index=record.index,
             response=record.messages[:1],
-            calls=[call if call.result is not None else replace(call, status="running") for call in record.tool_calls],
+            calls=[
+                call
+                if call.result is not None
+                else replace(call, status="pending" if call.id in approved else "running")
+                for call in record.tool_calls
+            ],
+            approved=approved,
             usage=record.usage,
             model=record.model,
             committed_messages=1,
         )
+
+    def defer(self, at: int, request: JsonObject) -> None:
+        """Leave a call open: its result comes from outside."""
+        self.calls[at] = replace(self.calls[at], status="deferred")
+        self.deferred.append(DeferredCall(self.calls[at], request))
 
     def unfinished(self) -> Iterator[tuple[int, ToolCall]]:
         """Return position and value of each call that has no result."""
@@ -77,6 +95,36 @@ class OpenStep:
         )
 
 
+async def open_step(
+    index: int, response: Response, is_idempotent: Callable[[str], Awaitable[bool]], *, first_sequence: int
+) -> OpenStep:
+    """Return the step that a response begins, with its calls pending.
+
+    Args:
+        index: Of the step, within the turn.
+        response: The response. Where it does not end in tools, calls in it are dropped.
+        is_idempotent: What tools declare. May connect to their servers.
+        first_sequence: Of its first call, within the turn.
+    """
+    with_tools = response.ending == "tools"
+    content = tuple(block for block in response.content if with_tools or block.get("type") != "tool_use")
+    calls = [
+        ToolCall(
+            id=block["id"],
+            tool_name=block["name"],
+            params=block["input"],
+            step=index,
+            sequence=sequence,
+            idempotent=await is_idempotent(block["name"]),
+        )
+        for sequence, block in enumerate(
+            (block for block in content if block.get("type") == "tool_use"), first_sequence
+        )
+    ]
+    message = (Message("assistant", content),) if content else ()
+    return OpenStep(index, message, calls, response.usage, response.model)
+
+
 def ended(call: ToolCall, outcome: ToolOutcome) -> ToolCall:
     """Return the call with its result."""
     return replace(
@@ -90,7 +138,7 @@ def ended(call: ToolCall, outcome: ToolOutcome) -> ToolCall:
 
 def interrupted(call: ToolCall) -> ToolCall:
     """Return the call with a result that tells the model that it did not end; and whether it began."""
-    reason = _INTERRUPTED if call.status == "running" else _NOT_STARTED
+    reason = {"running": _INTERRUPTED, "deferred": _NOT_ANSWERED}.get(call.status, _NOT_STARTED)
     return replace(
         call, status="interrupted", result=(text_block(reason),), error=reason, completed_at=datetime.now(UTC)
     )

@@ -6,6 +6,7 @@ from typing import Any
 from nova_workers.contracts.abort import AbortReason
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import (
+    DeferredCall,
     EngineError,
     EngineEvent,
     EngineResult,
@@ -38,6 +39,8 @@ class Tally:
     model_calls: int = 0
     model: str | None = None
     limit: Limit | None = None
+    deferred: tuple[DeferredCall, ...] = ()
+    deferred_usage: TokenUsage = field(default_factory=TokenUsage)
 
     def event(self, duration_ms: int) -> EngineEvent:
         """Return the event that ends the turn."""
@@ -69,6 +72,8 @@ class Tally:
             error=error,
             limit=self.limit,
             output=output,
+            deferred=self.deferred,
+            deferred_usage=self.deferred_usage,
         )
 
 

@@ -4,11 +4,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from tests.bench.figures import Result
+from tests.bench.rows.backfill import measure_backfill
 from tests.bench.rows.claims import measure_claims
+from tests.bench.rows.fairness import measure_fairness
 from tests.bench.rows.latency import measure_accept, measure_first_event, measure_wait
 from tests.bench.rows.memory import measure_memory
 from tests.bench.rows.recovery import measure_recovery
+from tests.bench.rows.search import measure_search
 from tests.bench.rows.tokens import measure_tokens
+from tests.bench.rows.triggers import measure_triggers
 from tests.bench.rows.turns import measure_crowd, measure_large_crowd, measure_turns
 from tests.bench.stage import Bench
 
@@ -25,5 +29,9 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "memory": measure_memory,
     "recovery": measure_recovery,
     "claims": measure_claims,
+    "fairness": measure_fairness,
+    "search": measure_search,
+    "backfill": measure_backfill,
+    "triggers": measure_triggers,
 }
 """By name, in the table's order."""

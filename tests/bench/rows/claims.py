@@ -6,7 +6,7 @@ import time
 import asyncpg
 
 from nova_workers.contracts.content import text_block
-from nova_workers.contracts.runs import Finish, Submission
+from nova_workers.contracts.runs import Claim, Finish, Submission
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ids import new_id
 from nova_workers.ledger.agents import seed_defaults
@@ -18,7 +18,7 @@ from nova_workers.ledger.tenancy import create_tenant
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.stage import Bench
 
-__all__ = ["measure_claims"]
+__all__ = ["fill_ledger", "measure_claims"]
 
 _TENANT = "ten_bench"
 _RUNS_A_THREAD = 10
@@ -73,7 +73,7 @@ async def measure_claims(bench: Bench) -> Result:
     async with bench.servers.fresh_database() as few_url, bench.servers.fresh_database() as many_url:
         began_s = time.perf_counter()
         for url, runs in ((few_url, sizes.few_finished_runs), (many_url, sizes.finished_runs)):
-            await _fill(url, runs)
+            await fill_ledger(url, runs, tenant_id=_TENANT)
         filled_s = time.perf_counter() - began_s
         few, many = Database(few_url, pool_size=1), Database(many_url, pool_size=1)
         try:
@@ -104,11 +104,12 @@ async def measure_claims(bench: Bench) -> Result:
     )
 
 
-async def _fill(url: str, runs: int) -> None:
+async def fill_ledger(url: str, runs: int, *, tenant_id: str) -> None:
+    """Fill an empty database with threads of ten runs that succeeded, each with its turn and two messages."""
     database = Database(url, pool_size=1)
     async with database.transaction() as connection:
-        await create_tenant(connection, _TENANT, "bench")
-        await seed_defaults(connection, _TENANT)
+        await create_tenant(connection, tenant_id, "bench")
+        await seed_defaults(connection, tenant_id)
     await database.close()
     connection = await asyncpg.connect(url)
     try:
@@ -116,7 +117,7 @@ async def _fill(url: str, runs: int) -> None:
             await connection.execute("SET LOCAL session_replication_role = replica")
             await connection.execute("TRUNCATE threads, runs, turns, messages CASCADE")
             for statement in (_THREADS, _RUNS, _TURNS, _MESSAGES):
-                await connection.execute(statement, runs, _RUNS_A_THREAD, _TENANT)
+                await connection.execute(statement, runs, _RUNS_A_THREAD, tenant_id)
         await connection.execute("VACUUM ANALYZE threads, runs, turns, messages")
     finally:
         await connection.close()
@@ -147,7 +148,7 @@ async def _claim(ledger: Database, runs: int, chance: random.Random) -> float:
         began_s = time.perf_counter()
         claim = await claim_next(connection, thread_id, worker_id="wkr_bench", lease_ttl_s=30, max_attempts=5)
         took_s = time.perf_counter() - began_s
-        assert claim is not None
+        assert isinstance(claim, Claim)
         await finish_run(connection, claim, _FINISH, seq=1)
     return took_s
 

@@ -22,7 +22,7 @@ from nova_workers.streams.publisher import EventPublisher, RunEvents
 
 __all__ = ["Hands", "Tenant", "Turn", "make_tenant"]
 
-ALL_SCOPES = ("runs", "agents", "keys", "operator")
+ALL_SCOPES = ("runs", "agents", "workspace", "secrets", "keys", "operator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ class Turn:
         *,
         error: EngineError | None = None,
         tell: bool = True,
+        effects: tuple[str, ...] = (),
     ) -> EventCursor:
         """End the run with a last step, then tell of it; return the id of its final event."""
         final = self.events.upcoming()
@@ -112,6 +113,7 @@ class Turn:
             engine="scripted",
             model="scripted",
             final_event_id=str(final),
+            effects=effects,
         )
         async with self.hands.database.connection() as connection:
             await finish_run(connection, self.claim, finish, seq=self.seq)
@@ -139,7 +141,7 @@ class Hands:
         """Claim the next run of a thread and tell that it began."""
         async with self.database.connection() as connection:
             claim = await claim_next(connection, thread_id, worker_id="wkr_test", lease_ttl_s=30, max_attempts=5)
-        assert claim is not None, "nothing to claim"
+        assert isinstance(claim, Claim), "nothing to claim"
         turn = Turn(self, claim, self.publisher.open(claim.run_id, claim.attempt))
         await turn.emit(
             live.StreamStart(run_id=claim.run_id, thread_id=thread_id, attempt=claim.attempt, agent_id=claim.agent_id)

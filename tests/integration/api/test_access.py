@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nova_workers.config import Settings
+from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
 from tests.integration.api.hands import Hands, Tenant, make_tenant
@@ -34,7 +35,67 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/runs/{run_id}/events", None),
     ("GET", "/v1/runs/{run_id}/wait", None),
     ("DELETE", "/v1/keys/{key_id}", None),
+    ("PATCH", "/v1/agents/{agent_id}", {"description": "mine now"}),
+    ("GET", "/v1/agents/{agent_id}/versions/{version}", None),
+    ("POST", "/v1/runs/{run_id}/answers", {"text": "yes"}),
+    ("GET", "/v1/deliveries/{delivery_id}", None),
+    ("POST", "/v1/deliveries/{delivery_id}/replay", None),
+    ("GET", "/v1/files/{file_id}", None),
+    ("GET", "/v1/files/{file_id}/content", None),
+    ("DELETE", "/v1/files/{file_id}", None),
+    ("DELETE", "/v1/memories/{memory_id}", None),
+    ("GET", "/v1/notes/{note_id}", None),
+    ("PATCH", "/v1/notes/{note_id}", {"title": "mine now"}),
+    ("DELETE", "/v1/notes/{note_id}", None),
+    ("DELETE", "/v1/secrets/{name}", None),
+    ("GET", "/v1/skills/{name}", None),
+    ("GET", "/v1/skills/{name}/file", None),
+    ("DELETE", "/v1/skills/{name}", None),
+    ("GET", "/v1/tasks/{task_id}", None),
+    ("PATCH", "/v1/tasks/{task_id}", {"title": "mine now"}),
+    ("POST", "/v1/tasks/{task_id}/activate", None),
+    ("POST", "/v1/tasks/{task_id}/cancel", {}),
+    ("POST", "/v1/tasks/{task_id}/complete", {}),
+    ("GET", "/v1/tasks/{task_id}/history", None),
+    ("POST", "/v1/tasks/{task_id}/resources", {"kind": "url", "value": "https://example.com"}),
+    ("DELETE", "/v1/tasks/{task_id}/resources/{resource_id}", None),
+    ("POST", "/v1/tasks/{task_id}/run", None),
+    ("PUT", "/v1/tasks/{task_id}/steps", {"steps": []}),
+    ("PATCH", "/v1/tasks/{task_id}/steps/{step_id}", {"done": True}),
+    ("POST", "/v1/tasks/{task_id}/steps/{step_id}/subtask", {"owner_agent_id": "nova"}),
+    ("GET", "/v1/triggers/{trigger_id}", None),
+    ("PATCH", "/v1/triggers/{trigger_id}", {"title": "mine now"}),
+    ("DELETE", "/v1/triggers/{trigger_id}", None),
+    ("POST", "/v1/triggers/{trigger_id}/fire", None),
+    ("POST", "/v1/triggers/{trigger_id}/resume", None),
+    ("GET", "/v1/triggers/{trigger_id}/firings", None),
+    ("GET", "/v1/triggers/{trigger_id}/preview", None),
+    ("GET", "/v1/webhooks/{webhook_id}", None),
+    ("PATCH", "/v1/webhooks/{webhook_id}", {"description": "mine now"}),
+    ("DELETE", "/v1/webhooks/{webhook_id}", None),
+    ("POST", "/v1/webhooks/{webhook_id}/rotate", {}),
+    ("POST", "/v1/webhooks/{webhook_id}/test", None),
 ]
+# Names are each tenant's own: these make one of that name.
+MAKES_ITS_OWN = {("PUT", "/v1/secrets/{name}"), ("PUT", "/v1/skills/{name}")}
+LISTS = (
+    "/v1/threads",
+    "/v1/runs",
+    "/v1/keys",
+    "/v1/agents",
+    "/v1/waits",
+    "/v1/tasks",
+    "/v1/notes",
+    "/v1/files",
+    "/v1/deliveries",
+    "/v1/memories",
+    "/v1/skills",
+    "/v1/secrets",
+    "/v1/triggers",
+    "/v1/webhooks",
+    "/v1/usage",
+    "/v1/export",
+)
 # Ids in bodies, which must not reach further either.
 IN_BODY: list[tuple[str, str, str]] = [
     ("POST", "/v1/runs", "thread_id"),
@@ -43,17 +104,69 @@ IN_BODY: list[tuple[str, str, str]] = [
 ]
 
 
-async def _theirs(other: Any, other_tenant: Tenant) -> dict[str, str]:
+_SKILL_MD = "---\nname: their-skill\ndescription: Theirs\n---\nSecret"
+_ROWS = """
+WITH file AS (
+    INSERT INTO sent_files (id, tenant_id, agent_id, thread_id, run_id, name, media_type, content)
+    VALUES ($2, $1, 'their-agent', 'thr', 'run', 'secret.txt', 'text/plain', 'secret')
+), delivery AS (
+    INSERT INTO deliveries (id, tenant_id, kind, target, payload) VALUES ($3, $1, 'notification', 'user', '{}')
+), webhook AS (
+    INSERT INTO webhooks (id, tenant_id, url, secret, key_id) VALUES ($4, $1, 'https://example.com', 'secret', 'k')
+), numbers AS (
+    UPDATE tenants SET next_task_id = 471100 WHERE id = $1
+)
+INSERT INTO secrets (tenant_id, name, ciphertext, key_id, updated_by) VALUES ($1, 'THEIR_TOKEN', 'secret', 'k', 'x')
+"""
+
+
+async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[str, str]:
     """Make one of everything in another tenant, and return the ids."""
+    rows = {"file_id": new_id("file"), "delivery_id": new_id("dlv"), "webhook_id": new_id("whk")}
+    await database.execute(_ROWS, other_tenant.id, *rows.values())
     await other.post("/v1/agents", json={"id": "their-agent", "name": "Theirs"})
     thread = (await other.post("/v1/threads", json={"agent_id": "their-agent"})).json()
     run = (await other.post(f"/v1/threads/{thread['id']}/runs", json={"message": "secret"})).json()
+    note = (await other.post("/v1/notes", json={"agent_id": "their-agent", "title": "Secret"})).json()
+    memory = (await other.post("/v1/memories", json={"content": "Secret"})).json()
+    await other.put("/v1/skills/their-skill", json={"skill_md": _SKILL_MD})
+    trigger = {"agent_id": "their-agent", "kind": "every", "schedule": "3600", "prompt": "Secret"}
+    task = await other.post(
+        "/v1/tasks",
+        json={
+            "title": "Secret",
+            "owner_agent_id": "their-agent",
+            "steps": [{"title": "Secret"}],
+            "resources": [{"kind": "url", "value": "https://example.com/secret"}],
+        },
+    )
     return {
         "agent_id": "their-agent",
         "thread_id": thread["id"],
         "run_id": run["id"],
         "key_id": other_tenant.key_id,
+        "note_id": note["id"],
+        "memory_id": memory["id"],
+        "trigger_id": (await other.post("/v1/triggers", json=trigger)).json()["id"],
+        "task_id": str(task.json()["id"]),
+        "step_id": task.json()["steps"][0]["id"],
+        "resource_id": task.json()["resources"][0]["id"],
+        "skill": "their-skill",
+        "secret": "THEIR_TOKEN",
+        **rows,
     }
+
+
+def _nobodys(name: str, value: str) -> str:
+    """Return an id of the same length and form that nothing has."""
+    if name == "task_id":
+        return str(int(value) + 1)
+    return value[:-4] + ("zzzz" if name in ("agent_id", "skill") else "ZZZZ")
+
+
+def _filled(path: str, ids: dict[str, str]) -> str:
+    own = {"name": ids["secret" if path.startswith("/v1/secrets") else "skill"], "version": "1"}
+    return path.format(**ids, **own) + ("?path=a.txt" if path.endswith("/file") else "")
 
 
 @pytest.mark.parametrize(("method", "path", "body"), BY_ID)
@@ -62,14 +175,12 @@ async def test_another_tenant_s_id_looks_exactly_like_one_that_never_was(
     api: Api, other_tenant: Tenant, database: Database, method: str, path: str, body: Any
 ) -> None:
     async with api.client(other_tenant.key) as other:
-        theirs = await _theirs(other, other_tenant)
+        theirs = await _theirs(other, other_tenant, database)
         before = await _state(database)
         # Of the same length and form, so that nothing but the id itself differs.
-        nobody = {
-            name: value[:-4] + "zzzz" if name == "agent_id" else value[:-4] + "ZZZZ" for name, value in theirs.items()
-        }
-        foreign = await api.http.request(method, path.format(**theirs), json=body)
-        unknown = await api.http.request(method, path.format(**nobody), json=body)
+        nobody = {name: _nobodys(name, value) for name, value in theirs.items()}
+        foreign = await api.http.request(method, _filled(path, theirs), json=body)
+        unknown = await api.http.request(method, _filled(path, nobody), json=body)
         assert foreign.status_code == unknown.status_code == 404
         text = foreign.text
         for name, value in theirs.items():
@@ -84,7 +195,7 @@ async def test_another_tenant_s_thread_in_a_body_is_not_found(
     api: Api, other_tenant: Tenant, database: Database, method: str, path: str, field: str
 ) -> None:
     async with api.client(other_tenant.key) as other:
-        theirs = await _theirs(other, other_tenant)
+        theirs = await _theirs(other, other_tenant, database)
         before = await _state(database)
         answer = await api.http.request(method, path, json={"message": "hello", field: theirs[field]})
         assert answer.status_code == 404
@@ -92,11 +203,11 @@ async def test_another_tenant_s_thread_in_a_body_is_not_found(
 
 
 async def test_lists_filters_and_bulk_cancels_stay_within_the_tenant(
-    api: Api, other_tenant: Tenant, hands: Hands
+    api: Api, other_tenant: Tenant, hands: Hands, database: Database
 ) -> None:
     async with api.client(other_tenant.key) as other:
-        theirs = await _theirs(other, other_tenant)
-        for path in ("/v1/threads", "/v1/runs", "/v1/keys", "/v1/agents"):
+        theirs = await _theirs(other, other_tenant, database)
+        for path in LISTS:
             text = (await api.http.get(path)).text
             assert not any(value in text for value in theirs.values()), path
         filtered = await api.http.get("/v1/runs", params={"thread_id": theirs["thread_id"]})
@@ -122,7 +233,7 @@ async def test_an_agent_s_pause_in_one_tenant_holds_back_no_other(api: Api, othe
 
 def test_the_matrix_names_every_route_with_an_id(openapi: dict[str, Any]) -> None:
     routes = {(method.upper(), path) for path, item in openapi["paths"].items() for method in item if "{" in path}
-    assert {(method, path) for method, path, _ in BY_ID} == routes
+    assert {(method, path) for method, path, _ in BY_ID} | MAKES_ITS_OWN == routes
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ def fleet(
             "NOVA_REDIS_URL": logical_database(valkey_url, _LAST_DATABASE - worker_number),
             "NOVA_HOME": str(home),
             "NOVA_RUNS__RECONCILE_EVERY_S": "1",
+            # Tasks of one test would be worked on in the middle of another, depending on the hour.
+            "NOVA_TASKS__TICK_EVERY_S": "86400",
         }
         fleet = Fleet(env, beat=True, log_dir=home / "logs")
         runner.run(fleet.__aenter__())

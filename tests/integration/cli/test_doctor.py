@@ -46,7 +46,7 @@ def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
     assert done.json["ok"] is True
     names = {finding["name"] for finding in done.json["findings"]}
     assert names == {
-        *("database", "pgvector", "schema", "clock of postgres"),
+        *("database", "pgvector", "search index", "schema", "clock of postgres"),
         *("broker", "eviction", "persistence", "queues", "clock of redis", "workers"),
         *("api", "api ready", "key"),
     }

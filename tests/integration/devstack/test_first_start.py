@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from nova_workers.config import Settings
-from nova_workers.devstack.first_start import make_first_key, prepare_database
-from nova_workers.errors import Unavailable
+from nova_workers.devstack.first_start import MASTER_KEYS_FILE, make_first_key, master_keys, prepare_database
+from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.agents import list_agents
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenancy import DEFAULT_TENANT_ID, find_key, hash_secret, list_keys, revoke_key
@@ -25,7 +25,7 @@ async def test_the_first_start_makes_a_tenant_agents_and_a_key(
         agents = await list_agents(connection, DEFAULT_TENANT_ID, after=None, limit=10)
     assert key is not None
     assert key.tenant_id == DEFAULT_TENANT_ID
-    assert key.scopes == {"runs", "agents", "keys", "operator"}
+    assert key.scopes == {"runs", "agents", "workspace", "secrets", "keys", "operator"}
     assert [agent.id for agent in agents] == ["agent-builder", "nova"]
 
 
@@ -72,3 +72,23 @@ async def test_a_database_that_does_not_answer_is_said(settings: Settings, tmp_p
 
 def _read(path: Path) -> str:
     return path.read_text().strip()
+
+
+def test_a_home_gets_a_master_key_that_only_its_owner_reads_and_keeps_it(tmp_path: Path) -> None:
+    first = master_keys(tmp_path)
+    assert master_keys(tmp_path) == first
+    assert (tmp_path / MASTER_KEYS_FILE).stat().st_mode & 0o777 == 0o600
+    assert Settings.model_validate({"secrets": {"keys": first}}).secrets.texts() == first
+
+
+def test_a_master_key_that_is_put_before_the_others_is_the_current_one(tmp_path: Path) -> None:
+    (old,) = master_keys(tmp_path)
+    newer = f"2027:{old.partition(':')[2]}"
+    (tmp_path / MASTER_KEYS_FILE).write_text(f"{newer}\n{old}\n")
+    assert master_keys(tmp_path) == (newer, old)
+
+
+def test_a_file_of_master_keys_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / MASTER_KEYS_FILE).write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        master_keys(tmp_path)

@@ -20,12 +20,14 @@ class SeededRun:
     message_ids: tuple[str, ...]
 
 
-async def seed_thread(database: Database, *, tenant_id: str | None = None, title: str | None = None) -> tuple[str, str]:
+async def seed_thread(
+    database: Database, *, tenant_id: str | None = None, title: str | None = None, agent_id: str = "nova"
+) -> tuple[str, str]:
     """Insert a thread and return tenant and thread."""
     tenant, thread = tenant_id or new_id("ten"), new_id("thr")
     await database.execute("INSERT INTO tenants (id, name) VALUES ($1, $1) ON CONFLICT DO NOTHING", tenant)
     await database.execute(
-        "INSERT INTO threads (id, tenant_id, agent_id, title) VALUES ($1, $2, 'nova', $3)", thread, tenant, title
+        "INSERT INTO threads (id, tenant_id, agent_id, title) VALUES ($1, $2, $4, $3)", thread, tenant, title, agent_id
     )
     return tenant, thread
 
@@ -44,7 +46,8 @@ async def seed_run(
     run_id, turn_id = new_id("run"), new_id("turn")
     await database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content, turn_id, traceparent, finished_at)"
-        " SELECT $1, $2, $3, $4, count(*) + 1, 'succeeded', '[]', $5, $6, now() FROM runs WHERE thread_id = $3",
+        " SELECT $1, $2, $3, $4, COALESCE(max(seq), 0) + 1, 'succeeded', '[]', $5, $6, now()"
+        "   FROM runs WHERE thread_id = $3",
         run_id,
         tenant_id,
         thread_id,
@@ -53,8 +56,8 @@ async def seed_run(
         traceparent,
     )
     await database.execute(
-        "INSERT INTO turns (id, tenant_id, thread_id, run_id, agent_id, status)"
-        " VALUES ($1, $2, $3, $4, $5, 'succeeded')",
+        "INSERT INTO turns (id, tenant_id, thread_id, run_id, agent_id, status, depth)"
+        " SELECT $1, $2, $3, $4, $5, 'succeeded', count(*) FROM turns WHERE thread_id = $3",
         turn_id,
         tenant_id,
         thread_id,

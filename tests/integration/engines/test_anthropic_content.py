@@ -21,6 +21,7 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcessMcpServer
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.contract.engines.stage import Bench, Witness, assert_valid
+from tests.requirements import proves
 from tests.support.model_server import ModelServer, Part, Stream
 
 PNG = base64.b64encode(b"\x89PNG not really").decode()
@@ -54,6 +55,7 @@ async def _show(server: ModelServer, engine: AnthropicEngine, *results: Any, **o
     return block["content"]
 
 
+@proves("engine.thinking")
 async def test_thinking_goes_back_with_its_signature_while_tools_run(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:

@@ -9,7 +9,7 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.errors import ConfigurationError, EngineErrorKind
-from tests.support.model_server import ModelServer, Part, Reply, Status, Stream
+from tests.support.model_server import Hang, ModelServer, Part, Reply, Status, Stream
 
 SO_FAR = Part("text", ["So far"])
 
@@ -116,6 +116,32 @@ async def test_a_silent_provider_is_given_up(server: ModelServer) -> None:
     await engine.close()
     assert result.error is not None
     assert (result.error.kind, result.error.retryable, result.text) == ("model_error", True, "So far")
+
+
+@pytest.mark.parametrize("hang", [Hang(), Hang(pings=True)], ids=["silent", "pinging"])
+@pytest.mark.parametrize("trace_content", [False, True], ids=["raw", "helper"])
+async def test_a_provider_that_accepts_and_never_begins_is_given_up_long_before_its_silence_is(
+    server: ModelServer, hang: Hang, *, trace_content: bool
+) -> None:
+    server.reply(hang)
+    engine = AnthropicEngine(
+        api_key="k", base_url=server.url, max_retries=0, first_byte_timeout_s=0.3, trace_content=trace_content
+    )
+    result = await asyncio.wait_for(engine.run("hi", EngineOptions(), "sandbox"), 10)
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable) == ("model_error", True)
+    assert "did not begin to answer within 0.3 s" in result.error.message
+    async with asyncio.timeout(5):
+        await server.left.wait()
+    await engine.close()
+
+
+async def test_a_response_that_has_begun_may_take_its_time(server: ModelServer) -> None:
+    server.reply(Stream((Part("sleep", 0.6), SO_FAR)))
+    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, first_byte_timeout_s=0.3)
+    result = await engine.run("hi", EngineOptions(), "sandbox")
+    await engine.close()
+    assert (result.error, result.text) == (None, "So far")
 
 
 async def test_no_key_is_an_auth_failure_that_says_where_to_put_one(

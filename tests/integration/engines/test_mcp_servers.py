@@ -30,6 +30,7 @@ from nova_workers.contracts.engine import (
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.scripted import ScriptedEngine
+from tests.requirements import proves
 from tests.support.model_server import ModelServer, Part, Stream
 
 Json = dict[str, Any]
@@ -43,8 +44,9 @@ PID: Json = {"name": "pid"}
 class Player:
     """Plays scripts on one engine, as a worker process does."""
 
-    def __init__(self, **pool: float) -> None:
-        self.engine = ScriptedEngine(environment="development", connections=ConnectionPool(**pool))
+    def __init__(self, **seconds: float) -> None:
+        pool = ConnectionPool(**seconds)  # pyright: ignore[reportArgumentType] - its times only, by name
+        self.engine = ScriptedEngine(environment="development", connections=pool)
 
     async def __call__(
         self,
@@ -129,6 +131,7 @@ async def test_a_child_that_nobody_uses_is_let_go() -> None:
     await play.engine.close()
 
 
+@proves("engine.mcp-away")
 async def test_a_child_that_dies_is_a_tool_error_and_the_next_call_gets_a_new_one(play: Player) -> None:
     result = await play({"child": CHILD}, {"name": "die"}, {"name": "echo", "input": {"text": "x"}})
     assert [call.status for call in result.tool_calls] == ["failed", "completed"]
@@ -159,6 +162,7 @@ async def test_a_child_that_hangs_between_turns_is_replaced(play: Player, monkey
     ],
     ids=["no such command", "says nothing", "ends at once", "nobody listens"],
 )
+@proves("engine.mcp-away")
 async def test_a_server_that_does_not_answer_costs_the_turn_its_tools_only(play: Player, server: McpServer) -> None:
     with capture_logs() as logs:
         result = await play({"away": server, "child": CHILD}, {"name": "echo", "input": {"text": "x"}})

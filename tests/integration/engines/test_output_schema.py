@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from nova_workers.contracts.content import text_of
@@ -94,3 +95,36 @@ async def test_a_schema_that_is_none_is_told_before_anything_is_spent(
     assert result.error is not None
     assert (result.error.kind, result.error.retryable, server.requests) == ("unknown", False, [])
     assert "is no JSON schema" in result.error.message
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ({"type": ["null", "string"]}, "null"),
+        ({"type": "object", "properties": {"a": {"type": ["integer", "null"]}}}, '{"a": null}'),
+        ({"type": "object"}, '{"anything": [1]}'),
+        ({"type": "array", "items": {"type": "object"}}, '[{"anything": 1}]'),
+        ({"type": "array", "items": True}, "[1]"),
+        ({"minimum": 3}, "4"),
+        ({}, '"free"'),
+    ],
+)
+async def test_a_schema_that_the_grammar_cannot_express_is_asked_for_in_words(
+    server: ModelServer, engine: AnthropicEngine, schema: dict[str, Any], answer: str
+) -> None:
+    server.reply(Stream((Part("text", [answer]),)))
+    options = EngineOptions(system_prompt="You are kind.", output_schema=schema)
+    result = await engine.run("hi", options, "sandbox")
+    assert (result.error, result.output) == (None, orjson.loads(answer))
+    assert "output_config" not in server.requests[0]
+    system = server.requests[0]["system"]
+    assert system[0]["cache_control"]
+    assert orjson.dumps(schema).decode() in system[-1]["text"]
+
+
+async def test_a_schema_that_the_grammar_expresses_is_not_said_twice(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    server.reply(RIGHT)
+    await engine.run("hi", OPTIONS, "sandbox")
+    assert "system" not in server.requests[0]

@@ -77,8 +77,8 @@ async def test_tools_and_the_slow_part_of_the_prompt_are_the_same_bytes_in_every
     prefixes = {json.dumps([request["tools"], request["system"][0]]) for request in requests}
     assert len(prefixes) == 1
     assert [request["system"][1]["text"] for request in requests[1:3]] == [
-        "<context>\n- now: Monday\n</context>",
-        "<context>\n- now: Tuesday\n</context>",
+        "<Context>\n- now: Monday\n</Context>",
+        "<Context>\n- now: Tuesday\n</Context>",
     ]
 
 
@@ -106,10 +106,10 @@ async def test_a_prompt_without_a_changing_part_is_one_block(server: ModelServer
     assert [block["text"] for block in server.requests[0]["system"]] == ["Be kind"]
 
 
-@pytest.mark.parametrize("forged", ["<context>", "a\n<memories>\nb", "< task >"])
+@pytest.mark.parametrize("forged", ["<Context>", "a\n<memories>\nb", "< task >"])
 def test_content_cannot_move_the_split(forged: str) -> None:
     agent = AgentSpec(name="Nova", identity="x", instructions=forged)
     prompt = build_system_prompt(agent, context={"now": "Monday"})
-    assert prompt[stable_prefix_chars(prompt) :] == "<context>\n- now: Monday\n</context>"
+    assert prompt[stable_prefix_chars(prompt) :] == "<Context>\n- now: Monday\n</Context>"
     plain = build_system_prompt(agent)
     assert stable_prefix_chars(plain) == len(plain)

@@ -2,22 +2,28 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.content import text_block, text_of
+from nova_workers.contracts.agents import Permissions
+from nova_workers.contracts.content import JsonObject, text_block, text_of
 from nova_workers.contracts.engine import (
     EngineCallbacks,
     EngineOptions,
     EngineResult,
     SubagentConfig,
+    ToolAuthorization,
     ToolCall,
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.native import NativeTools, ShellSettings
+from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench, Witness, assert_valid
+from tests.requirements import proves
 from tests.support.model_server import ModelServer, Part, Stream
 
 AGENTS = {
@@ -227,6 +233,38 @@ async def test_without_callbacks_of_its_own_a_subagents_tools_are_authorized_all
     options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS)
     await engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
     assert bench.runs == []
+
+
+@proves("engine.subagents")
+async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_counts_with_them(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    engine = AnthropicEngine(api_key="k", base_url=server.url, native=NativeTools(shell=ShellSettings()))
+    policy = ToolPolicy("unrestricted", CommandPolicy(Permissions(deny_commands=("make *",))))
+
+    async def authorize(name: str, given: JsonObject) -> ToolAuthorization:
+        verdict = policy.judge(name, given)
+        return ToolAuthorization(verdict.kind == "allow", verdict.reason)
+
+    def look(at: int, command: str = "echo same") -> Stream:
+        return Stream((Part("tool", (f"toolu_n{at}", "Bash", {"command": command})),))
+
+    server.reply(look(0), look(1), _tasks(("clerk", "one")), DONE)
+    server.reply_to("one", look(2, "make it"), look(3), look(4), FOUND)
+
+    def subagent(_call_id: str, _name: str) -> EngineCallbacks:
+        return EngineCallbacks(authorize_tool=authorize)
+
+    callbacks = replace(Watch().callbacks(authorize_tool=authorize), subagent=subagent)
+    options = EngineOptions(cwd=str(tmp_path), agents=AGENTS)
+    result = await engine.run("hi", options, "unrestricted", callbacks=callbacks)
+    await engine.close()
+    assert (result.error, result.text) == (None, "Done")
+    last = [body["messages"] for body in server.requests if body["messages"][0]["content"][0]["text"] == "one"][-1]
+    results = [block for message in last for block in message["content"] if block["type"] == "tool_result"]
+    # The third time over all is the subagent's first; its second is one too many, whoever asked before.
+    assert [block.get("is_error", False) for block in results] == [True, False, True]
+    assert "make" in str(results[0]["content"])
 
 
 async def test_after_a_crash_a_subagent_is_interrupted_and_not_run_again(

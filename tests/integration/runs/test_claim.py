@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from nova_workers.contracts.runs import Claim
 from nova_workers.ids import new_id
 from nova_workers.ledger.claim import claim_next
 from tests.requirements import proves
@@ -30,7 +31,7 @@ async def test_a_doorbell_for_a_run_that_is_over_finds_nothing(floor: Floor):
     await worker.answer(bell)
     worker.tap.log.clear()
     await worker.answer(bell)
-    assert worker.tap.log == ["claim"]
+    assert worker.tap.log == ["claim", "entitled"]
 
 
 @proves("claim.exclusive", "claim.fence")
@@ -46,6 +47,7 @@ async def test_of_workers_that_race_for_a_thread_one_wins(floor: Floor):
 
         claims = [claim for claim in await asyncio.gather(*(claim(f"wkr_{at}") for at in range(6))) if claim]
         assert len(claims) == 1
+        assert isinstance(claims[0], Claim)
         assert claims[0].fence == round_ + 1
         await floor.database.execute("UPDATE runs SET status = 'failed', lease_expires_at = NULL")
         await floor.database.execute("UPDATE threads SET active_run_id = NULL")

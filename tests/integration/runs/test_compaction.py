@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.bootstrap.engines import model_windows
+from nova_workers.config import ModelSettings, Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.history import load_history_turns
+from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.invariants import check_any_time, check_heads
 
@@ -20,7 +22,7 @@ _WINDOW = 1_000
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """A model with a small window, so that conversations of a test fill it."""
-    model = settings.model.model_copy(update={"context_window_tokens": _WINDOW})
+    model = settings.model.model_copy(update={"max_context_tokens": _WINDOW})
     return settings.model_copy(update={"model": model})
 
 
@@ -118,3 +120,50 @@ async def test_a_lost_reply_to_the_compaction_writes_it_once(small_floor: Floor)
     assert await small_floor.database.fetchval("SELECT count(*) FROM compactions") == 1
     assert await _told(small_floor, thread_id) == ["summary", "turn", "turn"]
     await check_heads(small_floor.database)
+
+
+@pytest.mark.parametrize(
+    ("model", "windows", "compacted"),
+    [
+        ("claude-haiku-4-5", {}, True),
+        ("claude-sonnet-5-5", {}, False),
+        ("sonnet", {}, False),
+        ("claude-sonnet-5-5", {"sonnet": 200_000}, True),
+        ("sonnet", {"claude-sonnet-5-5": 200_000}, True),
+        ("nobody-knows", {}, True),
+        ("nobody-knows", {"nobody-knows": 500_000}, False),
+    ],
+)
+@proves("engine.windows")
+async def test_the_windows_that_fallback_goes_by_are_those_of_compaction(
+    database: Database, redis: Redis, settings: Settings, model: str, windows: dict[str, int], *, compacted: bool
+):
+    given = {"max_context_tokens": 10_000_000, "context_windows": windows}
+    settings = settings.model_copy(update={"model": ModelSettings.model_validate(given)})
+    floor = Floor(database, redis, settings)
+    await floor.open()
+    await floor.add_agent("long", {"name": "Long", "engine": "scripted", "model": model})
+    run = await floor.submit(_answer("x" * 1500, context_tokens=170_000), agent_id="long")
+    await floor.settle(floor.worker())
+    for _ in range(2):
+        await _say(floor, _answer("short", context_tokens=170_000), run.thread_id)
+    known = model_windows(settings.model)
+    assert (known.limits(model).context_tokens == 200_000) is compacted
+    assert bool(await database.fetchval("SELECT count(*) FROM compactions")) is compacted
+    await floor.close()
+
+
+async def test_a_conversation_fills_no_more_of_a_large_window_than_the_operator_says(
+    database: Database, redis: Redis, settings: Settings
+):
+    settings = settings.model_copy(update={"model": ModelSettings()})
+    floor = Floor(database, redis, settings)
+    await floor.open()
+    await floor.add_agent("long", {"name": "Long", "engine": "scripted", "model": "claude-sonnet-5-5"})
+    run = await floor.submit(_answer("x" * 1500, context_tokens=170_000), agent_id="long")
+    await floor.settle(floor.worker())
+    for _ in range(2):
+        await _say(floor, _answer("short", context_tokens=170_000), run.thread_id)
+    assert model_windows(settings.model).context_tokens("claude-sonnet-5-5") == 1_000_000
+    assert await database.fetchval("SELECT count(*) FROM compactions")
+    await floor.close()

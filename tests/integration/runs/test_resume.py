@@ -210,10 +210,10 @@ async def _stale_claim(floor: Floor) -> tuple[Claim, str]:
     floor.bells.take()
     async with floor.database.connection() as connection:
         stale = await claim_next(connection, run.thread_id, worker_id="old", lease_ttl_s=30, max_attempts=5)
-        assert stale is not None
+        assert isinstance(stale, Claim)
         await floor.recover()
         fresh = await claim_next(connection, run.thread_id, worker_id="new", lease_ttl_s=30, max_attempts=5)
-    assert fresh is not None
+    assert isinstance(fresh, Claim)
     assert (fresh.run_id, fresh.fence, fresh.attempt) == (stale.run_id, stale.fence + 1, 2)
     return stale, run.thread_id
 

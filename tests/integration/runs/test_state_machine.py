@@ -1,4 +1,4 @@
-"""Any order of submit, claim, crash, cancel, interrupt, steer, drain, wipe and reconcile, one statement at a time.
+"""Any order of what may happen to runs, from submit and claim to crash, wait, drain and wipe, one statement at a time.
 
 Every statement of every worker waits until the machine lets it through, loses its reply, or kills its worker before or
 after it; in between anything else may happen. So a failing example is a schedule that can be read and replayed.
@@ -29,7 +29,9 @@ from hypothesis.stateful import (
 from redis.asyncio import Redis
 
 from nova_workers.config import Settings
+from nova_workers.contracts.waits import Answer
 from nova_workers.errors import Rejected, Unavailable
+from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.fleet import Switch, pause, resume
 from nova_workers.runs import persist
@@ -42,7 +44,16 @@ from tests.support.taps import Fault
 T = TypeVar("T")
 
 _EXAMPLES = int(os.environ.get("TEST_EXAMPLES", "0"))
-_PLANS = [plan(), plan(["a"]), plan(["a"], ["b", "again:c"]), plan(["fail:a"], ["b"], ["c"])]
+_PLANS = [
+    plan(),
+    plan(["a"]),
+    plan(["a"], ["b", "again:c"]),
+    plan(["fail:a"], ["b"], ["c"]),
+    plan(["ask:x"]),
+    plan(["a", "ask:x", "b", "ask:y"], ["c"]),
+    plan(["agent:x"], ["ask:x"]),
+    plan(["agent:x", "agent:y"]),
+]
 _TABLES = "threads, runs, turns, messages, tool_calls, usage, thread_heads, effects, switches"
 _WORKERS = 3
 
@@ -123,6 +134,7 @@ class _Protocol(RuleBasedStateMachine):
         await self.world.database.execute(f"TRUNCATE {_TABLES} CASCADE")
         await self.world.redis.flushdb()
         await self.floor.open(publish=False)
+        await self._cap(None)
         self.threads = [await self.floor.thread() for _ in range(2)]
         self.slots = [_Slot(self.floor) for _ in range(_WORKERS)]
 
@@ -154,6 +166,23 @@ class _Protocol(RuleBasedStateMachine):
             for slot in self.slots:
                 slot.worker.keeper.cancel(run, "cancel")
             await self._quiesce()
+
+    @rule(what=st.sampled_from(["answer", "answer", "expire"]), newest=st.booleans())
+    def end_wait(self, what: str, newest: bool) -> None:
+        """Answer a question of a run that waits, or let all waits that a person could end run out of time."""
+        self.do(self._end_wait(what, newest))
+
+    async def _end_wait(self, what: str, newest: bool) -> None:
+        if what == "expire":
+            await self.world.database.execute("UPDATE run_waits SET due_at = now() WHERE kind = 'user'")
+            return
+        waits = await self.world.database.fetch(
+            "SELECT id, run_id FROM run_waits WHERE status = 'open' AND kind = 'user' ORDER BY id"
+        )
+        if waits:
+            wait = waits[-1 if newest else 0]
+            answer = Answer(text="It is so.")
+            await self.floor.waiting.answer(self.floor.tenant_id, wait["run_id"], wait["id"], answer)
 
     # --- workers
 
@@ -229,7 +258,11 @@ class _Protocol(RuleBasedStateMachine):
 
     # --- time, bells and servers
 
-    @rule(what=st.sampled_from(["reconcile", "reconcile", "double", "drop", "reorder", "wipe", "pause", "resume"]))
+    @rule(
+        what=st.sampled_from(
+            ["reconcile", "reconcile", "double", "drop", "reorder", "wipe", "pause", "resume", "cap", "uncap", "crowd"]
+        )
+    )
     def happen(self, what: str) -> None:
         self.do(self._happen(what))
 
@@ -246,8 +279,18 @@ class _Protocol(RuleBasedStateMachine):
                 bells.reverse()
             case "wipe":
                 await self.world.redis.flushdb()
+            case "cap" | "uncap":
+                await self._cap(1 if what == "cap" else None)
+            case "crowd":
+                # From now on every doorbell only says that a slot is free.
+                await self.world.redis.lpush(broker_queue("interactive"), "a doorbell")  # type: ignore[misc] - redis types it as for both worlds
             case _:
                 await self._pause(what == "pause")
+
+    async def _cap(self, most: int | None) -> None:
+        await self.world.database.execute(
+            "UPDATE tenants SET max_running = $2 WHERE id = $1", self.floor.tenant_id, most
+        )
 
     async def _pause(self, on: bool) -> None:
         async with self.world.database.connection() as connection:
@@ -294,6 +337,11 @@ class _Protocol(RuleBasedStateMachine):
                 run["seq"],
             )
             assert not ahead, f"{run['id']} was claimed before {ahead}"
+            over = await self.world.database.fetchval(
+                "SELECT max_running < (SELECT count(*) FROM runs WHERE status = 'running') FROM tenants WHERE id = $1",
+                self.floor.tenant_id,
+            )
+            assert not over or run["cancel_requested_at"], f"{run['id']} was claimed over the cap"
 
     def teardown(self) -> None:
         try:
@@ -312,6 +360,7 @@ class _Protocol(RuleBasedStateMachine):
             await slot.quiesce()
         last = self.floor.worker(publisher=False)
         for _ in range(30):
+            await self._end_wait("expire", newest=False)
             await self.floor.recover()
             await self._reconcile()
             await self.floor.settle(last)
@@ -324,7 +373,14 @@ class _Protocol(RuleBasedStateMachine):
 
 @pytest.mark.timeout(600 if _EXAMPLES == 0 else 0)
 @proves(
-    "machine", "claim.exclusive", "claim.fence", "claim.old-fence", "claim.fifo", "submit.steer", "finish.usage-once"
+    "machine",
+    "claim.exclusive",
+    "claim.fence",
+    "claim.old-fence",
+    "claim.fifo",
+    "submit.steer",
+    "finish.usage-once",
+    "fair.cap",
 )
 def test_any_order_of_events_keeps_the_promises(
     database_url: str, redis_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch

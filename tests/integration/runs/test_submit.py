@@ -79,7 +79,7 @@ async def test_an_interrupt_stops_the_active_run_keeps_its_text_and_goes_before_
     order = [asked.run_id for asked in floor.puppet.asked]
     assert order == [first.run_id, urgent.run_id, queued.run_id]
     # What was said before the interrupt is part of the conversation.
-    assert floor.puppet.asked[1].texts[1] == "Step 0. "
+    assert floor.puppet.asked[1].texts[1].split("\n") == ["Step 0. ", "", "(stopped by user)"]
 
 
 async def test_an_interrupt_on_an_idle_thread_is_an_ordinary_message(floor: Floor):

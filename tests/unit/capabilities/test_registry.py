@@ -41,11 +41,11 @@ class Parrot:
     def __init__(self, name: str = "parrot", tool: str = "parrot_say") -> None:
         self.name = name
         self.seen: list[Any] = []
-        self.tools = (
+        self.tools: tuple[ToolDeclaration[Any], ...] | None = (
             ToolDeclaration(tool, "Say it.", _Words, self._say, idempotent=True, read_only=True),
             ToolDeclaration(f"{tool}_not", "Do not.", _Words, self._fail),
         )
-        self._serving = ToolServing(name, self.tools)
+        self._serving = ToolServing(name, self.tools or ())
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
         self.seen.append((config, context))
@@ -91,6 +91,31 @@ async def test_a_grant_that_cannot_be_is_refused_with_its_field(spec: AgentSpec,
     for refused in (at_writing, at_running):
         assert refused.value.fields["field"] == field
         assert says in refused.value.message
+
+
+@pytest.mark.parametrize("tool", ["parrot_say", "Bash", "given_say"])
+def test_a_subagent_may_have_the_tools_of_its_agent(tool: str) -> None:
+    given = Parrot(name="given", tool="given_say")
+    given.injected = lambda _: True
+    registry = CapabilityRegistry([Parrot(), given, Parrot(name="owl", tool="owl_say")])
+    helper = {"description": "x", "prompt": "x", "tools": [tool]}
+    registry.validate(_helped(helper))
+    with pytest.raises(InvalidInput, match=r"the agent has no tool 'owl_say'\. Known: Bash, ") as refused:
+        registry.validate(_helped({**helper, "tools": [tool, "owl_say"]}))
+    assert refused.value.fields["field"] == "subagents.eye.tools.1"
+
+
+def test_a_subagents_tools_are_not_known_where_servers_from_outside_bring_some() -> None:
+    outside = Parrot(name="outside", tool="outside_say")
+    outside.tools = None
+    spec = _helped({"description": "x", "prompt": "x", "tools": ["whatever"]}).model_copy(
+        update={"capabilities": {"outside": CapabilityGrant()}}
+    )
+    CapabilityRegistry([outside]).validate(spec)
+
+
+def _helped(helper: dict[str, Any]) -> AgentSpec:
+    return AgentSpec.model_validate({"name": "x", "capabilities": {"parrot": {}}, "subagents": {"eye": helper}})
 
 
 async def test_a_grant_becomes_a_server_with_its_allow_list() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from nova_workers.cli.live import LiveView, cost_line
 from nova_workers.cli.output import Output
+from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
     Event,
@@ -191,8 +192,10 @@ def test_a_failure_is_told_with_its_kind() -> None:
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        (Waiting(kind="user"), "waits for user"),
-        (Waiting(kind="timer", until="noon"), "waits for timer until noon"),
+        (Waiting(kind="user", question="Tea?", options=("yes", "no")), "asks: Tea? [yes | no]"),
+        (Waiting(kind="approval", question="Run 'make'?"), "asks: Run 'make'? [yes | no]"),
+        (Waiting(kind="agent", agent_id="expert"), "waits for expert"),
+        (Waiting(kind="timer", until="noon"), "waits until noon"),
         (Steered(run_ids=("run_2",)), "1 message joined"),
         (Steered(run_ids=("run_2", "run_3")), "2 messages joined"),
     ],
@@ -207,3 +210,9 @@ def test_what_happens_to_a_run_is_told(event: Event, told: str) -> None:
 def test_the_last_line_tells_time_tokens_cost_and_the_run(cost: float | None, told: str) -> None:
     usage = Usage(input_tokens=1000, output_tokens=20, cache_read_tokens=200, cost_usd=cost)
     assert cost_line(usage, seconds=1.25, run_id="run_1") == f"1.2 s · 1,200 tokens in, 20 out · {told} · run_1"
+
+
+@pytest.mark.parametrize("limit", ["turns", "tokens", "cost"])
+def test_a_run_that_one_of_its_bounds_ended_says_at_which(limit: Limit) -> None:
+    end = _end(text="So far").model_copy(update={"limit": limit})
+    assert _piped(end) == ("So far\n", f"stopped at its limit of {limit}\n")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nova_workers.cli.fleet import bar
+from nova_workers.cli.chart import bar
 from nova_workers.cli.output import Output, age, short
 from nova_workers.contracts.wire import BulkCancelled, Page
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nova_workers.devstack.stand_in import ToolUse, reply_to
+from nova_workers.prompts import work_words
 
 TOOLS = [{"name": "memory_save"}, {"name": "memory_list"}, {"name": "memory_delete"}]
 
@@ -85,3 +86,33 @@ def test_it_names_a_conversation() -> None:
 @pytest.mark.parametrize("request_", [{}, {"messages": []}, {"messages": [{"role": "user", "content": "hi"}]}])
 def test_an_odd_request_gets_an_answer_too(request_: dict[str, Any]) -> None:
     assert reply_to(request_).text
+
+
+_PLAN = "<Task>\nTask 3: Tidy up\nSteps (0 of 2 done):\n- [ ] Sweep [tst_01A]\n  Well\n- [ ] Mop [tst_01B]\n</Task>"
+
+
+def _work(*calls: ToolUse, says: str = "", is_error: bool = False) -> dict[str, Any]:
+    """Return the request after these calls, the last of which says so."""
+    request = after(work_words(3), says, is_error=is_error) if calls else said(work_words(3))
+    request["system"] = [{"type": "text", "text": f"You are Nova.\n{_PLAN}"}]
+    for call in calls:
+        block = {"type": "tool_use", "id": "t", "name": call.name, "input": dict(call.arguments)}
+        request["messages"].insert(1, {"role": "assistant", "content": [block]})
+    return request
+
+
+def test_it_works_through_a_task_step_by_step_and_ends_it() -> None:
+    one, two = (
+        ToolUse("task_update_step", {"task_id": 3, "step_id": step_id, "done": True})
+        for step_id in ("tst_01A", "tst_01B")
+    )
+    end = ToolUse("task_complete", {"task_id": 3, "outcome": "Tidy up: every step is done."})
+    assert reply_to(_work()).tool == one
+    assert reply_to(_work(one, says="1 of 2")).tool == two
+    assert reply_to(_work(one, two, says="2 of 2")).tool == end
+    assert reply_to(_work(one, two, end, says="Task 3 is done.")).tool is None
+
+
+def test_work_that_fails_ends_with_what_the_tool_said() -> None:
+    one = ToolUse("task_update_step", {"task_id": 3, "step_id": "tst_01A", "done": True})
+    assert reply_to(_work(one, says="There is no task 3.", is_error=True)).text.endswith("There is no task 3.")

@@ -99,6 +99,7 @@ async def test_the_settings_choose_the_provider() -> None:
 
 
 def test_the_settings_choose_the_chain() -> None:
-    assert effect_kinds(EffectSettings()) == ("embeddings", "title")
-    assert effect_kinds(EffectSettings(embedding_provider="off")) == ("title",)
+    assert effect_kinds(EffectSettings()) == ("delivery", "embeddings", "title")
+    # Words are found without vectors.
+    assert effect_kinds(EffectSettings(embedding_provider="off")) == ("delivery", "embeddings", "title")
     assert effect_kinds(EffectSettings(enabled=False)) == ()

@@ -21,7 +21,11 @@ def test_the_names_of_our_metrics(metrics: Metrics) -> None:
     )
     assert ours == snapshot(
         [
+            "nova_backfill_tenants_behind gauge",
+            "nova_backfilled counter",
             "nova_cost_usd counter",
+            "nova_deliveries counter",
+            "nova_delivery_duration_seconds histogram",
             "nova_doorbells counter",
             "nova_effect_duration_seconds histogram",
             "nova_effects counter",
@@ -37,6 +41,7 @@ def test_the_names_of_our_metrics(metrics: Metrics) -> None:
             "nova_model_retries counter",
             "nova_queue_depth gauge",
             "nova_queue_oldest_age_seconds gauge",
+            "nova_retention_deleted counter",
             "nova_run_accept_to_start_seconds histogram",
             "nova_run_claim_latency_seconds histogram",
             "nova_run_duration_seconds histogram",
@@ -47,9 +52,12 @@ def test_the_names_of_our_metrics(metrics: Metrics) -> None:
             "nova_runs_finished counter",
             "nova_runs_in_flight gauge",
             "nova_runs_open gauge",
+            "nova_runs_suspended counter",
             "nova_sse_streams_open gauge",
             "nova_tokens counter",
             "nova_tool_calls counter",
+            "nova_trigger_firings counter",
+            "nova_trigger_tick_seconds histogram",
             "nova_worker_slots gauge",
         ]
     )

@@ -152,9 +152,12 @@ def test_what_no_pattern_knows_is_for_the_agent_to_say(unlisted: str) -> None:
 
 def test_a_question_to_a_person_is_a_refusal_for_an_engine_that_cannot_wait() -> None:
     verdict = _policy(ask_commands=("make *",)).judge("Bash", {"command": "make x"})
-    assert verdict.authorization() == ToolAuthorization(allowed=False, reason=verdict.reason)
-    assert verdict.reason is not None
-    assert "person's permission" in verdict.reason
+    assert verdict.reason == "Running 'make x' needs a person's permission: it matches 'make *'."
+    refused = verdict.authorization()
+    assert isinstance(refused, ToolAuthorization)
+    assert not refused.allowed
+    assert refused.reason is not None
+    assert refused.reason.startswith(f"{verdict.reason} Nobody can be asked in this run.")
     assert Verdict("allow").authorization().allowed
 
 

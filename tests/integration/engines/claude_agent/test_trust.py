@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.contracts.engine import EngineCallbacks, ToolAuthorization, TrustLevel
+from nova_workers.contracts.agents import Permissions
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.engine import EngineCallbacks, SubagentConfig, ToolAuthorization, TrustLevel
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.claude_agent.trust import permissions
+from nova_workers.engines.native import ShellSandbox, ShellSettings
 from nova_workers.errors import EngineFailure
+from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench
+from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.integration.engines.claude_agent.hands import calling, options, results, said, saying, told
-from tests.support.model_server import ModelServer
+from tests.requirements import proves
+from tests.support.model_server import ModelServer, Stream
 
 
 def offered(server: ModelServer) -> set[str]:
@@ -104,6 +110,33 @@ async def test_every_call_is_authorized_even_where_permissions_are_skipped(
     assert sorted(os.listdir(workspace)) == ["link.txt", "note.txt"]
 
 
+@proves("engine.subagents")
+async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_counts_with_them(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    policy = ToolPolicy("unrestricted", CommandPolicy(Permissions(deny_commands=("make *",))))
+
+    async def authorize(name: str, given: JsonObject) -> ToolAuthorization:
+        verdict = policy.judge(name, given)
+        return ToolAuthorization(verdict.kind == "allow", verdict.reason)
+
+    def look(step: int, command: str = "echo same >> ran") -> Stream:
+        return calling(("Bash", {"command": command, "description": "Look"}), step=step)
+
+    server.reply_when(
+        lambda _, body: "You only look." in str(body.get("system")),
+        *(look(7, "make it"), look(8), look(9), saying("I looked.")),
+    )
+    task = {"description": "look", "prompt": "look at it", "subagent_type": "looker"}
+    server.reply(look(0), look(1), calling(("Agent", task), step=2), saying("ok"))
+    given = options(cwd=str(workspace), agents={"looker": SubagentConfig("Looks", "You only look.")})
+    callbacks = EngineCallbacks(authorize_tool=authorize)
+    result = await engine.run("hi", given, "unrestricted", callbacks=callbacks)
+    assert (result.error, result.text) == (None, "ok")
+    # The third time over all is the subagent's first; its second is one too many, whoever asked before.
+    assert (workspace / "ran").read_text() == "same\n" * 3
+
+
 async def test_what_a_user_writes_is_no_command_to_the_program(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
@@ -146,3 +179,30 @@ def test_trust_is_said_as_the_engine_contract_has_it(tmp_path: Path) -> None:
 def test_a_root_that_a_rule_could_not_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineFailure, match="permission rules"):
         permissions("controlled", (tmp_path / "a,b",), skills=False, subagents=False)
+
+
+async def test_where_commands_are_confined_the_program_has_no_shell_of_its_own(
+    make_engine: MakeEngine, server: ModelServer, workspace: Path, tmp_path: Path
+) -> None:
+    """The sandbox is a stand-in that leaves a mark and runs the command; what it confines is tested with bubblewrap."""
+    sandbox = tmp_path / "bwrap"
+    mark = tmp_path / "sandboxed"
+    sandbox.write_text(f'#!/bin/sh\ntouch {mark}\nwhile [ "$1" != "--" ]; do shift; done; shift; exec "$@"\n')
+    sandbox.chmod(0o755)
+    engine = make_engine(shell=ShellSettings(sandbox=ShellSandbox(str(sandbox))))
+    calls = (
+        ("Bash", {"command": "touch escaped.txt"}),
+        ("mcp__nova__Bash", {"command": "cat note.txt"}),
+        ("Read", {"file_path": str(tmp_path / "outside.txt")}),
+    )
+    server.reply(calling(*calls), saying("ok"))
+    result = await engine.run("hi", options(cwd=str(workspace)), "unrestricted")
+    assert {"mcp__nova__Bash", "Read"} <= offered(server)
+    assert "Bash" not in offered(server)
+    assert [(call.tool_name, call.status) for call in result.tool_calls] == [
+        ("Bash", "failed"),
+        ("Bash", "completed"),
+        ("Read", "failed"),
+    ]
+    assert mark.exists()
+    assert not (workspace / "escaped.txt").exists()

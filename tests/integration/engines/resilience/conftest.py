@@ -7,7 +7,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nova_workers import keys
-from nova_workers.engines.anthropic import AnthropicEngine, Profile
+from nova_workers.engines.anthropic import AnthropicEngine, Profile, Windows
 from nova_workers.engines.resilience import (
     HealthKeys,
     Policy,
@@ -80,6 +80,7 @@ async def make(server: ModelServer, counts: Counts, health_keys: HealthKeys) -> 
         engine = AnthropicEngine(
             profiles=[Profile(name, f"key-{name}") for name in names or ("default",)],
             base_url=given.pop("base_url", server.url),
+            windows=Windows(given.pop("context_windows", {}), aliases=given.get("aliases")),
             resilience=Resilience(policy, SharedHealth(shared, policy, clock), limiter, counts, clock),
             **given,
         )

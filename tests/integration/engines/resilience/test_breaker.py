@@ -6,8 +6,22 @@ from dataclasses import replace
 from redis.asyncio import Redis
 
 from nova_workers.contracts.abort import AbortSignal
+from nova_workers.engines.anthropic import AnthropicEngine
 from tests.integration.engines.resilience.conftest import HASTY
-from tests.integration.engines.resilience.stage import BROKEN, FINE, Counts, Make, error_of, models_asked, turn, until
+from tests.integration.engines.resilience.stage import (
+    BROKEN,
+    FINE,
+    REFUSED,
+    Counts,
+    Make,
+    error_of,
+    key,
+    keys_used,
+    models_asked,
+    turn,
+    until,
+)
+from tests.requirements import proves
 from tests.support.model_server import ModelServer, Part, Stream
 
 FALLS_AT_ONCE = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=60.0)
@@ -115,3 +129,41 @@ async def test_an_open_breaker_sends_a_turn_to_the_next_model(server: ModelServe
     server.reply(FINE)
     result = await turn(make(redis=redis, policy=FALLS_AT_ONCE), fallback_models=("claude-haiku-4-5",))
     assert (result.text, models_asked(server)[3:]) == ("Well done", ["claude-haiku-4-5"])
+
+
+async def _half_open(server: ModelServer, make: Make, redis: Redis) -> AnthropicEngine:
+    """Return an engine before a breaker that lets one call through now, and the next in a minute."""
+    # Its failures are forgotten after three times this time.
+    policy = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=1.0)
+    opener = make(redis=redis, policy=policy)
+    server.reply(BROKEN)
+    for _ in range(3):
+        error_of(await turn(opener))
+    await asyncio.sleep(1.01)
+    return make(redis=redis, policy=replace(policy, breaker_open_s=60.0, breaker_patience_s=0.6))
+
+
+@proves("engine.probe")
+async def test_a_probe_that_is_aborted_makes_room_for_the_next_at_once(
+    server: ModelServer, make: Make, redis: Redis
+) -> None:
+    engine = await _half_open(server, make, redis)
+    server.reply(Stream((Part("text", ["Well"]), Part("stall"))), FINE)
+    abort = AbortSignal()
+    probing = asyncio.create_task(turn(engine, abort=abort))
+    await until(lambda: len(server.requests) == 4)
+    abort.abort("cancel")
+    assert (await asyncio.wait_for(probing, 2)).stop_reason == "aborted"
+    result = await asyncio.wait_for(turn(engine), 5)
+    assert (result.text, len(server.requests)) == ("Well done", 5)
+
+
+async def test_a_probe_whose_key_is_refused_is_made_again_with_the_next_key(
+    server: ModelServer, make: Make, redis: Redis
+) -> None:
+    await _half_open(server, make, redis)
+    engine = make("main", "spare", redis=redis, policy=replace(HASTY, breaker_open_s=60.0, breaker_patience_s=0.2))
+    server.reply_when(key("main"), REFUSED)
+    server.reply(FINE)
+    result = await asyncio.wait_for(turn(engine), 5)
+    assert (result.text, keys_used(server)[3:]) == ("Well done", ["main", "spare"])

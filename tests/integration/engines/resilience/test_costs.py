@@ -1,5 +1,8 @@
 """What a call costs: by the operator's price, else by the list; else tokens are counted and the cost is not known."""
 
+from dataclasses import replace
+
+import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.contracts.usage import TokenUsage
@@ -39,3 +42,22 @@ async def test_an_unknown_price_is_said_once(server: ModelServer, make: Make) ->
     assert [result.usage.tokens.cost_usd for result in results] == [None] * 3
     assert {result.usage.tokens.output_tokens for result in results} == {2_000}
     assert [line["event"] for line in logs if line["event"] == "model_price_unknown"] == ["model_price_unknown"]
+
+
+SEARCHED = Stream(
+    FINE.parts,
+    usage={**USED.usage, "server_tool_use": {"web_search_requests": 3, "web_fetch_requests": 0}},
+)
+
+
+async def test_the_providers_web_searches_cost_what_the_list_says(server: ModelServer, make: Make) -> None:
+    server.reply(USED, SEARCHED)
+    engine = make()
+    plain, searched = [(await turn(engine)).usage.tokens.cost_usd or 0.0 for _ in range(2)]
+    assert searched - plain == pytest.approx(0.03)
+
+
+async def test_the_providers_web_searches_cost_what_the_operator_says(server: ModelServer, make: Make) -> None:
+    server.reply(SEARCHED)
+    engine = make(prices={"house-model": replace(PRICE, web_search=100.0)})
+    assert (await turn(engine, model="house-model")).usage.tokens.cost_usd == pytest.approx(0.0293 + 0.3)

@@ -1,11 +1,15 @@
 """When a model cannot be had, the next of the chain answers, if the conversation fits."""
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 from dirty_equals import IsStr
 
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict
 from tests.contract.engines.stage import Bench
+from tests.integration.engines.resilience.conftest import HASTY
 from tests.integration.engines.resilience.stage import (
     BROKEN,
     FINE,
@@ -17,7 +21,8 @@ from tests.integration.engines.resilience.stage import (
     models_asked,
     turn,
 )
-from tests.support.model_server import ModelServer, Part, Reply, Status, Stream
+from tests.requirements import proves
+from tests.support.model_server import Hang, ModelServer, Part, Reply, Status, Stream
 
 SONNET, HAIKU, OPUS = "claude-sonnet-5-5", "claude-haiku-4-5", "claude-opus-5-5"
 
@@ -54,6 +59,18 @@ async def test_the_chain_goes_on_to_its_end(server: ModelServer, make: Make) -> 
     server.reply_when(model(HAIKU), LIMITED)
     server.reply(FINE)
     assert (await turn(make(), fallback_models=(HAIKU, OPUS))).model == OPUS
+
+
+@proves("engine.first-byte")
+async def test_a_model_whose_server_never_begins_to_answer_gives_way_to_the_next(
+    server: ModelServer, make: Make, counts: Counts
+) -> None:
+    server.reply_when(model(SONNET), Hang())
+    server.reply(FINE)
+    engine = make(first_byte_timeout_s=0.1, policy=replace(HASTY, max_retries=1))
+    result = await asyncio.wait_for(turn(engine, fallback_models=(HAIKU,)), 10)
+    assert (result.model, models_asked(server)) == (HAIKU, [SONNET, SONNET, HAIKU])
+    assert counts.fallbacks == [(SONNET, HAIKU)]
 
 
 async def test_the_end_of_the_chain_is_the_end_of_the_turn(server: ModelServer, make: Make) -> None:

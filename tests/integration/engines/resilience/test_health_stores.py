@@ -166,3 +166,21 @@ async def test_a_model_that_is_well_is_asked_for_once_in_a_while(clock: FakeCloc
     await health.fail("m")
     assert (await health.admit("m", ["p"])).failures == 1
     assert shared.asked == 3
+
+
+async def test_a_probe_that_was_stopped_makes_room_for_the_next(stage: Stage) -> None:
+    await _open(stage.store)
+    await stage.passes(0.21)
+    assert (await stage.store.admit("m", ["p"])).probe
+    assert (await stage.store.admit("m", ["p"])).wait_s > 0
+    await stage.store.release("m")
+    health = await stage.store.admit("m", ["p"])
+    assert (health.wait_s, health.probe) == (0, True)
+
+
+async def test_only_a_call_through_a_half_open_breaker_is_a_probe(stage: Stage) -> None:
+    await stage.store.release("m")
+    assert (await stage.store.admit("m", ["p"])) == await stage.store.admit("m", ["p"])
+    assert not (await stage.store.admit("m", ["p"])).probe
+    await _open(stage.store)
+    assert not (await stage.store.admit("m", ["p"])).probe

@@ -1,5 +1,6 @@
 """What the operator sets arrives at the engine of a worker."""
 
+import socket
 from typing import Any
 
 from redis.asyncio import Redis
@@ -8,7 +9,7 @@ from nova_workers.bootstrap import build_worker
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from tests.integration.engines.resilience.stage import FINE, LIMITED, REFUSED, key, keys_used
-from tests.support.model_server import ModelServer, Stream
+from tests.support.model_server import Hang, ModelServer, Stream
 
 
 async def _run(settings: Settings, server: ModelServer, turns: int = 1, **model: Any) -> list[EngineResult]:
@@ -69,3 +70,27 @@ async def test_a_worker_asks_redis_about_a_model_that_is_well_once_in_a_while(
     await _run(settings, server, turns=5, api_key="k")
     after = (await redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
     assert 1 <= after - before <= 2
+
+
+async def test_a_worker_serves_its_metrics_where_the_operator_says(settings: Settings) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for given, host in (({}, "127.0.0.1"), ({"metrics_host": "0.0.0.0"}, "0.0.0.0")):
+        worker = build_worker(
+            Settings.model_validate({**settings.model_dump(), "worker": {"metrics_port": port, **given}})
+        )
+        try:
+            assert worker.metrics_server is not None
+            assert (worker.metrics_server.host, worker.metrics_server.port) == (host, port)
+        finally:
+            await worker.aclose()
+
+
+async def test_a_response_that_does_not_begin_in_the_operators_time_is_given_up(
+    settings: Settings, server: ModelServer
+) -> None:
+    server.reply(Hang())
+    (result,) = await _run(settings, server, api_key="k", first_byte_timeout_s=0.1, max_retries=0)
+    assert result.error is not None
+    assert "within 0.1 s" in result.error.message

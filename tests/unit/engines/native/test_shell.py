@@ -183,3 +183,14 @@ def test_a_sandbox_that_is_asked_for_and_not_there_is_an_error(monkeypatch: pyte
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match="bubblewrap"):
         ShellSandbox.find(network=True)
+
+
+def test_a_sandbox_that_the_machine_does_not_allow_stops_the_worker_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(ConfigurationError, match=r"No permissions to create a new namespace.*user namespaces"):
+        ShellSandbox.find(network=True)

@@ -1,0 +1,87 @@
+"""When agents start by themselves: triggers, and what came of each of their slots."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Index, text
+
+from models.base import Table
+from models.columns import boolean, count, fk, id_ref, json, money, pk, string, time
+from models.enums import CatchUp, FiringOutcome, Overlap, TriggerKind, one_of
+
+__all__ = ["Trigger", "TriggerFiring"]
+
+
+class Trigger(Table, table=True):
+    """When an agent starts by itself, and with which words."""
+
+    __tablename__ = "triggers"
+    __table_args__ = (
+        one_of("kind", TriggerKind),
+        one_of("overlap", Overlap),
+        one_of("catchup", CatchUp),
+        Index(None, "tenant_id", "id", postgresql_where=text("deleted_at IS NULL")),
+        Index(None, "tenant_id", "agent_id", "id", postgresql_where=text("deleted_at IS NULL")),
+        # The tick: only what is to fire is in it, in the order in which it is due.
+        Index("ix_triggers__due", "next_fire_at", postgresql_where=text("next_fire_at IS NOT NULL")),
+        Index(
+            "ix_triggers__thread_id",
+            "thread_id",
+            postgresql_where=text("thread_id IS NOT NULL AND deleted_at IS NULL"),
+        ),
+        {"postgresql_with": {"fillfactor": "70"}},
+    )
+
+    id: str = pk()
+    tenant_id: str = fk("tenants.id")
+    agent_id: str = id_ref()
+    kind: str = string()
+    schedule: str = string(comment="A cron line, a time in RFC 3339, or a period in seconds")
+    timezone: str = string(default="UTC", comment="IANA name; what a cron line is meant in")
+    prompt: str = string()
+    title: str | None = string(null=True)
+    enabled: bool = boolean(default=True)
+    thread_id: str | None = id_ref(null=True, comment="One fixed thread; null makes one for each firing")
+    starts_at: datetime | None = time(null=True)
+    ends_at: datetime | None = time(null=True)
+    created_by: str = string(comment="person, or the agent's id")
+    created_at: datetime = time(now=True)
+    updated_at: datetime = time(now=True)
+    deleted_at: datetime | None = time(null=True)
+    jitter_s: int = count(comment="Each slot fires up to so many seconds later, by chance of its own")
+    overlap: str = string(default=Overlap.SKIP.value)
+    catchup_s: int = count(default=3600, comment="How late a slot may fire, in seconds; later it is skipped")
+    catchup: str = string(default=CatchUp.ONCE.value)
+    max_runs_per_day: int | None = count(null=True, default=None)
+    max_cost_usd_per_day: Decimal | None = money()
+    pause_after_failures: int = count(default=5, comment="Failed runs in a row after which it pauses; 0 is never")
+    failures: int = count(comment="Failed runs in a row")
+    paused_reason: str | None = string(null=True, comment="Why it does not fire though it is enabled")
+    gate: dict[str, Any] | None = json(null=True, comment="A condition that costs no model call")
+    gate_seen: str | None = string(null=True, comment="What the gate saw when it fired last")
+    next_slot_at: datetime | None = time(null=True, comment="The next slot by its schedule")
+    next_fire_at: datetime | None = time(null=True, comment="The same with its jitter; null does not fire")
+
+
+class TriggerFiring(Table, table=True):
+    """What came of one slot of a trigger. Its uniqueness is what makes a slot fire once."""
+
+    __tablename__ = "trigger_firings"
+    __table_args__ = (
+        one_of("outcome", FiringOutcome),
+        Index("uq_trigger_firings__slot", "trigger_id", "scheduled_for", unique=True),
+        Index(None, "fired_at"),
+        Index("ix_trigger_firings__run_id", "run_id", postgresql_where=text("run_id IS NOT NULL")),
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    trigger_id: str = fk("triggers.id")
+    scheduled_for: datetime = time(comment="The slot")
+    fired_at: datetime = time(now=True)
+    run_id: str | None = id_ref(null=True)
+    outcome: str = string()
+    skip_reason: str | None = string(null=True)
+    detail: str | None = string(null=True, comment="The reason in words")
+    manual: bool = boolean(comment="Somebody asked for it; it is no slot of the schedule")

@@ -1,0 +1,61 @@
+"""What goes outside, put together: channels, who has which, and the sender."""
+
+from __future__ import annotations
+
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.delivery.channels import WEBHOOKS, ChannelParts, ChannelRoutes, load_channels
+from nova_workers.delivery.sender import DeliverySender
+from nova_workers.delivery.webhooks import WebhookChannel
+from nova_workers.ledger.database import Database
+from nova_workers.observability.metrics import Metrics
+from nova_workers.tools.outbound import Outbound, OutboundRules
+from nova_workers.workspace.secrets import Secrets
+from nova_workers.workspace.vault import Vault
+from nova_workers.workspace.webhooks import Webhooks
+
+__all__ = ["build_routes", "build_sender", "build_webhooks"]
+
+_ANSWER_BYTES = 16_384
+"""Of an answer nothing is used but its status."""
+
+
+def build_webhooks(database: Database, settings: Settings) -> Webhooks:
+    """Return the rules of webhooks."""
+    vault = Vault.of(settings.secrets.texts())
+    return Webhooks(database, vault, allow_hosts=settings.delivery.webhook_allow_hosts)
+
+
+def build_routes(database: Database, settings: Settings) -> ChannelRoutes:
+    """Make the channels that somebody is given, and resolve who is given which.
+
+    Raises:
+        ConfigurationError: A channel is not installed, or cannot be made.
+    """
+    delivery = settings.delivery
+    webhook_guard = Outbound(
+        OutboundRules(
+            ports=delivery.webhook_ports,
+            allow_hosts=delivery.webhook_allow_hosts,
+            max_bytes=_ANSWER_BYTES,
+            timeout_s=delivery.timeout_s,
+        )
+    )
+    webhooks = WebhookChannel(
+        database, build_webhooks(database, settings), webhook_guard, max_body_bytes=delivery.max_body_bytes
+    )
+    wanted = {name for names in delivery.channels.values() for name in names} - {WEBHOOKS}
+    # Other channels call the public internet, whatever the operator allows webhooks.
+    parts = ChannelParts(
+        outbound=Outbound(OutboundRules(timeout_s=delivery.timeout_s)),
+        secrets=Secrets(database, Vault.of(settings.secrets.texts())),
+        database=database,
+    )
+    return ChannelRoutes([webhooks, *(load_channels(wanted, parts) if wanted else ())], delivery.channels)
+
+
+def build_sender(
+    database: Database, settings: Settings, routes: ChannelRoutes, *, clock: Clock, metrics: Metrics
+) -> DeliverySender:
+    """Return what empties the outbox."""
+    return DeliverySender(database, settings.delivery, routes, clock=clock, metrics=metrics)

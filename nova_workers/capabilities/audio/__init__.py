@@ -1,0 +1,6 @@
+"""Speech to text and back, with whatever is installed on the worker."""
+
+from nova_workers.capabilities.audio.speech import find_speaker
+from nova_workers.capabilities.audio.transcription import find_transcriber
+
+__all__ = ["find_speaker", "find_transcriber"]

@@ -1,0 +1,147 @@
+"""Speech to text: a server, a Whisper package in a process of its own, or whisper.cpp."""
+
+import asyncio
+import json
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Protocol
+
+import httpx2
+
+from nova_workers.capabilities.audio.programs import run_program
+from nova_workers.config import AudioSettings
+from nova_workers.errors import ToolFailure
+
+__all__ = ["Transcriber", "find_transcriber"]
+
+_CHILD: Final = Path(__file__).with_name("whisper_child.py")
+_PACKAGES: Final = ("faster_whisper", "whisper")
+"""By preference: the first takes a quarter of the other's time and memory for the same model."""
+_WHISPER_CPP: Final = ("whisper-cli", "whisper-cpp")
+_SAID_CHARS: Final = 300
+
+_NOTHING: Final = (
+    "Nothing on this worker can transcribe. The operator installs one of: the Python package 'faster-whisper' (or "
+    "'openai-whisper', with ffmpeg) into the worker's environment, with a model; or whisper.cpp as 'whisper-cli' on "
+    "the PATH, with NOVA_AUDIO__TRANSCRIPTION_MODEL as the path of its model; or sets NOVA_AUDIO__TRANSCRIPTION_URL to "
+    "a server that has /v1/audio/transcriptions."
+)
+
+
+class Transcriber(Protocol):
+    """Turns a recording into text. Above it: the tool. Below it: a program or a server."""
+
+    async def transcribe(self, recording: Path, language: str | None) -> str:
+        """Return what is said in a file that nobody else can change meanwhile.
+
+        Args:
+            recording: The file; its suffix is that of its format.
+            language: ISO 639 code; None finds it out.
+
+        Raises:
+            ToolFailure: It could not; the message says why and what to do.
+        """
+        ...
+
+
+def find_transcriber(settings: AudioSettings) -> Transcriber:
+    """Return what transcribes here: the server that is set, else what is installed. Blocks for a moment.
+
+    Raises:
+        ToolFailure: There is nothing; the message says what to install.
+    """
+    if settings.transcription_url is not None:
+        return _Server(settings, settings.transcription_url)
+    for package in _PACKAGES:
+        if find_spec(package) is not None:
+            return _WhisperPackage(package, settings)
+    for program in _WHISPER_CPP:
+        path = shutil.which(program)
+        if path is not None:
+            return _WhisperCpp(path, settings)
+    raise ToolFailure(_NOTHING)
+
+
+class _WhisperPackage:
+    def __init__(self, package: str, settings: AudioSettings) -> None:
+        self._package = package
+        self._settings = settings
+
+    async def transcribe(self, recording: Path, language: str | None) -> str:
+        # -P: the modules beside the script must not hide those of its libraries.
+        command = [sys.executable, "-P", str(_CHILD), self._package, self._settings.transcription_model, str(recording)]
+        done = await run_program([*command, *([language] if language else [])], timeout_s=self._settings.timeout_s)
+        try:
+            answer: dict[str, str] = json.loads(done.text())
+        except ValueError as error:
+            raise ToolFailure(f"{self._package} answered with something else than a text.") from error
+        if "error" in answer:
+            raise ToolFailure(f"{self._package} could not transcribe it. {answer['error']}")
+        return answer["text"]
+
+
+class _WhisperCpp:
+    def __init__(self, program: str, settings: AudioSettings) -> None:
+        self._program = program
+        self._settings = settings
+
+    async def transcribe(self, recording: Path, language: str | None) -> str:
+        model = Path(self._settings.transcription_model)
+        if not await asyncio.to_thread(model.is_file):
+            raise ToolFailure(
+                f"whisper.cpp needs a model file, and {str(model)!r} is none on this worker. The operator sets "
+                "NOVA_AUDIO__TRANSCRIPTION_MODEL to the path of a ggml model."
+            )
+        # Beside the recording, in a directory that goes with it: what the program prints is mixed with its log.
+        text = recording.with_name("transcript")
+        options = ["-nt", "-l", language or "auto", "-otxt", "-of", str(text)]
+        await run_program(
+            [self._program, "-m", str(model), "-f", str(recording), *options], timeout_s=self._settings.timeout_s
+        )
+        try:
+            said = await asyncio.to_thread(text.with_name("transcript.txt").read_text, "utf-8", "replace")
+        except OSError as error:
+            raise ToolFailure("whisper.cpp wrote no transcript. Give it a recording in WAV, 16 kHz.") from error
+        return " ".join(said.split())
+
+
+class _Server:
+    def __init__(self, settings: AudioSettings, base_url: str) -> None:
+        self._settings = settings
+        self._url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/audio/transcriptions"
+
+    async def transcribe(self, recording: Path, language: str | None) -> str:
+        key = self._settings.transcription_api_key
+        headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
+        form = {"model": self._settings.transcription_model, "response_format": "json"}
+        if language is not None:
+            form["language"] = language
+        content = await asyncio.to_thread(recording.read_bytes)
+        try:
+            async with httpx2.AsyncClient(headers=headers, timeout=self._settings.timeout_s) as client:
+                response = await client.post(self._url, data=form, files={"file": (recording.name, content)})
+        except httpx2.TransportError as error:
+            raise ToolFailure(
+                f"The transcription server did not answer ({type(error).__name__}). Try later."
+            ) from error
+        return _text_of(response)
+
+
+def _text_of(response: httpx2.Response) -> str:
+    if response.status_code in {401, 403, 404}:
+        raise ToolFailure(
+            f"The transcription server refused us (status {response.status_code}). The operator checks "
+            "NOVA_AUDIO__TRANSCRIPTION_URL, NOVA_AUDIO__TRANSCRIPTION_API_KEY and NOVA_AUDIO__TRANSCRIPTION_MODEL."
+        )
+    if not response.is_success:
+        said = response.text[:_SAID_CHARS]
+        raise ToolFailure(f"The transcription server refused the recording (status {response.status_code}): {said}")
+    try:
+        text = response.json()["text"]
+    except (ValueError, TypeError, KeyError):
+        text = None
+    if not isinstance(text, str):
+        raise ToolFailure("The transcription server answered with something else than a text.")
+    return text.strip()

@@ -1,0 +1,107 @@
+"""The `agents` capability: who else there is, and asking them."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
+from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, MAX_WAIT_S, AskAgent
+from nova_workers.contracts.wire import AgentView
+from nova_workers.errors import InvalidInput, ToolFailure
+from nova_workers.ledger.agents import get_agent, list_agents
+from nova_workers.ledger.database import Database
+
+__all__ = ["capability"]
+
+_MAX_LISTED = 200
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    may_ask: Annotated[tuple[AgentId, ...] | None, Field(max_length=200)] = None
+    """Which agents it may ask and see; None is all."""
+
+
+class _List(ToolInput):
+    pass
+
+
+class _Ask(ToolInput):
+    agent_id: Annotated[str, Field(min_length=1, max_length=64, description="As list_agents gives it.")]
+    message: Annotated[
+        str,
+        Field(min_length=1, max_length=200_000, description="The task or question, with all that the agent must know."),
+    ]
+    timeout_s: Annotated[float | None, Field(gt=0, le=MAX_WAIT_S, description="Seconds to wait at most.")] = None
+
+
+class _AgentTools:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def declare(self) -> tuple[ToolDeclaration[Any], ...]:
+        return (
+            ToolDeclaration(
+                name="list_agents",
+                description="See which other agents there are, what each is for and what it is responsible for.",
+                input=_List,
+                run=self._list,
+                idempotent=True,
+                read_only=True,
+            ),
+            ToolDeclaration(
+                name="ask_agent",
+                description=(
+                    "Give another agent a task or a question and wait for its answer. It works in a conversation of "
+                    "its own and knows nothing of this one. Calls made together run at the same time."
+                ),
+                input=_Ask,
+                run=self._ask,
+                # It has no effect before the run waits: a crash until then leaves nothing behind.
+                idempotent=True,
+            ),
+        )
+
+    async def _list(self, context: CapabilityContext, _: _List) -> str:
+        async with self._database.connection() as connection:
+            agents = await list_agents(connection, context.tenant_id, after=None, limit=_MAX_LISTED)
+        lines = [_line(agent) for agent in agents if agent.id != context.agent_id and _may_ask(context, agent.id)]
+        return "\n".join(lines) or "There are no other agents."
+
+    async def _ask(self, context: CapabilityContext, given: _Ask) -> AskAgent:
+        if given.agent_id == context.agent_id:
+            raise InvalidInput("agent_id: you cannot ask yourself.", field="agent_id")
+        if context.depth + 1 >= MAX_DELEGATION_DEPTH:
+            raise ToolFailure(
+                f"You were asked by an agent that was asked itself: at most {MAX_DELEGATION_DEPTH} agents stand one "
+                "behind the other. Do it yourself, or say in your answer who should be asked."
+            )
+        if not _may_ask(context, given.agent_id):
+            raise InvalidInput(f"agent_id: you may not ask {given.agent_id!r}.", field="agent_id")
+        async with self._database.connection() as connection:
+            await get_agent(connection, context.tenant_id, given.agent_id)
+        return AskAgent(agent_id=given.agent_id, message=given.message, timeout_s=given.timeout_s)
+
+
+def _may_ask(context: CapabilityContext, agent_id: str) -> bool:
+    config = context.config
+    return not isinstance(config, _Config) or config.may_ask is None or agent_id in config.may_ask
+
+
+def _line(agent: AgentView) -> str:
+    duties = ", ".join(duty.title for duty in agent.spec.responsibilities)
+    described = agent.spec.description or "no description"
+    return f"{agent.id} ({agent.spec.name}): {described}" + (f" Responsible for: {duties}." if duties else "")
+
+
+def capability(parts: CapabilityParts) -> Capability:
+    """Return the capability."""
+    return ToolCapability(
+        "agents",
+        "Shows the other agents and asks them; their answers come back to the agent that asked.",
+        _AgentTools(parts.database).declare(),
+        config=_Config,
+    )

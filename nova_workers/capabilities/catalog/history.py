@@ -1,0 +1,141 @@
+"""The `history` capability: what this agent and the people it talked with said before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
+from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.contracts.content import storable
+from nova_workers.contracts.history import Moment, SaidMessage, SearchQuery
+from nova_workers.ledger.message_search import MessageFilter
+from nova_workers.workspace.history import Excerpt, History
+
+__all__ = ["capability"]
+
+_MAX_HITS = 20
+_MAX_WINDOW = 5
+_MAX_READ = 50
+_SEARCH_CHARS = 700
+"""Of each message that a search shows; a hit is read on with history_read."""
+_READ_CHARS = 6_000
+
+
+_Id = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(storable)]
+
+
+class _Search(ToolInput):
+    query: Annotated[SearchQuery, Field(description="Words that were used, or what it was about, in a sentence.")]
+    limit: Annotated[int, Field(ge=1, le=_MAX_HITS, description="Most messages to find.")] = 5
+    since: Annotated[Moment | None, Field(description="Only from this date or time on, as 2026-01-31; UTC.")] = None
+    until: Annotated[Moment | None, Field(description="Only before this date or time; UTC.")] = None
+    around: Annotated[
+        int, Field(ge=0, le=_MAX_WINDOW, description="How many messages to show before and after each.")
+    ] = 1
+
+
+class _Read(ToolInput):
+    thread_id: Annotated[_Id, Field(description="As history_search gives it.")]
+    message_id: Annotated[
+        _Id | None, Field(description="Read around this message. Left out: the thread's newest messages.")
+    ] = None
+    before: Annotated[int, Field(ge=0, le=_MAX_READ, description="How many messages before it.")] = 10
+    after: Annotated[int, Field(ge=0, le=_MAX_READ, description="How many messages after it.")] = 10
+
+
+class _HistoryTools:
+    """An agent sees its own threads, and of those not the one it is in: that one it has before its eyes."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def declare(self) -> tuple[ToolDeclaration[Any], ...]:
+        return (
+            ToolDeclaration(
+                name="history_search",
+                description=(
+                    "Search your past conversations, by words and by meaning, with what was said around each hit. "
+                    "Use it when somebody refers to something that is not in this conversation."
+                ),
+                input=_Search,
+                run=self._search,
+                idempotent=True,
+                read_only=True,
+            ),
+            ToolDeclaration(
+                name="history_read",
+                description="Read more of a past conversation of yours, around a message that history_search found.",
+                input=_Read,
+                run=self._read,
+                idempotent=True,
+                read_only=True,
+            ),
+        )
+
+    async def _search(self, context: CapabilityContext, given: _Search) -> str:
+        which = MessageFilter(
+            context.tenant_id,
+            context.agent_id,
+            since=given.since,
+            until=given.until,
+            except_thread_id=context.thread_id,
+        )
+        hits = (await self._history.search(which, given.query, limit=given.limit)).items
+        if not hits:
+            return f"Nothing was found for {given.query!r}. Try other words, or a longer period."
+        around = await self._history.around(context.tenant_id, hits, before=given.around, after=given.around)
+        titles = {hit.thread_id: hit.thread_title for hit in hits}
+        excerpts = {hit.message_id: hit.excerpt for hit in hits}
+        parts: list[str] = []
+        for thread_id, found in around.items():
+            parts.append(_heading(thread_id, titles[thread_id]))
+            parts += _lines(found, _SEARCH_CHARS, excerpts)
+        return "\n".join(parts)
+
+    async def _read(self, context: CapabilityContext, given: _Read) -> str:
+        read = await self._history.read(
+            context.tenant_id,
+            context.agent_id,
+            given.thread_id,
+            message_id=given.message_id,
+            before=given.before,
+            after=given.after,
+        )
+        if not read.excerpt.messages:
+            return f"Nothing was said in thread {given.thread_id} yet."
+        return "\n".join([_heading(given.thread_id, read.title), *_lines([read.excerpt], _READ_CHARS, {})])
+
+
+def _heading(thread_id: str, title: str | None) -> str:
+    return f"# {title or 'Untitled'} (thread {thread_id})"
+
+
+def _lines(excerpts: Sequence[Excerpt], chars: int, shown: dict[str, str]) -> list[str]:
+    """Return a message a line; those that were looked for are marked, and named so that one can read on from them."""
+    lines: list[str] = []
+    for at, excerpt in enumerate(excerpts):
+        if at:
+            lines.append("[…]")
+        lines += [_line(message, message.message_id in excerpt.sought, chars, shown) for message in excerpt.messages]
+    return lines
+
+
+def _line(message: SaidMessage, sought: bool, chars: int, shown: dict[str, str]) -> str:
+    who = "you" if message.role == "assistant" else "user"
+    text = message.text
+    if len(text) > chars:
+        text = f"{shown.get(message.message_id, text)[:chars]} […]"
+    mark = f"→ {message.message_id} " if sought else ""
+    return f"{mark}{message.said_at:%Y-%m-%d %H:%M} {who}: {text}"
+
+
+def capability(parts: CapabilityParts) -> Capability:
+    """Return the capability."""
+    return ToolCapability(
+        "history",
+        "Search and read the agent's own past conversations.",
+        _HistoryTools(History(parts.database, parts.embedder)).declare(),
+    )

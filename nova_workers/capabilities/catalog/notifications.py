@@ -1,0 +1,50 @@
+"""The `notifications` capability: how a run that nobody watches speaks to the person. Never granted."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
+from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.contracts.content import storable
+from nova_workers.contracts.deliveries import Sender
+from nova_workers.workspace.deliveries import MAX_NOTIFICATION_CHARS, MAX_NOTIFICATIONS_PER_RUN, notify
+
+__all__ = ["capability"]
+
+_Words = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NOTIFICATION_CHARS),
+    AfterValidator(storable),
+]
+
+
+class _Notify(ToolInput):
+    message: Annotated[_Words, Field(description="What the user should know, whole: they see nothing else of this.")]
+
+
+def capability(parts: CapabilityParts) -> Capability:
+    """Return the capability."""
+
+    async def notify_user(context: CapabilityContext, given: _Notify) -> str:
+        sender = Sender(context.tenant_id, context.agent_id, context.thread_id, context.run_id)
+        new = await notify(parts.database, sender, given.message)
+        parts.ring_deliveries()
+        return "The user will get it." if new else "You have said that already; it was not sent again."
+
+    tool = ToolDeclaration(
+        name="notify_user",
+        description=(
+            "Send the user a message. You work in the background: nobody reads your answer. Use it for what they must "
+            f"know or decide, in as few messages as you can; {MAX_NOTIFICATIONS_PER_RUN} are the most."
+        ),
+        input=_Notify,
+        run=notify_user,
+        idempotent=True,
+    )
+    return ToolCapability(
+        "notifications",
+        "Messages to the user from runs in the background, which get it by themselves.",
+        [tool],
+        injected=lambda context: context.background,
+    )

@@ -1,0 +1,146 @@
+"""The `secrets` capability: values that an agent uses and that nobody else sees."""
+
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from nova_workers.capabilities.seam import CapabilityContext, CapabilityParts, Revealed, ToolDeclaration, ToolInput
+from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.contracts.secrets import MAX_SECRET_BYTES, SecretName
+from nova_workers.errors import Forbidden
+from nova_workers.ledger.database import Connection
+from nova_workers.observability.redaction import current_redactor
+from nova_workers.workspace.secrets import MAX_SECRETS, Secrets
+from nova_workers.workspace.vault import Vault
+
+__all__ = ["capability"]
+
+_Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Z*?][A-Z0-9_*?]{0,63}$")]
+
+
+class _Config(BaseModel):
+    """Which secrets an agent may use."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    names: Annotated[tuple[_Pattern, ...], Field(min_length=1, max_length=100)] = ("*",)
+    """Names, or patterns of names: ``*`` is any text, ``?`` any character."""
+
+    def covers(self, name: str) -> bool:
+        """Return whether a name is among them."""
+        return any(fnmatchcase(name, pattern) for pattern in self.names)
+
+
+class _Get(ToolInput):
+    name: Annotated[SecretName, Field(description="As secret_list gives it.")]
+
+
+class _List(ToolInput):
+    pass
+
+
+class _Update(ToolInput):
+    name: Annotated[SecretName, Field(description="Capital letters, digits and underscores, such as GITHUB_TOKEN.")]
+    value: Annotated[str, Field(description="The new value, whole.", min_length=1, max_length=MAX_SECRET_BYTES)]
+    description: Annotated[str | None, Field(description="What it is for.", max_length=500)] = None
+
+
+class _SecretTools:
+    """Each value that passes is made known to the run's redactor before anybody else sees it."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+
+    def declare(self) -> tuple[ToolDeclaration[Any], ...]:
+        return (
+            ToolDeclaration(
+                name="secret_get",
+                description=(
+                    "Read a secret, to use it in a tool call. It is taken out of everything that is kept: where you "
+                    "see [secret:NAME] in an earlier message and need the value, read it again. Tell it to nobody."
+                ),
+                input=_Get,
+                run=self._get,
+                idempotent=True,
+                read_only=True,
+            ),
+            ToolDeclaration(
+                name="secret_list",
+                description="Look at which secrets there are, without their values.",
+                input=_List,
+                run=self._list,
+                idempotent=True,
+                read_only=True,
+            ),
+            # Not idempotent: a journal has no value, so a call that was cut off cannot be made again.
+            ToolDeclaration(
+                name="secret_update",
+                description="Give a secret a new value, or make one.",
+                input=_Update,
+                run=self._update,
+                takes_secrets=True,
+            ),
+        )
+
+    async def _get(self, context: CapabilityContext, given: _Get) -> str:
+        _require(context, given.name)
+        value = await self._secrets.get(context.tenant_id, given.name)
+        _learn(given.name, value, readable=True)
+        return value
+
+    async def _list(self, context: CapabilityContext, given: _List) -> str:
+        config = _config(context)
+        views = await self._secrets.list(context.tenant_id, after=None, limit=MAX_SECRETS)
+        lines = [f"{view.name}: {view.description or '(no description)'}" for view in views if config.covers(view.name)]
+        return "\n".join(lines) or "There are no secrets that you may use."
+
+    async def _update(self, context: CapabilityContext, given: _Update) -> str:
+        _require(context, given.name)
+        _learn(given.name, given.value, readable=False)
+        await self._secrets.put(
+            context.tenant_id, given.name, given.value, by=context.agent_id, description=given.description
+        )
+        _learn(given.name, given.value, readable=True)
+        return f"Set {given.name}."
+
+
+class _SecretsCapability(ToolCapability):
+    """Its tools, and what they can bring into a run."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__(
+            "secrets",
+            "Values such as keys and passwords, encrypted, and kept out of everything that is shown or stored.",
+            _SecretTools(secrets).declare(),
+            config=_Config,
+        )
+        self._secrets = secrets
+
+    async def revealed(self, connection: Connection, tenant_id: str, config: BaseModel) -> Revealed:
+        """Return the secrets that the grant covers."""
+        assert isinstance(config, _Config)  # noqa: S101 - narrows the type; the registry parses it as this class
+        values = await self._secrets.readable(connection, tenant_id)
+        return Revealed({name: value for name, value in values.items() if config.covers(name)}, readable=True)
+
+
+def _config(context: CapabilityContext) -> _Config:
+    assert isinstance(context.config, _Config)  # noqa: S101 - as above
+    return context.config
+
+
+def _require(context: CapabilityContext, name: str) -> None:
+    config = _config(context)
+    if not config.covers(name):
+        raise Forbidden(f"You may use the secrets {', '.join(config.names)}; {name!r} is none of them.")
+
+
+def _learn(name: str, value: str, *, readable: bool) -> None:
+    redactor = current_redactor()
+    if redactor is not None:
+        redactor.learn(name, value, readable=readable)
+
+
+def capability(parts: CapabilityParts) -> ToolCapability:
+    """Return the capability."""
+    return _SecretsCapability(Secrets(parts.database, Vault.of(parts.settings.secrets.texts())))

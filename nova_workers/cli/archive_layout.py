@@ -1,0 +1,71 @@
+"""Where the rows of an archive stand in a folder. Both ways go by these names."""
+
+import json
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from nova_workers.errors import InvalidInput
+
+__all__ = ["LINE_KINDS", "NOTE_FIELDS", "PLAIN_LISTS", "dump", "place", "pretty", "skill_file"]
+
+LINE_KINDS: Final = {
+    "threads": "thread",
+    "runs": "run",
+    "turns": "turn",
+    "messages": "message",
+    "tool_calls": "tool_call",
+    "compactions": "compaction",
+    "usage": "usage",
+    "run_waits": "wait",
+    "thread_heads": "head",
+    "tasks": "task",
+    "task_steps": "step",
+    "task_resources": "resource",
+    "task_changes": "change",
+    "trigger_firings": "firing",
+    "deliveries": "delivery",
+}
+"""Tables whose rows share a file with those of other tables, one a line, and what such a line is called."""
+
+PLAIN_LISTS: Final = {"memories": "memories.json", "secrets": "secrets.json"}
+"""Tables that are a file of their own, a list."""
+
+NOTE_FIELDS: Final = ("id", "title", "shared", "pinned", "created_at", "updated_at")
+"""What stands above a note's text. Its agent is that of the folder."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}\Z")
+
+
+def place(*names: str) -> Path:
+    """Return a relative path of names that come from elsewhere.
+
+    Raises:
+        InvalidInput: One of them is not a plain name, and might lead out of the folder.
+    """
+    for name in names:
+        if _NAME.match(name) is None:
+            raise InvalidInput(f"{name[:80]!r} is not a name that a folder can have.", field="name")
+    return Path(*names)
+
+
+def skill_file(name: str, path: str) -> Path:
+    """Return where a file of a skill stands.
+
+    Raises:
+        InvalidInput: The path leads out of the skill's folder.
+    """
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or any(part in {"..", "."} or "\\" in part or "\0" in part for part in parts):
+        raise InvalidInput(f"Skill {name!r} has a file {path[:80]!r}, which leads out of its folder.", field="path")
+    return place(name).joinpath(*parts)
+
+
+def dump(value: Any) -> str:
+    """Return JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def pretty(value: Any) -> str:
+    """Return JSON for people."""
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"

@@ -1,0 +1,271 @@
+"""`nova tasks`: list, make, follow and end the work that agents own."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.follow import follow, outcome_code, why_it_waits
+from nova_workers.cli.live import LiveView
+from nova_workers.cli.output import short, stamp
+from nova_workers.cli.paging import CursorOption, LimitOption, show_page
+from nova_workers.contracts.tasks import (
+    MAX_TASK_ID,
+    StepPatch,
+    SubtaskCreate,
+    TaskChangeView,
+    TaskCreate,
+    TaskEnd,
+    TaskPatch,
+    TaskStatus,
+    TaskSummary,
+    TaskView,
+)
+from nova_workers.errors import InvalidInput
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="List, make, follow and end the work that agents own.",
+)
+
+TaskArgument = Annotated[int, typer.Argument(min=1, max=MAX_TASK_ID, help="The task's number.")]
+TitleOption = Annotated[str | None, typer.Option(help="What is to be reached.")]
+OwnerOption = Annotated[str | None, typer.Option(help="The agent that works on it.")]
+DescriptionOption = Annotated[
+    str | None, typer.Option(help="What whoever works on it needs to know; @FILE reads a file.")
+]
+OutcomeOption = Annotated[str | None, typer.Option(help="What came of it, or why it is canceled; @FILE reads a file.")]
+StepOption = Annotated[list[str] | None, typer.Option("--step", help="A step of its plan; may be given again.")]
+StepArgument = Annotated[int, typer.Argument(min=1, help="Which step, counted from 1 as `show` counts.")]
+
+
+@remote(app, "list")
+async def list_tasks(
+    session: Session,
+    status: Annotated[TaskStatus | None, typer.Option(help="Only those that stand so.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
+    parent: Annotated[int | None, typer.Option(min=1, max=MAX_TASK_ID, help="Only subtasks of this task.")] = None,
+    limit: LimitOption = 20,
+    cursor: CursorOption = None,
+) -> None:
+    """List tasks, newest first."""
+    page = await session.client.tasks.list(
+        status=status, owner_agent_id=owner, parent_task_id=parent, limit=limit, cursor=cursor
+    )
+    columns = ("task", ("title", "fold"), "status", "steps", "owner", "part of", "next work", "updated")
+    show_page(session.out, page, columns, _row, nothing="No tasks. Make one with `nova tasks create`.")
+
+
+@remote(app, "show")
+async def show(session: Session, task: TaskArgument) -> None:
+    """Show a task with its plan as a checklist."""
+    _show(session, await session.client.tasks.get(task))
+
+
+@remote(app, "create")
+async def create(
+    session: Session,
+    title: Annotated[str, typer.Argument(help="What is to be reached.")],
+    owner: OwnerOption = None,
+    description: DescriptionOption = None,
+    step: StepOption = None,
+    url: Annotated[list[str] | None, typer.Option("--url", help="An address it works with; may be repeated.")] = None,
+    path: Annotated[list[str] | None, typer.Option("--path", help="A file it works with; may be repeated.")] = None,
+    activate: Annotated[bool, typer.Option("--activate", help="To be worked on at once, not a draft.")] = False,
+) -> None:
+    """Make a task."""
+    resources = [{"kind": "url", "value": each} for each in url or ()]
+    resources += [{"kind": "file", "value": each} for each in path or ()]
+    given: dict[str, Any] = {
+        "title": title,
+        "owner_agent_id": owner,
+        "description": _text_or_file(description),
+        "steps": [{"title": each} for each in step or ()] or None,
+        "resources": resources or None,
+        "status": "active" if activate else None,
+    }
+    _show(session, await session.client.tasks.create(build(TaskCreate, _without_none(given))))
+
+
+@remote(app, "edit")
+async def edit(
+    session: Session,
+    task: TaskArgument,
+    title: TitleOption = None,
+    owner: OwnerOption = None,
+    description: DescriptionOption = None,
+) -> None:
+    """Give a task another title, owner or description."""
+    given = _without_none({"title": title, "owner_agent_id": owner, "description": _text_or_file(description)})
+    if not given:
+        raise InvalidInput("Nothing to change: give --title, --owner or --description.")
+    _show(session, await session.client.tasks.update(task, build(TaskPatch, given)))
+
+
+@remote(app, "activate")
+async def activate(session: Session, task: TaskArgument) -> None:
+    """Have a draft worked on."""
+    _show(session, await session.client.tasks.activate(task))
+
+
+@remote(app, "run")
+async def run_now(
+    session: Session,
+    task: TaskArgument,
+    follow_it: Annotated[bool, typer.Option("--follow", help="Show the run until it is over.")] = False,
+) -> None:
+    """Have an active task worked on now, whatever the hour, also one that is parked."""
+    run = await session.client.tasks.run(task)
+    if follow_it:
+        end = await follow(session, run.id, LiveView(session.out))
+        raise typer.Exit(0 if end is None else outcome_code(end.status, interrupted=False))
+    if session.out.json:
+        session.out.document(run)
+        return
+    session.out.text(run.id)
+    session.out.note(f"{why_it_waits(run)}; follow it with `nova runs tail {run.id}`")
+
+
+@remote(app, "complete")
+async def complete(session: Session, task: TaskArgument, outcome: OutcomeOption = None) -> None:
+    """End a task well. It must have no open subtasks."""
+    _show(session, await session.client.tasks.complete(task, _end(outcome)))
+
+
+@remote(app, "cancel")
+async def cancel(session: Session, task: TaskArgument, outcome: OutcomeOption = None) -> None:
+    """End a task without a result, and all that is open below it."""
+    _show(session, await session.client.tasks.cancel(task, _end(outcome)))
+
+
+@remote(app, "check")
+async def check(
+    session: Session,
+    task: TaskArgument,
+    step: StepArgument,
+    undo: Annotated[bool, typer.Option("--undo", help="Not done after all.")] = False,
+) -> None:
+    """Mark a step as done."""
+    step_id = await _step_id(session, task, step)
+    _show(session, await session.client.tasks.update_step(task, step_id, StepPatch(done=not undo)))
+
+
+@remote(app, "delegate")
+async def delegate(
+    session: Session,
+    task: TaskArgument,
+    step: StepArgument,
+    owner: OwnerOption = None,
+    title: TitleOption = None,
+    description: DescriptionOption = None,
+) -> None:
+    """Give a step of an active task to a subtask."""
+    given = _without_none({"title": title, "owner_agent_id": owner, "description": _text_or_file(description)})
+    step_id = await _step_id(session, task, step)
+    _show(session, await session.client.tasks.create_subtask(task, step_id, build(SubtaskCreate, given)))
+
+
+@remote(app, "history")
+async def history(session: Session, task: TaskArgument, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
+    """Show what happened to a task, newest first."""
+    page = await session.client.tasks.history(task, limit=limit, cursor=cursor)
+    columns = ("revision", "when", "what", "who", ("details", "fold"))
+    show_page(session.out, page, columns, _history_row, nothing="Nothing happened before that.")
+
+
+async def _step_id(session: Session, task_id: int, number: int) -> str:
+    steps = (await session.client.tasks.get(task_id)).steps
+    if number > len(steps):
+        raise InvalidInput(f"Task {task_id} has {len(steps)} steps; there is no step {number}.")
+    return steps[number - 1].id
+
+
+def _row(task: TaskSummary) -> tuple[str, ...]:
+    return (
+        str(task.id),
+        short(task.title),
+        task.status,
+        f"{task.steps_done}/{task.steps_total}" if task.steps_total else "",
+        task.owner_agent_id,
+        "" if task.parent_task_id is None else str(task.parent_task_id),
+        "parked" if task.parked_reason else stamp(task.work_at),
+        stamp(task.updated_at),
+    )
+
+
+def _history_row(change: TaskChangeView) -> tuple[str, ...]:
+    details = json.dumps(change.details, ensure_ascii=False) if change.details else ""
+    return (
+        str(change.revision),
+        stamp(change.created_at),
+        change.kind.replace("_", " "),
+        change.actor,
+        short(details, 200),
+    )
+
+
+def _show(session: Session, task: TaskView) -> None:
+    out = session.out
+    if out.json:
+        out.document(task)
+        return
+    parent = "" if task.parent_task_id is None else f"task {task.parent_task_id}"
+    out.facts(
+        (
+            ("task", str(task.id)),
+            ("title", task.title),
+            ("status", task.status),
+            ("owner", task.owner_agent_id),
+            ("made by", task.created_by),
+            ("part of", parent),
+            ("thread", task.thread_id or ""),
+            ("worked on in", task.working_run_id or ""),
+            ("next work", stamp(task.work_at)),
+            ("parked", _parked(task)),
+            ("description", task.description),
+            ("outcome", task.outcome or ""),
+            *((resource.kind, _named(resource.value, resource.title)) for resource in task.resources),
+            ("created", stamp(task.created_at)),
+            ("ended", stamp(task.ended_at)),
+        )
+    )
+    if task.steps:
+        out.text()
+        out.text(f"{sum(step.done for step in task.steps)} of {len(task.steps)} steps done", "dim")
+    for number, step in enumerate(task.steps, 1):
+        out.text(f"{number:3} [{'x' if step.done else ' '}] {step.title}", "green" if step.done else "")
+        if step.subtask is not None:
+            out.text(f"        task {step.subtask.id}, {step.subtask.status}, {step.subtask.owner_agent_id}", "cyan")
+        if step.details:
+            out.text(f"        {short(step.details, 200)}", "dim")
+
+
+def _parked(task: TaskView) -> str:
+    return f"{task.parked_reason}; `nova tasks run {task.id}` starts it" if task.parked_reason else ""
+
+
+def _named(value: str, title: str | None) -> str:
+    return f"{value} ({title})" if title else value
+
+
+def _end(outcome: str | None) -> TaskEnd:
+    return build(TaskEnd, _without_none({"outcome": _text_or_file(outcome)}))
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _text_or_file(value: str | None) -> str | None:
+    if value is None or not value.startswith("@"):
+        return value
+    try:
+        return Path(value[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{value[1:]!r} cannot be read: {error}") from error

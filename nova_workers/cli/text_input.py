@@ -1,0 +1,23 @@
+"""Text that a command is given: as it stands, from a file, or from stdin."""
+
+import sys
+from pathlib import Path
+
+from nova_workers.errors import InvalidInput
+
+__all__ = ["read_text"]
+
+
+def read_text(value: str) -> str:
+    """Return the text that an argument means: ``@FILE`` is a file's, ``-`` that of stdin, all else its own.
+
+    Raises:
+        InvalidInput: It cannot be read, or is not UTF-8.
+    """
+    source = "stdin" if value == "-" else value.removeprefix("@")
+    try:
+        if value == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        return Path(source).read_text(encoding="utf-8") if value.startswith("@") else value
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{source!r} cannot be read as text: {error}") from error

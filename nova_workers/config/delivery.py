@@ -1,0 +1,36 @@
+"""The section of what goes outside, with the evidence for each default."""
+
+from pydantic import Field
+
+from nova_workers.config.sections import Count, Seconds, Section
+
+__all__ = ["DeliverySettings"]
+
+
+class DeliverySettings(Section):
+    """What goes outside: webhooks and other channels."""
+
+    channels: dict[str, tuple[str, ...]] = Field(default_factory=lambda: {"*": ("webhooks",)})
+    """Names of channels by agent, ``*`` for all that are not named. ``webhooks`` is ours; others come from packages."""
+    every_s: Seconds = 5.0
+    """How often somebody looks for what is due: a lost doorbell costs so much."""
+    at_once: Count = 32
+    """Tries at once of one worker."""
+    at_once_per_target: Count = 4
+    """Of these for one address: one that is slow keeps the others free."""
+    timeout_s: Seconds = 15.0
+    """Longest time for one try; the Standard Webhooks recommend 15 to 30."""
+    retry_s: tuple[Seconds, ...] = (5, 300, 1_800, 7_200, 18_000, 36_000, 36_000)
+    """Pauses between tries, each up to a fifth longer by chance, as the Standard Webhooks name them.
+
+    Eight tries in 28 to 33 hours: an address that is down for a night misses nothing."""
+    max_body_bytes: Count = 262_144
+    rest_after_failures: Count = 3
+    """A webhook with so many failures in a row rests between tries, and has one at a time."""
+    disable_after_failures: Count = 8
+    """A webhook is switched off after so many failures in a row..."""
+    disable_after_s: Seconds = 86_400.0
+    """...if the first is so long ago."""
+    webhook_ports: tuple[int, ...] = (443, 8443)
+    webhook_allow_hosts: tuple[str, ...] = ()
+    """`host` or `host:port` of your own that webhooks may name, though they are not public, and over plain HTTP."""

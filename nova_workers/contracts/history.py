@@ -1,0 +1,70 @@
+"""What was said in past conversations, on the wire."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+from nova_workers.contracts.content import storable
+
+__all__ = ["MAX_HITS", "MAX_QUERY_CHARS", "Moment", "SaidMessage", "SearchHit", "SearchQuery", "SearchResult"]
+
+MAX_QUERY_CHARS = 2_000
+MAX_HITS = 50
+
+SearchQuery = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY_CHARS),
+    AfterValidator(storable),
+]
+"""Words to look for, or a question."""
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("is not a time between the years 1 and 9999 in UTC") from error
+
+
+Moment = Annotated[datetime, AfterValidator(_in_utc)]
+"""A time in RFC 3339, or a date, which is its first moment. Without a zone it is UTC."""
+
+
+class _Out(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SaidMessage(_Out):
+    """What a person or an agent said."""
+
+    message_id: str
+    role: Literal["user", "assistant"]
+    said_at: datetime
+    text: str
+
+
+class SearchHit(_Out):
+    """A message that fits a query."""
+
+    message_id: str
+    thread_id: str
+    thread_title: str | None
+    agent_id: str
+    role: Literal["user", "assistant"]
+    said_at: datetime
+    excerpt: str
+    """The text; of a long one the pieces around the words."""
+    score: float
+    """Orders the hits of one search; means nothing beside those of another."""
+    found_by: list[Literal["words", "meaning"]]
+
+
+class SearchResult(_Out):
+    """What a search found, best first."""
+
+    items: list[SearchHit]
+    by_meaning: bool
+    """Whether meaning was compared as well; otherwise words alone were looked for."""

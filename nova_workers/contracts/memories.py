@@ -1,0 +1,44 @@
+"""Memories on the wire: facts that all agents of a tenant share."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+from nova_workers.contracts.content import storable
+
+__all__ = ["MAX_MEMORY_CHARS", "PERSON", "MemoryCreate", "MemoryText", "MemoryView"]
+
+MAX_MEMORY_CHARS = 2_000
+"""A memory is a fact, not a document: about 500 tokens."""
+
+PERSON = "person"
+"""Who saved what came through the API."""
+
+MemoryText = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_MEMORY_CHARS),
+    AfterValidator(storable),
+]
+"""One fact."""
+
+
+class MemoryCreate(BaseModel):
+    """A fact to remember."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    content: MemoryText
+    """In a sentence that makes sense on its own."""
+
+
+class MemoryView(BaseModel):
+    """A fact that is remembered."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    content: str
+    saved_by: str
+    """An agent's id, or `person`."""
+    created_at: datetime

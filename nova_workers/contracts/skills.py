@@ -1,0 +1,157 @@
+"""What a skill is: a directory with a SKILL.md, in the open format of agent skills, and files beside it."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+__all__ = [
+    "MAX_AGENT_SKILLS",
+    "MAX_FILES",
+    "MAX_FILE_BYTES",
+    "MAX_SKILL_BYTES",
+    "MAX_SKILL_MD_CHARS",
+    "SKILL_MD",
+    "SKILL_NAME_PATTERN",
+    "SkillDetail",
+    "SkillDirectory",
+    "SkillFile",
+    "SkillFileContent",
+    "SkillFileInfo",
+    "SkillFilePut",
+    "SkillFront",
+    "SkillName",
+    "SkillNames",
+    "SkillPut",
+    "SkillView",
+]
+
+SKILL_MD = "SKILL.md"
+SKILL_NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+
+MAX_AGENT_SKILLS = 50
+"""Their names and descriptions stand in every prompt of the agent: at 50 about 5,000 tokens."""
+MAX_SKILL_MD_CHARS = 100_000
+"""About 25,000 tokens. Whatever is longer belongs into files that the model reads when it needs them."""
+MAX_FILES = 100
+MAX_FILE_BYTES = 1_048_576
+MAX_SKILL_BYTES = 2_097_152
+"""All files of a skill. As base64 they fit into the API's largest body (4 MiB)."""
+
+SkillName = Annotated[str, StringConstraints(pattern=SKILL_NAME_PATTERN, min_length=1, max_length=64)]
+"""Lower case letters, digits and single hyphens; unique within a tenant, and the name of the skill's directory."""
+
+
+def _are_unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise ValueError(f"{name!r} is assigned twice; name it once")
+    return names
+
+
+SkillNames = Annotated[tuple[SkillName, ...], Field(max_length=MAX_AGENT_SKILLS), AfterValidator(_are_unique)]
+"""The skills that an agent has, each once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """A file beside a SKILL.md. `path` is relative to the skill's directory, with slashes."""
+
+    path: str
+    content: bytes
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SkillDirectory:
+    """A skill as an engine puts it on a disk.
+
+    Attributes:
+        name: Of the directory.
+        description: What the skill is for and when to use it.
+        body: SKILL.md without its front matter.
+        files: The files beside it.
+    """
+
+    name: str
+    description: str
+    body: str
+    files: tuple[SkillFile, ...] = field(default=())
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Out(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SkillFront(BaseModel):
+    """The front matter of a SKILL.md."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, str_strip_whitespace=True)
+
+    name: SkillName
+    description: Annotated[str, StringConstraints(min_length=1, max_length=1_024)]
+    license: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = None
+    compatibility: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = None
+    metadata: Annotated[dict[str, Annotated[str, StringConstraints(max_length=2_000)]], Field(max_length=64)] = Field(
+        default_factory=dict[str, str]
+    )
+    allowed_tools: Annotated[
+        tuple[Annotated[str, StringConstraints(min_length=1, max_length=200)], ...], Field(max_length=100)
+    ] = Field(default=(), alias="allowed-tools")
+    """What its author would use. It grants nothing: what an agent may do is said by its trust and its capabilities."""
+
+
+class SkillFilePut(_In):
+    """A file beside a SKILL.md."""
+
+    path: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    """Relative to the skill's directory, with slashes."""
+    content_base64: Annotated[str, StringConstraints(max_length=2 * MAX_FILE_BYTES)]
+    executable: bool = False
+
+
+class SkillPut(_In):
+    """A whole skill; takes the place of the one that has its name."""
+
+    skill_md: Annotated[str, StringConstraints(min_length=1, max_length=MAX_SKILL_MD_CHARS)]
+    """The text of SKILL.md: front matter in YAML between lines of ``---``, then instructions in markdown."""
+    files: Annotated[list[SkillFilePut], Field(max_length=MAX_FILES)] = Field(default_factory=list[SkillFilePut])
+
+
+class SkillFileInfo(_Out):
+    """A file beside a SKILL.md, without its content."""
+
+    path: str
+    size_bytes: int
+    executable: bool
+
+
+class SkillFileContent(SkillFileInfo):
+    """A file beside a SKILL.md."""
+
+    content_base64: str
+
+
+class SkillView(_Out):
+    """A skill of the library, without its text."""
+
+    name: str
+    description: str
+    license: str | None = None
+    compatibility: str | None = None
+    metadata: dict[str, str] = Field(default_factory=dict[str, str])
+    allowed_tools: list[str] = Field(default_factory=list[str])
+    files: list[SkillFileInfo]
+    created_at: datetime
+    updated_at: datetime
+
+
+class SkillDetail(SkillView):
+    """A skill with the text of its SKILL.md, as it was given."""
+
+    skill_md: str

@@ -1,0 +1,312 @@
+"""Tasks on the wire: what REST and the tools take, and what they show. Inputs forbid unknown fields.
+
+Bounds are here, so that both doors refuse the same things in the same words.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.content import storable
+
+__all__ = [
+    "MAX_DESCRIPTION_CHARS",
+    "MAX_DETAILS_CHARS",
+    "MAX_OPEN_TASKS",
+    "MAX_OUTCOME_CHARS",
+    "MAX_RESOURCES",
+    "MAX_STEPS",
+    "MAX_STEP_TITLE_CHARS",
+    "MAX_TASK_DEPTH",
+    "MAX_TASK_ID",
+    "MAX_TITLE_CHARS",
+    "ResourceKind",
+    "ResourceView",
+    "StepId",
+    "StepInput",
+    "StepPatch",
+    "StepView",
+    "StepsReplace",
+    "SubtaskCreate",
+    "SubtaskView",
+    "TaskChangeView",
+    "TaskCreate",
+    "TaskEnd",
+    "TaskNumber",
+    "TaskPatch",
+    "TaskResourceAdd",
+    "TaskStatus",
+    "TaskSummary",
+    "TaskView",
+]
+
+TaskStatus = Literal["draft", "active", "done", "canceled"]
+"""Where a task stands. From draft to active or canceled, from active to done or canceled; these two are final."""
+
+ResourceKind = Literal["url", "file"]
+
+MAX_TASK_ID = 2**31 - 1
+"""What its column holds."""
+MAX_TITLE_CHARS = 200
+MAX_DESCRIPTION_CHARS = 20_000
+MAX_OUTCOME_CHARS = 20_000
+MAX_STEPS = 200
+MAX_STEP_TITLE_CHARS = 60
+MAX_DETAILS_CHARS = 2_000
+MAX_RESOURCES = 200
+MAX_VALUE_CHARS = 2_000
+MAX_TASK_DEPTH = 8
+"""Tasks one below the other, the first among them."""
+MAX_OPEN_TASKS = 10_000
+"""A tenant's drafts and active tasks: an agent that makes tasks in a circle is stopped by it."""
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    if not line:
+        # Of separators that are blank to us, though not to pydantic, such as U+001F.
+        raise ValueError("String should have at least 1 character that is not blank")
+    return line
+
+
+_Title = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE_CHARS),
+    AfterValidator(storable),
+    AfterValidator(_one_line),
+]
+_StepTitle = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_STEP_TITLE_CHARS),
+    AfterValidator(storable),
+    AfterValidator(_one_line),
+]
+_Description = Annotated[str, StringConstraints(max_length=MAX_DESCRIPTION_CHARS), AfterValidator(storable)]
+_Details = Annotated[str, StringConstraints(max_length=MAX_DETAILS_CHARS), AfterValidator(storable)]
+_Outcome = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_OUTCOME_CHARS),
+    AfterValidator(storable),
+]
+
+TaskNumber = Annotated[int, Field(ge=1, le=MAX_TASK_ID, description="The task's number.")]
+StepId = Annotated[str, StringConstraints(pattern=r"^tst_[0-9A-Z]{26}$")]
+_Revision = Annotated[
+    int | None,
+    Field(ge=1, le=MAX_TASK_ID, description="What you know of the task; refused where it has changed since."),
+]
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Out(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class StepInput(_In):
+    """A step of a plan. With the id of a step that is there it is that step."""
+
+    id: Annotated[StepId | None, Field(description="Of a step that is there: it stays the same step.")] = None
+    title: Annotated[_StepTitle, Field(description="What to do, in a few words.")]
+    details: Annotated[_Details | None, Field(description="What else there is to know; left out, what it has.")] = None
+    done: Annotated[bool | None, Field(description="Left out, as it is. With a subtask it follows that.")] = None
+
+
+Steps = Annotated[tuple[StepInput, ...], Field(max_length=MAX_STEPS)]
+
+
+class TaskResourceAdd(_In):
+    """Something that a task works with."""
+
+    kind: Annotated[ResourceKind, Field(description="url: an http or https address; file: a path.")]
+    value: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_VALUE_CHARS),
+        AfterValidator(storable),
+        Field(description="The address, or the path."),
+    ]
+    title: Annotated[_Title | None, Field(description="What it is.")] = None
+
+    @model_validator(mode="after")
+    def _has_the_form_of_its_kind(self) -> Self:
+        if any(ord(character) < 32 or ord(character) == 127 for character in self.value):
+            raise ValueError("value: control characters and line breaks are in no address and no path")
+        if self.kind == "url":
+            _check_url(self.value)
+        elif "://" in self.value:
+            raise ValueError(f"value: {self.value[:80]!r} is an address; give it as kind 'url'")
+        return self
+
+
+def _check_url(value: str) -> None:
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or any(character.isspace() for character in value):
+        raise ValueError(f"value: {value[:80]!r} is not an http or https address")
+
+
+class TaskCreate(_In):
+    """A new task."""
+
+    title: Annotated[_Title, Field(description="What is to be reached, in a line.")]
+    description: Annotated[_Description, Field(description="What whoever works on it needs to know.")] = ""
+    owner_agent_id: Annotated[AgentId, Field(description="The agent that works on it.")] = "nova"
+    status: Annotated[
+        Literal["draft", "active"], Field(description="draft is still being planned, active is to be worked on.")
+    ] = "draft"
+    steps: Annotated[Steps, Field(description="The plan, in order.")] = ()
+    resources: Annotated[tuple[TaskResourceAdd, ...], Field(max_length=MAX_RESOURCES)] = ()
+
+
+class TaskPatch(_In):
+    """Fields to change; those left out stay."""
+
+    title: Annotated[_Title | None, Field(description="The new title.")] = None
+    description: Annotated[_Description | None, Field(description="The new description.")] = None
+    owner_agent_id: Annotated[AgentId | None, Field(description="The agent that works on it from now on.")] = None
+    status: Annotated[
+        TaskStatus | None, Field(description="active begins a draft. done and canceled end it for good.")
+    ] = None
+    revision: _Revision = None
+
+
+class TaskEnd(_In):
+    """How a task ends."""
+
+    outcome: Annotated[_Outcome | None, Field(description="What came of it, or why it is canceled.")] = None
+
+
+class StepsReplace(_In):
+    """The whole plan anew. Steps given with their id stay the same steps, others are new, those left out go."""
+
+    steps: Annotated[Steps, Field(description="The whole plan, in order.")]
+    revision: _Revision = None
+
+
+class StepPatch(_In):
+    """Fields of a step to change; those left out stay."""
+
+    title: Annotated[_StepTitle | None, Field(description="The new title.")] = None
+    details: Annotated[_Details | None, Field(description="The new details.")] = None
+    done: Annotated[bool | None, Field(description="Whether it is done. A step with a subtask follows that.")] = None
+
+
+class SubtaskCreate(_In):
+    """A task that does one step of another."""
+
+    title: Annotated[_Title | None, Field(description="Left out: the step's title.")] = None
+    description: Annotated[_Description | None, Field(description="Left out: the step's details.")] = None
+    owner_agent_id: Annotated[AgentId | None, Field(description="Left out: the owner of the task.")] = None
+    status: Annotated[
+        Literal["draft", "active"], Field(description="active is to be worked on; a draft waits to be activated.")
+    ] = "active"
+    steps: Annotated[Steps, Field(description="Its plan, in order.")] = ()
+
+
+class SubtaskView(_Out):
+    """The task that does a step."""
+
+    id: int
+    title: str
+    status: TaskStatus
+    owner_agent_id: str
+
+
+class StepView(_Out):
+    """A step of a plan. With a subtask, `done` follows that."""
+
+    id: str
+    title: str
+    details: str
+    done: bool
+    subtask: SubtaskView | None
+
+
+class ResourceView(_Out):
+    """Something that a task works with."""
+
+    id: str
+    kind: ResourceKind
+    value: str
+    title: str | None
+    created_at: datetime
+
+
+class TaskSummary(_Out):
+    """A task in a list."""
+
+    id: int
+    title: str
+    status: TaskStatus
+    owner_agent_id: str
+    created_by: str
+    """``person``, or the agent's id."""
+    parent_task_id: int | None
+    thread_id: str | None
+    steps_done: int
+    steps_total: int
+    work_at: datetime | None
+    """When it is worked on next by itself; null while nobody need."""
+    parked_reason: str | None
+    """Why it is not worked on by itself, though it is active."""
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+
+class TaskView(_Out):
+    """A task as it stands."""
+
+    id: int
+    title: str
+    description: str
+    status: TaskStatus
+    owner_agent_id: str
+    created_by: str
+    """``person``, or the agent's id."""
+    revision: int
+    """Grows with every change."""
+    thread_id: str | None
+    """Its dedicated thread, made when it is activated."""
+    parent_task_id: int | None
+    parent_step_id: str | None
+    outcome: str | None
+    steps: list[StepView]
+    resources: list[ResourceView]
+    work_at: datetime | None
+    """When it is worked on next by itself, in its tenant's hours, and after what is in flight. Null: nobody need."""
+    working_run_id: str | None
+    """The run that works on it, or did so last."""
+    idle_invocations: int
+    """How many runs in a row have changed nothing."""
+    parked_reason: str | None
+    """Why it is not worked on by itself, though it is active."""
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+
+class TaskChangeView(_Out):
+    """One thing that happened to a task. Never changed."""
+
+    id: str
+    task_id: int
+    revision: int
+    """The task's, after the change."""
+    kind: str
+    actor: str
+    """``person``, or the agent's id."""
+    run_id: str | None
+    """The run in which the agent did it."""
+    details: dict[str, Any]
+    created_at: datetime

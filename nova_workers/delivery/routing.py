@@ -1,0 +1,109 @@
+"""From what happened to whom it is told: a row of the outbox for each webhook and channel that wants it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nova_workers.contracts.deliveries import DeliveryItem, NewDelivery
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.delivery.channels import WEBHOOKS, ChannelRoutes
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.effects import DueEffect
+from nova_workers.ledger.outbox import add_deliveries, take_unrouted
+from nova_workers.ledger.run_ends import RunEnd, read_run_ends
+from nova_workers.ledger.webhooks import Subscription, list_subscriptions
+
+__all__ = ["InboxRouter", "RunEndEffect"]
+
+_BATCH: Final = 200
+
+
+class InboxRouter:
+    """Passes on what came into the inbox. The inbox's own row stays as it is, for the person who looks there."""
+
+    def __init__(self, database: Database, routes: ChannelRoutes) -> None:
+        self._database = database
+        self._routes = routes
+
+    async def route_due(self) -> int:
+        """Pass on a batch, each item once. Any number of processes may do it at the same time.
+
+        Returns:
+            How many items there were. As long as it is not 0, there may be more.
+        """
+        async with self._database.transaction() as connection:
+            items = await take_unrouted(connection, limit=_BATCH)
+            if items:
+                listening = await list_subscriptions(connection, {item.tenant_id for item in items})
+                await add_deliveries(connection, [new for item in items for new in self._fan_out(item, listening)])
+        return len(items)
+
+    def _fan_out(self, item: DeliveryItem, listening: Sequence[Subscription]) -> list[NewDelivery]:
+        fanned: list[NewDelivery] = []
+        for name in self._routes.of(item.agent_id):
+            if name != WEBHOOKS:
+                fanned.append(_copy(item, name))
+                continue
+            fanned += [
+                _copy(item, one.id, webhook_id=one.id)
+                for one in listening
+                if one.wants(item.tenant_id, item.kind, item.agent_id)
+            ]
+        return fanned
+
+
+class RunEndEffect:
+    """The effect that tells webhooks of a run's end. The ledger makes it for runs that somebody listens to."""
+
+    batch_size = 100
+    at_once = 2
+
+    def __init__(self, database: Database, routes: ChannelRoutes, dispatcher: Dispatcher) -> None:
+        self._database = database
+        self._routes = routes
+        self._dispatcher = dispatcher
+
+    async def handle(self, effects: Sequence[DueEffect]) -> None:
+        """Put the ends of these runs into the outbox. See `EffectHandler.handle`."""
+        async with self._database.transaction() as connection:
+            ends = await read_run_ends(connection, [effect.run_id for effect in effects])
+            await self._tell(connection, ends)
+        self._dispatcher.ring_deliveries()
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+    async def _tell(self, connection: Connection, ends: Sequence[RunEnd]) -> None:
+        listening = await list_subscriptions(connection, {end.tenant_id for end in ends})
+        told = [
+            NewDelivery(
+                id=new_id("dlv"),
+                tenant_id=end.tenant_id,
+                kind="run_completed",
+                target=one.id,
+                payload=end.payload,
+                agent_id=end.agent_id,
+                thread_id=end.thread_id,
+                run_id=end.run_id,
+                webhook_id=one.id,
+            )
+            for end in ends
+            if WEBHOOKS in self._routes.of(end.agent_id)
+            for one in listening
+            if one.wants(end.tenant_id, "run_completed", end.agent_id)
+        ]
+        await add_deliveries(connection, told)
+
+
+def _copy(item: DeliveryItem, target: str, *, webhook_id: str | None = None) -> NewDelivery:
+    return NewDelivery(
+        id=new_id("dlv"),
+        tenant_id=item.tenant_id,
+        kind=item.kind,
+        target=target,
+        payload=item.payload,
+        agent_id=item.agent_id,
+        thread_id=item.thread_id,
+        run_id=item.run_id,
+        webhook_id=webhook_id,
+    )

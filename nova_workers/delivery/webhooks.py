@@ -1,0 +1,120 @@
+"""The channel of webhooks: one signed request for each try, as the Standard Webhooks specification has it."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import orjson
+
+from nova_workers.contracts.deliveries import DeliveryItem, DeliveryKind
+from nova_workers.delivery.channels import WEBHOOKS
+from nova_workers.errors import DeliveryFailed, InvalidInput, OutboundFailed
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.webhook_secrets import Endpoint, fetch_endpoint
+from nova_workers.tools.outbound import Outbound, OutboundResponse
+from nova_workers.workspace.standard_webhooks import signed_headers
+from nova_workers.workspace.webhooks import Webhooks
+
+__all__ = ["EVENT_TYPES", "WebhookChannel"]
+
+EVENT_TYPES: Mapping[DeliveryKind, str] = {
+    "notification": "agent.notification",
+    "file": "agent.file",
+    "note": "agent.note",
+    "run_completed": "run.completed",
+    "test": "webhook.test",
+}
+"""What a receiver sees as ``type``."""
+
+
+class WebhookChannel:
+    """Sends each item to the address of its webhook, and nowhere else: no redirect is followed."""
+
+    name = WEBHOOKS
+
+    def __init__(self, database: Database, webhooks: Webhooks, outbound: Outbound, *, max_body_bytes: int) -> None:
+        """Keep what is handed in.
+
+        Args:
+            database: Where addresses are.
+            webhooks: Opens their secrets.
+            outbound: Carries requests, to the public internet only.
+            max_body_bytes: The longest body that is sent.
+        """
+        self._database = database
+        self._webhooks = webhooks
+        self._outbound = outbound
+        self._max_body_bytes = max_body_bytes
+
+    async def deliver(self, item: DeliveryItem) -> int:
+        """Send one item, and return the status of the answer, one of 2xx. See `DeliveryChannel.deliver`.
+
+        Raises:
+            DeliveryFailed: The address did not take it.
+            Conflict: Its secret cannot be opened. That is no fault of the address.
+        """
+        endpoint = await self._endpoint(item)
+        body = body_of(item)
+        if len(body) > self._max_body_bytes:
+            raise DeliveryFailed(
+                f"The body has {len(body)} bytes; {self._max_body_bytes} are the most.", retryable=False
+            )
+        headers = {
+            "content-type": "application/json",
+            # The time is the database's: a host whose clock is off would sign what every receiver refuses as old.
+            **signed_headers(item.id, endpoint.at, body, self._webhooks.keys(endpoint)),
+        }
+        try:
+            answer = await self._outbound.request("POST", endpoint.url, headers=headers, content=body, follow=False)
+        except OutboundFailed as error:
+            raise DeliveryFailed(error.message, retryable=not error.refused) from error
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+            raise _refused(answer)
+        return answer.status
+
+    async def close(self) -> None:
+        """Do nothing: no connection is kept."""
+
+    async def _endpoint(self, item: DeliveryItem) -> Endpoint:
+        async with self._database.connection() as connection:
+            endpoint = await fetch_endpoint(connection, item.tenant_id, item.target)
+        if endpoint is None:
+            raise DeliveryFailed("The webhook was deleted.", retryable=False)
+        if not endpoint.enabled:
+            raise DeliveryFailed("The webhook is switched off.", retryable=True)
+        try:
+            # What the operator allows may have changed since the address was given.
+            self._webhooks.check_url(endpoint.url)
+        except InvalidInput as error:
+            raise DeliveryFailed(error.message, retryable=False) from error
+        return endpoint
+
+
+def body_of(item: DeliveryItem) -> bytes:
+    """Return the body that tells of an item: its type, when it happened, and what there is to know of it."""
+    about = {
+        "delivery_id": item.id,
+        "agent_id": item.agent_id,
+        "thread_id": item.thread_id,
+        "run_id": item.run_id,
+    }
+    event = {"type": EVENT_TYPES[item.kind], "timestamp": item.created_at, "data": about | item.payload}
+    return orjson.dumps(event, option=orjson.OPT_UTC_Z)
+
+
+def _refused(answer: OutboundResponse) -> DeliveryFailed:
+    if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
+        why = f"The address answered {answer.status}, and no redirect is followed."
+    else:
+        why = f"The address answered {answer.status}."
+    return DeliveryFailed(
+        why,
+        retryable=answer.status != HTTPStatus.GONE,
+        response_status=answer.status,
+        retry_after_s=_retry_after_s(answer.headers.get("retry-after", "")),
+        unwanted=answer.status == HTTPStatus.GONE,
+    )
+
+
+def _retry_after_s(text: str) -> float | None:
+    """Return the pause that a receiver asks for in seconds. A date is not looked at: its clock is not ours."""
+    return float(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None

@@ -1,0 +1,58 @@
+"""What a child process writes to stderr, as log lines.
+
+Handed on as it is, it would pass by the redaction: a server may print the very secrets that it was started with.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TextIO
+
+import structlog
+
+__all__ = ["logged_output"]
+
+_log = structlog.get_logger(__name__)
+
+_MAX_LINE_BYTES = 65_536
+"""A longer line is logged in parts."""
+_REST_S = 0.5
+"""After the connection closed: how long the last lines may take. A grandchild may hold the pipe open."""
+
+
+@asynccontextmanager
+async def logged_output(server: str) -> AsyncGenerator[TextIO]:
+    """Lend a file to be a child's stderr, and log every line of it. The lines carry the present context's redaction."""
+    read, write = os.pipe()
+    with os.fdopen(read, "rb", buffering=0) as source, os.fdopen(write, "w") as sink:
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), source
+        )
+        logging = asyncio.create_task(_log_lines(server, reader), name=f"mcp-stderr-{server}")
+        try:
+            yield sink
+        finally:
+            sink.close()
+            await asyncio.wait((logging,), timeout=_REST_S)
+            logging.cancel()
+            transport.close()
+
+
+async def _log_lines(server: str, reader: asyncio.StreamReader) -> None:
+    held = b""
+    while piece := await reader.read(_MAX_LINE_BYTES):
+        *lines, held = (held + piece).split(b"\n")
+        for line in lines:
+            _say(server, line)
+        if len(held) > _MAX_LINE_BYTES:
+            _say(server, held)
+            held = b""
+    _say(server, held)
+
+
+def _say(server: str, line: bytes) -> None:
+    text = line.decode("utf-8", "replace").strip()
+    if text:
+        _log.info("mcp_server_said", server=server, line=text)

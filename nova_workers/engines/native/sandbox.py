@@ -1,0 +1,92 @@
+"""Commands confined by bubblewrap."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nova_workers.errors import ConfigurationError
+
+__all__ = ["ShellSandbox"]
+
+_TRIAL_S = 10.0
+_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+"""What the kernel lets root write, even without any capability."""
+_NAME_SERVERS = "/etc/resolv.conf"
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSandbox:
+    """How commands are confined.
+
+    A command sees the system read-only, an empty home and /tmp, no other process, and can write where the agent may.
+
+    Attributes:
+        program: Path of ``bwrap``.
+        network: Whether commands reach the network.
+        hidden: Directories that look empty inside, beside /tmp, /run and the home of the worker's user.
+    """
+
+    program: str
+    network: bool = True
+    hidden: tuple[str, ...] = ()
+
+    @classmethod
+    def find(cls, *, network: bool, hidden: Sequence[str] = ()) -> "ShellSandbox":
+        """Return the sandbox of this machine, once it has been seen to work. Blocks shortly.
+
+        Raises:
+            ConfigurationError: There is no ``bwrap`` on PATH, or the machine does not let it make a sandbox.
+        """
+        program = shutil.which("bwrap")
+        if program is None:
+            raise ConfigurationError(
+                "NOVA_TOOLS__SHELL_SANDBOX is 'bubblewrap', and there is no bwrap on PATH. Install bubblewrap on every "
+                "worker's machine, or set it to 'off'."
+            )
+        sandbox = cls(program, network, tuple(hidden))
+        sandbox._try()
+        return sandbox
+
+    def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> list[str]:
+        """Return the command that runs `command` inside."""
+        inside = [self.program, "--unshare-all", "--die-with-parent", "--new-session"]
+        # A worker that is root would be root inside, with every capability: it could unmount what hides.
+        inside += ["--cap-drop", "ALL"]
+        inside += ["--share-net"] if self.network else []
+        inside += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        for path in _KERNEL:
+            inside += ["--ro-bind-try", path, path]
+        for path in self._hidden():
+            inside += ["--tmpfs", path]
+        if self.network:
+            # Often a link to a file below /run, without which no name would be resolved.
+            servers = os.path.realpath(_NAME_SERVERS)
+            inside += ["--ro-bind-try", servers, servers]
+        for path in writable:
+            inside += ["--bind-try", path, path]
+        return [*inside, "--chdir", cwd, "--", *command]
+
+    def _hidden(self) -> list[str]:
+        # A user of a service may have the root directory for a home: hiding that would leave nothing.
+        asked = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
+        return [path for path in map(os.path.realpath, asked) if path != "/" and Path(path).is_dir()]
+
+    def _try(self) -> None:
+        try:
+            trial = subprocess.run(  # noqa: S603 - the operator's own program, without a shell
+                self.wrap(["/bin/true"], "/", ()), capture_output=True, timeout=_TRIAL_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            complaint = str(error)
+        else:
+            if trial.returncode == 0:
+                return
+            complaint = trial.stderr.decode(errors="replace").strip() or f"exit code {trial.returncode}"
+        raise ConfigurationError(
+            f"NOVA_TOOLS__SHELL_SANDBOX is 'bubblewrap', and {self.program} cannot make a sandbox here: {complaint}. "
+            "It needs user namespaces, which some kernels and most container runtimes withhold: allow them for the "
+            "worker, or set it to 'off' and give the workers a container of their own."
+        )

@@ -1,0 +1,150 @@
+"""The outbox: what agents hand over, until somebody delivers it. A row comes with what it tells of, or not at all."""
+
+from __future__ import annotations
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, Sender
+from nova_workers.errors import IllegalTransition, NotFound
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+
+__all__ = [
+    "add_delivery",
+    "get_delivery",
+    "list_deliveries",
+    "lock_outbox_of_run",
+    "payloads_of_run",
+    "replay_delivery",
+    "withdraw",
+]
+
+_COLUMNS = f"""
+id, kind, status, target, agent_id, thread_id, run_id, payload, error, created_at, delivered_at, webhook_id, attempts,
+response_status, CASE WHEN status = 'pending' AND target <> '{INBOX}' THEN due_at END AS next_try_at
+"""
+
+# Two tools of one run may hand over at the same time; what counts a run's deliveries waits here for the other.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('outbox:' || $1, 0))"
+
+_PAYLOADS = f"""
+SELECT id, payload FROM deliveries WHERE tenant_id = $1 AND run_id = $2 AND kind = $3 AND target = '{INBOX}'
+"""
+
+_ADD = """
+INSERT INTO deliveries (id, tenant_id, run_id, agent_id, thread_id, kind, target, payload)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+"""
+
+# $4 the payload's field that names the thing, $5 its id.
+_WITHDRAW = """
+DELETE FROM deliveries
+ WHERE tenant_id = $1 AND agent_id = $2 AND kind = $3 AND status = 'pending' AND payload ->> $4::text = $5
+"""
+
+# One statement a set of filters, so that each has a plan of its own on the index that fits it.
+_LIST = f"""
+SELECT {_COLUMNS} FROM deliveries
+ WHERE tenant_id = $1 AND target = $6 AND ($2::text IS NULL OR id < $2)
+   AND ($3::text IS NULL OR kind = $3) AND ($4::text IS NULL OR status = $4)
+ ORDER BY id DESC
+ LIMIT $5
+"""
+_LIST_OF_AGENT = f"""
+SELECT {_COLUMNS} FROM deliveries
+ WHERE tenant_id = $1 AND target = $6 AND agent_id = $7 AND ($2::text IS NULL OR id < $2)
+   AND ($3::text IS NULL OR kind = $3) AND ($4::text IS NULL OR status = $4)
+ ORDER BY id DESC
+ LIMIT $5
+"""
+
+_GET = f"SELECT {_COLUMNS} FROM deliveries WHERE tenant_id = $1 AND id = $2"
+
+# As if it were new, and under the same id: whoever had it knows it again.
+_REPLAY = f"""
+UPDATE deliveries
+   SET status = 'pending', attempts = 0, due_at = now(), delivered_at = NULL, response_status = NULL, error = NULL
+ WHERE tenant_id = $1 AND id = $2 AND status IN ('delivered', 'failed') AND target <> '{INBOX}'
+RETURNING {_COLUMNS}
+"""
+
+
+async def lock_outbox_of_run(connection: Connection, run_id: str) -> None:
+    """Keep others from handing over for this run before this transaction ends."""
+    await connection.execute(_LOCK, run_id)
+
+
+async def payloads_of_run(connection: Connection, sender: Sender, kind: DeliveryKind) -> dict[str, JsonObject]:
+    """Return what a run has handed over of a kind, by the delivery's id."""
+    rows = await connection.fetch(_PAYLOADS, sender.tenant_id, sender.run_id, kind)
+    return {row["id"]: row["payload"] for row in rows}
+
+
+async def add_delivery(
+    connection: Connection, sender: Sender, kind: DeliveryKind, payload: JsonObject, *, target: str
+) -> str:
+    """Put something into the outbox, and return the delivery's id."""
+    delivery_id = new_id("dlv")
+    await connection.execute(
+        _ADD,
+        delivery_id,
+        sender.tenant_id,
+        sender.run_id,
+        sender.agent_id,
+        sender.thread_id,
+        kind,
+        target,
+        payload,
+    )
+    return delivery_id
+
+
+async def withdraw(
+    connection: Connection, tenant_id: str, agent_id: str, kind: DeliveryKind, *, field: str, named: str
+) -> None:
+    """Take back what nobody delivered yet: deliveries of an agent whose payload has `named` in `field`."""
+    await connection.execute(_WITHDRAW, tenant_id, agent_id, kind, field, named)
+
+
+async def list_deliveries(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    limit: int,
+    target: str = INBOX,
+    kind: DeliveryKind | None = None,
+    status: DeliveryStatus | None = None,
+    agent_id: str | None = None,
+    before: str | None = None,
+) -> list[DeliveryView]:
+    """Return deliveries to a target, newest first, those before the one with the id `before`."""
+    given = (tenant_id, before, kind, status, limit, target)
+    if agent_id is None:
+        rows = await connection.fetch(_LIST, *given)
+    else:
+        rows = await connection.fetch(_LIST_OF_AGENT, *given, agent_id)
+    return [DeliveryView.model_validate(dict(row)) for row in rows]
+
+
+async def get_delivery(connection: Connection, tenant_id: str, delivery_id: str) -> DeliveryView:
+    """Return a delivery as it stands.
+
+    Raises:
+        NotFound: There is none in this tenant.
+    """
+    row = await connection.fetchrow(_GET, tenant_id, delivery_id)
+    if row is None:
+        raise NotFound(f"There is no delivery {delivery_id!r}.", delivery_id=delivery_id)
+    return DeliveryView.model_validate(dict(row))
+
+
+async def replay_delivery(connection: Connection, tenant_id: str, delivery: DeliveryView) -> DeliveryView:
+    """Put a delivery that ended in line again.
+
+    Raises:
+        IllegalTransition: It is in the inbox, or on its way.
+    """
+    row = await connection.fetchrow(_REPLAY, tenant_id, delivery.id)
+    if row is not None:
+        return DeliveryView.model_validate(dict(row))
+    where = "is in the inbox, which nobody sends" if delivery.target == INBOX else "is on its way already"
+    raise IllegalTransition(f"The delivery {delivery.id!r} {where}.", delivery_id=delivery.id)

@@ -1,0 +1,55 @@
+"""What the prompt of a run needs of the ledger, in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nova_workers.ledger.database import Connection
+
+__all__ = ["PromptFacts", "load_prompt_facts"]
+
+# The newest memories, as many as there is room for: $2 of them, $3 characters. Oldest first, so that a new one changes
+# the end of what is told; one row more than is told says that there are more. $4 names of skills.
+_FACTS = """
+SELECT (SELECT jsonb_agg(CASE WHEN told THEN content END ORDER BY id)
+          FROM (SELECT id, content,
+                       row_number() OVER newest <= $2 AND sum(char_length(content)) OVER newest <= $3 AS told
+                  FROM (SELECT id, content FROM memories WHERE tenant_id = $1 ORDER BY id DESC LIMIT $2 + 1) few
+                WINDOW newest AS (ORDER BY id DESC)) ranked
+         WHERE $2 > 0) AS memories,
+       (SELECT jsonb_object_agg(name, description)
+          FROM skills
+         WHERE tenant_id = $1 AND name = ANY($4::text[])) AS skills
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFacts:
+    """What is stored for a prompt.
+
+    Attributes:
+        memories: The newest facts, oldest of them first.
+        more_memories: There are older ones.
+        skills: Descriptions of skills by name.
+    """
+
+    memories: tuple[str, ...] = ()
+    more_memories: bool = False
+    skills: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+async def load_prompt_facts(
+    connection: Connection, tenant_id: str, *, memories: int, memory_chars: int, skills: Sequence[str]
+) -> PromptFacts:
+    """Return what a prompt needs.
+
+    Args:
+        memories: Most facts; 0 for none.
+        memory_chars: Most characters of all of them.
+        skills: Names; those that are not there are left out.
+    """
+    row = await connection.fetchrow(_FACTS, tenant_id, memories, memory_chars, list(skills))
+    found: list[str | None] = [] if row is None else row["memories"] or []
+    told = tuple(fact for fact in found if fact is not None)
+    return PromptFacts(told, len(told) < len(found), {} if row is None else row["skills"] or {})

@@ -1,0 +1,58 @@
+"""How runs ended, as it is told outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.ledger.database import Connection
+
+__all__ = ["LISTENED_TO", "RunEnd", "read_run_ends"]
+
+# Whether a webhook wants to hear of the end of the run `mine`. A tenant without any costs one look into an index.
+LISTENED_TO = """\
+EXISTS (SELECT FROM webhooks w
+         WHERE w.tenant_id = mine.tenant_id AND w.enabled AND (w.kinds = '{}' OR 'run_completed' = ANY (w.kinds))
+           AND (w.agent_id IS NULL OR w.agent_id = mine.agent_id))"""
+
+_TEXT_CHARS = 16_000
+"""Of an answer. A body stays far below what receivers take; the whole is a request away."""
+
+_ENDS = """
+SELECT r.id, r.tenant_id, r.agent_id, r.thread_id, r.status, r.stop_reason, r.source,
+       left(r.result_text, $2) AS text, coalesce(length(r.result_text) > $2, false) AS text_truncated,
+       r.error_kind, r.error_message, r.created_at, r.finished_at
+  FROM runs r
+ WHERE r.id = ANY ($1) AND r.status IN ('succeeded', 'failed', 'canceled')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """What there is to tell of a run that ended. `payload` is a JSON object."""
+
+    run_id: str
+    tenant_id: str
+    agent_id: str
+    thread_id: str
+    payload: JsonObject
+
+
+async def read_run_ends(connection: Connection, run_ids: Sequence[str]) -> list[RunEnd]:
+    """Return how these runs ended. Those that have not are left out."""
+    ends: list[RunEnd] = []
+    for row in await connection.fetch(_ENDS, list(run_ids), _TEXT_CHARS):
+        failed = row["error_kind"] is not None
+        payload = {
+            "status": row["status"],
+            "stop_reason": row["stop_reason"],
+            "source": row["source"],
+            "text": row["text"] or "",
+            "text_truncated": row["text_truncated"],
+            "error": {"kind": row["error_kind"], "message": row["error_message"]} if failed else None,
+            "created_at": row["created_at"].isoformat(),
+            "finished_at": row["finished_at"].isoformat(),
+        }
+        ends.append(RunEnd(row["id"], row["tenant_id"], row["agent_id"], row["thread_id"], payload))
+    return ends

@@ -1,0 +1,122 @@
+"""Files that agents sent. Their content is a column: no worker's disk is another's."""
+
+from __future__ import annotations
+
+from nova_workers.contracts.deliveries import Sender, SentFileView
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["add_file", "delete_file", "find_same_file", "get_file", "list_files", "read_file"]
+
+_COLUMNS = "id, agent_id, thread_id, run_id, name, media_type, size_bytes, caption, created_at"
+
+_ADD = f"""
+INSERT INTO sent_files (id, tenant_id, agent_id, thread_id, run_id, name, media_type, size_bytes, caption, content)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+RETURNING {_COLUMNS}
+"""
+
+# The content travels only to files that it may be equal to, of which there is mostly none.
+_MAY_BE_SAME = """
+SELECT id FROM sent_files
+ WHERE tenant_id = $1 AND run_id = $2 AND name = $3 AND caption IS NOT DISTINCT FROM $4 AND size_bytes = $5
+"""
+_FIND_SAME = f"""
+SELECT {_COLUMNS} FROM sent_files WHERE tenant_id = $1 AND id = ANY($2::text[]) AND content = $3 LIMIT 1
+"""
+
+_GET = f"SELECT {_COLUMNS} FROM sent_files WHERE tenant_id = $1 AND id = $2"
+_READ = f"SELECT {_COLUMNS}, content FROM sent_files WHERE tenant_id = $1 AND id = $2"
+_DELETE = "DELETE FROM sent_files WHERE tenant_id = $1 AND id = $2 RETURNING agent_id"
+
+# One statement a set of filters, so that each has a plan of its own on the index that fits it.
+_LIST = f"""
+SELECT {_COLUMNS} FROM sent_files
+ WHERE tenant_id = $1 AND ($2::text IS NULL OR id < $2)
+ ORDER BY id DESC
+ LIMIT $3
+"""
+_LIST_OF_AGENT = f"""
+SELECT {_COLUMNS} FROM sent_files
+ WHERE tenant_id = $1 AND agent_id = $4 AND ($2::text IS NULL OR id < $2)
+ ORDER BY id DESC
+ LIMIT $3
+"""
+_LIST_OF_THREAD = f"""
+SELECT {_COLUMNS} FROM sent_files
+ WHERE tenant_id = $1 AND thread_id = $4 AND ($5::text IS NULL OR agent_id = $5) AND ($2::text IS NULL OR id < $2)
+ ORDER BY id DESC
+ LIMIT $3
+"""
+
+
+async def add_file(
+    connection: Connection, sender: Sender, *, name: str, media_type: str, caption: str | None, content: bytes
+) -> SentFileView:
+    """Keep a file."""
+    (row,) = await connection.fetch(
+        _ADD,
+        new_id("file"),
+        sender.tenant_id,
+        sender.agent_id,
+        sender.thread_id,
+        sender.run_id,
+        name,
+        media_type,
+        len(content),
+        caption,
+        content,
+    )
+    return _view(row)
+
+
+async def find_same_file(
+    connection: Connection, sender: Sender, *, name: str, caption: str | None, content: bytes
+) -> SentFileView | None:
+    """Return the file of these words and bytes that the run has sent already."""
+    rows = await connection.fetch(_MAY_BE_SAME, sender.tenant_id, sender.run_id, name, caption, len(content))
+    if not rows:
+        return None
+    row = await connection.fetchrow(_FIND_SAME, sender.tenant_id, [row["id"] for row in rows], content)
+    return None if row is None else _view(row)
+
+
+async def get_file(connection: Connection, tenant_id: str, file_id: str) -> SentFileView | None:
+    """Return a file without its content."""
+    row = await connection.fetchrow(_GET, tenant_id, file_id)
+    return None if row is None else _view(row)
+
+
+async def read_file(connection: Connection, tenant_id: str, file_id: str) -> tuple[SentFileView, bytes] | None:
+    """Return a file and its content."""
+    row = await connection.fetchrow(_READ, tenant_id, file_id)
+    return None if row is None else (_view(row), row["content"])
+
+
+async def delete_file(connection: Connection, tenant_id: str, file_id: str) -> str | None:
+    """Delete a file, and return the agent that sent it; None where there is none."""
+    return await connection.fetchval(_DELETE, tenant_id, file_id)
+
+
+async def list_files(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    limit: int,
+    agent_id: str | None = None,
+    thread_id: str | None = None,
+    before: str | None = None,
+) -> list[SentFileView]:
+    """Return files, newest first, those before the one with the id `before`."""
+    given = (tenant_id, before, limit)
+    if thread_id is not None:
+        rows = await connection.fetch(_LIST_OF_THREAD, *given, thread_id, agent_id)
+    elif agent_id is not None:
+        rows = await connection.fetch(_LIST_OF_AGENT, *given, agent_id)
+    else:
+        rows = await connection.fetch(_LIST, *given)
+    return [_view(row) for row in rows]
+
+
+def _view(row: Row) -> SentFileView:
+    return SentFileView.model_validate(dict(row))

@@ -1,0 +1,181 @@
+"""The library of skills of a tenant: each is a SKILL.md and the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nova_workers.contracts.skills import (
+    SkillDetail,
+    SkillDirectory,
+    SkillFile,
+    SkillFileInfo,
+    SkillFront,
+    SkillView,
+)
+from nova_workers.errors import LimitExceeded, NotFound
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = [
+    "MAX_SKILLS",
+    "agents_with_skill",
+    "delete_skill",
+    "describe_skills",
+    "get_skill",
+    "get_skill_file",
+    "list_skills",
+    "load_skills",
+    "put_skill",
+]
+
+MAX_SKILLS = 500
+"""A tenant's. Approximate: two that are added at the same moment may both see the last free place."""
+
+# $7 the most that a tenant may have; one that is there already may always be replaced.
+_PUT = """
+INSERT INTO skills AS s (tenant_id, name, description, skill_md, body, front_matter)
+SELECT $1, $2, $3, $4, $5, $6
+ WHERE (SELECT count(*) FROM skills WHERE tenant_id = $1) < $7
+    OR EXISTS (SELECT FROM skills WHERE tenant_id = $1 AND name = $2)
+ON CONFLICT (tenant_id, name) DO UPDATE
+   SET description = EXCLUDED.description, skill_md = EXCLUDED.skill_md, body = EXCLUDED.body,
+       front_matter = EXCLUDED.front_matter, updated_at = now()
+RETURNING name
+"""
+_CLEAR_FILES = "DELETE FROM skill_files WHERE tenant_id = $1 AND skill_name = $2"
+_ADD_FILES = """
+INSERT INTO skill_files (tenant_id, skill_name, path, executable, content)
+SELECT $1, $2, f.path, f.executable, f.content
+  FROM unnest($3::text[], $4::bool[], $5::bytea[]) AS f(path, executable, content)
+"""
+
+# The size of a column that is stored out of line is known without reading it.
+_FILES = """
+COALESCE((SELECT jsonb_agg(jsonb_build_object('path', f.path, 'size_bytes', octet_length(f.content),
+                                              'executable', f.executable) ORDER BY f.path COLLATE "C")
+            FROM skill_files f WHERE f.tenant_id = s.tenant_id AND f.skill_name = s.name), '[]') AS files
+"""
+_LIST = f"""
+SELECT s.name, s.front_matter, s.created_at, s.updated_at, {_FILES}
+  FROM skills s
+ WHERE s.tenant_id = $1 AND ($2::text IS NULL OR s.name > $2)
+ ORDER BY s.name
+ LIMIT $3
+"""
+_GET = f"SELECT s.*, {_FILES} FROM skills s WHERE s.tenant_id = $1 AND s.name = $2"
+_FILE = "SELECT path, executable, content FROM skill_files WHERE tenant_id = $1 AND skill_name = $2 AND path = $3"
+_DESCRIBE = "SELECT name, description FROM skills WHERE tenant_id = $1 AND name = ANY($2::text[])"
+_LOAD = "SELECT name, description, body FROM skills WHERE tenant_id = $1 AND name = ANY($2::text[])"
+_LOAD_FILES = """
+SELECT skill_name, path, executable, content FROM skill_files
+ WHERE tenant_id = $1 AND skill_name = ANY($2::text[])
+ ORDER BY skill_name, path
+"""
+_DELETE = "DELETE FROM skills WHERE tenant_id = $1 AND name = $2 RETURNING name"
+_AGENTS = """
+SELECT id FROM agents WHERE tenant_id = $1 AND deleted_at IS NULL AND spec -> 'skills' ? $2 ORDER BY id LIMIT $3
+"""
+
+
+async def put_skill(  # noqa: PLR0917 - the parts of one value
+    connection: Connection, tenant_id: str, front: SkillFront, skill_md: str, body: str, files: Sequence[SkillFile]
+) -> SkillDetail:
+    """Add a skill, or replace the one of its name whole. Must be called inside a transaction.
+
+    Raises:
+        LimitExceeded: The tenant has as many as it may.
+    """
+    matter = front.model_dump(mode="json")
+    if (
+        await connection.fetchval(_PUT, tenant_id, front.name, front.description, skill_md, body, matter, MAX_SKILLS)
+        is None
+    ):
+        raise LimitExceeded(
+            f"There are {MAX_SKILLS} skills already, which is the most. Remove those that nobody uses.",
+            limit=MAX_SKILLS,
+        )
+    await connection.execute(_CLEAR_FILES, tenant_id, front.name)
+    columns = ([file.path for file in files], [file.executable for file in files], [file.content for file in files])
+    await connection.execute(_ADD_FILES, tenant_id, front.name, *columns)
+    return await get_skill(connection, tenant_id, front.name)
+
+
+async def get_skill(connection: Connection, tenant_id: str, name: str) -> SkillDetail:
+    """Return a skill with its text.
+
+    Raises:
+        NotFound: There is no such skill.
+    """
+    row = await connection.fetchrow(_GET, tenant_id, name)
+    if row is None:
+        raise _unknown(name)
+    return SkillDetail(**_seen(row), skill_md=row["skill_md"])
+
+
+async def list_skills(connection: Connection, tenant_id: str, *, after: str | None, limit: int) -> list[SkillView]:
+    """Return skills by name, those after `after`."""
+    return [SkillView(**_seen(row)) for row in await connection.fetch(_LIST, tenant_id, after, limit)]
+
+
+async def get_skill_file(connection: Connection, tenant_id: str, name: str, path: str) -> SkillFile:
+    """Return a file of a skill.
+
+    Raises:
+        NotFound: There is no such skill, or no such file in it.
+    """
+    row = await connection.fetchrow(_FILE, tenant_id, name, path)
+    if row is None:
+        skill = await get_skill(connection, tenant_id, name)
+        there = ", ".join(repr(file.path) for file in skill.files) or "no files"
+        raise NotFound(f"Skill {name!r} has no file {path!r}; it has {there}.", skill=name, path=path)
+    return SkillFile(row["path"], row["content"], row["executable"])
+
+
+async def describe_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the descriptions of those of `names` that there are."""
+    rows = await connection.fetch(_DESCRIBE, tenant_id, list(names))
+    return {row["name"]: row["description"] for row in rows}
+
+
+async def load_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> tuple[SkillDirectory, ...]:
+    """Return those of `names` that there are, with their files, in the order of `names`."""
+    found = {row["name"]: row for row in await connection.fetch(_LOAD, tenant_id, list(names))}
+    files: dict[str, list[SkillFile]] = {name: [] for name in found}
+    for row in await connection.fetch(_LOAD_FILES, tenant_id, list(found)):
+        # A skill that was replaced between the two reads may have lost or gained some.
+        files[row["skill_name"]].append(SkillFile(row["path"], row["content"], row["executable"]))
+    return tuple(
+        SkillDirectory(name, found[name]["description"], found[name]["body"], tuple(files[name]))
+        for name in names
+        if name in found
+    )
+
+
+async def delete_skill(connection: Connection, tenant_id: str, name: str) -> None:
+    """Remove a skill and its files.
+
+    Raises:
+        NotFound: There is no such skill.
+    """
+    if await connection.fetchval(_DELETE, tenant_id, name) is None:
+        raise _unknown(name)
+
+
+async def agents_with_skill(connection: Connection, tenant_id: str, name: str, *, limit: int) -> list[str]:
+    """Return ids of agents to which a skill is assigned."""
+    return [row["id"] for row in await connection.fetch(_AGENTS, tenant_id, name, limit)]
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"There is no skill {name!r}.", skill=name)
+
+
+def _seen(row: Row) -> dict[str, Any]:
+    front = SkillFront.model_validate(row["front_matter"])
+    return {
+        **front.model_dump(),
+        "allowed_tools": list(front.allowed_tools),
+        "files": [SkillFileInfo.model_validate(file) for file in row["files"]],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
+    }

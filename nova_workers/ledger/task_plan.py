@@ -1,0 +1,112 @@
+"""Steps and resources of tasks. Written under the lock of the task's tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+
+__all__ = [
+    "PlannedStep",
+    "add_resource",
+    "drop_steps",
+    "free_steps",
+    "link_step",
+    "mark_step_of",
+    "remove_resource",
+    "write_steps",
+]
+
+# None of these statements but `_LINK` and `_FREE` names subtask_id: a step's link is nobody else's to change.
+_WRITE = """
+INSERT INTO task_steps (id, tenant_id, task_id, position, title, details, done)
+SELECT x.id, $1, $2, x.position, x.title, x.details, x.done
+  FROM jsonb_to_recordset($3) AS x(id text, position int, title text, details text, done bool)
+ON CONFLICT (id) DO UPDATE
+   SET position = EXCLUDED.position, title = EXCLUDED.title, details = EXCLUDED.details, done = EXCLUDED.done
+ WHERE task_steps.tenant_id = $1 AND task_steps.task_id = $2
+"""
+
+_DROP = """
+DELETE FROM task_steps WHERE tenant_id = $1 AND task_id = $2 AND id = ANY($3::text[]) AND subtask_id IS NULL
+"""
+
+_LINK = """
+UPDATE task_steps SET subtask_id = $4
+ WHERE tenant_id = $1 AND task_id = $2 AND id = $3 AND subtask_id IS NULL AND NOT done
+RETURNING id
+"""
+
+_MARK = "UPDATE task_steps SET done = true WHERE tenant_id = $1 AND subtask_id = $2"
+
+_FREE = "UPDATE task_steps SET done = false, subtask_id = NULL WHERE tenant_id = $1 AND subtask_id = ANY($2::int[])"
+
+_ADD_RESOURCE = """
+INSERT INTO task_resources (id, tenant_id, task_id, kind, value, title) VALUES ($1, $2, $3, $4, $5, $6)
+"""
+
+_REMOVE_RESOURCE = """
+DELETE FROM task_resources WHERE tenant_id = $1 AND task_id = $2 AND id = $3 RETURNING id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step as it is to be written. Its link to a subtask is no part of it."""
+
+    id: str
+    position: int
+    title: str
+    details: str
+    done: bool
+
+
+async def write_steps(connection: Connection, tenant_id: str, task_id: int, steps: Sequence[PlannedStep]) -> None:
+    """Write steps, new ones and those that are there."""
+    rows = [
+        {
+            "id": step.id,
+            "position": step.position,
+            "title": step.title,
+            "details": step.details,
+            "done": step.done,
+        }
+        for step in steps
+    ]
+    await connection.execute(_WRITE, tenant_id, task_id, rows)
+
+
+async def drop_steps(connection: Connection, tenant_id: str, task_id: int, step_ids: Sequence[str]) -> None:
+    """Delete steps. One with a subtask stays, whatever is asked."""
+    await connection.execute(_DROP, tenant_id, task_id, list(step_ids))
+
+
+async def link_step(connection: Connection, tenant_id: str, task_id: int, step_id: str, subtask_id: int) -> bool:
+    """Give a step its subtask. False where it has one, or is done."""
+    return await connection.fetchval(_LINK, tenant_id, task_id, step_id, subtask_id) is not None
+
+
+async def mark_step_of(connection: Connection, tenant_id: str, subtask_id: int) -> None:
+    """Mark the step that a subtask did."""
+    await connection.execute(_MARK, tenant_id, subtask_id)
+
+
+async def free_steps(connection: Connection, tenant_id: str, subtask_ids: Sequence[int]) -> None:
+    """Take canceled subtasks from their steps, which are not done then."""
+    await connection.execute(_FREE, tenant_id, list(subtask_ids))
+
+
+async def add_resource(
+    connection: Connection, tenant_id: str, task_id: int, *, kind: str, value: str, title: str | None
+) -> str:
+    """Add a resource and return its id."""
+    resource_id = new_id("tre")
+    await connection.execute(_ADD_RESOURCE, resource_id, tenant_id, task_id, kind, value, title)
+    return resource_id
+
+
+async def remove_resource(connection: Connection, tenant_id: str, task_id: int, resource_id: str) -> bool:
+    """Remove a resource. False where the task has none such."""
+    return await connection.fetchval(_REMOVE_RESOURCE, tenant_id, task_id, resource_id) is not None

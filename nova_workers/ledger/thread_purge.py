@@ -1,0 +1,259 @@
+"""A thread's rows go: all of them, or all but its latest turn.
+
+Both in slices, a transaction each, so that a long thread holds no lock for long, and a worker that dies leaves a thread
+that the next one goes on with. The thread's row is locked first, as everywhere, and passed over where somebody else
+holds it. What is asked after that sees whatever was committed before: a message that came, a fork that was made.
+
+A fork goes on from a turn of another thread and copies nothing. So the turns up to the deepest fork stay as long as
+there is a fork; when the last one is gone, the thread that it came from is looked at again. Accounting stays: rows of
+`usage` name turns, runs and threads, and need none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["Slice", "delete_by_policy", "mark_deleted", "purge_next", "trim"]
+
+_TURNS = 100
+_RUNS = 500
+_WORDS = 500
+_FILES = 20
+"""Each may have megabytes."""
+_ASIDE = 500
+"""Moves of the head, and sessions of SDKs."""
+_OPEN_PAUSE = timedelta(hours=1)
+
+# Deleted by people, $1 days ago: their rows go now, the head first. $2 how many.
+_MARK = """
+UPDATE threads SET purge_at = now(), head_turn_id = NULL
+ WHERE id = ANY(ARRAY(SELECT id FROM threads
+                       WHERE deleted_at < now() - make_interval(days => $1) AND purge_at IS NULL
+                       ORDER BY deleted_at
+                       LIMIT $2
+                         FOR UPDATE SKIP LOCKED))
+"""
+
+# By policy: as people delete it, and its rows go at once. Whether it is due was asked before; here it only must not
+# have been touched since. $1 tenant, $2 threads, $3 days.
+_DELETE = """
+UPDATE threads t SET deleted_at = now(), purge_at = now(), head_turn_id = NULL
+ WHERE t.tenant_id = $1 AND t.id = ANY($2::text[]) AND t.deleted_at IS NULL AND t.active_run_id IS NULL
+   AND t.updated_at < now() - make_interval(days => $3)
+"""
+
+_NEXT = """
+SELECT id, tenant_id, task_id, forked_from_turn_id, head_turn_id
+  FROM threads
+ WHERE purge_at <= now()
+ ORDER BY purge_at
+ LIMIT 1
+   FOR UPDATE SKIP LOCKED
+"""
+
+# $1 tenant, $2 thread, $3 days.
+_HOLD = """
+SELECT id, tenant_id, task_id, forked_from_turn_id, head_turn_id
+  FROM threads
+ WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL AND active_run_id IS NULL
+   AND updated_at < now() - make_interval(days => $3)
+   FOR UPDATE SKIP LOCKED
+"""
+
+# Of a locked thread. Only other threads' forks count; the head's own depth is for the one that keeps its latest turn.
+_NEEDED = """
+SELECT EXISTS (SELECT FROM runs WHERE thread_id = $1 AND status IN ('queued', 'running', 'waiting')) AS open,
+       (SELECT max(u.depth) FROM threads f JOIN turns u ON u.id = f.forked_from_turn_id
+         WHERE u.thread_id = $1 AND f.id <> $1) AS forked_depth,
+       (SELECT depth FROM turns WHERE id = $2 AND thread_id = $1) AS head_depth
+"""
+
+_PUT_OFF = "UPDATE threads SET purge_at = now() + $2::interval WHERE id = $1"
+
+_TEXTS = """
+DELETE FROM message_texts
+ WHERE message_id = ANY(ARRAY(SELECT message_id FROM message_texts WHERE thread_id = $1 LIMIT $2))
+"""
+_VECTORS = """
+DELETE FROM embeddings WHERE id = ANY(ARRAY(SELECT id FROM embeddings WHERE thread_id = $1 LIMIT $2))
+"""
+
+# With their messages, tool calls, compactions, words and vectors. The newest of a thread that goes, the oldest of one
+# that goes on: so what is left after a crash is a history without a hole. $2 and $3 depths between which they go.
+_TURNS_BETWEEN = """
+DELETE FROM turns
+ WHERE id = ANY(ARRAY(SELECT id FROM turns
+                       WHERE thread_id = $1 AND depth > $2 AND depth < $3
+                       ORDER BY depth {order}
+                       LIMIT $4))
+"""
+_PURGE_TURNS = _TURNS_BETWEEN.format(order="DESC")
+_TRIM_TURNS = _TURNS_BETWEEN.format(order="ASC")
+
+# Runs without a turn, with their effects and waits. A message that joined the turn of another run is part of it.
+_RUNS_WITHOUT_TURN = """
+DELETE FROM runs
+ WHERE id = ANY(ARRAY(SELECT r.id FROM runs r
+                       WHERE r.thread_id = $1 AND r.status NOT IN ('queued', 'running', 'waiting')
+                         AND NOT EXISTS (SELECT FROM turns t WHERE t.run_id = r.id)
+                         AND NOT EXISTS (SELECT FROM turns t WHERE t.run_id = r.merged_into)
+                       LIMIT $2))
+"""
+
+_SENT_FILES = """
+DELETE FROM sent_files
+ WHERE id = ANY(ARRAY(SELECT id FROM sent_files WHERE tenant_id = $1 AND thread_id = $2 LIMIT $3))
+"""
+
+_SESSIONS = """
+DELETE FROM engine_sessions WHERE id = ANY(ARRAY(SELECT id FROM engine_sessions WHERE thread_id = $1 LIMIT $2))
+"""
+
+_MOVES = """
+DELETE FROM thread_heads
+ WHERE id = ANY(ARRAY(SELECT h.id FROM thread_heads h
+                       WHERE h.thread_id = $1 AND NOT EXISTS (SELECT FROM turns t WHERE t.id = h.turn_id)
+                       LIMIT $2))
+"""
+
+# What is kept for forks keeps nothing of what the thread was called.
+_KEEP_FOR_FORKS = """
+UPDATE threads
+   SET purge_at = 'infinity', title = NULL, label = NULL, meta = '{}', session_id = NULL
+ WHERE id = $1
+"""
+
+_REMOVE = "DELETE FROM threads WHERE id = $1"
+_FORGET_IN_TASK = "UPDATE tasks SET thread_id = NULL WHERE tenant_id = $1 AND id = $2 AND thread_id = $3"
+
+# The thread that this one came from, if it only waits for its forks to go. It waits here for whoever is just finding
+# out that there is a fork: else both would leave it to the other.
+_LOOK_AGAIN = """
+UPDATE threads p SET purge_at = now()
+  FROM turns u
+ WHERE u.id = $1 AND p.id = u.thread_id AND p.purge_at IS NOT NULL
+"""
+
+# What is left begins with no parent, and not with one that is gone. $2 the depth below which turns are kept for forks.
+_CUT = """
+UPDATE turns SET parent_turn_id = NULL
+ WHERE id = (SELECT id FROM turns WHERE thread_id = $1 AND depth > $2 ORDER BY depth LIMIT 1)
+"""
+_TRIMMED = """
+UPDATE threads
+   SET trimmed_at = now(), session_id = NULL, forked_from_turn_id = CASE WHEN $2 THEN NULL ELSE forked_from_turn_id END
+ WHERE id = $1
+"""
+_NOTHING_TO_TRIM = "UPDATE threads SET trimmed_at = now() WHERE id = $1"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one transaction deleted.
+
+    Attributes:
+        threads: Whole ones: 0 or 1.
+        more: Whether the same call is worth repeating now.
+    """
+
+    threads: int = 0
+    turns: int = 0
+    more: bool = False
+
+
+async def mark_deleted(connection: Connection, *, days: int, limit: int) -> int:
+    """Let the rows of threads go that were deleted more than `days` ago. Returns how many threads."""
+    return _count(await connection.execute(_MARK, days, limit))
+
+
+async def delete_by_policy(connection: Connection, tenant_id: str, thread_ids: Sequence[str], *, days: int) -> int:
+    """Delete threads that nobody has touched for `days`, and let their rows go. Returns how many."""
+    return _count(await connection.execute(_DELETE, tenant_id, list(thread_ids), days))
+
+
+async def purge_next(transaction: Connection) -> Slice:
+    """Delete a slice of the deleted thread whose rows have been due for longest, and in the end the thread.
+
+    Args:
+        transaction: A transaction; it holds the thread.
+    """
+    thread = await transaction.fetchrow(_NEXT)
+    if thread is None:
+        return Slice()
+    thread_id = str(thread["id"])
+    needed = await _needed(transaction, thread)
+    if needed["open"]:
+        # Not canceled yet. Whoever ends it will not tell us.
+        await transaction.execute(_PUT_OFF, thread_id, _OPEN_PAUSE)
+        return Slice(more=True)
+    kept_depth = -1 if needed["forked_depth"] is None else int(needed["forked_depth"])
+    turns = _count(await transaction.execute(_PURGE_TURNS, thread_id, kept_depth, _TOP, _TURNS))
+    full = turns == _TURNS
+    for query, arguments, limit in (
+        (_TEXTS, (thread_id,), _WORDS),
+        (_VECTORS, (thread_id,), _WORDS),
+        (_RUNS_WITHOUT_TURN, (thread_id,), _RUNS),
+        (_SENT_FILES, (thread["tenant_id"], thread_id), _FILES),
+        (_SESSIONS, (thread_id,), _ASIDE),
+        (_MOVES, (thread_id,), _ASIDE),
+    ):
+        full |= _count(await transaction.execute(query, *arguments, limit)) == limit
+    if full:
+        return Slice(turns=turns, more=True)
+    if needed["forked_depth"] is not None:
+        await transaction.execute(_KEEP_FOR_FORKS, thread_id)
+        return Slice(turns=turns, more=True)
+    await transaction.execute(_REMOVE, thread_id)
+    await transaction.execute(_FORGET_IN_TASK, thread["tenant_id"], thread["task_id"], thread_id)
+    await transaction.execute(_LOOK_AGAIN, thread["forked_from_turn_id"])
+    return Slice(threads=1, turns=turns, more=True)
+
+
+async def trim(transaction: Connection, tenant_id: str, thread_id: str, *, days: int) -> Slice:
+    """Delete a slice of what a thread has before its latest turn. The thread goes on from that turn.
+
+    Does nothing where somebody uses the thread now, or has in the last `days`.
+
+    Args:
+        transaction: A transaction; it holds the thread.
+    """
+    thread = await transaction.fetchrow(_HOLD, tenant_id, thread_id, days)
+    if thread is None:
+        return Slice()
+    needed = await _needed(transaction, thread)
+    if needed["open"]:
+        return Slice()
+    head_depth, forked_depth = needed["head_depth"], needed["forked_depth"]
+    if head_depth is None or (forked_depth is not None and forked_depth >= head_depth):
+        # It has no turn of its own, or others go on from its latest, and need all before it.
+        await transaction.execute(_NOTHING_TO_TRIM, thread_id)
+        return Slice()
+    kept_depth = -1 if forked_depth is None else int(forked_depth)
+    turns = _count(await transaction.execute(_TRIM_TURNS, thread_id, kept_depth, head_depth, _TURNS))
+    await transaction.execute(_CUT, thread_id, kept_depth)
+    full = turns == _TURNS
+    for query, limit in ((_RUNS_WITHOUT_TURN, _RUNS), (_SESSIONS, _ASIDE), (_MOVES, _ASIDE)):
+        full |= _count(await transaction.execute(query, thread_id, limit)) == limit
+    if full:
+        return Slice(turns=turns, more=True)
+    await transaction.execute(_TRIMMED, thread_id, forked_depth is None)
+    if forked_depth is None:
+        await transaction.execute(_LOOK_AGAIN, thread["forked_from_turn_id"])
+    return Slice(turns=turns)
+
+
+_TOP = 2_147_483_647
+
+
+async def _needed(transaction: Connection, thread: Row) -> Row:
+    row = await transaction.fetchrow(_NEEDED, thread["id"], thread["head_turn_id"])
+    assert row is not None  # noqa: S101 - it has no FROM
+    return row
+
+
+def _count(tag: str) -> int:
+    return int(tag.rpartition(" ")[2])

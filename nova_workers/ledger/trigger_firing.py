@@ -1,0 +1,282 @@
+"""What comes of the slots of triggers: the rows that make each fire once.
+
+A trigger's row is locked while its slots are worked on, and everything that comes of them is in that one transaction:
+what came of each slot, the runs, and when the next slot is. Whoever dies before the commit leaves the trigger due, and
+whoever comes second finds it moved. The uniqueness of a slot's row stands behind that.
+
+Lock order: triggers, then threads by id, then runs. Triggers are never waited for here, so no two ticks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.contracts.triggers import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerKind
+from nova_workers.errors import Gone, NotFound
+from nova_workers.ledger.claim import PAUSED
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = [
+    "DueTrigger",
+    "Move",
+    "NewFiring",
+    "insert_firings",
+    "living_threads",
+    "move_triggers",
+    "postpone",
+    "take_again",
+    "take_due",
+    "take_one",
+]
+
+_OPEN = "('queued', 'running', 'waiting')"
+_MOST_OPEN = 100
+"""Open runs of one trigger that are looked at. More of them do not make it more open."""
+
+# What is known of locked triggers, named r here. An agent that is paused, and so on.
+_FACTS = f"""
+SELECT r.*, now() AS now, n.timezone AS tenant_timezone,
+       EXISTS (SELECT FROM agents a WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id AND a.deleted_at IS NULL)
+           AS agent_lives,
+       {PAUSED} AS held,
+       CASE WHEN r.overlap = 'queue' THEN '{{}}'::text[]
+            ELSE ARRAY(SELECT o.id FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN} LIMIT {_MOST_OPEN})
+       END AS open_runs
+  FROM locked r JOIN tenants n ON n.id = r.tenant_id
+"""
+
+_COLUMNS = """
+t.id, t.tenant_id, t.agent_id, t.kind, t.schedule, t.timezone, t.starts_at, t.ends_at, t.created_at, t.thread_id,
+t.jitter_s, t.overlap, t.catchup_s, t.catchup, t.max_runs_per_day, t.max_cost_usd_per_day, t.gate, t.gate_seen,
+t.next_slot_at, t.next_fire_at
+"""
+
+# Materialized: the plan is to begin with what is due, whatever the statistics say.
+_TAKE_DUE = f"""
+WITH locked AS MATERIALIZED (
+    SELECT {_COLUMNS} FROM triggers t
+     WHERE t.next_fire_at <= now()
+     ORDER BY t.next_fire_at
+     LIMIT $1
+       FOR UPDATE SKIP LOCKED
+)
+{_FACTS}
+"""
+
+# Those whose gates were looked at. What was changed in the meantime is not taken: its time has moved.
+_TAKE_AGAIN = f"""
+WITH locked AS MATERIALIZED (
+    SELECT {_COLUMNS} FROM triggers t
+      JOIN unnest($1::text[], $2::timestamptz[]) AS g (id, leased_until) ON g.id = t.id
+     WHERE t.next_fire_at = g.leased_until
+       FOR UPDATE OF t SKIP LOCKED
+)
+{_FACTS}
+"""
+
+_TAKE_ONE = f"""
+WITH locked AS MATERIALIZED (
+    SELECT {_COLUMNS} FROM triggers t WHERE t.tenant_id = $1 AND t.id = $2 AND t.deleted_at IS NULL FOR UPDATE
+)
+{_FACTS}
+"""
+_IS_DELETED = "SELECT deleted_at IS NOT NULL FROM triggers WHERE tenant_id = $1 AND id = $2"
+
+_LIVING_THREADS = "SELECT id FROM threads WHERE id = ANY($1::text[]) AND deleted_at IS NULL ORDER BY id FOR UPDATE"
+
+# One statement for a batch. A slot that has a row already fires nothing. $1.. one array a column of `given`.
+_INSERT = """
+WITH given AS (
+    SELECT *
+      FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::boolean[],
+                  $8::text[], $9::text[], $10::boolean[])
+           WITH ORDINALITY
+        AS g (id, trigger_id, scheduled_for, outcome, run_id, thread_id, new_thread, skip_reason, detail, manual, place)
+), kept AS (
+    INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, outcome, run_id, skip_reason, detail, manual)
+    SELECT g.id, t.tenant_id, g.trigger_id, g.scheduled_for, g.outcome, g.run_id, g.skip_reason, g.detail, g.manual
+      FROM given g JOIN triggers t ON t.id = g.trigger_id
+    ON CONFLICT (trigger_id, scheduled_for) DO NOTHING
+    RETURNING id, tenant_id
+), firing AS MATERIALIZED (
+    SELECT g.*, k.tenant_id, t.agent_id, t.prompt
+      FROM given g JOIN kept k ON k.id = g.id JOIN triggers t ON t.id = g.trigger_id
+     WHERE g.run_id IS NOT NULL
+), made AS (
+    INSERT INTO threads (id, tenant_id, agent_id, next_seq)
+    SELECT thread_id, tenant_id, agent_id, 2 FROM firing WHERE new_thread
+), lines AS (
+    UPDATE threads t
+       SET next_seq = t.next_seq + f.runs, updated_at = now()
+      FROM (SELECT thread_id, count(*) AS runs FROM firing WHERE NOT new_thread GROUP BY thread_id) f
+     WHERE t.id = f.thread_id
+    RETURNING t.id, t.next_seq - f.runs AS first_seq
+)
+INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, on_busy, queue, source, meta, trigger_id)
+SELECT f.run_id, f.tenant_id, f.thread_id, f.agent_id,
+       CASE WHEN f.new_thread THEN 1
+            ELSE l.first_seq + row_number() OVER (PARTITION BY f.thread_id ORDER BY f.place) - 1 END,
+       jsonb_build_array(jsonb_build_object('type', 'text', 'text', f.prompt)), 'enqueue', 'background', 'trigger',
+       jsonb_build_object('trigger_id', f.trigger_id, 'scheduled_for', to_char(f.scheduled_for AT TIME ZONE 'UTC',
+                                                                               'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
+       f.trigger_id
+  FROM firing f LEFT JOIN lines l ON l.id = f.thread_id
+RETURNING id, thread_id, queue
+"""
+
+_MOVE = """
+UPDATE triggers t
+   SET next_slot_at = g.next_slot_at, next_fire_at = g.next_fire_at, enabled = t.enabled AND NOT g.over,
+       paused_reason = COALESCE(g.paused_reason, t.paused_reason), gate_seen = COALESCE(g.gate_seen, t.gate_seen)
+  FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::boolean[], $5::text[], $6::text[])
+    AS g (id, next_slot_at, next_fire_at, over, paused_reason, gate_seen)
+ WHERE t.id = g.id
+"""
+
+_POSTPONE = "UPDATE triggers SET next_fire_at = now() + interval '5 minutes' WHERE id = $1 AND next_fire_at <= now()"
+
+
+@dataclass(frozen=True, slots=True)
+class DueTrigger:
+    """A locked trigger and what is known of it.
+
+    Attributes:
+        now: The database's clock.
+        next_slot_at: The first slot that nothing came of yet; None for one that was taken though it is not due.
+        tenant_timezone: Whose days are meant.
+        agent_lives: Whether its agent is there.
+        held: Whether the agent, the tenant or the fleet is paused.
+        open_runs: Those that earlier slots began; not looked for where they do not matter.
+    """
+
+    id: str
+    tenant_id: str
+    agent_id: str
+    kind: TriggerKind
+    schedule: str
+    timezone: str
+    starts_at: datetime | None
+    ends_at: datetime | None
+    created_at: datetime
+    thread_id: str | None
+    jitter_s: int
+    overlap: Overlap
+    catchup_s: int
+    catchup: CatchUp
+    max_runs_per_day: int | None
+    max_cost_usd_per_day: Decimal | None
+    gate: dict[str, Any] | None
+    gate_seen: str | None
+    next_slot_at: datetime | None
+    next_fire_at: datetime | None
+    now: datetime
+    tenant_timezone: str
+    agent_lives: bool
+    held: bool
+    open_runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiring:
+    """What comes of one slot. With a `run_id` a run begins, in `thread_id`."""
+
+    id: str
+    trigger_id: str
+    scheduled_for: datetime
+    outcome: FiringOutcome
+    run_id: str | None = None
+    thread_id: str | None = None
+    new_thread: bool = False
+    skip_reason: SkipReason | None = None
+    detail: str | None = None
+    manual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where a trigger stands afterwards.
+
+    Attributes:
+        over: Nothing comes any more: it is switched off.
+        paused_reason: Why it does not fire any more; None changes nothing.
+        gate_seen: What its gate saw; None changes nothing.
+    """
+
+    trigger_id: str
+    next_slot_at: datetime | None
+    next_fire_at: datetime | None
+    over: bool = False
+    paused_reason: str | None = None
+    gate_seen: str | None = None
+
+
+async def take_due(connection: Connection, *, limit: int) -> list[DueTrigger]:
+    """Lock triggers that are due, those that wait longest first. What others hold is theirs."""
+    return [_due(row) for row in await connection.fetch(_TAKE_DUE, limit)]
+
+
+async def take_again(connection: Connection, leases: Sequence[tuple[str, datetime]]) -> list[DueTrigger]:
+    """Lock triggers that were put off until the given moments, where they still are."""
+    ids, until = [each[0] for each in leases], [each[1] for each in leases]
+    return [_due(row) for row in await connection.fetch(_TAKE_AGAIN, ids, until)]
+
+
+async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> DueTrigger:
+    """Lock one trigger, due or not.
+
+    Raises:
+        NotFound: There is no such trigger.
+        Gone: It was deleted.
+    """
+    row = await connection.fetchrow(_TAKE_ONE, tenant_id, trigger_id)
+    if row is not None:
+        return _due(row)
+    if await connection.fetchval(_IS_DELETED, tenant_id, trigger_id):
+        raise Gone(f"Trigger {trigger_id!r} was deleted.", trigger_id=trigger_id)
+    raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
+
+
+async def living_threads(connection: Connection, thread_ids: Sequence[str]) -> frozenset[str]:
+    """Lock threads, in the order of their ids, and return those that are there."""
+    return frozenset(row["id"] for row in await connection.fetch(_LIVING_THREADS, sorted(set(thread_ids))))
+
+
+async def insert_firings(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
+    """Write what comes of slots of locked triggers and threads, with the runs, and return the bells of these."""
+    columns = (
+        "id",
+        "trigger_id",
+        "scheduled_for",
+        "outcome",
+        "run_id",
+        "thread_id",
+        "new_thread",
+        "skip_reason",
+        "detail",
+        "manual",
+    )
+    arrays = [[getattr(firing, column) for firing in firings] for column in columns]
+    rows = await connection.fetch(_INSERT, *arrays)
+    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+
+
+async def move_triggers(connection: Connection, moves: Sequence[Move]) -> None:
+    """Write where locked triggers stand now."""
+    columns = ("trigger_id", "next_slot_at", "next_fire_at", "over", "paused_reason", "gate_seen")
+    await connection.execute(_MOVE, *[[getattr(move, column) for move in moves] for column in columns])
+
+
+async def postpone(connection: Connection, trigger_id: str) -> None:
+    """Put off a trigger that cannot be worked on, so that it does not stand before the others."""
+    await connection.execute(_POSTPONE, trigger_id)
+
+
+def _due(row: Row) -> DueTrigger:
+    values: dict[str, Any] = dict(row)
+    open_runs: tuple[str, ...] = tuple(values.pop("open_runs"))
+    return DueTrigger(**values, open_runs=open_runs)

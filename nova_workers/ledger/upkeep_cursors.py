@@ -1,0 +1,175 @@
+"""Cursors of work that goes over a whole table by and by: how far it has come, and who is at it.
+
+Whoever takes a cursor moves its `due_at` to the end of a lease, as effects do it: if he dies, it is due again, and goes
+on from where it stood. Cursors are taken in the order in which they fell due, and put at the end of the line after one
+portion of work, so that a tenant with a long past holds up nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from nova_workers.ledger.database import Connection
+
+__all__ = [
+    "Cursor",
+    "Work",
+    "add_agents",
+    "add_tenants",
+    "drop_cursor",
+    "forget_passes",
+    "move_cursor",
+    "take",
+    "tenants_behind",
+]
+
+Work = Literal["backfill", "threads"]
+
+_MANY = 1_000
+"""New cursors of one statement; the next tick makes more."""
+
+_ADD_TENANTS = """
+INSERT INTO upkeep_cursors (tenant_id, work, target, variant)
+SELECT t.id, 'backfill', '', $1
+  FROM tenants t
+ WHERE NOT EXISTS (SELECT FROM upkeep_cursors c WHERE c.tenant_id = t.id AND c.work = 'backfill' AND c.target = '')
+ LIMIT $2
+ON CONFLICT DO NOTHING
+"""
+
+# The condition is that of the index ix_agents__retention: configurations are long, and are not read for this.
+_ADD_AGENTS = """
+INSERT INTO upkeep_cursors (tenant_id, work, target)
+SELECT a.tenant_id, 'threads', a.id
+  FROM agents a
+ WHERE jsonb_typeof(a.spec -> 'retention') = 'object'
+   AND NOT EXISTS (SELECT FROM upkeep_cursors c
+                    WHERE c.tenant_id = a.tenant_id AND c.work = 'threads' AND c.target = a.id)
+ LIMIT $1
+ON CONFLICT DO NOTHING
+"""
+
+# $1 work, $2 variant, $3 lease, $4 how long a cursor of another variant must have been left alone. What was passed with
+# another variant was not passed with this one. While processes with two settings run side by side, as in a deploy, the
+# one that is at it keeps it: else they would undo each other's work for ever.
+_TAKE = """
+WITH due AS (
+    SELECT tenant_id, work, target, variant
+      FROM upkeep_cursors
+     WHERE work = $1 AND due_at <= now() AND (variant = $2 OR worked_at < now() - $4::interval)
+     ORDER BY due_at
+     LIMIT 1
+       FOR UPDATE SKIP LOCKED
+)
+UPDATE upkeep_cursors c
+   SET variant = $2,
+       passed_at = CASE WHEN due.variant = $2 THEN c.passed_at END,
+       passed_id = CASE WHEN due.variant = $2 THEN c.passed_id END,
+       behind = c.behind OR due.variant <> $2,
+       due_at = now() + $3::interval,
+       worked_at = now()
+  FROM due
+ WHERE c.tenant_id = due.tenant_id AND c.work = due.work AND c.target = due.target
+RETURNING c.tenant_id, c.work, c.target, c.passed_at, c.passed_id, c.due_at AS held_until
+"""
+
+# $4 the lease that was taken: who lost it changes nothing.
+_MOVE = """
+UPDATE upkeep_cursors
+   SET passed_at = $5, passed_id = $6, behind = $7, due_at = now() + $8::interval, worked_at = now()
+ WHERE tenant_id = $1 AND work = $2 AND target = $3 AND due_at = $4
+"""
+
+_DROP = "DELETE FROM upkeep_cursors WHERE tenant_id = $1 AND work = $2 AND target = $3 AND due_at = $4"
+
+# An index lookup for each tenant that is behind, of which there are few but after a change of the model. Who never said
+# anything is not behind.
+_TENANTS_BEHIND = """
+SELECT count(*)::int
+  FROM upkeep_cursors c
+ WHERE c.work = 'backfill' AND c.behind
+   AND EXISTS (SELECT FROM usage u
+                WHERE u.tenant_id = c.tenant_id AND u.created_at > COALESCE(c.passed_at, '-infinity'))
+"""
+
+_FORGET_PASSES = "DELETE FROM upkeep_cursors WHERE tenant_id = $1 AND work = 'backfill'"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A cursor that was taken.
+
+    Attributes:
+        target: An agent, or empty.
+        passed_at: All rows up to this moment and `passed_id` are done; None is from the beginning.
+        held_until: The lease. It is also what tells this holder from the next.
+    """
+
+    tenant_id: str
+    work: Work
+    target: str
+    passed_at: datetime | None
+    passed_id: str | None
+    held_until: datetime
+
+
+async def add_tenants(connection: Connection, *, variant: str) -> None:
+    """Give each tenant that has none a cursor for the backfill."""
+    await connection.execute(_ADD_TENANTS, variant, _MANY)
+
+
+async def add_agents(connection: Connection) -> None:
+    """Give each agent with a policy for its threads a cursor."""
+    await connection.execute(_ADD_AGENTS, _MANY)
+
+
+async def take(
+    connection: Connection, work: Work, *, lease: timedelta, variant: str = "", patience: timedelta = timedelta()
+) -> Cursor | None:
+    """Take the cursor that has been due for longest; None where none is.
+
+    Args:
+        lease: For this long nobody else takes it.
+        variant: What the work is made with. A cursor of another one begins anew,
+        patience: once nobody has touched it for this long.
+    """
+    row = await connection.fetchrow(_TAKE, work, variant, lease, patience)
+    return None if row is None else Cursor(**dict(row))
+
+
+async def move_cursor(
+    connection: Connection,
+    cursor: Cursor,
+    *,
+    passed_at: datetime | None,
+    passed_id: str | None,
+    behind: bool,
+    pause: timedelta,
+) -> bool:
+    """Write how far the work has come, and give the cursor back. False where the lease was lost: nothing is written.
+
+    Args:
+        behind: Whether there is more to do.
+        pause: It is due again after this.
+    """
+    tag = await connection.execute(
+        _MOVE, cursor.tenant_id, cursor.work, cursor.target, cursor.held_until, passed_at, passed_id, behind, pause
+    )
+    return tag != "UPDATE 0"
+
+
+async def drop_cursor(connection: Connection, cursor: Cursor) -> None:
+    """Delete a cursor: there is nothing to go over any more."""
+    await connection.execute(_DROP, cursor.tenant_id, cursor.work, cursor.target, cursor.held_until)
+
+
+async def tenants_behind(connection: Connection) -> int:
+    """Return how many tenants have a past that the backfill has not looked through."""
+    return await connection.fetchval(_TENANTS_BEHIND)
+
+
+async def forget_passes(connection: Connection, tenant_id: str) -> None:
+    """Have a tenant's past looked through anew: some came that is older than what was passed."""
+    await connection.execute(_FORGET_PASSES, tenant_id)

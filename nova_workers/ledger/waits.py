@@ -1,0 +1,242 @@
+"""What runs wait for, and how a wait ends: an answer puts the run back in line.
+
+A waiting run keeps its thread: what stands in line behind it waits too. Answers are transactions of two statements: the
+first takes the thread's row, so that the second sees what was committed while it waited for it. Two answers to one run
+come one after the other, and the second knows of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from nova_workers.contracts.content import ContentBlock, JsonObject, storable
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.contracts.waits import WaitRequest, wait_adapter
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = [
+    "Resolution",
+    "Wait",
+    "escalate",
+    "find_answered_children",
+    "find_due_waits",
+    "find_wait",
+    "list_waits",
+    "resolve_wait",
+]
+
+_WAIT_COLUMNS = """
+w.id, w.tenant_id, w.run_id, w.tool_call_id, w.kind, w.request, w.child_run_id, w.status, w.due_at, w.created_at,
+r.thread_id, r.agent_id
+"""
+
+_FIND = f"""
+SELECT {_WAIT_COLUMNS}
+  FROM run_waits w JOIN runs r ON r.id = w.run_id
+ WHERE w.tenant_id = $1 AND w.run_id = $2 AND ($3::text IS NULL OR w.id = $3)
+ ORDER BY w.status <> 'open', w.id
+"""
+
+_LIST = f"""
+SELECT {_WAIT_COLUMNS}
+  FROM run_waits w JOIN runs r ON r.id = w.run_id
+ WHERE w.tenant_id = $1 AND w.status = 'open' AND w.kind = ANY($2::text[])
+   AND ($3::text IS NULL OR w.id < $3) AND ($4::text IS NULL OR r.agent_id = $4)
+ ORDER BY w.id DESC
+ LIMIT $5
+"""
+
+_LOCK = """
+SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id WHERE r.id = $1 FOR UPDATE OF t
+"""
+
+# $1 wait, $2 how it ended, $3 answer, $4 status of the call, $5 its result, $6 its error. The last open wait of a run
+# puts the run back in line, to go on with its open step.
+_RESOLVE = """
+WITH wait AS (
+    UPDATE run_waits SET status = $2, answer = $3, resolved_at = now()
+     WHERE id = $1 AND status = 'open'
+    RETURNING run_id, tool_call_id
+), call AS (
+    UPDATE tool_calls c
+       SET status = $4, result = $5, error = $6,
+           completed_at = CASE WHEN $4 = 'approved' THEN NULL ELSE clock_timestamp() END
+      FROM wait JOIN runs r ON r.id = wait.run_id
+     WHERE c.turn_id = r.turn_id AND c.call_id = wait.tool_call_id AND c.status = 'deferred'
+), back AS (
+    UPDATE runs r
+       SET status = 'queued', queued_at = now(), rang_at = now()
+      FROM wait
+     WHERE r.id = wait.run_id AND r.status = 'waiting'
+       AND NOT EXISTS (SELECT 1 FROM run_waits o WHERE o.run_id = r.id AND o.status = 'open' AND o.id <> $1)
+    RETURNING r.id, r.thread_id, r.queue, r.turn_id
+), freed AS (
+    UPDATE threads t SET active_run_id = NULL FROM back WHERE t.id = back.thread_id AND t.active_run_id = back.id
+), turn AS (
+    UPDATE turns t SET status = 'running' FROM back WHERE t.id = back.turn_id
+)
+SELECT wait.run_id, back.id, back.thread_id, back.queue FROM wait LEFT JOIN back ON true
+"""
+
+_DUE = f"""
+SELECT {_WAIT_COLUMNS}
+  FROM run_waits w JOIN runs r ON r.id = w.run_id
+ WHERE w.status = 'open' AND w.due_at <= now()
+ ORDER BY w.due_at
+ LIMIT $1
+"""
+
+_OF_ENDED_CHILDREN = f"""
+SELECT {_WAIT_COLUMNS}, c.status AS child_status, c.result_text, c.error_message, c.stop_reason
+  FROM run_waits w JOIN runs c ON c.id = w.child_run_id JOIN runs r ON r.id = w.run_id
+ WHERE w.status = 'open' AND c.status IN ('succeeded', 'failed', 'canceled', 'merged')
+   AND ($1::text[] IS NULL OR c.id = ANY($1)) AND ($2::interval IS NULL OR c.finished_at > now() - $2)
+ LIMIT $3
+"""
+
+# A question that nobody answered goes to an agent: the wait stays, and waits for that agent's run.
+_ESCALATE = """
+WITH asked AS (
+    SELECT w.id, w.tenant_id, r.id AS run_id, r.queue, r.depth, r.traceparent
+      FROM run_waits w JOIN runs r ON r.id = w.run_id
+      JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = $2 AND a.deleted_at IS NULL
+     WHERE w.id = $1 AND w.status = 'open' AND w.child_run_id IS NULL
+       FOR UPDATE OF w
+), thread AS (
+    INSERT INTO threads (id, tenant_id, agent_id, next_seq) SELECT $3, tenant_id, $2, 2 FROM asked
+), child AS (
+    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, queue, source, parent_run_id, depth,
+                      traceparent)
+    SELECT $4, tenant_id, $3, $2, 1, $5, queue, 'agent', run_id, depth + 1, traceparent FROM asked
+    RETURNING id, thread_id, queue
+), moved AS (
+    UPDATE run_waits w SET child_run_id = $4, due_at = NULL FROM asked WHERE w.id = asked.id
+)
+SELECT id, thread_id, queue FROM child
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wait and the run that waits."""
+
+    id: str
+    tenant_id: str
+    run_id: str
+    thread_id: str
+    agent_id: str
+    tool_call_id: str
+    request: WaitRequest
+    child_run_id: str | None
+    status: str
+    due_at: datetime | None
+    created_at: datetime
+    child_end: tuple[str, str] | None = None
+    """Status of the child run, and what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """How a wait ends, and what the call's result is.
+
+    Attributes:
+        result: Content for the model. None where a call is approved: it will have a result of its own.
+    """
+
+    status: Literal["resolved", "timed_out"]
+    answer: JsonObject
+    result: tuple[ContentBlock, ...] | None
+    failed: bool = False
+    error: str | None = None
+
+
+async def find_wait(connection: Connection, tenant_id: str, run_id: str, wait_id: str | None) -> list[Wait]:
+    """Return the waits of a tenant's run, open ones first; only `wait_id` where it is given."""
+    return [_wait(row) for row in await connection.fetch(_FIND, tenant_id, run_id, wait_id)]
+
+
+async def list_waits(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    kinds: Sequence[str],
+    before: str | None,
+    agent_id: str | None,
+    limit: int,
+) -> list[Wait]:
+    """Return a tenant's open waits, newest first, those before `before`."""
+    return [_wait(row) for row in await connection.fetch(_LIST, tenant_id, list(kinds), before, agent_id, limit)]
+
+
+async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolution) -> tuple[bool, Doorbell | None]:
+    """End a wait. To be called in a transaction.
+
+    Returns:
+        Whether it was open until now, and the bell of the run if it stands in line again.
+    """
+    await connection.fetchval(_LOCK, wait.run_id)
+    call_status = "approved" if resolution.result is None else "failed" if resolution.failed else "completed"
+    row = await connection.fetchrow(
+        _RESOLVE,
+        wait.id,
+        resolution.status,
+        resolution.answer,
+        call_status,
+        None if resolution.result is None else list(resolution.result),
+        None if resolution.error is None else storable(resolution.error),
+    )
+    if row is None:
+        return False, None
+    return True, None if row["id"] is None else Doorbell(row["id"], row["thread_id"], row["queue"])
+
+
+async def find_due_waits(connection: Connection, *, limit: int) -> list[Wait]:
+    """Return open waits whose time has come, oldest first."""
+    return [_wait(row) for row in await connection.fetch(_DUE, limit)]
+
+
+async def find_answered_children(
+    connection: Connection,
+    *,
+    child_run_ids: Sequence[str] | None = None,
+    ended_within: Any = None,
+    limit: int = 500,
+) -> list[Wait]:
+    """Return open waits whose child run is over.
+
+    Args:
+        child_run_ids: Only of these children; None looks at all.
+        ended_within: Only children that ended in this period, a `timedelta`.
+        limit: Most waits to return.
+    """
+    ids = None if child_run_ids is None else list(child_run_ids)
+    rows = await connection.fetch(_OF_ENDED_CHILDREN, ids, ended_within, limit)
+    return [_wait(row, (row["child_status"], row["result_text"] or row["error_message"] or "")) for row in rows]
+
+
+async def escalate(connection: Connection, wait: Wait, agent_id: str, message: str) -> Doorbell | None:
+    """Ask an agent what nobody answered. None where there is no such agent, or somebody answered just now."""
+    content = [{"type": "text", "text": message}]
+    row = await connection.fetchrow(_ESCALATE, wait.id, agent_id, new_id("thr"), new_id("run"), content)
+    return None if row is None else Doorbell(row["id"], row["thread_id"], row["queue"])
+
+
+def _wait(row: Row, child_end: tuple[str, str] | None = None) -> Wait:
+    return Wait(
+        id=row["id"],
+        tenant_id=row["tenant_id"],
+        run_id=row["run_id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        tool_call_id=row["tool_call_id"],
+        request=wait_adapter.validate_python(row["request"]),
+        child_run_id=row["child_run_id"],
+        status=row["status"],
+        due_at=row["due_at"],
+        created_at=row["created_at"],
+        child_end=child_end,
+    )

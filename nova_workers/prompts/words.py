@@ -1,0 +1,82 @@
+"""What the sections say that no configuration says: where things are kept, how answers look, who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import date
+
+__all__ = ["WAYS", "background_words", "day_words", "formatting_words", "storage_words"]
+
+ANY_CHANNEL = "*"
+"""In a map by channel: for each that is not named."""
+
+_MARKDOWN = """\
+Answer in Markdown. Use headings, lists and tables where they help the reader, not for their own sake.
+Put code, commands and file contents into fenced blocks that name their language."""
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+_UNREAD = """\
+Nobody reads along, and nobody can answer: this run was started in the background.
+Your answer is kept with the conversation and is sent to no one.
+Do what is asked with what you have, and decide for yourself where you would ask."""
+
+_ASKED_BY_AGENT = """\
+Another agent asked you for this. Your final answer goes to that agent, and to no person.
+Make it whole: it is all that the agent gets to see."""
+
+WAYS = {
+    ("notifications", "notify_user"): "`notify_user` for what the person should know now",
+    ("file-send", "file_send"): "`file_send` for a file",
+    ("notes", "note_share"): "`note_share` for a note that can wait",
+}
+"""How a run reaches a person, by server and tool."""
+
+
+def storage_words(cwd: str | None) -> str:
+    """Return the Storage section: for an agent without native tools there is none."""
+    if cwd is None:
+        return ""
+    return (
+        f"Your working directory is {cwd}\n"
+        "It is yours alone, and what you leave there is there in later conversations too. Keep it in order."
+    )
+
+
+def formatting_words(channel: str | None, given: Mapping[str, str], *, fixed_form: bool) -> str:
+    """Return the Formatting section.
+
+    Args:
+        channel: Where the answer is read, if that is known.
+        given: The operator's words by channel; ``*`` is for channels that are not named. Empty words are no section.
+        fixed_form: The answer has a schema: nothing is said, since any word would be against it.
+    """
+    if fixed_form:
+        return ""
+    for name in (channel, ANY_CHANNEL):
+        if name is not None and name in given:
+            return given[name]
+    return _MARKDOWN
+
+
+def day_words(day: date, timezone: str) -> str:
+    """Return the date as the Context section has it: nothing finer, so that a day's prompts are the same bytes."""
+    return f"{_WEEKDAYS[day.weekday()]}, {day.isoformat()} ({timezone})"
+
+
+def background_words(*, background: bool, asked_by_agent: bool, ways: Collection[tuple[str, str]]) -> str:
+    """Return the Background section: for a run whose answer a person reads there is none.
+
+    Args:
+        background: The run is on the queue for work that nobody waits for.
+        asked_by_agent: Another agent's run waits for the answer.
+        ways: Those of `WAYS` that are open to the run.
+    """
+    if asked_by_agent:
+        return _ASKED_BY_AGENT
+    if not background:
+        return ""
+    open_ways = [words for way, words in WAYS.items() if way in ways]
+    if not open_ways:
+        return _UNREAD
+    return f"{_UNREAD}\nThe only ways to reach the person: {'; '.join(open_ways)}."

@@ -1,0 +1,251 @@
+"""Keeps secrets out of what a run leaves behind: its journal, its result, its live events, its SDK's session.
+
+Inside a turn the conversation has the values, since the model must be able to use them. What leaves the engine passes
+here first. So a later turn, and a turn that goes on after a crash, see placeholders, and the model reads a secret again
+where it needs it. Only a call that is still to be made is given back what it was called with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
+from nova_workers.contracts.engine import (
+    DeferredCall,
+    EngineCallbacks,
+    EngineEvent,
+    EngineResult,
+    StepRecord,
+    StepVerdict,
+    ToolAuthorization,
+    ToolCall,
+)
+from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
+from nova_workers.ledger.resume import Journal
+from nova_workers.observability.redactor import Redactor
+
+__all__ = ["RedactedSessions", "Veil", "redact_result", "restore_open_calls"]
+
+_UPDATE = "secret_update"
+"""The tool that is given a value which is a secret from then on."""
+
+
+class Veil:
+    """Callbacks that do the same and are told no secret.
+
+    Text that arrives in pieces is held back where it may be the beginning of a secret, until the next piece, or the
+    next event of another kind, tells.
+    """
+
+    def __init__(self, callbacks: EngineCallbacks, redactor: Redactor) -> None:
+        self._to = callbacks
+        self._redactor = redactor
+        self._text = redactor.stream()
+        self._reasoning = redactor.stream()
+        self._nested: list[Veil] = []
+
+    def callbacks(self) -> EngineCallbacks:
+        """Return the callbacks to hand to the engine. What nobody listens to stays without a listener."""
+        to = self._to
+        return replace(
+            to,
+            on_thinking=to.on_thinking and self._on_thinking,
+            on_assistant_message=self._said(to.on_assistant_message),
+            on_tool_use=self._told(to.on_tool_use),
+            on_tool_use_summary=self._said(to.on_tool_use_summary),
+            on_tool_progress=self._told(to.on_tool_progress),
+            on_event=to.on_event and self._on_event,
+            on_token=to.on_token and self._on_token,
+            on_reasoning=to.on_reasoning and self._on_reasoning,
+            on_restart=to.on_restart and self._on_restart,
+            on_tool_result=to.on_tool_result and self._on_tool_result,
+            on_tool_calls=to.on_tool_calls and self._on_tool_calls,
+            on_step=to.on_step and self._on_step,
+            authorize_tool=to.authorize_tool and self._authorize,
+            subagent=to.subagent and self._subagent,
+        )
+
+    def settle(self) -> None:
+        """Pass on what is held back: the text has ended."""
+        for nested in self._nested:
+            nested.settle()
+        _pass_on(self._reasoning.end(), self._to.on_reasoning)
+        _pass_on(self._text.end(), self._to.on_token)
+
+    def _on_token(self, text: str) -> None:
+        _pass_on(self._reasoning.end(), self._to.on_reasoning)
+        _pass_on(self._text.feed(text), self._to.on_token)
+
+    def _on_reasoning(self, text: str) -> None:
+        _pass_on(self._text.end(), self._to.on_token)
+        _pass_on(self._reasoning.feed(text), self._to.on_reasoning)
+
+    def _on_restart(self) -> None:
+        self._text.drop()
+        self._reasoning.drop()
+        assert self._to.on_restart is not None  # noqa: S101 - else this is not a callback
+        self._to.on_restart()
+
+    def _on_thinking(self) -> None:
+        self.settle()
+        assert self._to.on_thinking is not None  # noqa: S101 - as above
+        self._to.on_thinking()
+
+    def _said(self, to: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        def say(text: str) -> None:
+            self.settle()
+            _pass_on(self._redactor.text(text), to)
+
+        return None if to is None else say
+
+    def _told(self, to: Callable[[ToolCall, str], None] | None) -> Callable[[ToolCall, str], None] | None:
+        if to is None:
+            return None
+
+        def tell(call: ToolCall, summary: str) -> None:
+            self.settle()
+            to(_call(call, self._redactor), self._redactor.text(summary))
+
+        return tell
+
+    def _on_event(self, event: EngineEvent) -> None:
+        assert self._to.on_event is not None  # noqa: S101 - as above
+        self._to.on_event(EngineEvent(event.type, self._redactor.json(event.data)))
+
+    async def _on_tool_result(self, call: ToolCall, summary: str) -> None:
+        self.settle()
+        assert self._to.on_tool_result is not None  # noqa: S101 - as above
+        await self._to.on_tool_result(_call(call, self._redactor), self._redactor.text(summary))
+
+    async def _on_tool_calls(self, step: StepRecord) -> None:
+        self.settle()
+        assert self._to.on_tool_calls is not None  # noqa: S101 - as above
+        await self._to.on_tool_calls(_step(step, self._redactor))
+
+    async def _on_step(self, step: StepRecord) -> StepVerdict:
+        self.settle()
+        assert self._to.on_step is not None  # noqa: S101 - as above
+        return await self._to.on_step(_step(step, self._redactor))
+
+    async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        _learn(tool_name, params, self._redactor)
+        assert self._to.authorize_tool is not None  # noqa: S101 - as above
+        # Patterns of commands are compared with what would run. What waits for a person is redacted with the result.
+        return await self._to.authorize_tool(tool_name, params)
+
+    def _subagent(self, call_id: str, name: str) -> EngineCallbacks:
+        assert self._to.subagent is not None  # noqa: S101 - as above
+        nested = Veil(self._to.subagent(call_id, name), self._redactor)
+        self._nested.append(nested)
+        return nested.callbacks()
+
+
+class RedactedSessions:
+    """A store of SDK sessions that is told no secret.
+
+    A session that was changed tells another story than the conversation in memory did; engines then go on from the
+    ledger, as with any session that is out of date.
+    """
+
+    def __init__(self, sessions: SessionStore, redactor: Redactor) -> None:
+        self._sessions = sessions
+        self._redactor = redactor
+
+    async def load(self, session_id: str) -> StoredSession | None:
+        """Return a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        return await self._sessions.load(session_id)
+
+    async def save(self, session: NewSession) -> None:
+        """Keep a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        entries = tuple(self._redactor.json(entry) for entry in session.entries)
+        await self._sessions.save(replace(session, entries=entries))
+
+
+def redact_result(result: EngineResult, redactor: Redactor) -> EngineResult:
+    """Return a turn's result without secrets."""
+    error = result.error
+    compaction = result.compaction
+    return replace(
+        result,
+        text=redactor.text(result.text),
+        messages=_messages(result.messages, redactor),
+        tool_calls=tuple(_call(call, redactor) for call in result.tool_calls),
+        error=None if error is None else replace(error, message=redactor.text(error.message)),
+        compaction=None if compaction is None else replace(compaction, summary=redactor.text(compaction.summary)),
+        output=redactor.json(result.output),
+        deferred=tuple(
+            DeferredCall(_call(each.call, redactor), redactor.json(each.request)) for each in result.deferred
+        ),
+    )
+
+
+def restore_open_calls(journal: Journal, redactor: Redactor) -> Journal:
+    """Return the journal with the arguments of calls that are still to be made as the model gave them.
+
+    Those are calls that waited for permission, and calls that may be made again after a crash. Only secrets that the
+    model could read by itself are put back.
+    """
+    if redactor.is_empty or not journal.steps or journal.steps[-1].complete:
+        return journal
+    last = journal.steps[-1]
+    still = {call.id for call in last.tool_calls if call.result is None and not _is_update(call.tool_name)}
+    calls = tuple(
+        replace(call, params=redactor.restore(call.params)) if call.id in still else call for call in last.tool_calls
+    )
+    messages = tuple(
+        Message(message.role, tuple(_restored(block, still, redactor) for block in message.content))
+        for message in last.messages
+    )
+    return replace(journal, steps=(*journal.steps[:-1], replace(last, messages=messages, tool_calls=calls)))
+
+
+def _restored(block: ContentBlock, still: set[str], redactor: Redactor) -> ContentBlock:
+    if block.get("type") == "tool_use" and block.get("id") in still:
+        return {**block, "input": redactor.restore(block.get("input"))}
+    return block
+
+
+def _step(step: StepRecord, redactor: Redactor) -> StepRecord:
+    for call in step.tool_calls:
+        _learn(call.tool_name, call.params, redactor)
+    calls = tuple(_call(call, redactor) for call in step.tool_calls)
+    return replace(step, messages=_messages(step.messages, redactor), tool_calls=calls)
+
+
+def _call(call: ToolCall, redactor: Redactor) -> ToolCall:
+    _learn(call.tool_name, call.params, redactor)
+    return replace(
+        call,
+        params=redactor.json(call.params),
+        result=None if call.result is None else tuple(redactor.json(block) for block in call.result),
+        error=None if call.error is None else redactor.text(call.error),
+    )
+
+
+def _messages(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:
+    return tuple(Message(message.role, _content(message.content, redactor)) for message in messages)
+
+
+def _content(content: tuple[ContentBlock, ...], redactor: Redactor) -> tuple[ContentBlock, ...]:
+    clean = tuple(redactor.json(content))
+    # No model takes a message without content, which is left where all of it was a thought with a secret.
+    return (text_block("[left out, since it holds a secret]"),) if content and not clean else clean
+
+
+def _learn(tool_name: str, params: JsonObject, redactor: Redactor) -> None:
+    """Take a value for a secret as soon as the model gives it as one: its call is committed before it runs."""
+    if _is_update(tool_name):
+        name, value = params.get("name"), params.get("value")
+        if isinstance(value, str):
+            redactor.learn(name if isinstance(name, str) else "UNNAMED", value)
+
+
+def _is_update(tool_name: str) -> bool:
+    # Engines put the server's name before it where names collide.
+    return tool_name == _UPDATE or tool_name.endswith(f"__{_UPDATE}")
+
+
+def _pass_on(text: str, to: Callable[[str], None] | None) -> None:
+    if text and to is not None:
+        to(text)

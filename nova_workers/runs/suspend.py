@@ -1,0 +1,46 @@
+"""From the calls that a turn stopped for to what the run waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from nova_workers.contracts.engine import DeferredCall
+from nova_workers.contracts.events import Waiting
+from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, Pause, WaitRequest, wait_adapter
+from nova_workers.ledger.suspend import NewWait
+
+__all__ = ["new_waits", "waiting_event"]
+
+
+def new_waits(deferred: Iterable[DeferredCall], *, now: datetime) -> list[NewWait]:
+    """Return a wait for each deferred call."""
+    return [_new_wait(call.call.id, wait_adapter.validate_python(call.request), now) for call in deferred]
+
+
+def _new_wait(call_id: str, request: WaitRequest, now: datetime) -> NewWait:
+    if isinstance(request, AskAgent):
+        return NewWait(call_id, request, request.timeout_s, agent_id=request.agent_id, message=request.message)
+    if isinstance(request, AskUser):
+        return NewWait(call_id, request, request.expires_in_s)
+    if isinstance(request, Pause):
+        return NewWait(call_id, request, max((request.until - now).total_seconds(), 0.0))
+    return NewWait(call_id, request)
+
+
+def waiting_event(wait: NewWait) -> Waiting:
+    """Return what followers of the run are told."""
+    request = wait.request
+    question = None
+    if isinstance(request, AskUser):
+        question = request.question
+    elif isinstance(request, AskApproval):
+        question = request.reason or f"May {request.tool_name} be called?"
+    return Waiting(
+        kind=request.kind,
+        tool_call_id=wait.tool_call_id,
+        question=question,
+        options=request.options if isinstance(request, AskUser) else (),
+        agent_id=wait.agent_id,
+        until=request.until.isoformat() if isinstance(request, Pause) else None,
+    )

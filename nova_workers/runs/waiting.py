@@ -1,0 +1,183 @@
+"""Ends waits: somebody answers, a child run is over, or the time has come. The run then stands in line again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from nova_workers.contracts.content import storable, text_block
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.contracts.waits import Answer, AskAgent, AskApproval, AskUser, Pause
+from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
+from nova_workers.ledger import waits as ledger
+from nova_workers.ledger.cancel import run_status
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.waits import Resolution, Wait
+
+__all__ = ["ANSWERABLE", "Waiting", "resolve_parents"]
+
+_log = structlog.get_logger(__name__)
+
+ANSWERABLE = ("user", "approval")
+"""Kinds of waits that end by an answer."""
+
+_BATCH = 200
+_LOOK_BACK = timedelta(hours=1)
+"""How far the frequent pass looks for children that ended; the rare one looks at all."""
+
+
+class Waiting:
+    """Answers runs that wait. One object a process."""
+
+    def __init__(self, database: Database, dispatcher: Dispatcher) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+
+    async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> None:
+        """Give a waiting run what it waits for.
+
+        Args:
+            tenant_id: Whose run it is.
+            run_id: The run.
+            wait_id: Which of its waits; None where it waits for one person only.
+            answer: Text for a question, a decision for a call.
+
+        Raises:
+            NotFound: No such run, or it never waited for this.
+            Conflict: It waits for several things, and `wait_id` does not say which is meant.
+            IllegalTransition: It was answered before, or does not wait any more.
+            InvalidInput: The answer does not fit what was asked.
+        """
+        wait = await self._find(tenant_id, run_id, wait_id)
+        resolution = _answered(wait, answer)
+        async with self._database.transaction() as connection:
+            ended, bell = await ledger.resolve_wait(connection, wait, resolution)
+        if not ended:
+            raise IllegalTransition(
+                f"Wait {wait.id!r} of run {run_id!r} is over; somebody was faster.", wait_id=wait.id
+            )
+        self._ring(bell)
+
+    async def sweep(self, *, thorough: bool = False) -> int:
+        """End every wait whose time has come or whose child is over, and return how many. Safe in any number of copies.
+
+        Args:
+            thorough: Look at all children, and not only at those that ended of late.
+        """
+        async with self._database.connection() as connection:
+            due = await ledger.find_due_waits(connection, limit=_BATCH)
+            over = await ledger.find_answered_children(
+                connection, ended_within=None if thorough else _LOOK_BACK, limit=_BATCH
+            )
+        for wait in due:
+            await self._time_out(wait)
+        for wait in over:
+            async with self._database.transaction() as connection:
+                _, bell = await ledger.resolve_wait(connection, wait, _from_child(wait))
+            self._ring(bell)
+        return len(due) + len(over)
+
+    async def _find(self, tenant_id: str, run_id: str, wait_id: str | None) -> Wait:
+        async with self._database.connection() as connection:
+            waits = await ledger.find_wait(connection, tenant_id, run_id, wait_id)
+            status = None if waits else await run_status(connection, tenant_id, run_id)
+        if not waits:
+            if status is None:
+                raise NotFound(f"No run {run_id!r}.", kind="run")
+            missing = "waits for nobody" if wait_id is None else f"has no wait {wait_id!r}"
+            raise IllegalTransition(f"Run {run_id!r} {missing}; it is {status}.", status=status)
+        fitting = [wait for wait in waits if wait.status == "open" and wait.request.kind in ANSWERABLE]
+        if not fitting:
+            said = "was answered before" if waits[0].request.kind in ANSWERABLE else "waits for no person"
+            raise IllegalTransition(f"Run {run_id!r} {said}.", wait_id=waits[0].id)
+        if len(fitting) > 1:
+            ids = ", ".join(wait.id for wait in fitting)
+            raise Conflict(f"Run {run_id!r} waits for several answers; say which with wait_id: {ids}.", wait_ids=ids)
+        return fitting[0]
+
+    async def _time_out(self, wait: Wait) -> None:
+        request = wait.request
+        if isinstance(request, AskUser) and request.escalate_to is not None and wait.child_run_id is None:
+            async with self._database.connection() as connection:
+                bell = await ledger.escalate(connection, wait, request.escalate_to, _escalated(request))
+            if bell is not None:
+                _log.info("wait.escalated", run_id=wait.run_id, wait_id=wait.id, agent_id=request.escalate_to)
+                self._ring(bell)
+                return
+        async with self._database.transaction() as connection:
+            ended, bell = await ledger.resolve_wait(connection, wait, _timed_out(wait))
+        if ended:
+            _log.info("wait.timed_out", run_id=wait.run_id, wait_id=wait.id, kind=request.kind)
+        self._ring(bell)
+
+    def _ring(self, bell: Doorbell | None) -> None:
+        if bell is not None:
+            self._dispatcher.ring_runs([bell])
+
+
+async def resolve_parents(connection: Connection, child_run_ids: Sequence[str]) -> list[Doorbell]:
+    """Give parents the results of children that are over, in the caller's transaction, and return whom to ring for."""
+    bells: list[Doorbell] = []
+    for wait in await ledger.find_answered_children(connection, child_run_ids=child_run_ids):
+        _, bell = await ledger.resolve_wait(connection, wait, _from_child(wait))
+        if bell is not None:
+            bells.append(bell)
+    return bells
+
+
+def _answered(wait: Wait, answer: Answer) -> Resolution:
+    record = answer.model_dump(mode="json", include={"text", "approve", "by"}, exclude_none=True)
+    if isinstance(wait.request, AskApproval):
+        return _decided(answer, record)
+    if answer.text is None:
+        raise InvalidInput("text: the run asks a question; give its answer as text.", field="text")
+    options = wait.request.options if isinstance(wait.request, AskUser) else ()
+    if options and answer.text not in options:
+        raise InvalidInput(
+            f"text: {answer.text!r} is not one of the options {', '.join(map(repr, options))}.", field="text"
+        )
+    return Resolution("resolved", record, (text_block(storable(answer.text)),))
+
+
+def _decided(answer: Answer, record: dict[str, object]) -> Resolution:
+    if answer.approve is None:
+        raise InvalidInput("approve: the run asks for permission; say true or false.", field="approve")
+    if answer.approve:
+        return Resolution("resolved", record, None)
+    because = f": {storable(answer.text)}" if answer.text else ". Find another way, or say what you cannot do."
+    said = f"A person did not permit this call{because}"
+    return Resolution("resolved", record, (text_block(said),), failed=True, error=said)
+
+
+def _from_child(wait: Wait) -> Resolution:
+    status, text = wait.child_end or ("failed", "")
+    who = wait.request.agent_id if isinstance(wait.request, AskAgent) else getattr(wait.request, "escalate_to", None)
+    record = {"child_run_id": wait.child_run_id, "status": status}
+    if status == "succeeded":
+        said = text if text.strip() else f"({who} ended without a word.)"
+        return Resolution("resolved", record, (text_block(said),))
+    said = f"{who} did not answer; its run {status}{': ' + text if text else ''}."
+    return Resolution("resolved", record, (text_block(said),), failed=True, error=said)
+
+
+def _timed_out(wait: Wait) -> Resolution:
+    request = wait.request
+    if isinstance(request, Pause):
+        return Resolution("resolved", {}, (text_block(f"It is {request.until:%Y-%m-%d %H:%M:%S %Z} now."),))
+    if isinstance(request, AskUser) and request.default is not None:
+        said = f"{request.default}\n(Nobody answered in time; this is the default.)"
+        return Resolution("timed_out", {"text": request.default}, (text_block(said),))
+    asked = request.agent_id if isinstance(request, AskAgent) else "The person"
+    said = f"{asked} did not answer in time."
+    return Resolution("timed_out", {}, (text_block(said),), failed=True, error=said)
+
+
+def _escalated(request: AskUser) -> str:
+    options = f"\nAnswer with one of: {', '.join(request.options)}." if request.options else ""
+    return (
+        "A person was asked this and did not answer in time. Answer in their place, briefly, with nothing but the "
+        f"answer.\n\n{request.question}{options}"
+    )

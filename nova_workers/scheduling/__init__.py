@@ -1,0 +1,1 @@
+"""What starts by itself: work on tasks, upkeep of what is stored."""

@@ -1,0 +1,212 @@
+"""The task scheduler: has agents work on their active tasks, again and again, until there is nothing left to do.
+
+A tick may run in any number of copies, twice, or not at all. What it does to a task is one transaction under the lock
+of the task's tree: the run and what the task says of it are there together or not at all, and whoever comes second
+finds nothing due. A bell that is lost after that is rung again by the reconciler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from nova_workers.config import TaskSettings
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.deliveries import Sender
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.runs import Accepted, Doorbell, Submission
+from nova_workers.contracts.tasks import TaskView
+from nova_workers.errors import IllegalTransition, NotFound, Unavailable
+from nova_workers.ids import new_id
+from nova_workers.ledger import task_schedule as schedule
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.submit import insert_run
+from nova_workers.ledger.task_threads import ensure_thread
+from nova_workers.ledger.tasks import find_task, lock_tree
+from nova_workers.prompts import work_words
+from nova_workers.workspace.deliveries import MAX_NOTIFICATIONS_PER_RUN, hand_over
+
+__all__ = ["TaskScheduler", "Ticked"]
+
+_log = structlog.get_logger(__name__)
+
+_MOST_OF_A_TENANT = 200
+"""Invocations that one tick starts for a tenant; the next tick goes on."""
+_MOST_OVER = 2_000
+
+_Work = Callable[[Connection, str, TaskView], Awaitable[Doorbell | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What a tick did: invocations that it found over, and tasks that it started or parked."""
+
+    settled: int
+    looked_at: int
+
+
+class TaskScheduler:
+    """Starts invocations, and parks tasks on which they would be in vain."""
+
+    def __init__(self, database: Database, dispatcher: Dispatcher, settings: TaskSettings) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._settings = settings
+
+    async def tick(self) -> Ticked:
+        """Note which invocations are over, then start those that are due.
+
+        Raises:
+            Unavailable: The database does not answer; the next tick finds all of it again.
+        """
+        async with self._database.connection() as connection:
+            over = await schedule.find_over(connection, limit=_MOST_OVER)
+        await self._each(over, self._settle)
+        async with self._database.connection() as connection:
+            due = await schedule.find_due(connection, most_of_a_tenant=_MOST_OF_A_TENANT)
+        await self._each(due, self._begin_due)
+        return Ticked(len(over), len(due))
+
+    async def run_now(self, tenant_id: str, task_id: int) -> str:
+        """Have a task worked on at once, whatever the hour, also one that is parked.
+
+        Returns:
+            The run; where an invocation is in flight already, that one.
+
+        Raises:
+            NotFound: There is no such task, or its owner was deleted.
+            IllegalTransition: It is not active.
+        """
+        async with self._database.transaction() as connection:
+            found = await lock_tree(connection, tenant_id, task_id)
+            task = await find_task(connection, tenant_id, task_id) if found else None
+            if task is None:
+                raise NotFound(f"There is no task {task_id}.", task_id=task_id)
+            _check_active(task)
+            run_id = await schedule.invocation_in_flight(connection, tenant_id, task_id)
+            if run_id is not None:
+                return run_id
+            accepted = await self._begin(connection, tenant_id, task, asked_for=True)
+            if accepted is None:
+                raise NotFound(_gone(task) + " Give the task another owner.", agent_id=task.owner_agent_id)
+        self._dispatcher.ring_runs([accepted.doorbell])
+        return accepted.run_id
+
+    async def _each(self, tasks: Sequence[tuple[str, int]], work: _Work) -> None:
+        """Work on each task in a transaction of its own. One that fails is left to the next tick."""
+        for tenant_id, task_id in tasks:
+            try:
+                bell = await self._alone(tenant_id, task_id, work)
+            except Unavailable:
+                raise
+            except Exception:
+                _log.exception("task.not_scheduled", tenant_id=tenant_id, task_id=task_id)
+                continue
+            if bell is not None:
+                self._dispatcher.ring_runs([bell])
+
+    async def _alone(self, tenant_id: str, task_id: int, work: _Work) -> Doorbell | None:
+        async with self._database.transaction() as connection:
+            # Whoever holds the tree changes it, or is another scheduler: either way the next tick sees what came of it.
+            if not await lock_tree(connection, tenant_id, task_id, wait=False):
+                return None
+            task = await find_task(connection, tenant_id, task_id)
+            return None if task is None else await work(connection, tenant_id, task)
+
+    async def _settle(self, connection: Connection, tenant_id: str, task: TaskView) -> None:
+        settled = await schedule.settle(connection, tenant_id, task.id)
+        if settled is None or settled.status != "active":
+            return
+        most = self._settings.park_after_idle
+        if settled.idle_invocations >= most:
+            reason = f"{settled.idle_invocations} runs in a row changed nothing"
+            if settled.last is not None and settled.last.error:
+                reason += f"; the last one failed: {settled.last.error}"
+            await self._park(connection, tenant_id, task, reason)
+            await _give_notice(connection, tenant_id, task, settled.last, reason)
+        elif reason := _waits(task):
+            await self._park(connection, tenant_id, task, reason)
+
+    async def _begin_due(self, connection: Connection, tenant_id: str, task: TaskView) -> Doorbell | None:
+        if not await schedule.is_due(connection, tenant_id, task.id):
+            return None
+        if reason := _waits(task):
+            await self._park(connection, tenant_id, task, reason)
+            return None
+        accepted = await self._begin(connection, tenant_id, task)
+        if accepted is None:
+            await self._park(connection, tenant_id, task, _gone(task))
+            return None
+        return accepted.doorbell
+
+    async def _begin(
+        self, connection: Connection, tenant_id: str, task: TaskView, *, asked_for: bool = False
+    ) -> Accepted | None:
+        """Put an invocation into the line of the task's thread. None where the owner was deleted."""
+        thread_id = await ensure_thread(connection, tenant_id, task)
+        if thread_id is None:
+            return None
+        submission = Submission(
+            tenant_id=tenant_id,
+            content=(text_block(work_words(task.id)),),
+            thread_id=thread_id,
+            queue="background",
+            source="task",
+            metadata={"task_id": task.id},
+        )
+        accepted = await insert_run(connection, submission, new_id("run"))
+        if accepted is not None:
+            await schedule.mark_working(connection, tenant_id, task.id, accepted.run_id, asked_for=asked_for)
+            _log.info("task.begun", tenant_id=tenant_id, task_id=task.id, run_id=accepted.run_id, asked_for=asked_for)
+        return accepted
+
+    async def _park(self, connection: Connection, tenant_id: str, task: TaskView, reason: str) -> None:
+        await schedule.park(connection, tenant_id, task.id, reason)
+        _log.info("task.parked", tenant_id=tenant_id, task_id=task.id, reason=reason)
+
+
+def _check_active(task: TaskView) -> None:
+    if task.status != "active":
+        advice = "Activate it first." if task.status == "draft" else "Make a new task for what is left to do."
+        raise IllegalTransition(
+            f"Task {task.id} is {task.status!r}; only an active task is worked on. {advice}",
+            task_id=task.id,
+            from_status=task.status,
+        )
+
+
+def _waits(task: TaskView) -> str | None:
+    """Return what a task waits for: it has nothing to do itself while others do all that is left of its plan."""
+    left = [step for step in task.steps if not step.done]
+    subtasks = [step.subtask for step in left if step.subtask is not None]
+    others = [subtask.id for subtask in subtasks if subtask.status in {"draft", "active"}]
+    if not left or len(others) < len(left):
+        return None
+    return f"waits for subtask{'s' if len(others) > 1 else ''} {', '.join(str(number) for number in others)}"
+
+
+def _gone(task: TaskView) -> str:
+    return f"Agent {task.owner_agent_id!r}, who owns task {task.id}, was deleted."
+
+
+async def _give_notice(
+    connection: Connection, tenant_id: str, task: TaskView, last: schedule.Invocation | None, reason: str
+) -> None:
+    """Tell the person, in the name of the invocation that was the last."""
+    if last is None:
+        return
+    text = (
+        f"Task {task.id} ({task.title}) is parked: {reason}. Nobody works on it until it is changed, "
+        f"or started with `nova tasks run {task.id}`."
+    )
+    # One more than the run itself may say: this is not the agent's voice.
+    await hand_over(
+        connection,
+        Sender(tenant_id, last.agent_id, last.thread_id, last.run_id),
+        "notification",
+        {"text": text, "task_id": task.id},
+        same="text",
+        at_most=MAX_NOTIFICATIONS_PER_RUN + 1,
+    )

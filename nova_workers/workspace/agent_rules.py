@@ -1,0 +1,111 @@
+"""What an agent's configuration must be, beyond the form of its fields. Pure: asks no server and no registry."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable
+
+from jsonschema import SchemaError
+from jsonschema.validators import validator_for
+
+from nova_workers.contracts.agents import MAX_RESPONSIBILITIES, AgentSpec, Responsibility
+from nova_workers.contracts.content import JsonObject
+from nova_workers.errors import InvalidInput
+
+__all__ = ["RESERVED_IDS", "check_agent_id", "check_spec", "title_key"]
+
+RESERVED_IDS = frozenset({"person", "seed"})
+"""What `created_by` says where no agent did it."""
+
+_QUOTE_CHARS = 200
+
+
+def check_agent_id(agent_id: str) -> None:
+    """Check the id of a new agent, whose form is known to be right.
+
+    Raises:
+        InvalidInput: It means something else.
+    """
+    if agent_id in RESERVED_IDS:
+        raise _wrong("id", f"{agent_id!r} is a word that the history of agents uses; choose another id")
+
+
+def check_spec(spec: AgentSpec) -> None:
+    """Check a configuration.
+
+    Raises:
+        InvalidInput: Something in it cannot be; names the field, such as ``responsibilities.2.title``.
+    """
+    for field, text in (("name", spec.name), ("model", spec.model), ("engine", spec.engine)):
+        if text is not None and not text.strip():
+            raise _wrong(field, "there is nothing but white space in it")
+    _check_responsibilities(spec.responsibilities)
+    _check_directories(spec.directories)
+    for name, grant in spec.capabilities.items():
+        _check_unique(f"capabilities.{name}.tools", grant.tools or ())
+    for name, helper in spec.subagents.items():
+        _check_unique(f"subagents.{name}.tools", helper.tools or ())
+    if spec.output_schema is not None:
+        _check_schema(spec.output_schema)
+
+
+def title_key(title: str) -> str:
+    """Return what two titles have in common that a reader takes for the same."""
+    return " ".join(title.split()).casefold()
+
+
+def _check_responsibilities(duties: Collection[Responsibility]) -> None:
+    if len(duties) > MAX_RESPONSIBILITIES:
+        raise _wrong("responsibilities", f"there are {len(duties)}; an agent has at most {MAX_RESPONSIBILITIES}")
+    seen: dict[str, int] = {}
+    for index, duty in enumerate(duties):
+        field = f"responsibilities.{index}.title"
+        key = title_key(duty.title)
+        if not key:
+            raise _wrong(field, "there is nothing but white space in it")
+        if not duty.title.strip().isprintable():
+            raise _wrong(field, f"a title is one line of text; got {_quoted(duty.title)}")
+        if key in seen:
+            raise _wrong(field, f"{_quoted(duty.title)} is the title of responsibilities.{seen[key]} too; rename one")
+        seen[key] = index
+
+
+def _check_directories(directories: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for index, path in enumerate(directories):
+        field = f"directories.{index}"
+        if not path.isprintable():
+            raise _wrong(field, f"{_quoted(path)} holds characters that cannot be printed")
+        if not path.startswith("/"):
+            raise _wrong(field, f"{_quoted(path)} is not absolute; begin it with a slash")
+        # POSIX lets two leading slashes mean something else; nothing that we run on does.
+        normal = "/" + posixpath.normpath(path).lstrip("/")
+        if path != normal:
+            raise _wrong(field, f"{_quoted(path)} is not in its plain form; write {_quoted(normal)}")
+        if path in seen:
+            raise _wrong(field, f"{_quoted(path)} is there twice")
+        seen.add(path)
+
+
+def _check_unique(field: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            raise _wrong(f"{field}.{index}", f"{_quoted(name)} is there twice")
+        seen.add(name)
+
+
+def _check_schema(schema: JsonObject) -> None:
+    try:
+        validator_for(schema).check_schema(schema)
+    except SchemaError as error:
+        field = ".".join(["output_schema", *(str(part) for part in error.absolute_path)])
+        raise _wrong(field, f"it is no JSON schema: {error.message[:_QUOTE_CHARS]}") from error
+
+
+def _wrong(field: str, why: str) -> InvalidInput:
+    return InvalidInput(f"{field}: {why}.", field=field)
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _QUOTE_CHARS else text[:_QUOTE_CHARS] + "…")

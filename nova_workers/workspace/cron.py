@@ -1,0 +1,169 @@
+"""When a cron line fires. Pure: time comes in, times go out.
+
+**Lines** have five fields: minute, hour, day of the month, month, day of the week; a sixth, the last, is the second. A
+field is ``*``, a value, a range ``a-b`` (which may go past the end: ``22-2``), each with a step ``/n`` if need be, or a
+list of these. Months and days of the week have English names of three letters, Sunday is 0 and 7, and ``L`` is the last
+day of the month. Where neither of the two day fields begins with ``*``, a day that fits one of them is enough; else it
+has to fit both.
+
+**When clocks change**, lines of two kinds differ. A line whose minute or hour begins with ``*`` is an interval; every
+other one names times of the day.
+
+=====================  ====================================  =======================================================
+a wall time            that is named                         of an interval
+=====================  ====================================  =======================================================
+that does not exist    at the first instant after the gap,   left out, since no clock ever showed it; an interval
+                       once for all times in the gap         that names its hours (``*/15 2 * * *``) would miss its
+                                                             day, and fires once after the gap
+that comes twice       once, the first time                  both times
+=====================  ====================================  =======================================================
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from croniter import CroniterError, croniter
+
+from nova_workers.errors import InvalidInput
+
+__all__ = ["cron_firings", "names_many_seconds", "parse_cron"]
+
+_FIELDS = ("minute", "hour", "day of the month", "month", "day of the week", "second")
+_NUMBER = r"\d{1,2}"
+_POSITIVE = r"0?[1-9]|[1-9]\d"
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_DAYS = "sun|mon|tue|wed|thu|fri|sat"
+_VALUES = (_NUMBER, _NUMBER, _POSITIVE, f"{_POSITIVE}|{_MONTHS}", rf"\d|{_DAYS}", _NUMBER)
+_ITEMS = tuple(re.compile(rf"(?:\*|({value})(?:-({value}))?)(?:/(?:{_POSITIVE}))?", re.ASCII) for value in _VALUES)
+_NUMBERS = {name: str(number) for number, name in (*enumerate(_MONTHS.split("|"), 1), *enumerate(_DAYS.split("|")))}
+_LAST_DAY = "l"
+_FORM = "Give minute, hour, day of the month, month and day of the week, such as '30 9 * * mon-fri'"
+_SECOND = timedelta(seconds=1)
+_DAY_LONG = timedelta(days=1)
+_ANY_YEAR = datetime(2024, 1, 1)
+_LAST_YEAR = 2199
+"""Nobody waits longer; and arithmetic at the calendar's end fails."""
+
+
+def parse_cron(text: str) -> str:
+    """Return a cron line in its plain form: lower case, one space between fields.
+
+    Raises:
+        InvalidInput: It is none, or never fires; the field is ``schedule``.
+    """
+    fields = text.lower().split()
+    if len(fields) not in (5, 6):
+        raise _refused(text, f"it has {len(fields)} fields")
+    for field, name, form in zip(fields, _FIELDS, _ITEMS, strict=False):
+        for item in field.split(","):
+            found = form.fullmatch(item)
+            if (name == "day of the month" and item == _LAST_DAY) or (found is not None and not _is_empty(found)):
+                continue
+            raise _refused(text, f"its {name} is {item!r}")
+    line = " ".join(fields)
+    try:
+        _walls(line, _ANY_YEAR).get_next()
+    except CroniterError as error:
+        raise _refused(text, str(error)) from error
+    return line
+
+
+def _is_empty(item: re.Match[str]) -> bool:
+    """Whether a range goes from a value to itself, which croniter takes for the whole cycle."""
+    low, high = (_NUMBERS.get(value, value) for value in (item[1] or "", item[2] or ""))
+    return bool(high) and int(low) == int(high)
+
+
+def names_many_seconds(line: str) -> bool:
+    """Whether a line, which is a good one, may fire more than once a minute."""
+    seconds = croniter.expand(line)[0][5:]
+    return bool(seconds) and (len(seconds[0]) > 1 or seconds[0] == ["*"])
+
+
+def cron_firings(line: str, zone: ZoneInfo, *, after: datetime) -> Iterator[datetime]:
+    """Yield when a line fires after a moment: in order, each instant once, in UTC.
+
+    Args:
+        line: From `parse_cron`.
+        zone: What the line is meant in.
+        after: Aware.
+    """
+    minute, hour = line.split()[:2]
+    interval = minute.startswith("*") or hour.startswith("*")
+    last = after.astimezone(UTC)
+    # Wall times of the second pass come before some of the first pass: a heap puts them in order.
+    waiting: list[datetime] = []
+    for wall in _all_walls(line, last.astimezone(zone).replace(tzinfo=None) - _put_back(zone, last)):
+        instants = _instants(wall, zone, both=interval, made_up=not hour.startswith("*"))
+        earliest = (wall.replace(tzinfo=zone)).astimezone(UTC)
+        while waiting and waiting[0] < earliest:
+            firing = heapq.heappop(waiting)
+            if firing > last:
+                last = firing
+                yield firing
+        for instant in instants:
+            heapq.heappush(waiting, instant)
+    for firing in sorted(waiting):
+        if firing > last:
+            last = firing
+            yield firing
+
+
+def _put_back(zone: ZoneInfo, moment: datetime) -> timedelta:
+    """Return by how much clocks were or will be put back within a day: wall times so far before now may come yet."""
+    moments = (moment - _DAY_LONG, moment, moment + _DAY_LONG)
+    offsets = [each.astimezone(zone).utcoffset() or timedelta() for each in moments]
+    return max(offsets[0] - offsets[1], offsets[1] - offsets[2], timedelta())
+
+
+def _all_walls(line: str, after: datetime) -> Iterator[datetime]:
+    walls = _walls(line, after)
+    while True:
+        try:
+            wall = walls.get_next()
+        except CroniterError:
+            return
+        if wall.year > _LAST_YEAR:
+            return
+        yield wall
+
+
+def _walls(line: str, after: datetime) -> croniter[datetime]:
+    # Days are combined as cron does it, also where a field is a star with a step.
+    return croniter(line, after, ret_type=datetime, implement_cron_bug=True)
+
+
+def _instants(wall: datetime, zone: ZoneInfo, *, both: bool, made_up: bool) -> tuple[datetime, ...]:
+    """Return when a clock of the zone shows a wall time, or when what it stands for is due."""
+    first, second = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first == second:
+        return (first,)
+    if first.astimezone(zone).replace(tzinfo=None) == wall:
+        return (first, second) if both else (first,)
+    # It was skipped: with the later offset it lies before the gap, with the earlier one behind it.
+    return (_first_after_gap(second, first, zone),) if made_up else ()
+
+
+def _first_after_gap(before: datetime, behind: datetime, zone: ZoneInfo) -> datetime:
+    offset = behind.astimezone(zone).utcoffset()
+    while behind - before > _SECOND:
+        middle = before + (behind - before) // 2
+        middle = middle.replace(microsecond=0) if middle.replace(microsecond=0) > before else before + _SECOND
+        if middle.astimezone(zone).utcoffset() == offset:
+            behind = middle
+        else:
+            before = middle
+    return behind
+
+
+def _refused(text: str, reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"schedule: {text[:80]!r} is no cron line, or one that never fires: {reason}. {_FORM}; a sixth field is the "
+        "second.",
+        field="schedule",
+    )

@@ -1,0 +1,76 @@
+"""What agents may hand to people, and how often.
+
+A run in the background has no other voice: its answer goes nowhere. Each of the bounds is exact, also for tools that
+work at the same time, and keeps an agent that lost its way from filling somebody's evening, or the disk.
+"""
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.deliveries import INBOX, DeliveryKind, Sender
+from nova_workers.errors import LimitExceeded
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.deliveries import add_delivery, lock_outbox_of_run, payloads_of_run
+
+__all__ = ["MAX_NOTIFICATIONS_PER_RUN", "MAX_NOTIFICATION_CHARS", "hand_over", "notify"]
+
+MAX_NOTIFICATIONS_PER_RUN = 10
+MAX_NOTIFICATION_CHARS = 4_000
+"""What fits into one message of the usual messengers."""
+
+
+async def notify(database: Database, sender: Sender, text: str) -> bool:
+    """Tell the person something. The same words again in one run are said once.
+
+    Args:
+        database: Where the outbox is.
+        sender: The run that speaks.
+        text: At most `MAX_NOTIFICATION_CHARS`, and storable.
+
+    Returns:
+        Whether it was new.
+
+    Raises:
+        LimitExceeded: The run has said as much as it may.
+    """
+    async with database.transaction() as connection:
+        return await hand_over(
+            connection, sender, "notification", {"text": text}, same="text", at_most=MAX_NOTIFICATIONS_PER_RUN
+        )
+
+
+async def hand_over(
+    connection: Connection,
+    sender: Sender,
+    kind: DeliveryKind,
+    payload: JsonObject,
+    *,
+    same: str,
+    at_most: int,
+) -> bool:
+    """Put something into the outbox as part of the caller's transaction.
+
+    Args:
+        connection: In a transaction.
+        sender: The run that hands it over.
+        kind: What it is.
+        payload: What there is to know of it.
+        same: The field of the payload by which it is the same thing, which is handed over once a run.
+        at_most: How many of the kind a run may hand over.
+
+    Returns:
+        Whether it was new.
+
+    Raises:
+        LimitExceeded: The run has handed over as many as it may.
+    """
+    await lock_outbox_of_run(connection, sender.run_id)
+    before = await payloads_of_run(connection, sender, kind)
+    if any(given.get(same) == payload[same] for given in before.values()):
+        return False
+    if len(before) >= at_most:
+        raise LimitExceeded(
+            f"This run has handed {at_most} of the kind {kind!r} to the user, which is the most. Put the rest into one "
+            "note or into your answer.",
+            limit=at_most,
+        )
+    await add_delivery(connection, sender, kind, payload, target=INBOX)
+    return True

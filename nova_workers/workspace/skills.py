@@ -1,0 +1,102 @@
+"""Skills: what may be put into a tenant's library, what may be assigned, and what a model is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nova_workers.contracts.engine import TrustLevel
+from nova_workers.contracts.skills import SkillDetail, SkillFile, SkillPut
+from nova_workers.errors import Conflict, InvalidInput
+from nova_workers.ledger import skills as ledger
+from nova_workers.ledger.database import Connection
+from nova_workers.workspace.skill_format import check_files, decode_files, parse_skill_md
+
+__all__ = ["loads_on_demand", "put_skill", "remove_skill", "require_skills", "save_skill", "skills_words"]
+
+_NAMED_AGENTS = 5
+_FILE_ENGINE = "claude_agent"
+
+
+def loads_on_demand(engine: str, trust: TrustLevel) -> bool:
+    """Whether an agent loads skills with a tool; else it has them as files in its engine's own place for them.
+
+    A sandbox has no files, whatever its engine.
+    """
+    return engine != _FILE_ENGINE or trust == "sandbox"
+
+
+async def put_skill(connection: Connection, tenant_id: str, name: str, given: SkillPut) -> SkillDetail:
+    """Add a skill, or replace it whole. Must be called inside a transaction.
+
+    Raises:
+        InvalidInput: See `save_skill`.
+        LimitExceeded: The tenant has as many as it may.
+    """
+    return await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
+
+
+async def save_skill(
+    connection: Connection, tenant_id: str, name: str, skill_md: str, files: Sequence[SkillFile]
+) -> SkillDetail:
+    """Add a skill, or replace it whole. Must be called inside a transaction.
+
+    Raises:
+        InvalidInput: SKILL.md or a file has the wrong form, or the front matter has another name.
+        LimitExceeded: The tenant has as many as it may.
+    """
+    front, body = parse_skill_md(skill_md)
+    if front.name != name:
+        raise InvalidInput(
+            f"skill_md.name: SKILL.md calls the skill {front.name!r}, but its directory is called {name!r}; "
+            "they are the same.",
+            field="skill_md.name",
+        )
+    return await ledger.put_skill(connection, tenant_id, front, skill_md, body, check_files(files))
+
+
+async def remove_skill(connection: Connection, tenant_id: str, name: str) -> None:
+    """Remove a skill that no agent has.
+
+    Raises:
+        NotFound: There is no such skill.
+        Conflict: It is assigned to an agent.
+    """
+    agents = await ledger.agents_with_skill(connection, tenant_id, name, limit=_NAMED_AGENTS + 1)
+    if agents:
+        named = ", ".join(agents[:_NAMED_AGENTS]) + (" and others" if len(agents) > _NAMED_AGENTS else "")
+        raise Conflict(f"Skill {name!r} is assigned to {named}; take it from them first.", skill=name, agents=agents)
+    await ledger.delete_skill(connection, tenant_id, name)
+
+
+async def require_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> None:
+    """Check the skills that are about to be assigned to an agent.
+
+    Raises:
+        InvalidInput: There is no such skill; the field is ``skills.0`` for the first of `names`.
+    """
+    if not names:
+        return
+    known = await ledger.describe_skills(connection, tenant_id, names)
+    for at, name in enumerate(names):
+        if name not in known:
+            raise InvalidInput(
+                f"skills.{at}: there is no skill {name!r}. Add it with `nova skills add`, or leave it out.",
+                field=f"skills.{at}",
+            )
+
+
+def skills_words(names: Sequence[str], known: Mapping[str, str]) -> str:
+    """Return what the prompt says of an agent's skills: a line for each, in order. Empty without any.
+
+    For agents for which `loads_on_demand` holds; other engines tell the model of skills themselves.
+
+    Args:
+        names: The skills that are assigned.
+        known: Descriptions by name; a skill that has gone is left out.
+    """
+    lines = [f"- {name}: {' '.join(known[name].split())}" for name in names if name in known]
+    if not lines:
+        return ""
+    return "\n".join(
+        ["You have skills. Before you do what one of them is about, load it with skill_load and follow it.", *lines]
+    )

@@ -1,0 +1,44 @@
+"""Signatures as the Standard Webhooks specification has them, and the secrets that make them.
+
+What is signed is the message's id, the time of the try and the body, so that a receiver can tell what is ours, what is
+old, and what it had before.
+"""
+
+import hmac
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from datetime import datetime
+
+__all__ = ["new_secret", "signed_headers"]
+
+_PREFIX = "whsec_"
+_SECRET_BYTES = 32
+"""Of the 24 to 64 that the specification allows; a hash has no more."""
+
+
+def new_secret() -> str:
+    """Return a fresh secret: ``whsec_`` and Base64."""
+    return _PREFIX + b64encode(secrets.token_bytes(_SECRET_BYTES)).decode("ascii")
+
+
+def signed_headers(message_id: str, at: datetime, body: bytes, keys: Sequence[str]) -> dict[str, str]:
+    """Return the headers that go with a body.
+
+    Args:
+        message_id: The same in every try.
+        at: The time of this try.
+        body: As it is sent, to the byte.
+        keys: The secrets that sign, each as `new_secret` makes them.
+    """
+    stamp = str(int(at.timestamp()))
+    signed = b".".join((message_id.encode(), stamp.encode(), body))
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": stamp,
+        "webhook-signature": " ".join(f"v1,{_signature(key, signed)}" for key in keys),
+    }
+
+
+def _signature(key: str, signed: bytes) -> str:
+    return b64encode(hmac.digest(b64decode(key.removeprefix(_PREFIX)), signed, "sha256")).decode("ascii")

@@ -1,0 +1,103 @@
+"""The cipher of secrets at rest: AES-256-GCM under master keys that are not in the database.
+
+Tenant and name are bound to each ciphertext as associated data. So a row that somebody moves to another name, or to
+another tenant, does not open there.
+"""
+
+import os
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from nova_workers.errors import Conflict
+
+__all__ = ["Sealed", "Vault"]
+
+_FORMAT: Final = b"\x01"
+"""The first byte of a ciphertext: the nonce, then the encrypted text with its tag, follow."""
+_NONCE_BYTES: Final = 12
+
+_NO_KEYS: Final = (
+    "This fleet keeps no secrets: it has no master key. The operator sets NOVA_SECRETS__KEYS for the API and the "
+    "workers; `nova up` makes a key by itself."
+)
+
+
+class Sealed(NamedTuple):
+    """A ciphertext, and which master key it is under."""
+
+    key_id: str
+    ciphertext: bytes
+
+
+class Vault:
+    """Seals with the current master key, and opens with any that it has. Without keys it refuses both."""
+
+    def __init__(self, keys: Sequence[tuple[str, bytes]]) -> None:
+        """Take the master keys, each an id and 32 bytes; the first is the current one."""
+        self._current_id = keys[0][0] if keys else None
+        self._ciphers: Mapping[str, AESGCM] = {key_id: AESGCM(key) for key_id, key in keys}
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Vault":
+        """Return a vault with keys of the form ``id:base64``, as the settings have them. They were checked there."""
+        pairs = (text.partition(":") for text in texts)
+        return cls([(key_id, b64decode(encoded)) for key_id, _, encoded in pairs])
+
+    @property
+    def current_key_id(self) -> str:
+        """Return which key seals.
+
+        Raises:
+            Conflict: There is none.
+        """
+        if self._current_id is None:
+            raise Conflict(_NO_KEYS, setting="NOVA_SECRETS__KEYS")
+        return self._current_id
+
+    def seal(self, tenant_id: str, name: str, value: str) -> Sealed:
+        """Encrypt a value for one place.
+
+        Raises:
+            Conflict: There is no master key.
+        """
+        key_id = self.current_key_id
+        # 96 random bits under one key are good for 2^32 writes; a fleet that gets there rotates.
+        nonce = os.urandom(_NONCE_BYTES)
+        encrypted = self._ciphers[key_id].encrypt(nonce, value.encode(), _place(tenant_id, name))
+        return Sealed(key_id, _FORMAT + nonce + encrypted)
+
+    def open(self, tenant_id: str, name: str, sealed: Sealed) -> str:
+        """Decrypt what was sealed for this place.
+
+        Raises:
+            Conflict: There is no such key here, or the ciphertext is not what was sealed for this place.
+        """
+        cipher = self._ciphers.get(sealed.key_id)
+        if cipher is None:
+            # Without any key the message says that.
+            current = self.current_key_id
+            raise Conflict(
+                f"The secret {name!r} is encrypted with the master key {sealed.key_id!r}, which this process does not "
+                f"have (its current one is {current!r}). The operator adds it to the end of NOVA_SECRETS__KEYS.",
+                key_id=sealed.key_id,
+            )
+        head, body = sealed.ciphertext[: 1 + _NONCE_BYTES], sealed.ciphertext[1 + _NONCE_BYTES :]
+        try:
+            if head[:1] != _FORMAT or len(head) <= _NONCE_BYTES:
+                raise InvalidTag
+            return cipher.decrypt(head[1:], body, _place(tenant_id, name)).decode()
+        except InvalidTag:
+            raise Conflict(
+                f"The secret {name!r} cannot be opened: its row was changed, or the key {sealed.key_id!r} is not the "
+                "one that it was encrypted with. Set the secret again.",
+                key_id=sealed.key_id,
+            ) from None
+
+
+def _place(tenant_id: str, name: str) -> bytes:
+    """Return what binds a ciphertext to its row. Neither part can hold the NUL between them."""
+    return b"\0".join((b"nova.secret.v1", tenant_id.encode(), name.encode()))

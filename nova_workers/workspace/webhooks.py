@@ -1,0 +1,253 @@
+"""Webhooks of a tenant: what makes an address good, and the secrets that sign what goes there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit
+
+import structlog
+
+from nova_workers.contracts.deliveries import DeliveryView, NewDelivery
+from nova_workers.contracts.secrets import SecretRotation
+from nova_workers.contracts.webhooks import WebhookCreate, WebhookPatch, WebhookSecret, WebhookView
+from nova_workers.errors import Conflict, InvalidInput
+from nova_workers.ids import new_id
+from nova_workers.ledger import webhook_secrets
+from nova_workers.ledger import webhooks as ledger
+from nova_workers.ledger.agents import get_agent
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.deliveries import get_delivery, replay_delivery
+from nova_workers.ledger.outbox import add_deliveries
+from nova_workers.ledger.webhook_secrets import Endpoint, SecretColumns
+from nova_workers.ledger.webhooks import NewWebhook
+from nova_workers.workspace.standard_webhooks import new_secret
+from nova_workers.workspace.vault import Sealed, Vault
+
+__all__ = ["Webhooks"]
+
+_log = structlog.get_logger(__name__)
+
+_BATCH = 200
+_TEST_WORDS = "This is a test. Nothing happened."
+
+
+class Webhooks:
+    """The rules of webhooks, for whoever changes them and for whoever sends."""
+
+    def __init__(self, database: Database, vault: Vault, *, allow_hosts: Collection[str] = ()) -> None:
+        """Take what is needed.
+
+        Args:
+            database: Where they are.
+            vault: Encrypts and opens their secrets.
+            allow_hosts: ``host`` or ``host:port`` of the operator's own, which need not be public nor speak TLS.
+        """
+        self._database = database
+        self._vault = vault
+        self._allow_hosts = frozenset(allow_hosts)
+
+    async def create(self, tenant_id: str, given: WebhookCreate) -> WebhookSecret:
+        """Make a webhook. Its secret is in the answer, this once.
+
+        Raises:
+            InvalidInput: The address is none that anything is sent to.
+            NotFound: There is no such agent.
+            Gone: The agent was deleted.
+            LimitExceeded: The tenant has as many as it may.
+            Conflict: There is no master key.
+        """
+        self.check_url(given.url)
+        webhook_id, secret = new_id("whk"), new_secret()
+        sealed = self._seal(tenant_id, webhook_id, secret)
+        new = NewWebhook(given.url, given.description, given.kinds, given.agent_id, given.enabled)
+        async with self._database.transaction() as connection:
+            await _require_agent(connection, tenant_id, given.agent_id)
+            view = await ledger.create_webhook(
+                connection, tenant_id, webhook_id, new, ciphertext=sealed.secret, key_id=sealed.key_id
+            )
+        return WebhookSecret(webhook=view, secret=secret)
+
+    async def patch(self, tenant_id: str, webhook_id: str, given: WebhookPatch) -> WebhookView:
+        """Change what `given` names. Switching it on forgives its failures.
+
+        Raises:
+            InvalidInput: A field has the wrong form.
+            NotFound: There is no such webhook, or no such agent.
+            Gone: The agent was deleted.
+        """
+        changes = {name: getattr(given, name) for name in given.model_fields_set}
+        for name, value in changes.items():
+            if value is None and name != "agent_id":
+                raise InvalidInput(f"{name}: it cannot be null; leave it out to keep what it is.", field=name)
+        if "url" in changes:
+            self.check_url(changes["url"])
+        async with self._database.transaction() as connection:
+            present = await ledger.get_webhook(connection, tenant_id, webhook_id, lock=True)
+            await _require_agent(connection, tenant_id, changes.get("agent_id"))
+            new = NewWebhook(**(present.model_dump(include=set(NewWebhook.__slots__)) | changes))
+            forgive = changes.get("enabled") is True
+            return await ledger.update_webhook(connection, tenant_id, webhook_id, new, forgive=forgive)
+
+    async def rotate(self, tenant_id: str, webhook_id: str, *, grace_s: int) -> WebhookSecret:
+        """Give a webhook another secret, which is in the answer, this once.
+
+        Args:
+            tenant_id: Whose.
+            webhook_id: Which one.
+            grace_s: So long the old one signs too.
+
+        Raises:
+            NotFound: There is no such webhook.
+            Conflict: There is no master key, or the old secret is wanted for a while and cannot be opened.
+        """
+        secret = new_secret()
+        async with self._database.transaction() as connection:
+            endpoint = await webhook_secrets.lock_endpoint(connection, tenant_id, webhook_id)
+            # Under the master key of the new one: there is one key for both.
+            previous = self._open(endpoint, endpoint.secrets.secret) if grace_s else None
+            sealed = self._seal(tenant_id, webhook_id, secret, previous)
+            grace = timedelta(seconds=grace_s)
+            await webhook_secrets.replace_secret(connection, tenant_id, webhook_id, sealed, grace=grace)
+            view = await ledger.get_webhook(connection, tenant_id, webhook_id)
+        return WebhookSecret(webhook=view, secret=secret)
+
+    async def test(self, tenant_id: str, webhook_id: str) -> DeliveryView:
+        """Put a delivery that says nothing in line for a webhook, and return it.
+
+        Raises:
+            NotFound: There is no such webhook.
+            Conflict: It is switched off.
+        """
+        delivery_id = new_id("dlv")
+        async with self._database.transaction() as connection:
+            await self._require_enabled(connection, tenant_id, webhook_id)
+            payload = {"text": _TEST_WORDS}
+            new = NewDelivery(delivery_id, tenant_id, "test", webhook_id, payload, webhook_id=webhook_id)
+            await add_deliveries(connection, [new])
+            return await get_delivery(connection, tenant_id, delivery_id)
+
+    async def replay(self, tenant_id: str, delivery_id: str) -> DeliveryView:
+        """Put a delivery that ended in line again, under the same id.
+
+        Raises:
+            NotFound: There is no such delivery.
+            Conflict: It is in the inbox, on its way already, or its webhook is switched off or gone.
+        """
+        async with self._database.transaction() as connection:
+            delivery = await get_delivery(connection, tenant_id, delivery_id)
+            if delivery.webhook_id is not None:
+                await self._require_enabled(connection, tenant_id, delivery.webhook_id)
+            return await replay_delivery(connection, tenant_id, delivery)
+
+    def keys(self, endpoint: Endpoint) -> tuple[str, ...]:
+        """Return the secrets that sign what goes to an address now, the newest first.
+
+        Raises:
+            Conflict: One cannot be opened: the message says what the operator has to do.
+        """
+        kept = (endpoint.secrets.secret, endpoint.secrets.previous)
+        return tuple(self._open(endpoint, ciphertext) for ciphertext in kept if ciphertext is not None)
+
+    async def reseal(self) -> SecretRotation:
+        """Encrypt secrets of all tenants' webhooks anew that are not under the current master key.
+
+        Each batch is a transaction. It may be repeated at any time, and several may work at once.
+
+        Raises:
+            Conflict: There is no master key.
+        """
+        current = self._vault.current_key_id
+        rotated = unreadable = 0
+        after = ""
+        while True:
+            async with self._database.transaction() as connection:
+                found = await webhook_secrets.lock_not_under(connection, current, after=after, limit=_BATCH)
+                for endpoint in found:
+                    if await self._reseal(connection, endpoint):
+                        rotated += 1
+                    else:
+                        unreadable += 1
+            if not found:
+                break
+            after = found[-1].id
+        async with self._database.connection() as connection:
+            remaining = await webhook_secrets.count_not_under(connection, current)
+        return SecretRotation(key_id=current, rotated=rotated, remaining=remaining, unreadable=unreadable)
+
+    def check_url(self, url: str) -> None:
+        """Refuse what nothing is sent to. Where a name leads is checked with every try.
+
+        Raises:
+            InvalidInput: It is no address, or not one of the public internet over TLS.
+        """
+        try:
+            parts = urlsplit(url)
+            host, port = (parts.hostname or "").lower(), parts.port
+        except ValueError as error:
+            raise InvalidInput(f"url: {url!r} is no address: {error}.", field="url") from error
+        wrong = _wrong_form(url, parts, host)
+        if wrong is None and not self._allow_hosts & {host, f"{host}:{port}"}:
+            wrong = _not_public(parts, host)
+        if wrong is not None:
+            raise InvalidInput(f"url: {wrong}. Give one such as 'https://example.com/hooks/nova'.", field="url")
+
+    async def _require_enabled(self, connection: Connection, tenant_id: str, webhook_id: str) -> None:
+        if not (await ledger.get_webhook(connection, tenant_id, webhook_id)).enabled:
+            raise Conflict(
+                f"The webhook {webhook_id!r} is switched off. Switch it on first (`nova webhooks enable`).",
+                webhook_id=webhook_id,
+            )
+
+    async def _reseal(self, connection: Connection, endpoint: Endpoint) -> bool:
+        try:
+            current, *previous = self.keys(endpoint)
+        except Conflict as error:
+            _log.warning("webhook.not_rotated", tenant_id=endpoint.tenant_id, webhook_id=endpoint.id, why=error.message)
+            return False
+        sealed = self._seal(endpoint.tenant_id, endpoint.id, current, *previous)
+        await webhook_secrets.reseal(connection, endpoint, sealed)
+        return True
+
+    def _seal(self, tenant_id: str, webhook_id: str, secret: str, previous: str | None = None) -> SecretColumns:
+        place = _place(webhook_id)
+        sealed = self._vault.seal(tenant_id, place, secret)
+        old = None if previous is None else self._vault.seal(tenant_id, place, previous).ciphertext
+        return SecretColumns(sealed.ciphertext, sealed.key_id, old)
+
+    def _open(self, endpoint: Endpoint, ciphertext: bytes) -> str:
+        sealed = Sealed(endpoint.secrets.key_id, ciphertext)
+        return self._vault.open(endpoint.tenant_id, _place(endpoint.id), sealed)
+
+
+async def _require_agent(connection: Connection, tenant_id: str, agent_id: str | None) -> None:
+    if agent_id is not None:
+        await get_agent(connection, tenant_id, agent_id)
+
+
+def _place(webhook_id: str) -> str:
+    """Return what binds a ciphertext to its webhook. No name of a secret has a slash."""
+    return f"webhook/{webhook_id}"
+
+
+def _wrong_form(url: str, parts: SplitResult, host: str) -> str | None:
+    if parts.scheme not in ("http", "https") or not host:
+        return f"{url!r} is no http or https address"
+    if parts.username is not None or parts.password is not None:
+        return "an address with a user name or password is not called"
+    if parts.fragment:
+        return "an address with a fragment is not called"
+    if any(char.isspace() or not char.isprintable() for char in url):
+        return "an address has no spaces"
+    return None
+
+
+def _not_public(parts: SplitResult, host: str) -> str | None:
+    if parts.scheme != "https":
+        return "what agents do is sent over TLS only, and this address is not https"
+    try:
+        public = ip_address(host).is_global
+    except ValueError:
+        public = host != "localhost" and not host.endswith(".localhost")
+    return None if public else f"{host!r} is not of the public internet"

@@ -1,0 +1,84 @@
+"""How long one message waits behind another tenant's thousands, and what it costs to say whose turn it is."""
+
+import asyncio
+import time
+
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.fairness import find_entitled
+from tests.bench.figures import Figure, Result, percentile
+from tests.bench.http import LoadClient
+from tests.bench.stage import Bench, Stage, scripted
+from tests.support.crowds import crowd
+from tests.support.fleet import add_api_key
+
+__all__ = ["measure_fairness"]
+
+_SLOTS = 8
+_TURN_S = 0.2
+_SLACK_S = 0.1
+
+_STARTED_AFTER = "SELECT EXTRACT(EPOCH FROM started_at - created_at)::float8 FROM runs WHERE id = $1"
+# Whoever was claimed while the run stood in line: in the length of a turn, each slot takes one.
+_WENT_BEFORE = """
+SELECT count(*)
+  FROM runs mine JOIN runs other ON other.started_at >= mine.created_at AND other.started_at < mine.started_at
+ WHERE mine.id = $1
+"""
+
+_LEFT = "SELECT count(*) FROM runs WHERE status = 'queued'"
+
+
+async def measure_fairness(bench: Bench) -> Result:
+    """Keep a worker busy with one tenant's crowd, and send messages of another one by one."""
+    sizes = bench.sizes
+    async with bench.stage(slots=_SLOTS) as stage:
+        assert stage.fleet.tenant_id is not None
+        message = scripted({"sleep_s": _TURN_S}, {"say": "Done"})
+        await crowd(stage.database, bench.servers.redis_url, stage.fleet.tenant_id, sizes.in_line, message)
+        waited_s, went_before = await _send(stage, sizes.beside_the_crowd)
+        left = int(await stage.database.fetchval(_LEFT))
+        picks_s = await _pick(stage.database, sizes.picks)
+    return Result(
+        "fairness",
+        f"start of a message beside {sizes.in_line:,} runs of another tenant, each of {_TURN_S:g} s",
+        (
+            Figure("p50", percentile(waited_s, 0.5) * 1000, "ms"),
+            Figure("p95", percentile(waited_s, 0.95) * 1000, "ms", bound=(_TURN_S + _SLACK_S) * 1000),
+            Figure("slowest", max(waited_s) * 1000, "ms"),
+            Figure("most others before it", max(went_before), "runs", bound=_SLOTS),
+            Figure("whose turn it is, p50", percentile(picks_s, 0.5) * 1000, "ms", bound=5),
+        ),
+        notes=(
+            f"From the run's row to its claim; one worker with {_SLOTS} slots, all of them busy; {len(waited_s)} "
+            f"messages, each after the one before it has ended. {left:,} runs were still in line at the end.",
+        ),
+        details={"waited_ms": [each * 1000 for each in waited_s], "left": left},
+    )
+
+
+async def _send(stage: Stage, count: int) -> tuple[list[float], list[int]]:
+    key, _ = await add_api_key(stage.fleet.env["NOVA_DATABASE_URL"])
+    client = LoadClient(stage.fleet.api_url, key)
+    waited_s: list[float] = []
+    went_before: list[int] = []
+    try:
+        for at in range(count):
+            # Not in step with the turns of the crowd.
+            await asyncio.sleep(_TURN_S * (at % 7) / 7)
+            answer = await client.post("/v1/runs/wait", {"message": "hello"})
+            run_id = answer.json()["id"]
+            waited_s.append(await stage.database.fetchval(_STARTED_AFTER, run_id))
+            went_before.append(await stage.database.fetchval(_WENT_BEFORE, run_id))
+    finally:
+        client.close()
+    return waited_s, went_before
+
+
+async def _pick(database: Database, count: int) -> list[float]:
+    picks_s: list[float] = []
+    async with database.connection() as connection:
+        for _ in range(count):
+            began_s = time.perf_counter()
+            await find_entitled(connection, "interactive")
+            picks_s.append(time.perf_counter() - began_s)
+    return picks_s

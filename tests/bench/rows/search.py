@@ -1,0 +1,116 @@
+"""What a search over an agent's past conversations costs when there are many of them."""
+
+import itertools
+import random
+import time
+from collections.abc import Sequence
+
+import asyncpg
+
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.message_search import MessageFilter, search_messages
+from tests.bench.figures import Figure, Result, percentile, spread
+from tests.bench.stage import Bench
+
+__all__ = ["measure_search"]
+
+_TENANT = "ten_bench"
+_WORDS = 30_000
+_DIMENSIONS = 384
+_CHUNK = 5_000
+_P95_MS = 250
+"""An agent that looks back waits for its model for seconds: a quarter of one is not felt."""
+
+_OFF = "DROP INDEX ix_message_texts__words; DROP INDEX ix_embeddings__hnsw_384"
+_ON = """
+SET maintenance_work_mem = '512MB';
+CREATE INDEX ix_message_texts__words ON message_texts USING gin (words) WITH (fastupdate = off);
+CREATE INDEX ix_embeddings__hnsw_384 ON embeddings USING hnsw ((embedding::vector(384)) vector_cosine_ops)
+ WHERE dimensions = 384
+"""
+
+# No foreign key is checked in this session: the messages themselves are not needed to find them.
+_TEXTS = """
+INSERT INTO message_texts (message_id, tenant_id, agent_id, thread_id, role, content, said_at)
+SELECT 'msg_' || lpad(($2::int + n)::text, 26, '0'), $3, 'nova', 'thr_' || ($2::int + n) % 500, 'user', text, now()
+  FROM unnest($1::text[]) WITH ORDINALITY said (text, n)
+"""
+_THREADS = "INSERT INTO threads (id, tenant_id, agent_id) SELECT 'thr_' || n, $1, 'nova' FROM generate_series(0, 499) n"
+
+# Vectors that stand together by thread, as those of conversations do.
+_VECTORS = """
+INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, said_at, model, dimensions, embedding)
+SELECT 'emb_' || message_id, tenant_id, agent_id, thread_id, message_id, said_at, 'bench', 384,
+       (SELECT array_agg(random() - 0.5 + (i % 8 = hashtext(x.thread_id) % 8)::int * 0.5)
+          FROM generate_series(1, 384) i WHERE x.message_id <> '')::vector
+  FROM message_texts x
+"""
+
+
+async def measure_search(bench: Bench) -> Result:
+    """Search with two rare words, and with a sentence in which most words are common."""
+    sizes = bench.sizes
+    chance = random.Random(1)
+    words = ["".join(chance.choices("aeioubcdfghklmnprstvw", k=chance.randint(2, 10))) for _ in range(_WORDS)]
+    async with bench.servers.fresh_database() as url:
+        began_s = time.perf_counter()
+        await _fill(url, sizes.searched_messages, words, chance)
+        filled_s = time.perf_counter() - began_s
+        database = Database(url, pool_size=1)
+        try:
+            rare = [" ".join(chance.sample(words[2_000:20_000], 2)) for _ in range(sizes.searches)]
+            plain = [
+                " ".join([*chance.sample(words[:20], 6), chance.choice(words[2_000:])]) for _ in range(sizes.searches)
+            ]
+            rare_s = [await _search(database, text, chance) for text in rare]
+            plain_s = [await _search(database, text, chance) for text in plain]
+        finally:
+            await database.close()
+    return Result(
+        "search",
+        f"search over {sizes.searched_messages:,} messages of one agent, by words and by meaning",
+        (
+            *spread(rare_s, bounds_ms={"p95": _P95_MS}),
+            Figure("p50 of a sentence of common words", percentile(plain_s, 0.5) * 1000, "ms"),
+            Figure("p95 of a sentence of common words", percentile(plain_s, 0.95) * 1000, "ms", bound=_P95_MS),
+        ),
+        notes=(
+            f"{sizes.searches} searches of each kind, one by one, with their transactions; the query's vector is "
+            "given. Words are drawn by Zipf's law, 8 to 80 a message. The first figures are of two rare words.",
+        ),
+        details={"filled_in_s": filled_s},
+    )
+
+
+async def _fill(url: str, messages: int, words: Sequence[str], chance: random.Random) -> None:
+    weights = list(itertools.accumulate(1 / (place + 1) for place in range(len(words))))
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("INSERT INTO tenants (id, name) VALUES ($1, 'bench')", _TENANT)
+        await connection.execute("SET session_replication_role = replica")
+        await connection.execute(_OFF)
+        await connection.execute(_THREADS, _TENANT)
+        for start in range(0, messages, _CHUNK):
+            count = min(_CHUNK, messages - start)
+            lengths = [chance.randint(8, 80) for _ in range(count)]
+            texts = [" ".join(chance.choices(words, cum_weights=weights, k=length)) for length in lengths]
+            await connection.execute(_TEXTS, texts, start, _TENANT)
+        await connection.execute(_VECTORS)
+        await connection.execute(_ON)
+        for table in ("message_texts", "embeddings"):
+            await connection.execute(f"VACUUM ANALYZE {table}")
+    finally:
+        await connection.close()
+
+
+async def _search(database: Database, text: str, chance: random.Random) -> float:
+    """Search once; return how long it took."""
+    vector = [chance.gauss(0, 1) for _ in range(_DIMENSIONS)]
+    began_s = time.perf_counter()
+    async with database.transaction() as transaction:
+        hits = await search_messages(
+            transaction, MessageFilter(_TENANT, "nova"), text, vector=vector, model="bench", limit=10
+        )
+    took_s = time.perf_counter() - began_s
+    assert len(hits) == 10, f"{len(hits)} hits for {text!r}"
+    return took_s

@@ -1,0 +1,114 @@
+"""How long it takes to fire many triggers that are due in one second, and what a look costs when none is."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import asyncpg
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from nova_workers.bootstrap.triggers import build_trigger_ticker
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ledger.database import Database
+from nova_workers.observability.metrics import Metrics
+from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.control import ControlChannel
+from nova_workers.scheduling.triggers import TriggerTicker
+from nova_workers.streams.publisher import EventPublisher
+from tests.bench.figures import Figure, Result, percentile
+from tests.bench.stage import Bench
+
+__all__ = ["measure_triggers"]
+
+_TENANT = "ten_bench"
+_IDLE_MS = 20
+_AGENTS = 200
+
+_AGENT_ROWS = """
+INSERT INTO agents (tenant_id, id, version, spec)
+SELECT $1, 'agent-' || n, 1, '{"name": "bench"}' FROM generate_series(0, $2::int - 1) n
+"""
+# Sixty lines in four zones, as people write them; $3 is when they are due.
+_TRIGGERS = """
+INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, timezone, prompt, created_by, next_slot_at, next_fire_at)
+SELECT 'trg_' || lpad(n::text, 26, '0'), $1, 'agent-' || n % $4::int, 'cron', n % 60 || ' * * * *',
+       ('{UTC,Europe/Berlin,America/New_York,Asia/Tokyo}'::text[])[n % 4 + 1], 'Look for new orders.', 'person',
+       now() + $3::float8 * interval '1 second', now() + $3::float8 * interval '1 second'
+  FROM generate_series(1, $2::int) n
+"""
+
+
+class _Silence:
+    """Rings nothing: what is measured is the firing."""
+
+    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
+        """Do nothing."""
+
+    def ring_effects(self) -> None:
+        """Do nothing."""
+
+    def ring_deliveries(self) -> None:
+        """Do nothing."""
+
+
+async def measure_triggers(bench: Bench) -> Result:
+    """Tick over triggers that are not due, then over as many as are."""
+    sizes = bench.sizes
+    async with bench.servers.fresh_database() as url:
+        database, redis = Database(url, pool_size=4), Redis.from_url(bench.servers.redis_url)
+        try:
+            await _fill(url, sizes.idle_triggers, due_in_s=86_400)
+            ticker = _ticker(database, redis)
+            await ticker.tick()
+            idle_s = [await _timed(ticker) for _ in range(sizes.idle_ticks)]
+            await database.execute("TRUNCATE triggers CASCADE")
+            await _fill(url, sizes.due_triggers, due_in_s=0)
+            began_s = time.perf_counter()
+            ticked = await asyncio.gather(ticker.tick(), _ticker(database, redis).tick())
+            fired_s = time.perf_counter() - began_s
+            slots = await database.fetchval("SELECT count(DISTINCT (trigger_id, scheduled_for)) FROM trigger_firings")
+            runs = await database.fetchval("SELECT count(*) FROM runs")
+        finally:
+            await redis.aclose()
+            await database.close()
+    assert sum(each.fired for each in ticked) == slots == runs == sizes.due_triggers, (ticked, slots, runs)
+    return Result(
+        "triggers",
+        f"tick over {sizes.idle_triggers:,} triggers of which none is due",
+        (
+            Figure("p50", percentile(idle_s, 0.5) * 1000, "ms"),
+            Figure("p95", percentile(idle_s, 0.95) * 1000, "ms", bound=_IDLE_MS),
+            Figure(f"{sizes.due_triggers:,} due in one second, all fired once in", fired_s, "s"),
+        ),
+        notes=("Two ticks at once in one process, on an empty ledger; each firing is a row, a thread and a run.",),
+        details={"fired_each": [each.fired for each in ticked]},
+    )
+
+
+def _ticker(database: Database, redis: Redis) -> TriggerTicker:
+    settings, metrics, silence = Settings(), Metrics(CollectorRegistry()), _Silence()
+    publisher = EventPublisher(redis, flush_ms=20, clock=SystemClock())
+    canceller = Canceller(database, ControlChannel(redis), publisher, silence)
+    return build_trigger_ticker(database, silence, settings, metrics, canceller)
+
+
+async def _timed(ticker: TriggerTicker) -> float:
+    began_s = time.perf_counter()
+    ticked = await ticker.tick()
+    assert (ticked.fired, ticked.skipped) == (0, 0)
+    return time.perf_counter() - began_s
+
+
+async def _fill(url: str, count: int, *, due_in_s: float) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("INSERT INTO tenants (id, name) VALUES ($1, 'bench') ON CONFLICT DO NOTHING", _TENANT)
+        if not await connection.fetchval("SELECT count(*) FROM agents"):
+            await connection.execute(_AGENT_ROWS, _TENANT, _AGENTS)
+        await connection.execute(_TRIGGERS, _TENANT, count, float(due_in_s), _AGENTS)
+        await connection.execute("VACUUM ANALYZE triggers")
+    finally:
+        await connection.close()

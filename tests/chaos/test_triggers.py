@@ -1,0 +1,110 @@
+"""Triggers on a real fleet: beats and workers die, the broker is wiped, Postgres restarts; each slot fires once."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers.contracts.triggers import TriggerCreate
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.database import Database
+from tests.chaos.conftest import OwnServers
+from tests.requirements import proves
+from tests.support.fleet import Fleet
+from tests.support.wrong_clocks import wrong_clock
+
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+
+EVERY_SECOND = TriggerCreate(
+    agent_id="nova", kind="cron", schedule="* * * * * *", prompt="hello", overlap="queue", catchup="each"
+)
+SECOND = timedelta(seconds=1)
+
+
+async def _slots(database: Database, at_least: int) -> None:
+    """Wait until so many slots have fired."""
+    async with asyncio.timeout(90):
+        while True:
+            try:
+                count = await database.fetchval("SELECT count(*) FROM trigger_firings")
+            except Unavailable:
+                count = 0
+            if count >= at_least:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def _check_each_once(database: Database) -> None:
+    """Check that there is no slot left out, none that fired twice, and that every run came to its end."""
+    await database.execute("UPDATE triggers SET enabled = false, next_fire_at = NULL, next_slot_at = NULL")
+    rows = await database.fetch("SELECT scheduled_for, outcome, run_id FROM trigger_firings ORDER BY scheduled_for")
+    slots = [row["scheduled_for"] for row in rows]
+    assert slots == [slots[0] + at * SECOND for at in range(len(slots))]
+    assert {row["outcome"] for row in rows} == {"fired"}
+    runs = await database.fetch("SELECT id FROM runs WHERE trigger_id IS NOT NULL")
+    assert {row["run_id"] for row in rows} == {row["id"] for row in runs}
+    assert len(runs) == len(rows)
+    async with asyncio.timeout(90):
+        while True:
+            if not await database.fetchval("SELECT count(*) FROM runs WHERE status <> 'succeeded'"):
+                break
+            await asyncio.sleep(0.1)
+    assert await database.fetchval("SELECT count(*) FROM turns") == len(runs)
+
+
+@proves("triggers.once", "triggers.crash", "triggers.broker")
+async def test_two_beats_and_two_workers_fire_each_second_once_whoever_dies(env: dict[str, str], database: Database):
+    async with Fleet(env, workers=2, beat=True) as fleet:
+        first = fleet.beat
+        assert first is not None
+        await fleet.start_beat()
+        await fleet.client.triggers.create(EVERY_SECOND)
+        await _slots(database, 4)
+        first.kill()
+        await _slots(database, 6)
+        fleet.workers[0].kill()
+        await _slots(database, 9)
+        redis = Redis.from_url(env["NOVA_REDIS_URL"])
+        await redis.flushdb()
+        await redis.aclose()
+        await _slots(database, 12)
+        await _check_each_once(database)
+
+
+@proves("triggers.clock")
+async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
+    env: dict[str, str], database: Database, tmp_path: Path
+):
+    """The only worker is an hour ahead, and the only beat an hour behind."""
+    async with Fleet(env, workers=0) as fleet:
+        worker = await fleet.start_worker(env=wrong_clock(tmp_path, 3600))
+        fleet.env |= wrong_clock(tmp_path, -3600)
+        await fleet.start_beat()
+        await fleet.client.triggers.create(EVERY_SECOND)
+        await _slots(database, 6)
+        assert worker.exit_code is None
+        late_s = await database.fetch(
+            "SELECT extract(epoch FROM fired_at - scheduled_for) AS late_s FROM trigger_firings"
+        )
+        assert all(0 <= row["late_s"] < 30 for row in late_s)
+        await _check_each_once(database)
+
+
+@proves("triggers.database")
+async def test_a_postgres_that_is_killed_and_comes_back_costs_no_slot(own_servers: OwnServers):
+    database = Database(own_servers.database_url, pool_size=2)
+    try:
+        async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
+            await fleet.client.triggers.create(EVERY_SECOND)
+            await _slots(database, 3)
+            await own_servers.postgres.kill()
+            await asyncio.sleep(2)  # slots that nobody can fire
+            await own_servers.postgres.start()
+            await _slots(database, 8)
+            await _check_each_once(database)
+    finally:
+        await database.close()

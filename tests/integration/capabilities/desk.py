@@ -1,0 +1,68 @@
+"""An agent at work with capabilities: calls their tools over MCP as a run does, and hears what the model would."""
+
+from typing import Any
+
+from mcp import Client
+from mcp.types import TextContent
+
+from nova_workers.capabilities import CapabilityContext, default_registry
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.engine import InProcessMcpServer
+from nova_workers.ledger.database import Database
+
+__all__ = ["Desk", "add_agents", "add_tenants"]
+
+
+async def add_tenants(database: Database) -> None:
+    """Add two tenants, each with the agents `a` and `b`."""
+    await database.execute("INSERT INTO tenants (id, name) VALUES ('ten_1', 'One'), ('ten_2', 'Two')")
+    for tenant_id in ("ten_1", "ten_2"):
+        await add_agents(database, tenant_id, "a", "b")
+
+
+async def add_agents(database: Database, tenant_id: str, *agent_ids: str) -> None:
+    """Add agents without any configuration."""
+    for agent_id in agent_ids:
+        for table in ("agents (tenant_id, id, version, spec)", "agent_versions (tenant_id, agent_id, version, spec)"):
+            await database.execute(
+                f"INSERT INTO {table} VALUES ($1, $2, 1, $3)", tenant_id, agent_id, {"name": agent_id}
+            )
+
+
+class Desk:
+    """A run of an agent that is granted `notes` and `file-send`, unless `spec` says otherwise."""
+
+    def __init__(
+        self,
+        database: Database,
+        tenant_id: str = "ten_1",
+        agent_id: str = "a",
+        *,
+        settings: Settings | None = None,
+        run_id: str = "run_1",
+        queue: str = "interactive",
+        **spec: Any,
+    ) -> None:
+        granted = {"capabilities": {"notes": {}, "file-send": {}}, **spec}
+        self._spec = AgentSpec.model_validate({"name": agent_id, **granted})
+        self._context = CapabilityContext(tenant_id, agent_id, "thr_1", run_id, queue=queue, agent=self._spec)
+        self._registry = default_registry(database, settings or Settings(), SystemClock())
+
+    async def servers(self) -> dict[str, Any]:
+        """Return the servers of the run by name."""
+        return dict(await self._registry.resolve(self._spec, self._context))
+
+    async def call(self, tool: str, **given: Any) -> str:
+        """Return what a tool says; an error after an exclamation mark."""
+        for server in (await self.servers()).values():
+            assert isinstance(server, InProcessMcpServer)
+            async with Client(server.server) as client:
+                if tool not in {listed.name for listed in (await client.list_tools()).tools}:
+                    continue
+                result = await client.call_tool(tool, given)
+                (content,) = result.content
+                assert isinstance(content, TextContent)
+                return f"!{content.text}" if result.is_error else content.text
+        raise AssertionError(f"The run has no tool {tool!r}")

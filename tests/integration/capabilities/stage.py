@@ -1,0 +1,150 @@
+"""A worker with the engines as bootstrap builds them, before a model server whose answers a test gives."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from nova_workers.bootstrap.engines import build_engines
+from nova_workers.capabilities import default_registry
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings, TelemetrySettings
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.wire import RunView
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.run_reads import get_run
+from nova_workers.observability.logging import configure_logging
+from nova_workers.observability.metrics import Metrics
+from nova_workers.streams.wire import FIELD
+from nova_workers.workspace.secrets import Secrets
+from nova_workers.workspace.vault import Vault
+from tests.support.executor import Floor
+from tests.support.model_server import ModelServer, Part, Stream
+
+__all__ = ["KEY", "Stage", "calls", "open_stage", "recorded_logs", "says"]
+
+KEY = f"test:{b64encode(os.urandom(32)).decode()}"
+
+
+def says(*pieces: str) -> Stream:
+    """Return a model's answer, in pieces."""
+    return Stream((Part("text", list(pieces)),))
+
+
+def calls(*tools: tuple[str, dict[str, Any]], narration: tuple[str, ...] = ()) -> Stream:
+    """Return a model's response that calls tools."""
+    text = (Part("text", list(narration)),) if narration else ()
+    return Stream((*text, *(Part("tool", (f"toolu_{name}", name, given)) for name, given in tools)))
+
+
+class Stage:
+    """One worker, one tenant, one model server."""
+
+    def __init__(self, floor: Floor, model: ModelServer, secrets: Secrets) -> None:
+        self.floor = floor
+        self.model = model
+        self.secrets = secrets
+
+    async def agent(self, agent_id: str, **spec: Any) -> None:
+        """Make an agent, checked as the API checks it."""
+        given = {"name": agent_id, "engine": "anthropic", **spec}
+        registry = default_registry(self.floor.database, self.floor.settings, SystemClock())
+        registry.validate(AgentSpec.model_validate(given))
+        await self.floor.add_agent(agent_id, given)
+
+    async def run(self, text: str, *replies: Stream, agent_id: str, thread_id: str | None = None) -> RunView:
+        """Send a message, have the model answer so, and return the run as it ended."""
+        self.model.requests.clear()
+        self.model.reply(*replies)
+        fields = {} if thread_id else {"agent_id": agent_id}
+        accepted = await self.floor.submit(text, thread_id, **fields)
+        worker = self.floor.worker(keeper=True)
+        await self.floor.settle(worker)
+        await worker.publisher.drain(5)
+        async with self.floor.database.connection() as connection:
+            return await get_run(connection, self.floor.tenant_id, accepted.run_id)
+
+    def asked(self, number: int) -> str:
+        """Return what the model was sent, as text."""
+        return json.dumps(self.model.requests[number], ensure_ascii=False)
+
+    async def dump(self) -> str:
+        """Return every row of every table as text, and all that Redis holds."""
+        tables = await self.floor.database.fetch(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
+        )
+        parts: list[str] = []
+        for table in tables:
+            rows = await self.floor.database.fetch(f'SELECT t::text AS row FROM "{table["tablename"]}" t')
+            parts += [f"{table['tablename']}: {row['row']}" for row in rows]
+        return "\n".join([*parts, *await self.events()])
+
+    async def events(self) -> list[str]:
+        """Return what Redis holds, key by key."""
+        redis: Any = self.floor.redis
+        held: list[str] = []
+        async for key in redis.scan_iter():
+            kind = (await redis.type(key)).decode()
+            if kind == "stream":
+                held += [fields[FIELD].decode() for _, fields in await redis.xrange(key)]
+            elif kind == "string":
+                held.append(repr(await redis.get(key)))
+            else:
+                held.append(repr(await redis.dump(key)))
+        return held
+
+    async def tokens(self) -> str:
+        """Return the text that followers saw, of all runs."""
+        events = [
+            event for entry in await self.events() if entry.startswith("{") for _, event in json.loads(entry)["e"]
+        ]
+        return "".join(event["text"] for event in events if event["type"] == "token")
+
+
+@asynccontextmanager
+async def open_stage(
+    database: Database, redis: Redis, settings: Settings, model: ModelServer, **tools: Any
+) -> AsyncGenerator[Stage]:
+    """Build it, with settings of the tools."""
+    given = {
+        "secrets": {"keys": [KEY]},
+        "tools": tools,
+        "model": {"api_key": "k", "base_url": model.url, "max_retries": 0},
+    }
+    settings = Settings.model_validate({**settings.model_dump(), **given})
+    floor = Floor(database, redis, settings)
+    engines = build_engines(settings, redis, SystemClock(), Metrics(CollectorRegistry()))
+    floor.engines.update(engines)
+    await floor.open()
+    try:
+        yield Stage(floor, model, Secrets(database, Vault.of(settings.secrets.texts())))
+    finally:
+        await floor.close()
+        for engine in engines.values():
+            await engine.close()
+
+
+@contextmanager
+def recorded_logs() -> Generator[io.StringIO]:
+    """Send what a worker logs through its own pipeline into a file of the test's, at the lowest level."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    stream = io.StringIO()
+    configure_logging(TelemetrySettings(log_format="json", log_level="debug"), "worker", stream=stream)
+    try:
+        yield stream
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(False)
+        structlog.reset_defaults()

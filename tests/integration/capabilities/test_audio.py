@@ -1,0 +1,464 @@
+"""The audio capability: with programs on the PATH that stand in for the real ones, and a server."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import stat
+import sys
+import textwrap
+import wave
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from redis.asyncio import Redis
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from nova_workers.capabilities import default_registry
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.contracts.agents import CapabilityGrant
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.ledger.database import Database
+from tests.integration.capabilities.desk import Desk
+from tests.support.executor import Floor
+from tests.support.model_server import Part, Stream, model_server
+from tests.support.wire_server import WireServer, wire_server
+
+TO_TRANSCRIBE = "Nothing on this worker can transcribe."
+TO_SPEAK = "Nothing on this worker can speak."
+
+Install = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Empty the PATH but for programs that the test writes in Python."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+
+    def install(name: str, source: str) -> Path:
+        program = folder / name
+        program.write_text(f"#!{sys.executable}\nimport sys, os, json\n{textwrap.dedent(source)}")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        return program
+
+    return install
+
+
+@pytest.fixture
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no Whisper package, whatever is installed."""
+
+    def find(_: str) -> None:
+        return None
+
+    monkeypatch.setattr("nova_workers.capabilities.audio.transcription.find_spec", find)
+
+
+class Studio:
+    """An agent with audio and a directory."""
+
+    def __init__(self, database: Database, settings: Settings, **spec: Any) -> None:
+        self.directory = settings.agent_directory("ten_1", "a")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        given: dict[str, Any] = {"trust": "controlled", "capabilities": {"audio": CapabilityGrant()}, **spec}
+        self._desk = Desk(database, settings=settings, **given)
+
+    def record(self, name: str = "note.wav") -> Path:
+        """Write a short recording of silence."""
+        path = self.directory / name
+        path.parent.mkdir(exist_ok=True)
+        with wave.open(str(path), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16_000)
+            file.writeframes(bytes(3_200))
+        return path
+
+    async def hear(self, path: str = "note.wav", **given: Any) -> str:
+        """Transcribe."""
+        return await self._desk.call("audio_transcribe", path=path, **given)
+
+    async def say(self, text: str, **given: Any) -> str:
+        """Speak."""
+        return await self._desk.call("audio_speak", text=text, **given)
+
+
+def _audio(settings: Settings, **given: Any) -> Settings:
+    return settings.model_copy(update={"audio": settings.audio.model_copy(update=given)})
+
+
+# Without anything
+
+
+@pytest.mark.usefixtures("no_package")
+async def test_without_a_program_the_model_is_told_what_to_install(
+    database: Database, settings: Settings, programs: Install
+) -> None:
+    studio = Studio(database, settings)
+    studio.record()
+    assert (await studio.hear()).startswith(
+        f"!{TO_TRANSCRIBE} The operator installs one of: the Python package 'faster"
+    )
+    assert (await studio.say("Hello")).startswith(
+        f"!{TO_SPEAK} The operator installs one of these on its PATH: 'piper'"
+    )
+
+
+async def test_an_agent_without_files_has_no_audio(database: Database, settings: Settings) -> None:
+    studio = Studio(database, settings, trust="sandbox")
+    studio.record()
+    assert await studio.hear() == "!You work without files (your trust is 'sandbox'), so there is no audio."
+    assert await studio.say("Hello") == "!You work without files (your trust is 'sandbox'), so there is no audio."
+
+
+# whisper.cpp
+
+_WHISPER_CPP = """
+given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+options = dict(zip(sys.argv[1:], sys.argv[2:] + [""]))
+print("whisper_init: loading", options["-m"])
+words = [open(options["-f"], "rb").read(4).decode(), options["-l"], options["-f"].rpartition(".")[2]]
+open(options["-of"] + ".txt", "w").write(" heard " + " ".join(words) + "\\n\\n it\\n")
+"""
+
+
+@pytest.mark.usefixtures("no_package")
+async def test_whisper_cpp_transcribes_a_copy_and_only_its_transcript_is_told(
+    database: Database, settings: Settings, programs: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    programs("whisper-cli", _WHISPER_CPP)
+    model = tmp_path / "ggml-base.bin"
+    model.write_bytes(b"model")
+    studio = Studio(database, _audio(settings, transcription_model=str(model)))
+    studio.record("in/note.wav")
+    assert await studio.hear("in/note.wav") == "heard RIFF auto wav it"
+    assert await studio.hear("in/note.wav", language="de") == "heard RIFF de wav it"
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_package")
+async def test_whisper_cpp_without_a_model_file_says_which_setting(
+    database: Database, settings: Settings, programs: Install
+) -> None:
+    programs("whisper-cli", _WHISPER_CPP)
+    studio = Studio(database, settings)
+    studio.record()
+    assert "NOVA_AUDIO__TRANSCRIPTION_MODEL to the path of a ggml model" in await studio.hear()
+
+
+@pytest.mark.usefixtures("no_package")
+async def test_a_program_that_fails_or_hangs_is_told_of(
+    database: Database, settings: Settings, programs: Install, tmp_path: Path
+) -> None:
+    model = tmp_path / "ggml-base.bin"
+    model.write_bytes(b"model")
+    programs("whisper-cli", "sys.exit('cannot read it')")
+    studio = Studio(database, _audio(settings, transcription_model=str(model), timeout_s=0.5))
+    studio.record()
+    assert await studio.hear() == "!whisper-cli failed (status 1): cannot read it"
+    programs("whisper-cli", "import time; time.sleep(60)")
+    assert await studio.hear() == "!whisper-cli was not done after 0.5 s and was stopped. Try a shorter piece."
+    programs("whisper-cli", "pass")
+    assert (await studio.hear()).startswith("!whisper.cpp wrote no transcript.")
+
+
+# The Python packages, by a stand-in of the same face
+
+_FASTER_WHISPER = """
+class Segment:
+    def __init__(self, text):
+        self.text = text
+
+class WhisperModel:
+    def __init__(self, model, device, compute_type, local_files_only):
+        print("a library may print")
+        if model != "base" or not local_files_only:
+            raise ValueError("no such model")
+
+    def transcribe(self, file, language):
+        import os
+        secrets = [name for name in os.environ if name.startswith("NOVA_")]
+        return iter([Segment(" Hello,"), Segment(f" {language} {os.path.basename(file)} {secrets}")]), None
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a package of the name and face of faster-whisper."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    (folder / "faster_whisper.py").write_text(_FASTER_WHISPER)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.syspath_prepend(str(folder))
+
+
+@pytest.mark.usefixtures("package")
+async def test_a_whisper_package_runs_in_a_process_of_its_own_without_our_secrets(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOVA_MODEL__API_KEY", "hunter2")
+    studio = Studio(database, settings)
+    studio.record()
+    assert await studio.hear(language="de") == "Hello, de recording.wav []"
+    assert await studio.hear() == "Hello, None recording.wav []"
+    assert "faster_whisper" not in sys.modules
+
+
+@pytest.mark.usefixtures("package")
+async def test_a_model_that_is_not_there_is_not_downloaded(database: Database, settings: Settings) -> None:
+    studio = Studio(database, _audio(settings, transcription_model="large-v3"))
+    studio.record()
+    said = await studio.hear()
+    assert said.startswith("!faster_whisper could not transcribe it. The model 'large-v3' is not on this worker")
+    assert 'faster_whisper.download_model("large-v3")' in said
+
+
+@pytest.mark.skipif(importlib.util.find_spec("faster_whisper") is None, reason="faster-whisper is not installed")
+async def test_the_real_package_says_that_its_model_is_missing(database: Database, settings: Settings) -> None:
+    studio = Studio(database, _audio(settings, transcription_model="no-such-model"))
+    studio.record()
+    assert "is not on this worker" in await studio.hear()
+
+
+# A server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WireServer]:
+    async with wire_server() as server:
+        yield server
+
+
+async def test_a_server_goes_before_what_is_installed(
+    database: Database, settings: Settings, server: WireServer
+) -> None:
+    async def answer(_: Request) -> Response:
+        return JSONResponse({"text": " Hello there. "})
+
+    server.on("POST", "/v1/audio/transcriptions", answer)
+    given = {
+        "transcription_url": f"{server.url}/v1/",
+        "transcription_api_key": SecretStr("k"),
+        "transcription_model": "w",
+    }
+    studio = Studio(database, _audio(settings, **given))
+    studio.record("memo.mp3")
+    assert await studio.hear("memo.mp3", language="en") == "Hello there."
+    ((_, _, headers, body),) = server.requests
+    assert headers["authorization"] == "Bearer k"
+    for part in (b'name="model"\r\n\r\nw\r\n', b'name="language"\r\n\r\nen\r\n', b'filename="recording.mp3"', b"RIFF"):
+        assert part in body
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (401, {}, "refused us (status 401). The operator checks NOVA_AUDIO__TRANSCRIPTION_URL"),
+        (415, {"error": "no mp3"}, 'refused the recording (status 415): {"error":"no mp3"}'),
+        (200, {"words": 1}, "answered with something else than a text."),
+        (200, [], "answered with something else than a text."),
+        (200, {"text": ""}, "No speech was heard in note.wav."),
+    ],
+)
+async def test_what_a_server_answers_is_told(
+    database: Database, settings: Settings, server: WireServer, status: int, body: Any, says: str
+) -> None:
+    async def answer(_: Request) -> Response:
+        return JSONResponse(body, status_code=status)
+
+    server.on("POST", "/v1/audio/transcriptions", answer)
+    studio = Studio(database, _audio(settings, transcription_url=server.url))
+    studio.record()
+    assert says in await studio.hear()
+
+
+async def test_a_server_that_is_away_is_told_of(database: Database, settings: Settings) -> None:
+    studio = Studio(database, _audio(settings, transcription_url="http://127.0.0.1:1"))
+    studio.record()
+    assert await studio.hear() == "!The transcription server did not answer (ConnectError). Try later."
+
+
+# Speech
+
+_SPEAKS = """
+given = sys.argv[1:]
+out = given[given.index("{option}") + 1]
+open(out, "wb").write(b"RIFF" + json.dumps([given, sys.stdin.read()]).encode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "voice", "arguments"),
+    [
+        ("espeak-ng", "-w", None, ["-w", "OUT", "--stdin"]),
+        ("espeak-ng", "-w", "de", ["-v", "de", "-w", "OUT", "--stdin"]),
+        ("piper", "--output_file", "/voices/a.onnx", ["--model", "/voices/a.onnx", "--output_file", "OUT"]),
+        ("say", "-o", None, ["--file-format=WAVE", "--data-format=LEI16@22050", "-o", "OUT", "-f", "-"]),
+    ],
+)
+async def test_a_voice_writes_into_the_agents_directory(
+    database: Database,
+    settings: Settings,
+    programs: Install,
+    program: str,
+    option: str,
+    voice: str | None,
+    arguments: list[str],
+) -> None:
+    programs(program, _SPEAKS.replace("{option}", option))
+    studio = Studio(database, _audio(settings, voice=voice))
+    said = await studio.say("Hello;\n$(rm -rf /) -v x", path="out/hello.wav")
+    written = (studio.directory / "out" / "hello.wav").read_bytes()
+    assert said == f"Wrote out/hello.wav ({len(written)} bytes, by {program})."
+    # Text is never an argument; a line break would be another recording.
+    assert written.endswith(b', "Hello; $(rm -rf /) -v x"]')
+    for argument in arguments:
+        assert argument == "OUT" or f'"{argument}"'.encode() in written
+
+
+async def test_a_recording_without_a_name_gets_one(database: Database, settings: Settings, programs: Install) -> None:
+    programs("espeak-ng", _SPEAKS.replace("{option}", "-w"))
+    studio = Studio(database, settings)
+    first, second = await studio.say("One"), await studio.say("Two")
+    assert first != second
+    assert len(list(studio.directory.glob("speech-*.wav"))) == 2
+
+
+async def test_a_voice_that_writes_nothing_is_told_of(
+    database: Database, settings: Settings, programs: Install
+) -> None:
+    programs("espeak-ng", "pass")
+    studio = Studio(database, settings)
+    assert await studio.say("Hello", path="a.wav") == (
+        "!espeak-ng ended well, but wrote nothing. Does the voice fit the language?"
+    )
+    assert not (studio.directory / "a.wav").exists()
+
+
+@pytest.mark.skipif(which("espeak-ng") is None, reason="espeak-ng is not installed")
+async def test_the_real_voice_speaks(database: Database, settings: Settings) -> None:
+    studio = Studio(database, settings)
+    assert (await studio.say("Hello", path="a.wav")).startswith("Wrote a.wav")
+    with wave.open(str(studio.directory / "a.wav")) as file:
+        assert file.getnframes() > 1_000
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/etc/passwd", "is outside"),
+        ("../b/note.wav", "is outside"),
+        ("link.wav", "is outside"),
+        ("missing.wav", "No such file or directory"),
+        (".", "is not a regular file"),
+        ("pipe.wav", "is not a regular file"),
+        ("a\x00b.wav", "cannot be used"),
+    ],
+)
+async def test_recordings_come_from_the_agents_directory(
+    database: Database, settings: Settings, server: WireServer, tmp_path: Path, path: str, says: str
+) -> None:
+    studio = Studio(database, _audio(settings, transcription_url=server.url))
+    (tmp_path / "secret.wav").write_bytes(b"secret")
+    (studio.directory / "link.wav").symlink_to(tmp_path / "secret.wav")
+    os.mkfifo(studio.directory / "pipe.wav")
+    said = await studio.hear(path)
+    assert said.startswith("!")
+    assert says in said
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("path", ["/tmp/out.wav", "../out.wav", "link.wav"])
+async def test_speech_goes_to_the_agents_directory(
+    database: Database, settings: Settings, programs: Install, tmp_path: Path, path: str
+) -> None:
+    programs("espeak-ng", _SPEAKS.replace("{option}", "-w"))
+    studio = Studio(database, settings)
+    (studio.directory / "link.wav").symlink_to(tmp_path / "outside.wav")
+    assert "is outside" in await studio.say("Hello", path=path)
+    assert not (tmp_path / "outside.wav").exists()
+
+
+async def test_a_recording_that_is_too_large_is_refused(
+    database: Database, settings: Settings, server: WireServer
+) -> None:
+    studio = Studio(database, _audio(settings, transcription_url=server.url, max_bytes=3_000))
+    studio.record()
+    assert "more than the 3000 bytes that a recording may have" in await studio.hear()
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "says"),
+    [
+        ("hear", {"path": ""}, "path: String should have at least 1 character"),
+        ("hear", {"path": "a.wav", "language": "English; rm"}, "language: String should match pattern"),
+        ("say", {"text": "  "}, "text: String should have at least 1 character"),
+        ("say", {"text": "x" * 20_001}, "text: String should have at most 20000 characters"),
+        ("say", {"text": "x", "path": "run.sh"}, "'run.sh' is not the name of a WAV file"),
+    ],
+)
+async def test_bad_arguments_are_explained_to_the_model(
+    database: Database, settings: Settings, tool: str, given: dict[str, Any], says: str
+) -> None:
+    studio = Studio(database, settings)
+    said = await getattr(studio, tool)(**given)
+    assert said.startswith("!")
+    assert says in said
+
+
+def test_the_tools_are_told_to_the_model(database: Database, settings: Settings) -> None:
+    (audio,) = (item for item in default_registry(database, settings, SystemClock()).discover() if item.name == "audio")
+    assert [(tool.name, tool.idempotent, tool.read_only) for tool in audio.tools] == [
+        ("audio_transcribe", True, True),
+        ("audio_speak", False, False),
+    ]
+
+
+# Through the whole loop
+
+
+async def test_the_model_speaks_and_the_next_turn_hears_it(
+    database: Database, redis: Redis, settings: Settings, programs: Install, server: WireServer
+) -> None:
+    async def answer(_: Request) -> Response:
+        return JSONResponse({"text": "Good morning."})
+
+    server.on("POST", "/v1/audio/transcriptions", answer)
+    programs("espeak-ng", _SPEAKS.replace("{option}", "-w"))
+    floor = Floor(database, redis, _audio(settings, transcription_url=server.url))
+    async with model_server() as model:
+        floor.engines["anthropic"] = engine = AnthropicEngine(api_key="k", base_url=model.url, max_retries=0)
+        await floor.open()
+        spec = {"name": "A", "engine": "anthropic", "trust": "controlled", "capabilities": {"audio": {}}}
+        await floor.add_agent("a", spec)
+        worker = floor.worker()
+
+        async def turn(tool: str, **given: Any) -> str:
+            call = Part("tool", (f"toolu_{tool}", tool, given))
+            model.reply(Stream((call,)), Stream((Part("text", ["Do", "ne."]),)))
+            accepted = await floor.submit("Go on", agent_id="a")
+            await floor.settle(worker)
+            assert await floor.status(accepted.run_id) == "succeeded"
+            return model.requests[-1]["messages"][-1]["content"][0]["content"][0]["text"]
+
+        assert (await turn("audio_speak", text="Good morning", path="a.wav")).startswith("Wrote a.wav (")
+        assert (settings.agent_directory(floor.tenant_id, "a") / "a.wav").exists()
+        assert await turn("audio_transcribe", path="a.wav") == "Good morning."
+        await floor.close()
+        await engine.close()
+    assert b'"Good morning"' in server.requests[0][3]

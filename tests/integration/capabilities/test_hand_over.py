@@ -1,0 +1,130 @@
+"""A whole agent with the real engine: what its model hands over while it works is there, and the next turn sees it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers.config import Settings
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.native import NativeTools
+from nova_workers.ledger.database import Database
+from tests.requirements import proves
+from tests.support.executor import Floor
+from tests.support.model_server import ModelServer, Part, Stream, model_server
+
+Json = dict[str, Any]
+
+DONE = Stream((Part("text", ["Done"]),))
+AGENT: Json = {
+    "name": "Clerk",
+    "engine": "anthropic",
+    "trust": "controlled",
+    "capabilities": {"notes": {}, "file-send": {}},
+}
+
+
+@pytest.fixture
+async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
+    """A fleet with the agent `clerk`."""
+    floor = Floor(database, redis, settings)
+    await floor.open()
+    await floor.add_agent("clerk", AGENT)
+    yield floor
+    await floor.close()
+
+
+@pytest.fixture
+async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+    """The model, behind the real engine."""
+    async with model_server() as server:
+        engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, native=NativeTools())
+        floor.engines["anthropic"] = engine
+        yield server
+        await engine.close()
+
+
+def _calls(*calls: tuple[str, Json]) -> Stream:
+    return Stream(tuple(Part("tool", (f"toolu_{at}_{name}", name, given)) for at, (name, given) in enumerate(calls)))
+
+
+def _results(request: Json) -> list[str]:
+    """Return what the tools said last, as the model hears it."""
+    blocks = [block for block in request["messages"][-1]["content"] if block["type"] == "tool_result"]
+    return ["".join(part["text"] for part in block["content"]) for block in blocks]
+
+
+def _offered(request: Json) -> set[str]:
+    return {tool["name"] for tool in request["tools"]}
+
+
+@proves("deliveries.background")
+async def test_a_run_in_the_background_notifies_sends_a_file_and_shares_a_note(
+    floor: Floor, server: ModelServer
+) -> None:
+    worker = floor.worker()
+    server.reply(
+        _calls(
+            ("Write", {"file_path": "report.csv", "content": "a,b\n"}),
+            ("note_create", {"title": "Plan", "content": "# P"}),
+        ),
+        _calls(
+            ("notify_user", {"message": "The report is ready."}),
+            ("file_send", {"path": "report.csv", "caption": "This week"}),
+            ("file_send", {"path": "../../../etc/passwd"}),
+        ),
+        DONE,
+    )
+    accepted = await floor.submit("Do the report", agent_id="clerk", queue="background")
+    await floor.settle(worker)
+    assert await floor.status(accepted.run_id) == "succeeded"
+    assert {"notify_user", "file_send", "note_share"} <= _offered(server.requests[0])
+    (created,) = [said for said in _results(server.requests[1]) if said.startswith("Created note_")]
+    note_id = re.findall(r"note_\w+", created)[0]
+    notified, sent, refused = _results(server.requests[2])
+    assert notified == "The user will get it."
+    assert sent.startswith("Sent report.csv (4 bytes) as file_")
+    assert "outside" in refused
+
+    server.reply(_calls(("note_share", {"note_id": note_id}), ("note_list", {})), DONE)
+    second = await floor.submit("Share it", accepted.thread_id, queue="background")
+    await floor.settle(worker)
+    assert _results(server.requests[-1])[0] == f"{note_id} is shared."
+    rows = await floor.database.fetch("SELECT kind, agent_id, thread_id, run_id, payload FROM deliveries")
+    assert len(rows) == 3
+    found = {row["kind"]: row for row in rows}
+    assert {kind: row["run_id"] for kind, row in found.items()} == {
+        "notification": accepted.run_id,
+        "file": accepted.run_id,
+        "note": second.run_id,
+    }
+    assert {(row["agent_id"], row["thread_id"]) for row in rows} == {("clerk", accepted.thread_id)}
+    assert found["notification"]["payload"] == {"text": "The report is ready."}
+    file_id = found["file"]["payload"]["file_id"]
+    content = await floor.database.fetchval("SELECT content FROM sent_files WHERE id = $1", file_id)
+    assert content == b"a,b\n"
+
+
+@proves("deliveries.background")
+async def test_an_interactive_run_has_no_notify_user_and_the_next_turn_sees_the_note(
+    floor: Floor, server: ModelServer
+) -> None:
+    worker = floor.worker()
+    server.reply(
+        _calls(("note_create", {"title": "Plan", "content": "# One"}), ("notify_user", {"message": "Hello?"})), DONE
+    )
+    accepted = await floor.submit("Write it down", agent_id="clerk")
+    await floor.settle(worker)
+    assert "notify_user" not in _offered(server.requests[0])
+    assert {"file_send", "note_create"} <= _offered(server.requests[0])
+    assert "notify_user" in _results(server.requests[1])[1]
+    assert await floor.database.fetchval("SELECT count(*) FROM deliveries") == 0
+
+    server.reply(_calls(("note_list", {})), DONE)
+    await floor.submit("What do you have?", accepted.thread_id)
+    await floor.settle(worker)
+    assert "'Plan' (by clerk" in _results(server.requests[-1])[0]

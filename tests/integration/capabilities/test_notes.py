@@ -1,0 +1,238 @@
+"""The notes capability on real Postgres: who sees what, who changes what, and that no change is lost."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from nova_workers.capabilities import default_registry
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.contracts.notes import MAX_NOTE_CHARS
+from nova_workers.ledger.database import Database
+from nova_workers.workspace.notes import MAX_NOTES_PER_AGENT, NoteChange, change_note
+from tests.integration.capabilities.desk import Desk, add_tenants
+from tests.requirements import proves
+
+
+@pytest.fixture(autouse=True)
+async def tenants(database: Database) -> None:
+    await add_tenants(database)
+
+
+async def _written(desk: Desk, title: str = "Plan", content: str = "one\ntwo\n") -> str:
+    return (await desk.call("note_create", title=title, content=content)).removeprefix("Created ").removesuffix(".")
+
+
+async def _content(database: Database, note_id: str) -> str:
+    return await database.fetchval("SELECT content FROM notes WHERE id = $1", note_id)
+
+
+async def _deliveries(database: Database) -> list[dict[str, Any]]:
+    rows = await database.fetch("SELECT kind, target, agent_id, run_id, payload FROM deliveries ORDER BY id")
+    return [dict(row) for row in rows]
+
+
+async def test_a_note_is_written_read_changed_and_deleted(database: Database) -> None:
+    desk = Desk(database)
+    note_id = await _written(desk, "  Plan ")
+    assert (await desk.call("note_read", note_id=note_id)).endswith("8 characters)\n\none\ntwo\n")
+    assert (await desk.call("note_list")).startswith(f"{note_id} 'Plan' (by a, ")
+    await desk.call("note_update", note_id=note_id, append="three")
+    await desk.call("note_update", note_id=note_id, old_text="two", new_text="2")
+    await desk.call("note_update", note_id=note_id, title="Better plan")
+    assert await _content(database, note_id) == "one\n2\nthree"
+    await desk.call("note_update", note_id=note_id, append="four")
+    assert await _content(database, note_id) == "one\n2\nthree\nfour"
+    await desk.call("note_update", note_id=note_id, content="")
+    assert "(nothing)" in await desk.call("note_read", note_id=note_id)
+    assert "'Better plan'" in await desk.call("note_list")
+    assert await desk.call("note_delete", note_id=note_id) == f"Deleted {note_id}."
+    assert await desk.call("note_list") == "There are none."
+    assert await desk.call("note_read", note_id=note_id) == f"!There is no note {note_id!r}. Was it deleted?"
+
+
+@proves("notes.seen")
+async def test_other_agents_see_only_what_is_shared_and_change_nothing(database: Database) -> None:
+    owner, other, stranger = (Desk(database, *who) for who in (("ten_1", "a"), ("ten_1", "b"), ("ten_2", "a")))
+    note_id = await _written(owner)
+    unknown = f"!There is no note {note_id!r}. Was it deleted?"
+    for desk in (other, stranger):
+        assert await desk.call("note_read", note_id=note_id) == unknown
+        assert await desk.call("note_update", note_id=note_id, append="x") == unknown
+        assert await desk.call("note_delete", note_id=note_id) == unknown
+        assert await desk.call("note_list", whose="others") == "There are none."
+    await owner.call("note_share", note_id=note_id)
+    assert note_id in await other.call("note_list", whose="others")
+    assert (await other.call("note_read", note_id=note_id)).endswith("one\ntwo\n")
+    for tool, given in (
+        ("note_update", {"append": "x"}),
+        ("note_delete", {}),
+        ("note_share", {"shared": False}),
+        ("note_pin", {}),
+    ):
+        said = await other.call(tool, note_id=note_id, **given)
+        assert said.startswith(f"!Note {note_id!r} belongs to agent 'a'"), said
+        assert await stranger.call(tool, note_id=note_id, **given) == unknown
+    assert await other.call("note_list") == "There are none."
+    assert await stranger.call("note_list", whose="others") == "There are none."
+    assert await owner.call("note_list", whose="others") == "There are none."
+    assert await _content(database, note_id) == "one\ntwo\n"
+
+
+@proves("deliveries.note")
+async def test_the_user_is_told_of_a_note_once_a_run_and_not_of_one_that_was_taken_back(database: Database) -> None:
+    desk = Desk(database)
+    note_id = await _written(desk)
+    assert await _deliveries(database) == []
+    for _ in range(2):
+        assert await desk.call("note_share", note_id=note_id) == f"{note_id} is shared."
+    assert await _deliveries(database) == [
+        {
+            "kind": "note",
+            "target": "user",
+            "agent_id": "a",
+            "run_id": "run_1",
+            "payload": {"note_id": note_id, "title": "Plan"},
+        }
+    ]
+    await database.execute("UPDATE deliveries SET status = 'delivered'")
+    await desk.call("note_share", note_id=note_id, shared=False)
+    await desk.call("note_share", note_id=note_id)
+    assert len(await _deliveries(database)) == 1
+    await Desk(database, run_id="run_2").call("note_share", note_id=note_id, shared=False)
+    await Desk(database, run_id="run_2").call("note_share", note_id=note_id)
+    assert len(await _deliveries(database)) == 2
+    await desk.call("note_share", note_id=note_id, shared=False)
+    assert [row["run_id"] for row in await _deliveries(database)] == ["run_1"]
+    await Desk(database, run_id="run_3").call("note_share", note_id=note_id)
+    await desk.call("note_delete", note_id=note_id)
+    assert [row["run_id"] for row in await _deliveries(database)] == ["run_1"]
+
+
+async def test_notes_are_pinned_and_listed_page_by_page(database: Database) -> None:
+    desk = Desk(database)
+    ids = [await _written(desk, f"Note {number}") for number in range(3)]
+    await desk.call("note_pin", note_id=ids[0])
+    assert [line.split()[0] for line in (await desk.call("note_list", pinned=True)).splitlines()] == ids[:1]
+    newest, more = (await desk.call("note_list", limit=1)).splitlines()
+    assert newest.startswith(ids[2])
+    assert more == f"There may be more: ask with before={ids[2]}."
+    rest = await desk.call("note_list", before=ids[2])
+    assert [line.split()[0] for line in rest.splitlines()] == [ids[1], ids[0]]
+    assert await desk.call("note_pin", note_id=ids[0], pinned=False) == f"{ids[0]} is not pinned any more."
+    assert await desk.call("note_list", pinned=True) == "There are none."
+
+
+async def test_a_long_note_is_read_in_parts(database: Database) -> None:
+    desk = Desk(database)
+    note_id = await _written(desk, content="x" * 30_000 + "the end")
+    first = await desk.call("note_read", note_id=note_id)
+    assert "the end" not in first
+    assert first.endswith("(It goes on: read with start=30000.)")
+    assert (await desk.call("note_read", note_id=note_id, start=30_000)).endswith("\n\nthe end")
+
+
+@proves("notes.passage")
+@pytest.mark.parametrize(("content", "says"), [("one", "does not occur"), ("ab ab", "more than once"), ("aba", None)])
+async def test_a_passage_is_replaced_only_where_it_is_beyond_doubt(
+    database: Database, content: str, says: str | None
+) -> None:
+    desk = Desk(database)
+    note_id = await _written(desk, content=content)
+    said = await desk.call("note_update", note_id=note_id, old_text="ab", new_text="x")
+    assert await _content(database, note_id) == (content if says else "xa")
+    if says:
+        assert said.startswith("!old_text: 'ab' ")
+        assert says in said
+
+
+async def test_a_passage_that_overlaps_itself_is_in_doubt(database: Database) -> None:
+    desk = Desk(database)
+    note_id = await _written(desk, content="aaa")
+    assert "more than once" in await desk.call("note_update", note_id=note_id, old_text="aa", new_text="x")
+
+
+@proves("notes.concurrent")
+async def test_changes_at_the_same_time_are_all_there(database: Database) -> None:
+    desk = Desk(database)
+    note_id = await _written(desk, content="")
+    await asyncio.gather(
+        *(desk.call("note_update", note_id=note_id, append=f"line {number}") for number in range(8)),
+        change_note(database, "ten_1", note_id, NoteChange(title="By a person")),
+    )
+    row = await database.fetchrow("SELECT title, content FROM notes WHERE id = $1", note_id)
+    assert row is not None
+    assert row["title"] == "By a person"
+    assert sorted(row["content"].splitlines()) == [f"line {number}" for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "says"),
+    [
+        ("note_create", {"title": " ", "content": "x"}, "title: String should have at least 1 character"),
+        ("note_create", {"title": "x" * 201, "content": "x"}, "title: String should have at most 200"),
+        ("note_create", {"title": "two\nlines", "content": "x"}, "title: String should match pattern"),
+        ("note_create", {"title": "\x1b[31m", "content": "x"}, "title: String should match pattern"),
+        ("note_create", {"title": "x", "content": "x" * (MAX_NOTE_CHARS + 1)}, "content: String should have at most"),
+        ("note_create", {"title": "x", "content": 7}, "content: Input should be a valid string"),
+        ("note_create", {"title": "x", "content": "x", "agent_id": "b"}, "agent_id: Extra inputs"),
+        ("note_read", {"note_id": "x'; DROP TABLE notes"}, "note_id: String should match pattern"),
+        ("note_read", {"note_id": "note_" + "0" * 26, "start": -1}, "start: Input should be greater"),
+        ("note_update", {"note_id": "note_" + "0" * 26}, "nothing to change"),
+        ("note_update", {"note_id": "note_" + "0" * 26, "content": "x", "append": "y"}, "only one of"),
+        ("note_update", {"note_id": "note_" + "0" * 26, "old_text": "x"}, "go together"),
+        ("note_update", {"note_id": "note_" + "0" * 26, "old_text": "", "new_text": "x"}, "old_text: String should"),
+        ("note_list", {"limit": 101}, "limit: Input should be less"),
+        ("note_list", {"whose": "all"}, "whose: Input should be 'mine' or 'others'"),
+    ],
+)
+async def test_bad_arguments_are_explained_to_the_model(
+    database: Database, tool: str, given: dict[str, Any], says: str
+) -> None:
+    said = await Desk(database).call(tool, **given)
+    assert said.startswith("!")
+    assert says in said
+
+
+async def test_text_that_no_database_takes_is_kept_as_well_as_can_be(database: Database) -> None:
+    desk = Desk(database)
+    note_id = await _written(desk, content="a\x00b")
+    assert await _content(database, note_id) == "a\ufffdb"
+    assert (await desk.call("note_update", note_id=note_id, append="\x00")).startswith("Changed")
+
+
+async def test_a_note_grows_no_longer_than_it_may(database: Database) -> None:
+    desk = Desk(database)
+    note_id = await _written(desk, content="x" * MAX_NOTE_CHARS)
+    assert "at most 100000 characters; this one would have 100002" in await desk.call(
+        "note_update", note_id=note_id, append="y"
+    )
+
+
+async def test_an_agent_has_no_more_notes_than_so_many(database: Database) -> None:
+    await database.execute(
+        "INSERT INTO notes (id, tenant_id, agent_id, title) "
+        "SELECT 'note_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'x' FROM generate_series(1, $1::int) n",
+        MAX_NOTES_PER_AGENT,
+    )
+    said = await Desk(database).call("note_create", title="One more", content="")
+    assert said.startswith(f"!Agent 'a' has {MAX_NOTES_PER_AGENT} notes, which is the most.")
+    assert (await Desk(database, agent_id="b").call("note_create", title="x", content="")).startswith("Created")
+
+
+def test_the_tools_say_what_may_be_repeated(database: Database) -> None:
+    registry = default_registry(database, Settings(), SystemClock())
+    (info,) = (item for item in registry.discover() if item.name == "notes")
+    assert [(tool.name, tool.idempotent, tool.read_only) for tool in info.tools] == snapshot(
+        [
+            ("note_create", False, False),
+            ("note_list", True, True),
+            ("note_read", True, True),
+            ("note_update", False, False),
+            ("note_delete", True, False),
+            ("note_share", True, False),
+            ("note_pin", True, False),
+        ]
+    )

@@ -1,0 +1,97 @@
+"""`nova agents` on a real fleet: history, differences, files."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.command_line import Nova
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+
+FILE = """
+name: Filed
+instructions: |
+  First.
+  Second.
+trust: unrestricted
+max_tokens: 500
+cost_budget_usd: 0.25
+permissions:
+  approvals:
+    - {tool: "mcp__*", decision: ask}
+  deny_commands: ["curl *"]
+subagents:
+  eye: {description: Sees., prompt: See.}
+output_schema: {type: object}
+"""
+
+
+def test_an_agent_is_kept_in_a_file(nova: Nova, tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text(FILE)
+    made = nova.good("agents", "create", "filed", "-f", str(path), "--json").json
+    assert made["spec"]["permissions"]["approvals"][0]["tool"] == "mcp__*"
+    assert made["spec"]["cost_budget_usd"] == 0.25
+    written = nova.good("agents", "show", "filed", "--yaml").out
+    assert yaml.safe_load(written) == {"id": "filed", **yaml.safe_load(FILE)} | {
+        "permissions": {
+            "approvals": [{"tool": "mcp__*", "decision": "ask"}],
+            "deny_commands": ["curl *"],
+        },
+        "subagents": {"eye": {"description": "Sees.", "prompt": "See."}},
+    }
+    path.write_text(written)
+    assert nova.good("agents", "edit", "filed", "-f", str(path), "--json").json["version"] == 1, "nothing changed"
+    path.write_text(written.replace("Second.", "Third."))
+    assert nova.good("agents", "edit", "filed", "-f", str(path), "--json").json["version"] == 2
+    shown = nova.good("agents", "show", "filed").out
+    for part in ("ask: mcp__*", "curl *", "$0.25", "500", "Third.", "Sees.", '{"type": "object"}', "2, by person"):
+        assert part in shown
+    assert "Second." in nova.good("agents", "show", "filed", "--version", "1").out
+
+
+def test_history_tells_who_changed_what_and_diff_how(nova: Nova) -> None:
+    nova.good("agents", "create", "told", "--name", "Told", "--instructions", "one")
+    nova.good("agents", "edit", "told", "--instructions", "two", "--model", "opus")
+    nova.good("agents", "edit", "told", "--trust", "controlled")
+    rows = [line.split() for line in nova.good("agents", "history", "told").out.splitlines()[1:]]
+    assert [(row[0], row[3], " ".join(row[4:])) for row in rows] == [
+        ("3", "person", "trust"),
+        ("2", "person", "instructions, model"),
+        ("1", "person", ""),
+    ]
+    (newest,) = nova.good("agents", "history", "told", "-n", "1").out.splitlines()[1:]
+    assert newest.split()[-1] == "trust"
+    assert [view["version"] for view in nova.good("agents", "history", "told", "--json").json["items"]] == [3, 2, 1]
+    lines = nova.good("agents", "diff", "told", "1", "2").out.splitlines()
+    assert lines[0].startswith("--- told version 1")
+    assert {"-instructions: one", "+instructions: two", "+model: opus"} <= set(lines)
+    to_newest = nova.good("agents", "diff", "told", "2", "--json").json
+    assert (to_newest["from"], to_newest["to"]) == (2, 3)
+    assert "+trust: controlled" in to_newest["diff"]
+    same = nova.good("agents", "diff", "told", "2", "2")
+    assert (same.out, "are the same" in same.err) == ("", True)
+    missing = nova("agents", "diff", "told", "9")
+    assert missing.code == 1
+    assert "no version 9" in missing.err
+
+
+def test_a_change_for_another_version_is_refused(nova: Nova) -> None:
+    nova.good("agents", "create", "guarded", "--name", "Guarded")
+    nova.good("agents", "edit", "guarded", "--model", "opus", "--if-version", "1")
+    late = nova("agents", "edit", "guarded", "--model", "haiku", "--if-version", "1")
+    assert late.code == 1
+    assert "at version 2 and not at 1" in late.err
+    whole = nova("agents", "edit", "guarded", "-f", "-", "--if-version", "1", stdin=json.dumps({"name": "x"}))
+    assert "at version 2 and not at 1" in whole.err
+    assert nova.good("agents", "show", "guarded", "--json").json["spec"]["model"] == "opus"
+
+
+def test_a_malformed_file_is_refused_with_its_field(nova: Nova) -> None:
+    text = "name: x\nresponsibilities:\n  - {title: a, content: x}\n  - {title: A, content: y}\n"
+    done = nova("agents", "create", "broken", "-f", "-", stdin=text)
+    assert done.code == 1
+    assert "responsibilities.1.title" in done.err
+    assert nova("agents", "show", "broken").code == 1

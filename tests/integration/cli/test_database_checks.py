@@ -1,0 +1,30 @@
+"""What the doctor says of a database, without a fleet around it."""
+
+from nova_workers.cli.checks import Finding, check_database
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.upkeep_cursors import add_tenants
+from tests.integration.effects.ledger import seed_thread
+from tests.integration.scheduling.old_talk import old_run
+
+
+async def _finding(url: str, name: str) -> Finding:
+    (found,) = [finding for finding in await check_database(url) if finding.name == name]
+    return found
+
+
+async def test_a_pgvector_that_is_too_old_is_told(database: Database, database_url: str) -> None:
+    assert (await _finding(database_url, "pgvector")).state == "ok"
+    await database.execute("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
+    found = await _finding(database_url, "pgvector")
+    assert (found.state, found.detail) == ("fail", "0.7.4 is too old for search by meaning")
+    assert "ALTER EXTENSION" in found.mend
+    await database.execute("UPDATE pg_extension SET extversion = '0.10.0' WHERE extname = 'vector'")
+    assert (await _finding(database_url, "pgvector")).state == "ok"
+
+
+async def test_a_past_that_was_not_looked_through_is_told(database: Database, database_url: str) -> None:
+    assert "all that was said" in (await _finding(database_url, "search index")).detail
+    await old_run(database, "hello", thread=await seed_thread(database))
+    async with database.connection() as connection:
+        await add_tenants(connection, variant="m")
+    assert "of 1 tenant is" in (await _finding(database_url, "search index")).detail

@@ -1,0 +1,66 @@
+"""`nova export`, `nova import` and `nova usage` on a real fleet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import Nova
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+
+
+def test_a_workspace_is_exported_and_read_again(nova: Nova, tmp_path: Path) -> None:
+    sent = nova.good("send", "hello", "--json").lines
+    thread_id = sent[0]["run"]["thread_id"]
+    folder = tmp_path / "out"
+    done = nova.good("export", str(folder), "--json").json
+    assert done["rows"]["threads"] >= 1
+    (file,) = folder.rglob(f"{thread_id}.jsonl")
+    assert '"text":"hello"' in file.read_text("utf-8")
+    assert folder.stat().st_mode & 0o077 == 0
+    refused = nova("export", str(folder))
+    assert refused.code == 1
+    assert "not empty" in refused.err
+    twice = nova("import", str(folder))
+    assert twice.code == 1
+    assert "is there already" in twice.err or "already exists" in twice.err
+    merged = nova.good("import", str(folder), "--merge", "--json").json
+    assert set(merged["written"].values()) == {0}
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".out")] == []
+
+
+def test_a_folder_of_something_else_is_refused(nova: Nova, tmp_path: Path) -> None:
+    done = nova("import", str(tmp_path))
+    assert done.code == 1
+    assert "no folder of `nova export`" in done.err
+    (tmp_path / "settings.json").write_text(json.dumps({"format": 1, "next_task_id": 1}))
+    (tmp_path / "memories.json").write_text("{")
+    done = nova("import", str(tmp_path))
+    assert done.code == 1
+    assert "memories.json" in done.err
+
+
+def test_usage_is_drawn(nova: Nova) -> None:
+    nova.good("send", "hello")
+    drawn = nova.good("usage", "--by", "agent").out
+    assert "█" in drawn
+    assert drawn.splitlines()[-1].startswith("all")
+    report = nova.good("usage", "--by", "day", "--days", "1", "--json").json
+    assert report["group_by"] == "day"
+    assert report["total"]["runs"] >= 1
+
+
+def test_a_tenant_is_set_and_its_budgets_are_shown(nova: Nova) -> None:
+    assert nova.good("tenant", "show", "--json").json["weight"] == 1
+    done = nova.good("tenant", "set", "--weight", "2", "--max-cost-usd-per-day", "25", "--timezone", "Europe/Oslo")
+    assert "Europe/Oslo" in done.out
+    assert "$25.00" in nova.good("budgets").out
+    assert nova.good("budgets", "--json").json["items"][0]["max_usd"] == 25
+    back = ("--weight", "1", "--max-cost-usd-per-day", "none", "--timezone", "UTC", "--json")
+    assert nova.good("tenant", "set", *back).json["max_cost_usd_per_day"] is None
+    refused = nova("tenant", "set", "--work-from", "99")
+    assert refused.code != 0
+    assert "work_from" in refused.err

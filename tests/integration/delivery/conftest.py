@@ -1,0 +1,133 @@
+"""A post office in this very process: real rows, a real receiver, and time in the test's hand."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
+
+from nova_workers.bootstrap.delivery import build_routes, build_webhooks
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.contracts.deliveries import Sender
+from nova_workers.contracts.webhooks import WebhookCreate, WebhookSecret
+from nova_workers.delivery.channels import ChannelRoutes
+from nova_workers.delivery.routing import InboxRouter
+from nova_workers.delivery.sender import DeliverySender
+from nova_workers.ledger.agents import seed_defaults
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.tenancy import create_tenant
+from nova_workers.observability.metrics import Metrics
+from nova_workers.workspace.deliveries import notify
+from tests.support.receiver import Receiver, receiver
+
+
+async def until(reached: Callable[[], bool], timeout_s: float = 10) -> None:
+    """Wait until a state is reached."""
+    async with asyncio.timeout(timeout_s):
+        while not reached():  # noqa: ASYNC110 - the state is a server's, and has no event
+            await asyncio.sleep(0.005)
+
+
+MASTER_KEY = "k1:" + base64.b64encode(bytes(range(32))).decode()
+
+
+class PostOffice:
+    """Webhooks of one tenant, and a sender."""
+
+    def __init__(self, database: Database, settings: Settings, inbox: Receiver) -> None:
+        self.database = database
+        self.settings = settings
+        self.receiver = inbox
+        self.tenant_id = "ten_post"
+        self.webhooks = build_webhooks(database, settings)
+        self.sender = self.another()
+
+    def another(
+        self,
+        routes: ChannelRoutes | None = None,
+        *,
+        settings: Settings | None = None,
+        database: Database | None = None,
+    ) -> DeliverySender:
+        """Return another sender, as another process has it."""
+        settings = settings or self.settings
+        return DeliverySender(
+            database or self.database,
+            settings.delivery,
+            routes or build_routes(self.database, settings),
+            clock=SystemClock(),
+            metrics=Metrics(CollectorRegistry()),
+            rng=random.Random(1),
+        )
+
+    async def webhook(self, path: str = "/hook", **fields: Any) -> WebhookSecret:
+        """Make a webhook to a path of the receiver."""
+        return await self.webhooks.create(self.tenant_id, WebhookCreate(url=self.receiver.url(path), **fields))
+
+    async def say(self, text: str = "Hello", *, run_id: str = "run_1", agent_id: str = "nova") -> None:
+        """Notify the user, as an agent does."""
+        await notify(self.database, Sender(self.tenant_id, agent_id, "thr_1", run_id), text)
+
+    async def route(self, routes: ChannelRoutes | None = None) -> None:
+        """Pass on what is in the inbox, and send nothing."""
+        await InboxRouter(self.database, routes or build_routes(self.database, self.settings)).route_due()
+
+    async def rows(self, target: str | None = None) -> list[dict[str, Any]]:
+        """Return the outbox, oldest first, without the inbox; or what goes to one target."""
+        rows = await self.database.fetch(
+            "SELECT *, extract(epoch FROM due_at - now())::float8 AS due_in_s FROM deliveries"
+            " WHERE target <> 'user' AND ($1::text IS NULL OR target = $1) ORDER BY id",
+            target,
+        )
+        return [dict(row) for row in rows]
+
+    async def inbox(self) -> list[str]:
+        """Return the words in the inbox, oldest first."""
+        rows = await self.database.fetch(
+            "SELECT payload ->> 'text' AS words FROM deliveries WHERE target = 'user' ORDER BY id"
+        )
+        return [row["words"] for row in rows]
+
+    async def pass_time(self, seconds: float = 100_000) -> None:
+        """Let time pass, by moving everything that has a time into the past."""
+        await self.database.execute(
+            "UPDATE deliveries SET due_at = due_at - make_interval(secs => $1) WHERE status = 'pending'", seconds
+        )
+        await self.database.execute(
+            "UPDATE webhooks SET failing_since = failing_since - make_interval(secs => $1),"
+            " rests_until = rests_until - make_interval(secs => $1),"
+            " previous_expires_at = previous_expires_at - make_interval(secs => $1)",
+            seconds,
+        )
+
+
+@pytest.fixture
+async def receiving() -> AsyncGenerator[Receiver]:
+    """A receiver on loopback."""
+    async with receiver() as made:
+        yield made
+
+
+@pytest.fixture
+def delivery_settings(settings: Settings, receiving: Receiver) -> Settings:
+    """Settings with a master key, and with the receiver allowed."""
+    delivery = settings.delivery.model_copy(update={"webhook_allow_hosts": (receiving.host,), "timeout_s": 2.0})
+    secrets = settings.secrets.model_copy(update={"keys": (SecretStr(MASTER_KEY),)})
+    return settings.model_copy(update={"delivery": delivery, "secrets": secrets})
+
+
+@pytest.fixture
+async def post(database: Database, delivery_settings: Settings, receiving: Receiver) -> PostOffice:
+    """A post office with a tenant and the default agents."""
+    made = PostOffice(database, delivery_settings, receiving)
+    async with database.transaction() as connection:
+        await create_tenant(connection, made.tenant_id, "post")
+        await seed_defaults(connection, made.tenant_id)
+    return made

@@ -1,0 +1,55 @@
+"""Who puts something into the outbox rings, once it is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_workers.bootstrap.delivery import build_routes
+from nova_workers.capabilities.catalog import file_send, notes, notifications
+from nova_workers.capabilities.seam import CapabilityContext, CapabilityParts
+from nova_workers.clock import SystemClock
+from nova_workers.delivery.routing import RunEndEffect
+from nova_workers.ledger.effects import DueEffect
+from nova_workers.workspace.notes import create_note
+from tests.integration.delivery.conftest import PostOffice
+from tests.support.executor import Bells
+
+
+@pytest.mark.parametrize(
+    ("module", "tool", "given"),
+    [
+        (notifications, "notify_user", {"message": "Look"}),
+        (file_send, "file_send", {"content": "text", "name": "a.md"}),
+        (notes, "note_share", {"note_id": ""}),
+    ],
+)
+async def test_a_tool_rings_for_what_it_handed_over(
+    post: PostOffice, module: Any, tool: str, given: dict[str, Any]
+) -> None:
+    bells = Bells()
+    parts = CapabilityParts(
+        database=post.database,
+        settings=post.settings,
+        clock=SystemClock(),
+        validate_agent=lambda _: None,
+        dispatcher=bells,
+    )
+    await post.webhook()
+    if "note_id" in given:
+        note = await create_note(post.database, post.tenant_id, "nova", title="A note", content="text")
+        given = {"note_id": note.id}
+    declared = next(one for one in module.capability(parts).tools if one.name == tool)
+    context = CapabilityContext(post.tenant_id, "nova", "thr_1", "run_1", queue="background")
+    await declared.run(context, declared.input.model_validate(given))
+    assert bells.deliveries_rung == 1
+    await post.sender.run_due()
+    assert len(post.receiver.got) == 1
+
+
+async def test_the_end_of_a_run_rings(post: PostOffice) -> None:
+    bells = Bells()
+    effect = RunEndEffect(post.database, build_routes(post.database, post.settings), bells)
+    await effect.handle([DueEffect("eff_1", post.tenant_id, "run_1", "thr_1", "delivery", 1)])
+    assert bells.deliveries_rung == 1

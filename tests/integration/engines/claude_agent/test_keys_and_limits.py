@@ -1,0 +1,125 @@
+"""Keys, cool-downs, other models and rate limits: the program is under what all engines of the provider share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.engine import EngineResult
+from nova_workers.engines.anthropic import AnthropicEngine, Profile
+from nova_workers.engines.claude_agent import ClaudeAgentEngine
+from nova_workers.engines.resilience import Policy, RateLimit, RateLimiter, Resilience, SharedHealth
+from tests.contract.engines.stage import Bench, assert_valid
+from tests.integration.engines.claude_agent.conftest import MakeEngine
+from tests.integration.engines.claude_agent.hands import MODEL, calling, options, said, saying
+from tests.requirements import proves
+from tests.support.model_server import Asks, ModelServer, Status
+
+SPARE = "claude-haiku-4-5"
+REFUSED = Status(401, "authentication_error", "invalid x-api-key")
+LIMITED = Status(429, "rate_limit_error", "slow down")
+PROFILES = (Profile("main", "key-main"), Profile("spare", "key-spare"))
+
+
+def _key_of(headers: Mapping[str, str]) -> str:
+    return (headers.get("x-api-key") or headers.get("authorization", "")).removeprefix("Bearer ")
+
+
+def _with_key(key: str) -> Asks:
+    return lambda headers, _: _key_of(headers) == key
+
+
+def _keys_used(server: ModelServer) -> list[str]:
+    return [_key_of(headers).removeprefix("key-") for headers in server.headers]
+
+
+def _shared(limiter: RateLimiter | None = None, **policy: Any) -> Resilience:
+    numbers = replace(Policy(max_retries=1, backoff_s=0.01, rate_cooldown_s=60.0), **policy)
+    return Resilience(numbers, SharedHealth(None, numbers, time.monotonic), limiter or RateLimiter({}))
+
+
+async def _turn(engine: ClaudeAgentEngine, **given: Any) -> EngineResult:
+    return await asyncio.wait_for(engine.run("hi", options(**given), "sandbox"), 60)
+
+
+@pytest.mark.parametrize("trouble", [REFUSED, LIMITED], ids=["refused", "limited"])
+@proves("engine.keys")
+async def test_a_key_that_fails_gives_way_to_the_next_and_rests_for_all_engines(
+    make_engine: MakeEngine, server: ModelServer, trouble: Status
+) -> None:
+    server.reply_when(_with_key("key-main"), trouble)
+    server.reply(saying("Well done"))
+    shared = _shared()
+    engine = make_engine(profiles=PROFILES, resilience=shared)
+    assert (await _turn(engine)).text == "Well done"
+    assert (await _turn(engine)).text == "Well done"
+    assert _keys_used(server) == ["main", "spare", "spare"]
+    other = AnthropicEngine(profiles=PROFILES, base_url=server.url, resilience=shared)
+    assert (await other.run("hi", options(), "sandbox")).text == "Well done"
+    await other.close()
+    assert _keys_used(server)[-1] == "spare"
+
+
+async def test_a_key_that_fails_in_the_middle_of_a_turn_costs_no_word_of_it(
+    make_engine: MakeEngine, server: ModelServer
+) -> None:
+    server.reply_when(_with_key("key-main"), calling(("mcp__nova__count", {})), LIMITED)
+    server.reply(saying("Counted."))
+    bench = Bench()
+    result = await _turn(make_engine(profiles=PROFILES, resilience=_shared()), mcp_servers=bench.servers())
+    assert (result.error, result.text, bench.runs) == (None, "Counted.", ["count"])
+    assert _keys_used(server) == ["main", "main", "spare"]
+    assert said(server, -1)[: len(said(server, -2))] == said(server, -2)
+    assert_valid(result.messages)
+    assert result.usage.turns == 2
+
+
+async def test_when_every_key_is_refused_the_turn_fails_as_what_it_is(
+    make_engine: MakeEngine, server: ModelServer
+) -> None:
+    server.reply(REFUSED)
+    engine = make_engine(profiles=PROFILES, resilience=_shared())
+    for asked in (2, 2):
+        result = await _turn(engine)
+        assert result.error is not None
+        assert (result.error.kind, result.error.retryable) == ("auth_failure", False)
+        assert "'main'" in result.error.message
+        assert len(server.requests) == asked
+
+
+async def test_a_model_that_cannot_be_had_gives_way_to_the_next(make_engine: MakeEngine, server: ModelServer) -> None:
+    server.reply_when(lambda _, body: body["model"] == MODEL, Status(404, "not_found_error", f"model: {MODEL}"))
+    server.reply(saying("Well done"))
+    result = await _turn(make_engine(profiles=PROFILES, resilience=_shared()), fallback_models=(SPARE,))
+    assert (result.error, result.text, result.model) == (None, "Well done", SPARE)
+    assert {body["model"] for body in server.requests} == {MODEL, SPARE}
+
+
+async def test_an_open_breaker_keeps_the_program_from_asking(make_engine: MakeEngine, server: ModelServer) -> None:
+    shared = _shared(max_retries=0, breaker_patience_s=0.0)
+    server.reply(Status(529, "overloaded_error", "Overloaded"))
+    engine = make_engine(profiles=PROFILES, resilience=shared)
+    for _ in range(3):
+        await _turn(engine)
+    asked = len(server.requests)
+    result = await _turn(engine)
+    assert result.error is not None
+    assert (result.error.kind, len(server.requests)) == ("model_error", asked)
+    assert "several times in a row" in result.error.message
+
+
+async def test_each_answer_of_the_program_is_counted_against_the_rate_limit(
+    make_engine: MakeEngine, server: ModelServer
+) -> None:
+    server.reply(calling(("mcp__nova__count", {})), saying("Counted."))
+    limiter = RateLimiter({MODEL: RateLimit(requests=1)}, window_s=3)
+    engine = make_engine(resilience=_shared(limiter))
+    began_s = time.monotonic()
+    result = await _turn(engine, mcp_servers=Bench().servers())
+    assert (result.error, result.text) == (None, "Counted.")
+    assert time.monotonic() - began_s >= 3.0

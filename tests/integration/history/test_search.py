@@ -1,0 +1,343 @@
+"""What was said is found again: by words, by meaning, within its bounds."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from nova_workers.effects.local import LocalEmbeddings
+from nova_workers.errors import InvalidInput
+from nova_workers.ledger.database import Connection, Database, Row
+from nova_workers.ledger.embeddings import EmbeddedMessage, MessageText, save_embeddings
+from nova_workers.ledger.message_search import MessageFilter, search_messages
+from nova_workers.ledger.threads import delete_thread
+from nova_workers.workspace.history import History
+from tests.integration.effects.ledger import seed_run, seed_thread
+from tests.integration.history.past import NOW, Past
+from tests.requirements import proves
+from tests.support.directions import Directions, direction
+
+NOVA = MessageFilter("ten_1", "nova")
+
+
+@pytest.fixture
+async def local() -> AsyncIterator[LocalEmbeddings]:
+    """The model that ships with the fleet."""
+    embeddings = LocalEmbeddings()
+    yield embeddings
+    await embeddings.close()
+
+
+# Words
+
+
+async def test_a_rare_word_goes_before_many_common_ones(database: Database) -> None:
+    past = Past(database)
+    for number in range(12):
+        await past.say(f"What is the state of the build number {number}?")
+    wanted = await past.say("The Zweitausendeins report")
+    found = await past.find("what is the state of the zweitausendeins")
+    assert found[0] == wanted.message_ids[0]
+
+
+async def test_of_two_messages_the_one_with_more_of_the_words_goes_first(database: Database) -> None:
+    past = Past(database)
+    one = await past.say("The invoice of March")
+    both = await past.say("The invoice of the plumber")
+    for number in range(8):
+        await past.say(f"Something else, number {number}")
+    assert await past.find("invoice plumber") == [both.message_ids[0], one.message_ids[0]]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("The deployments were slow", "deploy"),
+        ("Error E-4711 in line 12", "e-4711"),
+        ("see /var/log/nova.log", "/var/log/nova.log"),
+        ("max_attempts was raised", "max_attempts"),
+        ("Größe und Übermut", "GRÖSSE ÜBERMUT"),
+        ("Поезд в Москву", "москву"),
+        ("it's O'Brien's", "o'brien"),
+    ],
+)
+async def test_names_codes_and_forms_of_words_are_found_in_any_language(
+    database: Database, said: str, asked: str
+) -> None:
+    past = Past(database)
+    run = await past.say(said)
+    await past.say("Bread and butter")
+    assert await past.find(asked) == [run.message_ids[0]]
+
+
+async def test_a_word_that_every_message_has_is_found_if_it_is_all_that_was_asked(database: Database) -> None:
+    past = Past(database)
+    runs = [await past.say(f"tea, number {number}", "Tea it is.") for number in range(6)]
+    # The newest first, as nothing else tells them apart.
+    assert (await past.find("tea"))[:2] == [runs[5].message_ids[1], runs[5].message_ids[0]]
+    await database.execute("ANALYZE message_texts")
+    assert len(await past.find("tea")) == 10
+
+
+async def test_words_that_the_statistics_know_as_common_are_left_out(database: Database) -> None:
+    past = Past(database)
+    for number in range(30):
+        await past.say(f"and the list goes on to number {number}")
+    wanted = await past.say("the heron")
+    await database.execute("ANALYZE message_texts")
+    plans = await _plan(database, "and the heron", NOVA)
+    assert await past.find("and the heron") == [wanted.message_ids[0]]
+    # One word is left, so nothing is asked for "all of them together".
+    scans = re.findall(r"Bitmap Index Scan on ix_message_texts__words.*loops=(\d+)", plans)
+    assert max(int(loops) for loops in scans) == 1
+
+
+async def test_nothing_is_found_for_words_that_nobody_said(database: Database) -> None:
+    past = Past(database)
+    await past.say("Bread and butter")
+    assert await past.find("quantum") == []
+    assert await past.find("???") == []
+
+
+async def test_a_long_text_is_shown_around_the_words(database: Database) -> None:
+    past = Past(database)
+    await past.say(f"{'Lorem ipsum dolor. ' * 200}The heron stands in the reeds. {'Sit amet. ' * 200}")
+    (hit,) = (await History(database, None).search(NOVA, "heron", limit=5)).items
+    assert "heron stands in the reeds" in hit.excerpt
+    assert len(hit.excerpt) < 700
+
+
+# Meaning
+
+
+@proves("history.hybrid")
+async def test_what_was_meant_is_found_without_a_common_word(database: Database, local: LocalEmbeddings) -> None:
+    past = Past(database, local)
+    dog = await past.say("My puppy chewed the sofa again", "Poor sofa.")
+    await past.say("The invoice is due on Friday", "I will remind you.")
+    await past.say("Bake the bread for an hour", "Done.")
+    assert (await past.find("trouble with a dog", embedder=local))[0] == dog.message_ids[0]
+    assert await past.find("trouble with a dog") == []
+
+
+@proves("history.hybrid")
+async def test_what_both_ways_find_goes_before_what_one_finds(database: Database, local: LocalEmbeddings) -> None:
+    past = Past(database, local)
+    meaning = await past.say("Our kitten is called Whiskers", "A fine name.")
+    words = await past.say("The pet project at work is late", "Which one?")
+    both = await past.say("My pet is a cat", "I like cats.")
+    for topic in ("Bread is baked for an hour", "The invoice is due", "Trains run on Sundays", "The build is red"):
+        await past.say(topic, "Good to know.")
+    result = await History(database, local).search(NOVA, "pet cat", limit=10)
+    assert result.by_meaning
+    order = [hit.message_id for hit in result.items]
+    assert order[0] == both.message_ids[0]
+    assert result.items[0].found_by == ["words", "meaning"]
+    assert {meaning.message_ids[0], words.message_ids[0]} <= set(order[:5])
+    assert [hit.score for hit in result.items] == sorted((hit.score for hit in result.items), reverse=True)
+
+
+@proves("history.hybrid")
+async def test_with_the_model_away_words_are_still_found_and_that_is_said(database: Database) -> None:
+    provider = Directions()
+    past = Past(database, provider)
+    run = await past.say("The heron")
+    provider.fails = True
+    with capture_logs() as logs:
+        result = await History(database, provider).search(NOVA, "heron", limit=5)
+    assert [hit.message_id for hit in result.items] == [run.message_ids[0]]
+    assert not result.by_meaning
+    assert [log["event"] for log in logs] == ["search.without_meaning"]
+
+
+async def test_each_model_is_searched_by_itself(database: Database) -> None:
+    narrow, wide = Directions(), Directions(dimensions=1536, model="wide")
+    run = await Past(database, narrow).say("a b", "c d")
+    past = Past(database, wide)
+    other = await past.say("e f", "g h")
+    assert set(await past.find("c d", embedder=narrow)) == set(run.message_ids)
+    assert (await past.find("a b", embedder=wide))[-2:] != list(run.message_ids)
+    result = await History(database, wide).search(NOVA, "e f", limit=5)
+    assert result.items[0].message_id == other.message_ids[0]
+    assert result.items[0].found_by == ["words", "meaning"]
+
+
+# Bounds
+
+
+@proves("history.own")
+async def test_a_search_stays_within_tenant_and_agent(database: Database) -> None:
+    provider = Directions()
+    past = Past(database, provider)
+    mine = await past.say("The heron", "A bird.")
+    colleague = await past.say("The heron", "A bird.", agent_id="helper")
+    foreign = await past.say("The heron", "A bird.", tenant_id="ten_2")
+    assert set(await past.find("heron bird", NOVA, embedder=provider)) == set(mine.message_ids)
+    everyone = await past.find("heron bird", MessageFilter("ten_1"), embedder=provider)
+    assert set(everyone) == {*mine.message_ids, *colleague.message_ids}
+    assert set(await past.find("heron bird", MessageFilter("ten_2"), embedder=provider)) == set(foreign.message_ids)
+    assert await past.find("heron bird", MessageFilter("ten_3"), embedder=provider) == []
+
+
+@proves("history.own")
+async def test_the_marks_of_others_are_no_words(database: Database) -> None:
+    past = Past(database)
+    await past.say("The heron", tenant_id="ten_2")
+    mine = await past.say("'@ten_2' @ten_2/nova @ten_1/helper")
+    assert await past.find("heron '@ten_2' @ten_2/nova") == [mine.message_ids[0]]
+    assert await past.find("'@ten_1/helper'", MessageFilter("ten_1", "helper")) == []
+    assert await past.find("heron", MessageFilter("ten_2' | '@ten_2", "nova' | 'heron")) == []
+
+
+async def test_a_period_a_thread_and_a_number_bound_it(database: Database) -> None:
+    provider = Directions()
+    past = Past(database, provider)
+    old = await past.say("The heron one", days_ago=10)
+    middle = await past.say("The heron two", days_ago=5)
+    new = await past.say("The heron three", days_ago=1)
+
+    async def found(**bounds: object) -> set[str]:
+        which = MessageFilter("ten_1", "nova", **bounds)  # type: ignore[arg-type]  # what a test names
+        return set(await past.find("heron", which, embedder=provider))
+
+    day = timedelta(days=1)
+    assert await found(since=NOW - 5 * day) == {*middle.message_ids, *new.message_ids}
+    assert await found(until=NOW - 5 * day) == set(old.message_ids)
+    assert await found(since=NOW - 6 * day, until=NOW - 4 * day) == set(middle.message_ids)
+    assert await found(except_thread_id=middle.thread_id) == {*old.message_ids, *new.message_ids}
+    assert len(await past.find("heron", embedder=provider, limit=1)) == 1
+
+
+async def test_a_period_that_ends_before_it_begins_is_refused(database: Database) -> None:
+    with pytest.raises(InvalidInput, match=r"until is .* which is not after since"):
+        await Past(database).find("x", MessageFilter("ten_1", since=NOW, until=NOW))
+
+
+@proves("history.deleted")
+async def test_a_deleted_thread_is_not_found(database: Database) -> None:
+    provider = Directions()
+    past = Past(database, provider)
+    run = await past.say("The heron")
+    assert await past.find("heron", embedder=provider)
+    async with database.transaction() as transaction:
+        await delete_thread(transaction, run.tenant_id, run.thread_id)
+    assert await past.find("heron", embedder=provider) == []
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(st.characters(exclude_characters="\x00", codec="utf-8"), min_size=1, max_size=60))
+async def test_any_text_may_be_said_and_asked_for(database: Database, text: str) -> None:
+    past = Past(database)
+    await past.say(text)
+    # Whatever it holds (quotes, operators, backslashes) is a word or nothing; never a query of its own.
+    await past.find(text)
+    await past.find(f"'{text}' & !{text}:* | \\")
+
+
+# Indexes
+
+
+async def test_a_large_history_is_walked_by_the_indexes(database: Database) -> None:
+    await _many(database, 3_000, tenant_id="ten_1")
+    plan = await _plan(database, "heron", NOVA, vector=direction("17"))
+    assert "ix_embeddings__hnsw_384" in plan
+    assert "ix_message_texts__words" in plan
+    assert "Seq Scan on embeddings" not in plan
+    assert "Seq Scan on message_texts" not in plan
+
+
+async def test_the_vectors_of_an_agent_that_said_little_are_compared_one_by_one(database: Database) -> None:
+    await _many(database, 3_000, tenant_id="ten_1")
+    few = await _many(database, 20, tenant_id="ten_1", agent_id="quiet")
+    which = MessageFilter("ten_1", "quiet")
+    plan = await _plan(database, "heron", which, vector=direction("17"))
+    assert "ix_embeddings__tenant_id_agent_id" in plan
+    async with database.transaction() as transaction:
+        hits = await search_messages(transaction, which, "", vector=direction("q"), model="m", limit=50)
+    assert {hit.message_id for hit in hits} == set(few)
+
+
+async def test_the_walk_of_the_vectors_goes_on_until_there_are_enough(database: Database) -> None:
+    """A small tenant's vectors are found behind a thousand of another's that are nearer."""
+    await _many(database, 1_200, tenant_id="ten_big", near=direction("query"))
+    small = await _many(database, 5, tenant_id="ten_small")
+    async with database.transaction() as transaction:
+        await transaction.execute("SET LOCAL enable_sort = off")
+        hits = await search_messages(
+            transaction, MessageFilter("ten_small"), "", vector=direction("query"), model="m", limit=5
+        )
+    assert {hit.message_id for hit in hits} == set(small)
+
+
+async def _many(
+    database: Database, count: int, *, tenant_id: str, agent_id: str = "nova", near: Sequence[float] | None = None
+) -> list[str]:
+    """Write messages with vectors of all directions, or of about one; return their ids."""
+    thread = await seed_thread(database, tenant_id=tenant_id, agent_id=agent_id)
+    run = await seed_run(database, [("query", "x")], thread=thread, effects=[], agent_id=agent_id)
+    ids = [f"msg_{tenant_id}_{agent_id}_{number}" for number in range(count)]
+    await database.execute(
+        "INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, kind, role, content)"
+        " SELECT id, $2, $3, $4, place + 10, 'query', 'user', '[]'"
+        "   FROM unnest($1::text[]) WITH ORDINALITY m (id, place)",
+        ids,
+        tenant_id,
+        run.thread_id,
+        run.turn_id,
+    )
+    await database.execute(
+        "INSERT INTO message_texts (message_id, tenant_id, agent_id, thread_id, role, content, said_at)"
+        " SELECT id, $2, $3, $4, 'user', 'heron number ' || id, now() FROM unnest($1::text[]) id",
+        ids,
+        tenant_id,
+        agent_id,
+        run.thread_id,
+    )
+    vectors = [
+        [a + 0.05 * b for a, b in zip(near, direction(name), strict=True)] if near else direction(name) for name in ids
+    ]
+    async with database.transaction() as transaction:
+        await save_embeddings(
+            transaction,
+            [
+                EmbeddedMessage(MessageText(tenant_id, agent_id, run.thread_id, message_id, "", NOW), vector)
+                for message_id, vector in zip(ids, vectors, strict=True)
+            ],
+            model="m",
+        )
+    await database.execute("ANALYZE embeddings")
+    await database.execute("ANALYZE message_texts")
+    return ids
+
+
+async def _plan(database: Database, text: str, which: MessageFilter, *, vector: Sequence[float] | None = None) -> str:
+    """Return how Postgres does a search."""
+    lines: list[str] = []
+
+    class Explaining:
+        """A connection that explains a search before it runs it."""
+
+        def __init__(self, connection: Connection) -> None:
+            self._connection = connection
+
+        async def execute(self, query: str, *args: object) -> str:
+            return await self._connection.execute(query, *args)
+
+        async def fetch(self, query: str, *args: object) -> list[Row]:
+            lines.extend(row[0] for row in await self._connection.fetch(f"EXPLAIN ANALYZE {query}", *args))
+            return await self._connection.fetch(query, *args)
+
+    async with database.transaction() as transaction:
+        await search_messages(
+            Explaining(transaction),  # type: ignore[arg-type]  # what a search needs of one
+            which,
+            text,
+            vector=vector,
+            model="m",
+            limit=10,
+        )
+    return "\n".join(lines)

@@ -1,0 +1,144 @@
+"""Agents that change themselves and make others: real engine, real ledger, a model on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.default_agents import DEFAULT_AGENTS
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.ledger import agents as ledger
+from tests.requirements import proves
+from tests.support.executor import Floor
+from tests.support.model_server import ModelServer, Part, Stream, model_server
+
+Json = dict[str, Any]
+
+DONE = Stream((Part("text", ["Done."]),))
+
+
+def _calls(tool: str, /, **given: Any) -> Stream:
+    return Stream((Part("tool", (f"toolu_{tool}", tool, given)),))
+
+
+def _results(request: Json) -> str:
+    """Return what the tools said that the model is told of in a request."""
+    blocks = [block for message in request["messages"] for block in message["content"] if isinstance(block, dict)]
+    found = [block["content"] for block in blocks if block["type"] == "tool_result"]
+    return " ".join(part["text"] for content in found for part in content)
+
+
+@pytest.fixture
+async def floor(floor: Floor) -> Floor:
+    """A fleet with the default agents, which use the engine `anthropic`."""
+    floor.settings = floor.settings.model_copy(update={"default_engine": "anthropic"})
+    async with floor.database.connection() as connection:
+        await ledger.seed_defaults(connection, floor.tenant_id)
+    return floor
+
+
+@pytest.fixture
+async def model(floor: Floor) -> AsyncIterator[ModelServer]:
+    async with model_server() as server:
+        floor.engines["anthropic"] = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
+        yield server
+        await floor.engines["anthropic"].close()
+
+
+async def _say(floor: Floor, text: str, *, thread_id: str) -> str:
+    """Send a message, have a worker answer it, and return the run's id."""
+    accepted = await floor.submit(text, thread_id=thread_id)
+    worker = floor.workers[0] if floor.workers else floor.worker()
+    await floor.settle(worker)
+    assert await floor.status(accepted.run_id) == "succeeded"
+    return accepted.run_id
+
+
+@proves("agents.self", "agents.versions")
+async def test_an_agent_changes_its_instructions_and_its_next_turn_has_them(floor: Floor, model: ModelServer) -> None:
+    thread_id = await floor.thread("nova")
+    model.reply(
+        _calls("self_read"),
+        _calls("self_set_instructions", instructions="Answer in rhyme."),
+        _calls("self_add_responsibility", title="Rhymes", content="Keep a list of good ones."),
+        DONE,
+        DONE,
+    )
+    first = await _say(floor, "From now on, rhyme.", thread_id=thread_id)
+    prompts = [str(request["system"]) for request in model.requests]
+    assert len(set(prompts)) == 1, "a turn goes on with the prompt that it began with"
+    assert "Answer in rhyme." not in prompts[0]
+    said = _results(model.requests[3])
+    assert "id: nova" in said
+    assert "version 2" in said
+    assert "version 3" in said
+
+    second = await _say(floor, "Hello", thread_id=thread_id)
+    prompt = str(model.requests[4]["system"])
+    assert "Answer in rhyme." in prompt
+    assert "Keep a list of good ones." in prompt
+    assert [(await floor.run(run_id))["agent_version"] for run_id in (first, second)] == [1, 3]
+    async with floor.database.connection() as connection:
+        versions = await ledger.list_versions(connection, floor.tenant_id, "nova", before=None, limit=9)
+    assert [(each.version, each.created_by) for each in versions] == [(3, "nova"), (2, "nova"), (1, "seed")]
+
+
+@proves("agents.rights")
+async def test_the_agent_builder_makes_an_agent_and_cannot_give_it_trust(floor: Floor, model: ModelServer) -> None:
+    wish: Json = {
+        "id": "poet",
+        "name": "Poet",
+        "identity": "You are a poet.",
+        "instructions": "Write verse.",
+        "capabilities": {"memory": ["memory_list"]},
+    }
+    model.reply(_calls("agent_create", **wish, trust="unrestricted"), _calls("agent_create", **wish), DONE, DONE)
+    await _say(floor, "Make a poet.", thread_id=await floor.thread("agent-builder"))
+    assert "trust is set by people only" in _results(model.requests[1])
+    assert "Made agent 'poet', version 1. It is in the sandbox" in _results(model.requests[2])
+    async with floor.database.connection() as connection:
+        poet = await ledger.get_agent(connection, floor.tenant_id, "poet")
+    assert (poet.created_by, poet.spec.trust) == ("agent-builder", "sandbox")
+
+    await _say(floor, "A verse, please.", thread_id=await floor.thread("poet"))
+    request = model.requests[-1]
+    assert "You are a poet." in str(request["system"])
+    offered = {tool["name"] for tool in request["tools"]}
+    assert "memory_list" in offered
+    assert not offered & {"memory_save", "Read", "Bash", "agent_create", "self_read"}
+
+
+async def test_a_tool_that_the_grant_leaves_out_is_not_there(floor: Floor, model: ModelServer) -> None:
+    await floor.add_agent("reader", {"name": "R", "capabilities": {"self": {"tools": ["self_read"]}}})
+    model.reply(_calls("self_set_instructions", instructions="Obey."), DONE)
+    await _say(floor, "Change.", thread_id=await floor.thread("reader"))
+    assert [tool["name"] for tool in model.requests[0]["tools"] if tool["name"].startswith("self")] == ["self_read"]
+    assert "There is no tool 'self_set_instructions'" in _results(model.requests[1])
+    async with floor.database.connection() as connection:
+        assert (await ledger.get_agent(connection, floor.tenant_id, "reader")).version == 1
+
+
+@proves("agents.approvals")
+async def test_a_rule_that_says_never_holds_for_tools_of_capabilities(floor: Floor, model: ModelServer) -> None:
+    rules = [
+        {"tool": "memory_save", "pattern": "*password*", "decision": "never"},
+        {"tool": "memory_*", "decision": "always"},
+    ]
+    spec = {"name": "G", "capabilities": {"memory": {}}, "permissions": {"approvals": rules}}
+    await floor.add_agent("guarded", AgentSpec.model_validate(spec).model_dump(mode="json"))
+    model.reply(
+        _calls("memory_save", content="The password is 1234."), _calls("memory_save", content="Likes tea."), DONE
+    )
+    await _say(floor, "Remember.", thread_id=await floor.thread("guarded"))
+    assert "must not use 'memory_save' like this" in _results(model.requests[1])
+    kept = await floor.database.fetch("SELECT content FROM memories WHERE tenant_id = $1", floor.tenant_id)
+    assert [row["content"] for row in kept] == ["Likes tea."]
+
+
+def test_the_default_agents_have_what_changes_them() -> None:
+    assert "self" in DEFAULT_AGENTS["nova"].capabilities
+    assert {"self", "agent-management"} <= set(DEFAULT_AGENTS["agent-builder"].capabilities)
+    assert (DEFAULT_AGENTS["nova"].trust, DEFAULT_AGENTS["agent-builder"].trust) == ("controlled", "sandbox")

@@ -1,0 +1,98 @@
+"""What the ledger keeps of a turn's end beside its text: the answer as a value, and the bound that ended it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.events import EventCursor, StreamEnd
+from nova_workers.contracts.wire import RunView
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.ledger.replay import load_recorded_run
+from nova_workers.ledger.run_reads import get_run
+from nova_workers.streams.replay import replay
+from tests.requirements import proves
+from tests.support.executor import Floor
+from tests.support.model_server import ModelServer, Part, Stream, model_server
+
+USAGE = {"input_tokens": 900, "output_tokens": 100}
+CALLS = Stream((Part("text", ["On"]), Part("tool", ("toolu_1", "memory_list", {}))), usage=USAGE)
+
+
+@pytest.fixture
+async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+    """A model server, behind the real engine of all workers."""
+    async with model_server() as server:
+        engine = AnthropicEngine(api_key="the-key", base_url=server.url, max_retries=0)
+        floor.engines["anthropic"] = engine
+        yield server
+        await engine.close()
+
+
+async def _run(floor: Floor, **spec: Any) -> RunView:
+    await floor.add_agent("teller", {"name": "Teller", "engine": "anthropic", **spec})
+    run = await floor.submit("hi", agent_id="teller")
+    await floor.settle(floor.worker())
+    async with floor.database.connection() as connection:
+        return await get_run(connection, floor.tenant_id, run.run_id)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "object"}, '{"city": "Ulm", "degrees": [7, null, 2.5]}', {"city": "Ulm", "degrees": [7, None, 2.5]}),
+        ({"type": "array"}, '["a", "b"]', ["a", "b"]),
+        ({"type": "string"}, '"Ulm"', "Ulm"),
+        ({"type": "integer"}, "0", 0),
+        ({"type": "boolean"}, "false", False),
+        ({"type": "object"}, '{"nul\\u0000": "a\\u0000b"}', {"nul\ufffd": "a\ufffdb"}),
+        ({"type": ["null", "string"]}, "null", None),
+    ],
+    ids=["object", "list", "text", "zero", "false", "what-no-database-takes", "null"],
+)
+@proves("engine.output")
+async def test_the_answer_of_an_agent_with_an_output_schema_is_kept_as_a_value(
+    floor: Floor, server: ModelServer, schema: dict[str, Any], text: str, value: Any
+):
+    server.reply(Stream((Part("text", [text]),)))
+    run = await _run(floor, output_schema=schema)
+    assert (run.status, run.stop_reason, run.limit_reached) == ("succeeded", "end_turn", None)
+    assert run.output == value
+    assert run.text == text
+
+
+async def test_an_agent_without_an_output_schema_has_no_value(floor: Floor, server: ModelServer):
+    server.reply(Stream((Part("text", ['{"city": "Ulm"}']),)))
+    run = await _run(floor)
+    assert (run.status, run.text, run.output) == ("succeeded", '{"city": "Ulm"}', None)
+
+
+async def test_an_answer_that_never_fulfils_its_schema_leaves_no_value(floor: Floor, server: ModelServer):
+    server.reply(Stream((Part("text", ["7"]),)))
+    run = await _run(floor, output_schema={"type": "string"})
+    assert (run.status, run.output) == ("failed", None)
+
+
+@pytest.mark.parametrize(
+    ("bound", "limit", "reason"),
+    [
+        ({"max_turns": 1}, "turns", "tool_use"),
+        ({"token_budget": 500}, "tokens", "max_tokens"),
+        ({"cost_budget_usd": 0.000001}, "cost", "max_tokens"),
+    ],
+    ids=["turns", "tokens", "cost"],
+)
+@proves("engine.limits")
+async def test_a_run_says_which_of_its_bounds_ended_it_live_and_in_a_replay(
+    floor: Floor, server: ModelServer, bound: dict[str, Any], limit: str, reason: str
+):
+    server.reply(CALLS)
+    run = await _run(floor, capabilities={"memory": {}}, model="claude-sonnet-5-5", **bound)
+    assert (run.status, run.stop_reason, run.limit_reached) == ("succeeded", reason, limit)
+    async with floor.database.connection() as connection:
+        recorded = await load_recorded_run(connection, floor.tenant_id, run.id)
+    assert recorded is not None
+    ends = [event for _, event in replay(recorded, EventCursor()) if isinstance(event, StreamEnd)]
+    assert [end.limit for end in ends] == [limit]

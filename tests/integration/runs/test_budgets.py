@@ -1,0 +1,129 @@
+"""Budgets of a day: refused before a model is called, with the figures; and a turn's bound is what is left."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from nova_workers.ids import new_id
+from nova_workers.ledger.budgets import report_budgets, spent_today
+from nova_workers.ledger.database import Row
+from tests.requirements import proves
+from tests.support.executor import AGENT, Floor
+from tests.support.puppet import USAGE, plan
+
+_TURN_USD = USAGE.cost_usd or 0.0
+
+
+async def _set(floor: Floor, owner: str, most_usd: float | None) -> str | None:
+    """Set the budget of a tenant, an agent or a trigger, and return the trigger's id."""
+    if owner == "tenant":
+        await floor.database.execute(
+            "UPDATE tenants SET max_cost_usd_per_day = $2::float8 WHERE id = $1", floor.tenant_id, most_usd
+        )
+    elif owner == "agent":
+        spec = {"name": AGENT, "engine": AGENT, "max_cost_usd_per_day": most_usd}
+        await floor.database.execute(
+            "UPDATE agents SET spec = $3 WHERE tenant_id = $1 AND id = $2", floor.tenant_id, AGENT, spec
+        )
+    else:
+        await floor.database.execute(
+            "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by, max_cost_usd_per_day)"
+            " VALUES ('trg_1', $1, $2, 'every', '3600', 'Work.', 'person', $3::float8)",
+            floor.tenant_id,
+            AGENT,
+            most_usd,
+        )
+        return "trg_1"
+    return None
+
+
+async def _play(floor: Floor, text: str = "hello", **fields: Any) -> Row:
+    worker = floor.worker()
+    run = await floor.submit(text, **fields)
+    await floor.settle(worker)
+    return await floor.run(run.run_id)
+
+
+@pytest.mark.parametrize("owner", ["tenant", "agent", "trigger"])
+@proves("budgets.spent")
+async def test_a_run_over_the_budget_fails_and_no_model_is_called(floor: Floor, owner: str):
+    trigger_id = await _set(floor, owner, _TURN_USD)
+    assert (await _play(floor, trigger_id=trigger_id))["status"] == "succeeded"
+    asked = len(floor.puppet.asked)
+    row = await _play(floor, trigger_id=trigger_id)
+    assert (row["status"], row["error_kind"], row["error_retryable"]) == ("failed", "budget_exceeded", False)
+    assert f"${_TURN_USD:.4f} of ${_TURN_USD:.4f}" in row["error_message"]
+    assert owner in row["error_message"]
+    assert len(floor.puppet.asked) == asked
+    # Nothing was spent, so nothing is known to have cost something.
+    assert not await floor.database.fetchval("SELECT cost_usd FROM usage WHERE run_id = $1", row["id"])
+
+
+async def test_other_agents_triggers_and_tenants_are_not_concerned(floor: Floor):
+    await _set(floor, "agent", _TURN_USD)
+    trigger_id = await _set(floor, "trigger", _TURN_USD)
+    await floor.add_agent("other", {"name": "other", "engine": AGENT})
+    assert (await _play(floor, trigger_id=trigger_id))["status"] == "succeeded"
+    assert (await _play(floor))["status"] == "failed"
+    assert (await _play(floor, agent_id="other"))["status"] == "succeeded"
+    assert (await _play(floor, agent_id="other", trigger_id=trigger_id))["status"] == "failed"
+
+
+@proves("budgets.rest")
+async def test_a_turn_ends_where_the_rest_of_the_day_is_used_up(floor: Floor):
+    await _set(floor, "tenant", _TURN_USD * 3)
+    assert (await _play(floor))["status"] == "succeeded"
+    row = await _play(floor, plan(["x"], ["y"], ["z"], ["more"]))
+    assert row["limit_reached"] == "cost"
+    async with floor.database.connection() as connection:
+        spent = await spent_today(connection, floor.tenant_id, agent_id=AGENT)
+    assert spent.tenant_usd == spent.agent_usd == pytest.approx(_TURN_USD * 3)
+
+
+@proves("budgets.rest")
+async def test_what_runs_has_used_so_far_counts(floor: Floor):
+    worker = floor.worker()
+    _, slot = await floor.begin(worker, plan(["x"], ["y"], doors={2: "late"}), "late")
+    await _set(floor, "tenant", _TURN_USD * 2)
+    row = await _play(floor)
+    assert row["error_kind"] == "budget_exceeded"
+    floor.puppet.open("late")
+    await slot
+
+
+@proves("budgets.day")
+async def test_a_day_begins_at_midnight_of_the_tenants_time_zone(floor: Floor):
+    # Of the zones that are far from here, one has another day than UTC at any time.
+    now = datetime.now(UTC)
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"):
+        await floor.database.execute("UPDATE tenants SET timezone = $2 WHERE id = $1", floor.tenant_id, zone)
+        midnight = now.astimezone(ZoneInfo(zone)).replace(hour=0, minute=0, second=0, microsecond=0)
+        await floor.database.execute("DELETE FROM usage")
+        for at, cost in ((midnight - timedelta(seconds=1), 1.0), (midnight, 2.0), (now, 4.0)):
+            await floor.database.execute(
+                "INSERT INTO usage (id, tenant_id, turn_id, thread_id, agent_id, cost_usd, created_at)"
+                " VALUES ($1, $2, $3, 'thr_1', $4, $5::float8, $6)",
+                new_id("use"), floor.tenant_id, new_id("turn"), AGENT, cost, at,
+            )  # fmt: skip
+        async with floor.database.connection() as connection:
+            spent = await spent_today(connection, floor.tenant_id, agent_id=AGENT)
+        assert (spent.tenant_usd, spent.agent_usd) == (6.0, 6.0), zone
+        assert spent.resets_at == midnight + timedelta(days=1), zone
+
+
+async def test_budgets_are_reported_with_what_is_left(floor: Floor):
+    trigger_id = await _set(floor, "trigger", 1.0)
+    await _set(floor, "agent", 2 * _TURN_USD)
+    await _play(floor, trigger_id=trigger_id)
+    await _play(floor)
+    async with floor.database.connection() as connection:
+        report = await report_budgets(connection, floor.tenant_id)
+    assert [(each.kind, each.max_usd, each.spent_usd, each.left_usd) for each in report.items] == [
+        ("tenant", None, 2 * _TURN_USD, None),
+        ("agent", 2 * _TURN_USD, 2 * _TURN_USD, 0.0),
+        ("trigger", 1.0, _TURN_USD, 1.0 - _TURN_USD),
+    ]

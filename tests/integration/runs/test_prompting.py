@@ -1,0 +1,245 @@
+"""What a model is told at the start of a turn, from the ledger to the wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from redis.asyncio import Redis
+
+from nova_workers.config import Settings
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.memories import save_memory
+from tests.requirements import proves
+from tests.support.clocks import ManualClock
+from tests.support.executor import Floor
+from tests.support.model_server import ModelServer, Part, Stream, model_server
+
+DAY_S = 86_400
+AGENT: dict[str, Any] = {
+    "name": "Clerk",
+    "engine": "anthropic",
+    "identity": "You are a clerk.",
+    "instructions": "Be brief.",
+    "responsibilities": [{"title": "Mail", "content": "Answer it."}],
+    "directories": ["/data"],
+    "trust": "controlled",
+    "capabilities": {"memory": {}},
+    "skills": ["pdf"],
+}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """A fleet in Oslo."""
+    return Settings.model_validate({**settings.model_dump(), "timezone": "Europe/Oslo"})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    """The model server."""
+    async with model_server() as server:
+        server.reply(Stream((Part("text", ["Fine."]),)))
+        yield server
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The worker's clock: noon of the first day of 2030."""
+    clock = ManualClock()
+    clock.advance(DAY_S / 2)
+    return clock
+
+
+@pytest.fixture
+async def floor(
+    database: Database, redis: Redis, settings: Settings, server: ModelServer, clock: ManualClock
+) -> AsyncIterator[Floor]:
+    """A fleet with one worker and a clerk."""
+    floor = Floor(database, redis, settings)
+    engine = AnthropicEngine(api_key="the-key", base_url=server.url, max_retries=0)
+    floor.engines["anthropic"] = engine
+    await floor.open()
+    await floor.add_agent("clerk", AGENT)
+    floor.worker(clock=clock)
+    yield floor
+    await floor.close()
+    await engine.close()
+
+
+async def _prompt(floor: Floor, server: ModelServer, thread_id: str | None = None, **fields: Any) -> list[str]:
+    """Run a turn, and return the blocks of its system prompt."""
+    if thread_id is None:
+        fields.setdefault("agent_id", "clerk")
+    run = await floor.submit("Hello.", thread_id, **fields)
+    await floor.settle(floor.workers[0])
+    assert await floor.status(run.run_id) == "succeeded", dict(await floor.run(run.run_id))
+    return [block["text"] for block in server.requests[-1]["system"]]
+
+
+async def _remember(floor: Floor, *facts: str) -> None:
+    async with floor.database.connection() as connection:
+        for fact in facts:
+            await save_memory(connection, floor.tenant_id, "clerk", fact)
+
+
+async def _library(floor: Floor) -> None:
+    await floor.database.execute(
+        "INSERT INTO skills (tenant_id, name, description, skill_md, body) VALUES ($1, 'pdf', 'Reads PDFs.', '', '')",
+        floor.tenant_id,
+    )
+
+
+async def _task(floor: Floor) -> str:
+    """Make a task with a thread of its own, and return the thread's id."""
+    await floor.database.execute(
+        "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status)"
+        " VALUES ($1, 1, 'Sort the mail', 'clerk', 'person', 'active')",
+        floor.tenant_id,
+    )
+    thread_id = await floor.thread("clerk")
+    await floor.database.execute("UPDATE threads SET task_id = 1, title = 'The </task> mail' WHERE id = $1", thread_id)
+    return thread_id
+
+
+@proves("prompt.sections")
+async def test_a_whole_prompt(floor: Floor, server: ModelServer, settings: Settings):
+    await _remember(floor, "Likes tea", "Lives in\nOslo </Memories>")
+    await _library(floor)
+    thread_id = await _task(floor)
+    blocks = await _prompt(floor, server, thread_id, queue="background", metadata={"channel": "mail"})
+    prompt = "".join(blocks).replace(str(settings.workspace_root), "WORKSPACE")
+    assert prompt == snapshot("""\
+<Identity>
+You are a clerk.
+</Identity>
+
+<Instructions>
+Be brief.
+
+You have skills. Before you do what one of them is about, load it with skill_load and follow it.
+- pdf: Reads PDFs.
+</Instructions>
+
+<Responsibilities>
+## Mail
+Answer it.
+</Responsibilities>
+
+<Directories>
+- /data
+</Directories>
+
+<Storage>
+Your working directory is WORKSPACE/ten_test/clerk
+It is yours alone, and what you leave there is there in later conversations too. Keep it in order.
+</Storage>
+
+<Formatting>
+Answer in Markdown. Use headings, lists and tables where they help the reader, not for their own sake.
+Put code, commands and file contents into fenced blocks that name their language.
+</Formatting>
+
+<Context>
+- Date: Tuesday, 2030-01-01 (Europe/Oslo)
+- You are: agent clerk (Clerk)
+- Thread: The &lt;/task> mail
+- Queue: background
+- Channel: mail
+</Context>
+
+<Memories>
+- Likes tea
+- Lives in Oslo &lt;/Memories>
+</Memories>
+
+<Task>
+Task 1: Sort the mail
+Status: active
+Owner: clerk
+</Task>
+
+<Background>
+Nobody reads along, and nobody can answer: this run was started in the background.
+Your answer is kept with the conversation and is sent to no one.
+Do what is asked with what you have, and decide for yourself where you would ask.
+The only ways to reach the person: `notify_user` for what the person should know now.
+</Background>\
+""")
+
+
+@proves("prompt.stable")
+async def test_other_days_threads_and_memories_leave_the_slow_part_alone(
+    floor: Floor, server: ModelServer, clock: ManualClock
+):
+    await _library(floor)
+    first = await _prompt(floor, server)
+    clock.advance(DAY_S)
+    await _remember(floor, "Likes tea")
+    second = await _prompt(floor, server, await _task(floor), queue="background")
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+
+
+async def test_a_day_has_one_prompt(floor: Floor, server: ModelServer, clock: ManualClock):
+    morning = await _prompt(floor, server)
+    clock.advance(DAY_S / 4)
+    assert await _prompt(floor, server) == morning
+    clock.advance(DAY_S / 4 - 3_600)
+    assert "Wednesday, 2030-01-02 (Europe/Oslo)" in (await _prompt(floor, server))[1]
+
+
+async def test_the_newest_memories_are_told_as_far_as_there_is_room(floor: Floor, server: ModelServer):
+    await _remember(floor, *(f"Fact {number}: {'x' * 1_500}" for number in range(8)))
+    (_, fast) = await _prompt(floor, server)
+    told = [line[:8] for line in fast.splitlines() if line.startswith("- Fact")]
+    assert told == ["- Fact 3", "- Fact 4", "- Fact 5", "- Fact 6", "- Fact 7"]
+    assert "(There are older memories: memory_list shows them.)" in fast
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"memory": {"tools": ["memory_save"]}}], ids=["none", "may only save"])
+async def test_who_may_not_read_memories_is_told_none(floor: Floor, server: ModelServer, capabilities: dict[str, Any]):
+    await _remember(floor, "Likes tea")
+    await floor.add_agent("other", {"name": "Other", "engine": "anthropic", "capabilities": capabilities})
+    blocks = await _prompt(floor, server, agent_id="other")
+    assert "Likes tea" not in "".join(blocks)
+
+
+async def test_other_tenants_memories_are_not_told(floor: Floor, server: ModelServer):
+    await floor.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_2', 'Two')")
+    async with floor.database.connection() as connection:
+        await save_memory(connection, "ten_2", "clerk", "Likes coffee")
+    assert "coffee" not in "".join(await _prompt(floor, server))
+
+
+async def test_the_ledger_is_asked_once_and_only_by_an_agent_that_needs_it(floor: Floor, server: ModelServer):
+    await _remember(floor, "Likes tea")
+    await floor.add_agent("plain", {"name": "Plain", "engine": "anthropic"})
+    tap = floor.workers[0].tap
+    await _prompt(floor, server, agent_id="plain")
+    assert tap.log == ["claim", "finish"]
+    tap.log.clear()
+    await _prompt(floor, server)
+    assert tap.log == ["claim", "other", "finish"]
+
+
+async def test_how_answers_look_follows_the_channel(floor: Floor, server: ModelServer):
+    formatting = {"sms": "At most 160 characters."}
+    prompts = floor.settings.prompts.model_copy(update={"formatting": formatting})
+    floor.settings = floor.settings.model_copy(update={"prompts": prompts})
+    floor.workers[0] = floor.worker(clock=ManualClock())
+    slow, fast = await _prompt(floor, server, metadata={"channel": "sms"})
+    assert "<Formatting>\nAt most 160 characters.\n</Formatting>" in slow
+    assert "- Channel: sms" in fast
+    slow, _ = await _prompt(floor, server, metadata={"channel": ["not", "a", "word"]})
+    assert "Answer in Markdown." in slow
+
+
+async def test_an_agent_with_an_output_schema_is_told_of_no_other_form(floor: Floor, server: ModelServer):
+    server.reply(Stream((Part("text", ["{}"]),)))
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    await floor.add_agent("former", {"name": "Former", "engine": "anthropic", "output_schema": schema})
+    assert "Formatting" not in "".join(await _prompt(floor, server, agent_id="former"))

@@ -1,0 +1,363 @@
+"""Runs that wait: for a person, for another agent, for permission, for a time. They hold nothing, and go on once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from nova_workers.contracts.runs import Accepted
+from nova_workers.contracts.waits import Answer
+from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
+from tests.requirements import proves
+from tests.support.executor import Floor
+from tests.support.invariants import check_any_time
+from tests.support.taps import Fault
+
+_ASK: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea or coffee?", "options": ["tea", "coffee"]}}
+
+
+def script(*items: dict[str, Any]) -> str:
+    return orjson.dumps({"script": list(items)}).decode()
+
+
+def ask(agent_id: str, *items: dict[str, Any]) -> dict[str, Any]:
+    """Return a call that asks an agent to play items."""
+    return {"name": "ask_agent", "input": {"agent_id": agent_id, "message": script(*items)}}
+
+
+@pytest.fixture
+async def fleet(floor: Floor) -> Floor:
+    """A fleet whose scripted agents may ask people and each other."""
+    grants = {"user": {}, "agents": {}, "memory": {}}
+    for agent_id in ("a", "b", "c", "d"):
+        await floor.add_agent(agent_id, {"name": agent_id, "engine": "scripted", "capabilities": grants})
+    careful = {"approvals": [{"tool": "memory_*", "decision": "ask"}]}
+    await floor.add_agent(
+        "careful", {"name": "careful", "engine": "scripted", "capabilities": grants, "permissions": careful}
+    )
+    return floor
+
+
+async def _begin(fleet: Floor, *items: dict[str, Any], agent_id: str = "a", **fields: Any) -> Accepted:
+    """Send a script, and let it run until nothing is to be done."""
+    run = await fleet.submit(script(*items), agent_id=agent_id, **fields)
+    await fleet.settle(*(fleet.workers or [fleet.worker()]))
+    return run
+
+
+async def _result_of(fleet: Floor, run_id: str, at: int = 0) -> tuple[str, str]:
+    """Return status and text of a call of a run."""
+    rows = await fleet.database.fetch(
+        "SELECT c.status, c.result FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id WHERE r.id = $1"
+        " ORDER BY c.sequence",
+        run_id,
+    )
+    return rows[at]["status"], rows[at]["result"][0]["text"]
+
+
+@proves("suspend.holds-nothing", "suspend.answer")
+async def test_a_question_waits_without_a_worker_and_its_answer_is_the_tools_result(fleet: Floor):
+    run = await _begin(fleet, {"say": "One moment. ", "tool": _ASK}, {"say": "As you like."})
+    row = await fleet.run(run.run_id)
+    assert (row["status"], row["lease_expires_at"], row["worker_id"]) == ("waiting", None, None)
+    assert not any(worker.busy for worker in fleet.workers)
+    assert await fleet.redis.keys("nova:lock:*") == []
+    await check_any_time(fleet.database)
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
+    await fleet.settle(fleet.worker())
+    row = await fleet.run(run.run_id)
+    assert (row["status"], row["result_text"], row["attempt"], row["losses"]) == ("succeeded", "As you like.", 2, 0)
+    assert await _result_of(fleet, run.run_id) == ("completed", "coffee")
+    await check_any_time(fleet.database)
+
+
+async def test_what_stands_in_line_behind_a_run_that_waits_comes_after_it(fleet: Floor):
+    run = await _begin(fleet, {"tool": _ASK}, {"say": "first"})
+    later = await fleet.submit(script({"say": "second"}), run.thread_id)
+    await fleet.settle(*fleet.workers)
+    assert await fleet.status(later.run_id) == "queued"
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="tea"))
+    await fleet.settle(*fleet.workers)
+    heads = await fleet.database.fetch("SELECT run_id FROM thread_heads WHERE move = 'turn' ORDER BY id")
+    assert [head["run_id"] for head in heads] == [run.run_id, later.run_id]
+
+
+@proves("suspend.answer")
+async def test_the_first_answer_counts_and_what_does_not_fit_is_refused(fleet: Floor):
+    run = await _begin(fleet, {"tool": _ASK}, {"say": "ok"})
+    say = fleet.waiting.answer
+    with pytest.raises(InvalidInput, match="not one of the options 'tea', 'coffee'"):
+        await say(fleet.tenant_id, run.run_id, None, Answer(text="water"))
+    with pytest.raises(InvalidInput, match="give its answer as text"):
+        await say(fleet.tenant_id, run.run_id, None, Answer(approve=True))
+    with pytest.raises(NotFound):
+        await say("ten_other", run.run_id, None, Answer(text="tea"))
+    await say(fleet.tenant_id, run.run_id, None, Answer(text="tea"))
+    with pytest.raises(IllegalTransition, match="was answered before"):
+        await say(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
+    await fleet.settle(*fleet.workers)
+    with pytest.raises(IllegalTransition, match="was answered before"):
+        await say(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
+    other = await _begin(fleet, {"say": "no question"})
+    with pytest.raises(IllegalTransition, match="waits for nobody; it is succeeded"):
+        await say(fleet.tenant_id, other.run_id, None, Answer(text="coffee"))
+    assert await _result_of(fleet, run.run_id) == ("completed", "tea")
+
+
+async def test_a_run_with_several_questions_goes_on_after_the_last_answer(fleet: Floor):
+    memory = {"name": "memory_save", "input": {"content": "They were asked"}}
+    run = await _begin(fleet, {"tool": [_ASK, memory, _ASK]}, {"say": "both"})
+    waits = await fleet.database.fetch("SELECT id FROM run_waits WHERE run_id = $1 ORDER BY id", run.run_id)
+    with pytest.raises(Conflict, match="say which with wait_id"):
+        await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="tea"))
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, waits[0]["id"], Answer(text="tea"))
+    await fleet.settle(*fleet.workers)
+    assert await fleet.status(run.run_id) == "waiting"
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "both"
+    assert await _result_of(fleet, run.run_id, 0) == ("completed", "tea")
+    assert await _result_of(fleet, run.run_id, 2) == ("completed", "coffee")
+    assert await fleet.database.fetchval("SELECT count(*) FROM memories") == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "status", "said"),
+    [
+        ({"expires_in_s": 60, "default": "tea"}, "completed", "tea\n(Nobody answered in time; this is the default.)"),
+        ({"expires_in_s": 60}, "failed", "The person did not answer in time."),
+    ],
+)
+@proves("suspend.expiry")
+async def test_a_question_that_nobody_answers_ends_in_its_default_or_without_an_answer(
+    fleet: Floor, limits: dict[str, Any], status: str, said: str
+):
+    question = {"name": "ask_user", "input": _ASK["input"] | limits}
+    run = await _begin(fleet, {"tool": question}, {"say": "then so"})
+    await fleet.reconciler.reconcile()
+    assert await fleet.status(run.run_id) == "waiting"
+    await _pass_time(fleet)
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "then so"
+    assert await _result_of(fleet, run.run_id) == (status, said)
+
+
+@proves("suspend.expiry")
+async def test_a_question_that_nobody_answers_goes_to_the_agent_that_was_named(fleet: Floor):
+    given = {"question": script({"say": "tea, then"}), "expires_in_s": 9, "escalate_to": "puppet"}
+    question = {"name": "ask_user", "input": given}
+    run = await _begin(fleet, {"tool": question}, {"say": "settled"})
+    await _pass_time(fleet)
+    asked = await fleet.database.fetchrow(
+        "SELECT agent_id, depth, content FROM runs WHERE parent_run_id = $1", run.run_id
+    )
+    assert asked is not None
+    assert (asked["agent_id"], asked["depth"]) == ("puppet", 1)
+    assert "did not answer in time" in asked["content"][0]["text"]
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "settled"
+
+
+async def test_a_person_may_still_answer_while_an_agent_is_asked_in_their_place(fleet: Floor):
+    question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "puppet"}}
+    run = await _begin(fleet, {"tool": question}, {"say": "settled"})
+    await _pass_time(fleet)
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
+    await fleet.settle(*fleet.workers)
+    assert await _result_of(fleet, run.run_id) == ("completed", "coffee")
+
+
+async def test_a_run_goes_on_at_its_time(fleet: Floor):
+    nap = {"name": "wait_until", "input": {"seconds": 3600}}
+    run = await _begin(fleet, {"tool": nap}, {"say": "rested"})
+    await _pass_time(fleet)
+    await fleet.settle(*fleet.workers)
+    row = await fleet.run(run.run_id)
+    assert row["result_text"] == "rested"
+    assert (await _result_of(fleet, run.run_id))[1].startswith("It is 2")
+
+
+@proves("suspend.child", "suspend.one-slot")
+async def test_three_agents_one_behind_the_other_finish_on_one_slot(fleet: Floor):
+    worker = fleet.worker()
+    run = await fleet.submit(
+        script({"tool": ask("b", {"tool": ask("c", {"say": "from c"})}, {"say": "from b"})}, {"say": "from a"}),
+        agent_id="a",
+    )
+    while fleet.bells.waiting:
+        await (await fleet.start_next(worker))
+    assert (await fleet.run(run.run_id))["result_text"] == "from a"
+    rows = await fleet.database.fetch("SELECT agent_id, depth, status, source FROM runs ORDER BY depth")
+    assert [tuple(row) for row in rows] == [
+        ("a", 0, "succeeded", "api"),
+        ("b", 1, "succeeded", "agent"),
+        ("c", 2, "succeeded", "agent"),
+    ]
+    assert await _result_of(fleet, run.run_id) == ("completed", "from b")
+    await check_any_time(fleet.database)
+
+
+async def test_agents_that_are_asked_together_work_together(fleet: Floor):
+    run = await _begin(fleet, {"tool": [ask("b", {"say": "1"}), ask("c", {"say": "2"})]}, {"say": "sum"})
+    assert (await fleet.run(run.run_id))["result_text"] == "sum"
+    assert [await _result_of(fleet, run.run_id, at) for at in (0, 1)] == [("completed", "1"), ("completed", "2")]
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        ([{"tool": ask("a")}], "you cannot ask yourself"),
+        ([{"tool": ask("nobody")}], "There is no agent 'nobody'"),
+        ([{"tool": ask("b", {"tool": ask("c", {"tool": ask("d", {"say": "x"})})})}], "at most 3 agents"),
+    ],
+)
+async def test_who_cannot_be_asked_is_told_to_the_model(fleet: Floor, items: list[dict[str, Any]], says: str):
+    run = await _begin(fleet, *items, {"say": "done"})
+    assert (await fleet.run(run.run_id))["status"] == "succeeded"
+    texts = await fleet.database.fetch("SELECT result::text AS said FROM tool_calls WHERE status = 'failed'")
+    assert any(says in row["said"] for row in texts)
+
+
+async def test_an_agent_that_fails_is_an_answer_too(fleet: Floor):
+    run = await _begin(fleet, {"tool": ask("b", {"error": {"message": "No idea"}})}, {"say": "then without"})
+    assert (await fleet.run(run.run_id))["result_text"] == "then without"
+    assert await _result_of(fleet, run.run_id) == ("failed", "b did not answer; its run failed: No idea.")
+
+
+@proves("suspend.approval")
+async def test_a_call_that_needs_permission_runs_once_it_is_given(fleet: Floor):
+    save = {"name": "memory_save", "input": {"content": "Permitted"}}
+    run = await _begin(fleet, {"tool": save}, {"say": "saved"}, agent_id="careful")
+    assert await fleet.status(run.run_id) == "waiting"
+    assert await fleet.database.fetchval("SELECT count(*) FROM memories") == 0
+    wait = await fleet.database.fetchrow("SELECT kind, request FROM run_waits")
+    assert wait is not None
+    assert (wait["kind"], wait["request"]["tool_name"], wait["request"]["params"]) == (
+        "approval",
+        "memory_save",
+        {"content": "Permitted"},
+    )
+    with pytest.raises(InvalidInput, match="say true or false"):
+        await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="yes"))
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "saved"
+    assert await fleet.database.fetchval("SELECT content FROM memories") == "Permitted"
+
+
+async def test_a_call_that_is_not_permitted_does_not_run_and_the_model_hears_why(fleet: Floor):
+    save = {"name": "memory_save", "input": {"content": "Never"}}
+    run = await _begin(fleet, {"tool": save}, {"say": "then not"}, agent_id="careful")
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=False, text="Too private"))
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "then not"
+    assert await _result_of(fleet, run.run_id) == ("failed", "A person did not permit this call: Too private")
+    assert await fleet.database.fetchval("SELECT count(*) FROM memories") == 0
+
+
+@proves("suspend.approval")
+async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_another_run_it_again(fleet: Floor):
+    """What a person permitted is one call. Whether it had its effect is not known after a crash: the model is told."""
+    forget = {"name": "unknown_tool", "input": {}}
+    await fleet.add_agent(
+        "wary",
+        {
+            "name": "wary",
+            "engine": "scripted",
+            "permissions": {"approvals": [{"tool": "unknown_*", "decision": "ask"}]},
+        },
+    )
+    run = await _begin(fleet, {"tool": forget}, {"say": "done"}, agent_id="wary")
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
+    worker, other = fleet.worker(), fleet.worker()
+    worker.tap.plan("crash_before", "commit_step", nth=1)
+    await fleet.settle(worker)
+    await worker.crash()
+    await fleet.recover()
+    await fleet.settle(other)
+    assert (await fleet.run(run.run_id))["result_text"] == "done"
+    status, said = await _result_of(fleet, run.run_id)
+    assert status == "interrupted"
+    assert "interrupted before it ended" in said
+
+
+@proves("suspend.cancel")
+async def test_cancelling_a_run_that_waits_ends_it_and_the_runs_that_it_waited_for(fleet: Floor):
+    run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK}, {"say": "b"})}, {"say": "a"})
+    (child,) = await fleet.database.fetch("SELECT id FROM runs WHERE parent_run_id = $1", run.run_id)
+    assert await fleet.status(child["id"]) == "waiting"
+    await fleet.canceller.cancel(fleet.tenant_id, run.run_id)
+    await fleet.settle(*fleet.workers)
+    for run_id in (run.run_id, child["id"]):
+        row = await fleet.run(run_id)
+        assert (row["status"], row["stop_reason"]) == ("canceled", "aborted")
+    assert await fleet.database.fetchval("SELECT count(*) FROM run_waits WHERE status = 'open'") == 0
+    assert await fleet.database.fetchval("SELECT count(*) FROM tool_calls WHERE status = 'deferred'") == 0
+    await check_any_time(fleet.database)
+
+
+async def test_a_child_that_is_cancelled_answers_its_parent(fleet: Floor):
+    run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "without b"})
+    (child,) = await fleet.database.fetch("SELECT id FROM runs WHERE parent_run_id = $1", run.run_id)
+    await fleet.canceller.cancel(fleet.tenant_id, child["id"])
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "without b"
+    assert (await _result_of(fleet, run.run_id))[1].startswith("b did not answer; its run canceled")
+
+
+@proves("suspend.cancel")
+async def test_a_message_that_interrupts_ends_a_run_that_waits(fleet: Floor):
+    run = await _begin(fleet, {"tool": _ASK}, {"say": "never"})
+    next_run = await fleet.submit(script({"say": "instead"}), run.thread_id, on_busy="interrupt")
+    await fleet.settle(*fleet.workers)
+    assert await fleet.status(run.run_id) == "canceled"
+    assert (await fleet.run(next_run.run_id))["result_text"] == "instead"
+
+
+async def test_whoever_dies_between_asking_a_run_to_stop_and_letting_it_go_leaves_it_to_the_reconciler(fleet: Floor):
+    run = await _begin(fleet, {"tool": _ASK}, {"say": "never"})
+    await fleet.database.execute("UPDATE runs SET cancel_requested_at = now() WHERE id = $1", run.run_id)
+    await fleet.reconciler.reconcile()
+    await fleet.settle(*fleet.workers)
+    assert await fleet.status(run.run_id) == "canceled"
+
+
+async def test_a_parent_whose_childs_end_nobody_told_is_told_by_the_reconciler(fleet: Floor):
+    run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "heard"})
+    await fleet.database.execute(
+        "UPDATE runs SET status = 'succeeded', result_text = 'b says', finished_at = now() WHERE parent_run_id = $1",
+        run.run_id,
+    )
+    await fleet.reconciler.reconcile()
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "heard"
+    assert await _result_of(fleet, run.run_id) == ("completed", "b says")
+
+
+@pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
+@pytest.mark.parametrize("statement", ["suspend", "resolve", "finish"])
+@proves("suspend.once", "suspend.child")
+async def test_a_delegation_survives_a_fault_at_each_of_its_writes(fleet: Floor, statement: str, fault: Fault):
+    worker, other = fleet.worker(), fleet.worker()
+    worker.tap.plan(fault, statement, nth=1)
+    run = await fleet.submit(script({"tool": ask("b", {"say": "from b"})}, {"say": "from a"}), agent_id="a")
+    await fleet.settle(worker)
+    if worker.tap.dead:
+        await worker.crash()
+    for _ in range(3):
+        await fleet.recover()
+        await fleet.age_doorbells()
+        await fleet.reconciler.reconcile()
+        await fleet.settle(other)
+        await check_any_time(fleet.database)
+    assert (await fleet.run(run.run_id))["result_text"] == "from a"
+    assert await _result_of(fleet, run.run_id) == ("completed", "from b")
+    assert await fleet.database.fetchval("SELECT count(*) FROM runs") == 2
+
+
+async def _pass_time(fleet: Floor) -> None:
+    """Let the time come that waits wait for."""
+    await fleet.database.execute("UPDATE run_waits SET due_at = now() - interval '1 second' WHERE due_at IS NOT NULL")
+    await fleet.reconciler.reconcile()

@@ -1,0 +1,98 @@
+"""Tasks of a fleet on one loop, with the scheduler's ticks in the test's hand and time moved in the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_workers.contracts.tasks import SubtaskCreate, TaskCreate, TaskView
+from nova_workers.ledger.database import Row
+from nova_workers.scheduling.tasks import TaskScheduler
+from nova_workers.workspace.tasks import PERSON, TaskActor, Tasks
+from tests.support.executor import Floor
+
+__all__ = ["OWNER", "Office"]
+
+OWNER = "clerk"
+"""An agent that answers and changes nothing."""
+
+
+class Office:
+    """Makes tasks, lets hours pass, and counts what was begun.
+
+    Attributes:
+        tasks: What people and agents do.
+        scheduler: The only one; `another` makes more.
+    """
+
+    def __init__(self, floor: Floor) -> None:
+        self.floor = floor
+        self.tenant_id = floor.tenant_id
+        self.tasks = Tasks(floor.database, floor.bells)
+        self.scheduler = self.another()
+
+    def another(self) -> TaskScheduler:
+        """Return one more scheduler."""
+        return TaskScheduler(self.floor.database, self.floor.bells, self.floor.settings.tasks)
+
+    async def open(self) -> None:
+        """Add the owner, and have the office open day and night."""
+        await self.floor.add_agent(OWNER, {"name": "Clerk", "engine": "scripted", "capabilities": {"tasks": {}}})
+        await self.hours(0, 24)
+
+    async def hours(self, start: int, end: int, zone: str = "UTC") -> None:
+        """Set the tenant's hours."""
+        await self.floor.database.execute(
+            "UPDATE tenants SET work_from = $2, work_until = $3, timezone = $4 WHERE id = $1",
+            self.tenant_id,
+            start,
+            end,
+            zone,
+        )
+
+    async def task(self, *steps: str, owner: str = OWNER, **fields: Any) -> TaskView:
+        """Make an active task."""
+        given = {"title": "Tidy up", "owner_agent_id": owner, "status": "active", **fields}
+        return await self.tasks.create(
+            self.tenant_id, PERSON, TaskCreate.model_validate(given | {"steps": [{"title": step} for step in steps]})
+        )
+
+    async def subtask(self, parent: TaskView, at: int = 0, **fields: Any) -> TaskView:
+        """Give a step away, as the owner does it somewhere else."""
+        given = SubtaskCreate.model_validate(fields)
+        return await self.tasks.plans.create_subtask(
+            self.tenant_id, TaskActor(OWNER, "run_else", "thr_else"), parent.id, parent.steps[at].id, given
+        )
+
+    async def get(self, task: TaskView) -> TaskView:
+        """Return a task as it stands now."""
+        return await self.tasks.get(self.tenant_id, task.id)
+
+    async def pass_hour(self) -> None:
+        """Let an hour pass for every task."""
+        await self.floor.database.execute("UPDATE tasks SET work_at = work_at - interval '1 hour'")
+
+    async def runs(self, task: TaskView | None = None) -> list[Row]:
+        """Return the runs that were begun for tasks, oldest first."""
+        return await self.floor.database.fetch(
+            "SELECT * FROM runs WHERE source = 'task' AND ($1::text IS NULL OR thread_id = $1) ORDER BY id",
+            None if task is None else (await self.get(task)).thread_id,
+        )
+
+    async def tick(self) -> int:
+        """Let the scheduler look, and return how many runs it began."""
+        before = len(await self.runs())
+        await self.scheduler.tick()
+        return len(await self.runs()) - before
+
+    async def work(self) -> int:
+        """Let the scheduler look, have what it began executed, and let it see the end of that."""
+        begun = await self.tick()
+        await self.floor.settle(*self.floor.workers)
+        # What is over is noted at the next look; nothing else is due by then, unless somebody was woken.
+        await self.scheduler.tick()
+        return begun
+
+    async def notices(self) -> list[str]:
+        """Return what people were told."""
+        rows = await self.floor.database.fetch("SELECT payload FROM deliveries WHERE kind = 'notification' ORDER BY id")
+        return [row["payload"]["text"] for row in rows]

@@ -1,0 +1,369 @@
+"""What was said and cannot be searched is made searchable, by and by, after everything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from nova_workers.clock import SystemClock
+from nova_workers.config import EffectSettings
+from nova_workers.contracts.ports import Embedder
+from nova_workers.effects.embeddings import EmbeddingEffect
+from nova_workers.effects.provider import Vector
+from nova_workers.errors import InvalidInput
+from nova_workers.keys import broker_queue
+from nova_workers.ledger import backfill as ledger
+from nova_workers.ledger import upkeep_cursors
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.effects import DueEffect
+from nova_workers.ledger.threads import delete_thread
+from nova_workers.observability.metrics import Metrics
+from nova_workers.scheduling.backfill import Backfill
+from tests.integration.effects.ledger import seed_run, seed_thread
+from tests.integration.history.past import Past
+from tests.integration.scheduling.old_talk import count, old_run
+from tests.requirements import proves
+from tests.support.directions import Directions
+
+
+class Picky(Directions):
+    """Refuses one text."""
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        if any("question 1" in text for text in texts):
+            raise InvalidInput("no", field="text")
+        return await super().embed(texts)
+
+
+class Desk:
+    """Makes backfills on one database."""
+
+    def __init__(self, database: Database, redis: Redis) -> None:
+        self.database = database
+        self.redis = redis
+        self.metrics = Metrics(CollectorRegistry())
+
+    def backfill(self, embedder: Embedder | None = None, **settings: Any) -> Backfill:
+        """Return a backfill with an embedder."""
+        given = EffectSettings.model_validate({"backfill_every_s": 60, "backfill_busy": 1, **settings})
+        return Backfill(self.database, self.redis, embedder, given, self.metrics, clock=SystemClock())
+
+    async def thread(self, tenant_id: str = "ten_1") -> tuple[str, str]:
+        """Begin a thread."""
+        return await seed_thread(self.database, tenant_id=tenant_id)
+
+    async def talk(self, runs: int, tenant_id: str = "ten_1") -> None:
+        """Have a thread with so many runs, a minute apart."""
+        thread = await self.thread(tenant_id)
+        for number in range(runs):
+            await old_run(
+                self.database, f"question {number}", f"answer {number}", thread=thread, days_ago=1 - number / 1440
+            )
+
+    async def vectors(self, model: str = "directions", tenant_id: str = "ten_1") -> int:
+        """Count the vectors of a model."""
+        return await count(self.database, "embeddings", "model = $1 AND tenant_id = $2", model, tenant_id)
+
+    async def all_due(self) -> None:
+        """Let all pauses and leases pass, but the patience with another model."""
+        await self.database.execute("UPDATE upkeep_cursors SET due_at = now()")
+
+    async def left_alone(self) -> None:
+        """Let the cursors have been left alone."""
+        await self.database.execute("UPDATE upkeep_cursors SET due_at = now(), worked_at = now() - interval '1 hour'")
+
+
+@pytest.fixture
+def desk(database: Database, redis: Redis) -> Desk:
+    return Desk(database, redis)
+
+
+@proves("backfill.finds")
+async def test_what_was_said_while_effects_were_off_is_found_after_a_tick(desk: Desk) -> None:
+    past, model = Past(desk.database), Directions()
+    thread = await desk.thread()
+    run = await old_run(desk.database, "My cat is called Miro", "A fine name.", thread=thread)
+    assert await past.find("miro") == []
+    done = await desk.backfill(model).tick()
+    assert (done.runs, done.words, done.vectors) == (1, 2, 2)
+    assert await past.find("miro") == [run.message_ids[0]]
+    assert await past.find("My cat is called Miro", embedder=model) != []
+    assert await desk.vectors() == 2
+
+
+@proves("backfill.model")
+async def test_after_a_change_of_the_model_every_vector_is_made_anew_and_the_old_ones_go(desk: Desk) -> None:
+    await desk.talk(3)
+    await desk.backfill(Directions(model="old")).tick()
+    assert await desk.vectors("old") == 6
+    new = desk.backfill(Directions(dimensions=8, model="new"))
+    await desk.all_due()
+    assert (await new.tick()).runs == 0, "a worker with the old setting may still be at it"
+    await desk.left_alone()
+    done = await new.tick()
+    assert (done.vectors, done.dropped, done.words) == (6, 6, 0)
+    assert (await desk.vectors("new"), await desk.vectors("old")) == (6, 0)
+
+
+@proves("backfill.model")
+async def test_a_vector_of_another_model_stays_until_there_is_a_new_one(desk: Desk) -> None:
+    await desk.talk(2)
+    await desk.backfill(Directions(model="old")).tick()
+    away = Directions(model="new")
+    away.fails = True
+    await desk.left_alone()
+    await desk.backfill(away).tick()
+    assert await desk.vectors("old") == 4
+
+
+@proves("backfill.model")
+async def test_a_message_that_the_new_model_refuses_keeps_its_old_vector(desk: Desk) -> None:
+    await desk.talk(3)
+    await desk.backfill(Directions(model="old")).tick()
+    await desk.left_alone()
+    done = await desk.backfill(Picky(model="new")).tick()
+    assert (done.vectors, done.refused, done.dropped) == (5, 1, 5)
+    assert await desk.vectors("old") == 1
+
+
+@proves("backfill.resumes")
+async def test_it_goes_on_where_it_stood_and_looks_at_nothing_twice(desk: Desk) -> None:
+    await desk.talk(250)
+    model = Directions()
+    first = desk.backfill(model, backfill_every_s=0.2)
+    ticks = 0
+    while (await desk.vectors()) < 500:
+        await first.tick()
+        ticks += 1
+        assert ticks < 200
+    said = [text for call in model.calls for text in call]
+    assert len(said) == len(set(said)) == 500
+    await desk.all_due()
+    again = await first.tick()
+    assert (again.runs, again.words, again.vectors) == (0, 0, 0)
+
+
+@proves("backfill.resumes")
+async def test_a_worker_that_dies_in_the_middle_loses_only_its_place(desk: Desk) -> None:
+    class Dies(Directions):
+        async def embed(self, texts: Sequence[str]) -> list[Vector]:
+            if len(self.calls) == 2:
+                raise RuntimeError("killed")
+            return await super().embed(texts)
+
+    await desk.talk(60)
+    with pytest.raises(RuntimeError):
+        await desk.backfill(Dies()).tick()
+    made = await desk.vectors()
+    assert 0 < made < 120
+    model = Directions()
+    done = await desk.backfill(model).tick()
+    assert made + done.vectors == await desk.vectors() == 120
+
+
+@proves("backfill.resumes")
+async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_over(desk: Desk) -> None:
+    await desk.talk(1)
+    async with desk.database.connection() as connection:
+        await upkeep_cursors.add_tenants(connection, variant="directions")
+        held = await upkeep_cursors.take(connection, "backfill", lease=timedelta(minutes=5), variant="directions")
+        assert held is not None
+    assert (await desk.backfill(Directions()).tick()).runs == 0
+    await desk.all_due()
+    assert (await desk.backfill(Directions()).tick()).runs == 1
+    async with desk.database.connection() as connection:
+        moved = await upkeep_cursors.move_cursor(
+            connection, held, passed_at=None, passed_id=None, behind=True, pause=timedelta()
+        )
+    assert not moved, "the one that lost its lease must not put the cursor back"
+
+
+@proves("backfill.shared")
+async def test_workers_at_once_make_each_vector_once(desk: Desk) -> None:
+    for tenant in ("ten_1", "ten_2", "ten_3"):
+        await desk.talk(40, tenant)
+    models = [Directions() for _ in range(4)]
+    await asyncio.gather(*(desk.backfill(model).tick() for model in models))
+    assert sum(len(call) for model in models for call in model.calls) == 240
+    assert await count(desk.database, "embeddings") == 240
+
+
+@proves("backfill.fair")
+async def test_a_tenant_with_a_long_past_holds_up_nobody(desk: Desk) -> None:
+    await desk.talk(250, "ten_1")
+    await desk.talk(3, "ten_2")
+    model = Directions()
+    await desk.backfill(model).tick()
+    order = [row["tenant_id"] for row in await desk.database.fetch("SELECT tenant_id FROM embeddings ORDER BY id")]
+    assert order.index("ten_2") <= 200, "one portion of the other comes first at the most"
+    assert len(order) == 506
+
+
+@proves("backfill.yields")
+async def test_live_work_goes_first(desk: Desk) -> None:
+    await desk.talk(3)
+    backfill = desk.backfill(Directions())
+    live = await seed_run(desk.database)
+    await desk.database.execute(
+        "UPDATE effects SET due_at = now() - interval '5 seconds' WHERE run_id = $1", live.run_id
+    )
+    assert (await backfill.tick()).yielded
+    await desk.database.execute("UPDATE effects SET status = 'done', done_at = now()")
+    await desk.redis.rpush(broker_queue("interactive"), *["bell"] * 20)
+    assert (await backfill.tick()).yielded
+    assert await desk.vectors() == 0
+    await desk.redis.delete(broker_queue("interactive"))
+    done = await backfill.tick()
+    assert (done.yielded, done.runs) == (False, 3)
+
+
+@proves("backfill.yields")
+async def test_live_work_that_comes_in_the_middle_is_let_past(desk: Desk) -> None:
+    class Busy(Directions):
+        async def embed(self, texts: Sequence[str]) -> list[Vector]:
+            await desk.redis.rpush(broker_queue("effects"), *["bell"] * 20)
+            return await super().embed(texts)
+
+    await desk.talk(60)
+    model = Busy()
+    done = await desk.backfill(model).tick()
+    assert (done.yielded, len(model.calls), done.runs) == (True, 1, 0)
+    await desk.redis.delete(broker_queue("effects"))
+    rest = await desk.backfill(Directions()).tick()
+    assert (rest.vectors, rest.runs) == (120 - 32, 60)
+
+
+@proves("backfill.yields")
+async def test_it_stops_when_the_worker_drains_and_gives_back_what_it_holds(desk: Desk) -> None:
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    class Slow(Directions):
+        async def embed(self, texts: Sequence[str]) -> list[Vector]:
+            begun.set()
+            await never.wait()
+            return []
+
+    await desk.talk(3)
+    backfill = desk.backfill(Slow())
+    tick = asyncio.create_task(backfill.tick())
+    await asyncio.wait_for(begun.wait(), 10)
+    backfill.drain()
+    await asyncio.wait_for(tick, 10)
+    assert (await backfill.tick()).runs == 0
+    assert (await desk.backfill(Directions()).tick()).runs == 3, "at once, and not after the lease"
+
+
+async def test_a_text_that_the_model_refuses_holds_up_no_other(desk: Desk) -> None:
+    await desk.talk(3)
+    done = await desk.backfill(Picky()).tick()
+    assert (done.vectors, done.refused, done.runs) == (5, 1, 3)
+
+
+async def test_while_the_provider_is_away_words_are_made_and_nothing_is_passed(desk: Desk) -> None:
+    await desk.talk(2)
+    model = Directions()
+    model.fails = True
+    done = await desk.backfill(model).tick()
+    assert (done.words, done.runs, len(model.calls)) == (4, 0, 1)
+    model.fails = False
+    await desk.all_due()
+    assert (await desk.backfill(model).tick()).vectors == 4
+
+
+async def test_without_a_provider_words_are_made(desk: Desk) -> None:
+    await desk.talk(2)
+    done = await desk.backfill(None).tick()
+    assert (done.words, done.vectors) == (4, 0)
+
+
+async def test_runs_that_did_not_succeed_and_threads_that_are_gone_are_passed(desk: Desk) -> None:
+    thread, gone = await desk.thread(), await desk.thread()
+    await old_run(desk.database, "never answered", thread=thread, status="failed")
+    await old_run(desk.database, "forgotten", thread=gone)
+    async with desk.database.transaction() as transaction:
+        await delete_thread(transaction, *gone)
+    done = await desk.backfill(Directions()).tick()
+    assert (done.runs, done.words, done.vectors) == (2, 0, 0)
+
+
+async def test_what_has_just_ended_is_left_to_the_effect(desk: Desk) -> None:
+    await old_run(desk.database, "just now", thread=await desk.thread(), days_ago=0)
+    assert (await desk.backfill(Directions()).tick()).runs == 0
+
+
+async def test_what_the_effect_made_is_not_made_again(desk: Desk) -> None:
+    run = await old_run(desk.database, "made", thread=await desk.thread())
+    model = Directions()
+    due = DueEffect("eff_1", run.tenant_id, run.run_id, run.thread_id, "embeddings", 1)
+    await EmbeddingEffect(desk.database, model, batch_size=32).handle([due])
+    calls = len(model.calls)
+    await desk.backfill(model).tick()
+    assert len(model.calls) == calls
+
+
+@pytest.mark.parametrize("off", [{"backfill": False}, {"enabled": False}])
+async def test_it_can_be_turned_off(desk: Desk, off: dict[str, bool]) -> None:
+    await desk.talk(1)
+    assert (await desk.backfill(Directions(), **off).tick()).runs == 0
+
+
+async def test_progress_can_be_seen(desk: Desk) -> None:
+    await desk.talk(1)
+    async with desk.database.connection() as connection:
+        await upkeep_cursors.add_tenants(connection, variant="directions")
+        assert await upkeep_cursors.tenants_behind(connection) == 1
+        await desk.backfill(Directions()).tick()
+        assert await upkeep_cursors.tenants_behind(connection) == 0
+    assert desk.metrics.registry.get_sample_value("nova_backfilled_total", {"what": "vectors"}) == 2
+
+
+async def test_a_portion_is_read_from_the_index_however_long_the_past_is(desk: Desk) -> None:
+    tenant, thread = await desk.thread()
+    await desk.database.execute(
+        "INSERT INTO usage (id, tenant_id, run_id, turn_id, thread_id, agent_id, created_at)"
+        " SELECT 'use_' || n, $1, 'run_' || n, 'turn_' || n, $2, 'nova', now() - interval '9 days' + n * interval '1 s'"
+        " FROM generate_series(1, 50000) n",
+        tenant,
+        thread,
+    )
+    await desk.database.execute("ANALYZE usage")
+    middle = await desk.database.fetchrow("SELECT id, created_at FROM usage WHERE id = 'use_25000'")
+    assert middle is not None
+    plan = await desk.database.fetchval(
+        f"EXPLAIN (ANALYZE, FORMAT JSON) {ledger.ENDED}",
+        tenant,
+        middle["created_at"],
+        middle["id"],
+        timedelta(minutes=5),
+        100,
+    )
+    assert "Seq Scan" not in str(plan).replace("'Relation Name': 'runs'", "")
+    assert _most_rows(plan) <= 110
+    async with desk.database.connection() as connection:
+        runs = await ledger.ended_runs(
+            connection,
+            tenant,
+            passed_at=middle["created_at"],
+            passed_id=middle["id"],
+            settled=timedelta(minutes=5),
+            limit=100,
+        )
+    assert [run.id for run in runs] == [f"use_{number}" for number in range(25001, 25101)]
+
+
+def _most_rows(plan: Any) -> int:
+    """Return the most rows that a node of a plan gave or passed over."""
+
+    def walk(node: dict[str, Any]) -> int:
+        own = int(node.get("Actual Rows", 0)) + int(node.get("Rows Removed by Filter", 0))
+        return max([own, *(walk(child) for child in node.get("Plans", []))])
+
+    document = orjson.loads(plan) if isinstance(plan, str) else plan
+    return walk(document[0]["Plan"])

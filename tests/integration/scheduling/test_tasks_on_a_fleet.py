@@ -1,0 +1,76 @@
+"""Tasks on a real fleet: beat ticks, a worker looks, an agent works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from nova_workers.config import Settings
+from nova_workers.contracts.tasks import TaskCreate, TaskPatch, TaskView
+from nova_workers.contracts.wire import AgentCreate, AgentPatch
+from nova_workers.ledger.database import Database
+from tests.requirements import proves
+from tests.support.fleet import Fleet, fleet_env
+
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
+
+_PATIENCE_S = 60.0
+
+
+@pytest.fixture
+async def fleet(settings: Settings) -> AsyncIterator[Fleet]:
+    """Two workers and a metronome that ticks fast."""
+    env = {**fleet_env(settings), "NOVA_TASKS__TICK_EVERY_S": "0.3", "NOVA_RUNS__RECONCILE_EVERY_S": "1"}
+    async with Fleet(env, workers=2, beat=True) as fleet:
+        yield fleet
+
+
+async def _works_through(fleet: Fleet, *titles: str) -> TaskView:
+    """Make a draft whose owner plays a script that does its steps and ends it."""
+    create = {"id": "clerk", "name": "Clerk", "engine": "scripted", "capabilities": {"tasks": {}}}
+    await fleet.client.agents.create(AgentCreate.model_validate(create))
+    given = {"title": "Tidy up", "owner_agent_id": "clerk", "steps": [{"title": title} for title in titles]}
+    task = await fleet.client.tasks.create(TaskCreate.model_validate(given))
+    script: list[dict[str, Any]] = [
+        {"tool": {"name": "task_update_step", "input": {"task_id": task.id, "step_id": step.id, "done": True}}}
+        for step in task.steps
+    ]
+    script.append({"tool": {"name": "task_complete", "input": {"task_id": task.id, "outcome": "Clean."}}})
+    script.append({"say": "All done."})
+    await fleet.client.agents.patch("clerk", AgentPatch.model_validate({"engine_config": {"script": script}}))
+    return task
+
+
+async def _until(fleet: Fleet, task_id: int, status: str) -> TaskView:
+    async with asyncio.timeout(_PATIENCE_S):
+        while True:
+            task = await fleet.client.tasks.get(task_id)
+            if task.status == status:
+                return task
+            await asyncio.sleep(0.05)
+
+
+@proves("work.fleet")
+async def test_an_active_task_is_worked_on_until_it_is_done(fleet: Fleet, database: Database) -> None:
+    await database.execute("UPDATE tenants SET work_from = 0, work_until = 24")
+    task = await _works_through(fleet, "Sweep", "Mop", "Dust")
+    await fleet.client.tasks.update(task.id, TaskPatch(status="active"))
+    done = await _until(fleet, task.id, "done")
+    assert ([step.done for step in done.steps], done.outcome) == ([True, True, True], "Clean.")
+    (run,) = (await fleet.client.runs.list(thread_id=done.thread_id)).items
+    assert (run.source, run.queue, run.agent_id) == ("task", "background", "clerk")
+    assert (done.work_at, done.parked_reason) == (None, None)
+
+
+@proves("work.now")
+async def test_a_task_that_is_run_now_does_not_wait_for_the_morning(fleet: Fleet, database: Database) -> None:
+    hour = await database.fetchval("SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int")
+    await database.execute("UPDATE tenants SET work_from = $1, work_until = $2", (hour + 2) % 24, (hour + 3) % 24)
+    task = await _works_through(fleet, "Sweep")
+    await fleet.client.tasks.activate(task.id)
+    run = await fleet.client.tasks.run(task.id)
+    done = await _until(fleet, task.id, "done")
+    assert [each.id for each in (await fleet.client.runs.list(thread_id=done.thread_id)).items] == [run.id]

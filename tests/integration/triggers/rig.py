@@ -1,0 +1,124 @@
+"""Triggers on a floor: made as people make them, and with time that a test lets pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_workers.contracts.triggers import TriggerCreate, TriggerPatch, TriggerView
+from nova_workers.ledger.database import Row
+from nova_workers.ledger.triggers import get_trigger
+from nova_workers.scheduling.gates import Gates
+from nova_workers.scheduling.triggers import Ticked, TriggerFirer, TriggerTicker
+from nova_workers.tools import Outbound, OutboundRules
+from nova_workers.workspace import triggers as workspace
+from tests.support.executor import AGENT, Floor
+from tests.support.taps import Tap, TappedDatabase
+
+__all__ = ["Rig"]
+
+
+_PASS_TIME = (
+    """
+    UPDATE triggers
+       SET created_at = created_at - $1::float8 * interval '1 second',
+           starts_at = starts_at - $1::float8 * interval '1 second',
+           ends_at = ends_at - $1::float8 * interval '1 second',
+           next_slot_at = next_slot_at - $1::float8 * interval '1 second',
+           next_fire_at = next_fire_at - $1::float8 * interval '1 second',
+           schedule = CASE WHEN kind = 'at'
+                           THEN to_char((schedule::timestamptz - $1::float8 * interval '1 second') AT TIME ZONE 'UTC',
+                                        'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+                           ELSE schedule END
+     WHERE $2::text IS NULL OR id = $2
+    """,
+    # By way of another century: on the way no two rows of a trigger may have one slot.
+    """
+    UPDATE trigger_firings SET scheduled_for = scheduled_for - interval '100 years'
+     WHERE $1::float8 IS NOT NULL AND ($2::text IS NULL OR trigger_id = $2)
+    """,
+    """
+    UPDATE trigger_firings SET scheduled_for = scheduled_for + interval '100 years' - $1::float8 * interval '1 second'
+     WHERE $2::text IS NULL OR trigger_id = $2
+    """,
+)
+
+
+class Rig:
+    """Makes triggers, lets time pass, ticks."""
+
+    def __init__(self, floor: Floor) -> None:
+        self.floor = floor
+        self.database = floor.database
+        self.firer = TriggerFirer(floor.database, floor.bells, floor.metrics)
+        self._ticker = self.ticker()
+
+    def ticker(self, tap: Tap | None = None, **settings: Any) -> TriggerTicker:
+        """Return a ticker of its own, behind a tap if one is given."""
+        floor = self.floor
+        database = floor.database if tap is None else TappedDatabase(floor.database, tap)
+        outbound = Outbound(OutboundRules(allow_hosts=("127.0.0.1",), timeout_s=2))
+        return TriggerTicker(
+            database,
+            floor.bells,
+            floor.settings.triggers.model_copy(update=settings),
+            floor.metrics,
+            canceller=floor.canceller,
+            gates=Gates(database, outbound, at_once=4),
+        )
+
+    async def tick(self) -> Ticked:
+        """Tick once."""
+        return await self._ticker.tick()
+
+    async def make(self, kind: str = "every", schedule: str = "60", **fields: Any) -> str:
+        """Make a trigger of the puppet, and return its id."""
+        body = {"agent_id": AGENT, "prompt": "hello", "kind": kind, "schedule": schedule, **fields}
+        async with self.database.connection() as connection:
+            made = await workspace.create_trigger(
+                connection, self.floor.tenant_id, TriggerCreate.model_validate(body), timezone="UTC", by="person"
+            )
+        return made.id
+
+    async def patch(self, trigger_id: str, **fields: Any) -> TriggerView:
+        """Change a trigger."""
+        async with self.database.transaction() as connection:
+            patch = TriggerPatch.model_validate(fields)
+            return await workspace.patch_trigger(connection, self.floor.tenant_id, trigger_id, patch)
+
+    async def resume(self, trigger_id: str) -> TriggerView:
+        """End a pause."""
+        async with self.database.transaction() as connection:
+            return await workspace.resume_trigger(connection, self.floor.tenant_id, trigger_id)
+
+    async def get(self, trigger_id: str) -> TriggerView:
+        """Return a trigger."""
+        async with self.database.connection() as connection:
+            return await get_trigger(connection, self.floor.tenant_id, trigger_id)
+
+    async def pass_time(self, seconds: float, trigger_id: str | None = None) -> None:
+        """Let time pass for triggers: all that they know lies so much longer ago."""
+        for query in _PASS_TIME:
+            await self.database.execute(query, float(seconds), trigger_id)
+
+    async def firings(self, trigger_id: str) -> list[Row]:
+        """Return what came of a trigger's slots, in order."""
+        return await self.database.fetch(
+            "SELECT * FROM trigger_firings WHERE trigger_id = $1 ORDER BY scheduled_for", trigger_id
+        )
+
+    async def outcomes(self, trigger_id: str) -> list[str]:
+        """Return the outcomes of a trigger's slots, or why they were skipped, in order."""
+        return [row["skip_reason"] or row["outcome"] for row in await self.firings(trigger_id)]
+
+    async def runs(self, trigger_id: str) -> list[Row]:
+        """Return a trigger's runs."""
+        return await self.database.fetch("SELECT * FROM runs WHERE trigger_id = $1 ORDER BY id", trigger_id)
+
+    async def end_runs(self, status: str = "succeeded", error: str | None = None) -> None:
+        """Have all open runs end, as if a worker had worked on them."""
+        await self.database.execute(
+            "UPDATE runs SET status = $1, finished_at = clock_timestamp(), error_message = $2"
+            " WHERE status IN ('queued', 'waiting')",
+            status,
+            error,
+        )

@@ -1,0 +1,175 @@
+"""Each slot fires once: whoever dies, whenever, and however many tick at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta, tzinfo
+
+import pytest
+
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.database import Database
+from tests.integration.triggers.rig import Rig
+from tests.requirements import proves
+from tests.support.executor import Floor
+from tests.support.taps import Crashed, Fault, Tap
+
+STATEMENTS = ("settle_alone", "settle", "take_due", "living_threads", "spent", "insert", "request", "move")
+"""Of a tick with all that there is in it, in the order in which they come."""
+
+
+async def check_once(database: Database, expected: int) -> None:
+    """Check that so many slots came to something, each with its run, and no run without a slot."""
+    assert await database.fetchval("SELECT count(*) FROM trigger_firings WHERE outcome = 'fired'") == expected
+    assert await database.fetchval("SELECT count(*) FROM runs WHERE trigger_id IS NOT NULL") == expected
+    strays = await database.fetch(
+        "SELECT r.id FROM runs r FULL JOIN trigger_firings f ON f.run_id = r.id"
+        " WHERE (r.id IS NULL OR f.id IS NULL OR r.meta ->> 'trigger_id' <> f.trigger_id)"
+        "   AND f.outcome IS DISTINCT FROM 'skipped'"
+    )
+    assert not strays
+
+
+@proves("triggers.once", "beat.safe-to-double")
+async def test_many_tickers_at_once_fire_each_slot_once(rig: Rig) -> None:
+    made = [await rig.make(overlap="queue") for _ in range(40)]
+    tickers = [rig.ticker(batch=7) for _ in range(4)]
+    for _ in range(3):
+        await rig.pass_time(60)
+        ticked = await asyncio.gather(*(ticker.tick() for ticker in tickers))
+        assert sum(each.fired for each in ticked) == len(made)
+    await check_once(rig.database, 3 * len(made))
+    await rig.floor.settle(rig.floor.worker())
+    assert len(rig.floor.puppet.asked) == 3 * len(made)
+
+
+async def full_house(rig: Rig) -> None:
+    """Make triggers of every kind, with an open run of one that cancels it, due all at once."""
+    thread_id = await rig.floor.thread()
+    canceling = await rig.make(overlap="cancel_other")
+    await rig.firer.fire(rig.floor.tenant_id, canceling)
+    await rig.make(thread_id=thread_id)
+    await rig.make(thread_id=thread_id, max_runs_per_day=5)
+    await rig.make("cron", "0 0 1 1 *", max_cost_usd_per_day=1)
+    rig.floor.bells.take()
+    await rig.pass_time(61)
+    await rig.database.execute("UPDATE triggers SET next_slot_at = now(), next_fire_at = now() WHERE kind = 'cron'")
+
+
+@pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
+@pytest.mark.parametrize("statement", STATEMENTS)
+@proves("triggers.crash")
+async def test_a_ticker_that_dies_at_any_statement_leaves_each_slot_to_fire_once(
+    rig: Rig, statement: str, fault: Fault
+) -> None:
+    await full_house(rig)
+    tap = Tap()
+    tap.plan(fault, statement)
+    with pytest.raises((Crashed, Unavailable)):
+        await rig.ticker(tap).tick()
+    assert tap.dead == fault.startswith("crash")
+    # Died before a bell could ring: what was committed is rung for by the reconciler.
+    assert not rig.floor.bells.waiting
+    await rig.tick()
+    await rig.tick()
+    await check_once(rig.database, 5)
+    await rig.floor.age_doorbells()
+    for _ in range(2):
+        await rig.floor.reconciler.reconcile()
+        await rig.floor.settle(rig.floor.worker())
+    statuses = await rig.database.fetch("SELECT status, count(*) FROM runs GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in statuses] == [("canceled", 1), ("succeeded", 4)]
+
+
+@proves("triggers.broker")
+async def test_with_the_broker_wiped_after_the_firing_the_runs_come_later(rig: Rig) -> None:
+    await rig.make()
+    await rig.pass_time(61)
+    assert (await rig.tick()).fired == 1
+    await rig.floor.redis.flushdb()
+    rig.floor.bells.take()
+    await rig.floor.age_doorbells()
+    await rig.floor.reconciler.reconcile()
+    await rig.floor.settle(rig.floor.worker())
+    assert len(rig.floor.puppet.asked) == 1
+    await check_once(rig.database, 1)
+
+
+@proves("triggers.clock")
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_what_is_due_is_so_by_the_databases_clock(rig: Rig, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    """Whoever asks the process's own clock here is an hour off. Whole machines: tests/chaos/test_triggers.py."""
+    right: datetime = await rig.database.fetchval("SELECT now()")
+
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Wrong:
+            return super().now(tz) + timedelta(hours=hours)
+
+    for module in ("workspace.triggers", "workspace.slots", "workspace.schedules", "scheduling.verdicts", "clock"):
+        monkeypatch.setattr(f"nova_workers.{module}.datetime", Wrong)
+    trigger_id = await rig.make(schedule="600")
+    minutely = await rig.make("cron", "* * * * *")
+    made = await rig.get(trigger_id)
+    assert made.next_slot_at == made.created_at + timedelta(seconds=600)
+    assert abs(made.created_at - right) < timedelta(seconds=30)
+    coming = (await rig.get(minutely)).next_slot_at
+    assert coming is not None
+    assert timedelta() < coming - right <= timedelta(seconds=90)
+    await rig.pass_time(570, trigger_id)
+    await rig.tick()
+    assert not await rig.runs(trigger_id)
+    await rig.pass_time(31, trigger_id)
+    await rig.tick()
+    assert len(await rig.runs(trigger_id)) == 1
+    after = await rig.get(trigger_id)
+    assert after.next_slot_at == after.created_at + timedelta(seconds=1200)
+
+
+@proves("triggers.once")
+async def test_a_row_of_a_slot_that_is_there_already_keeps_it_from_firing_again(rig: Rig) -> None:
+    """As after a restored backup of one table: uniqueness stands behind the lock."""
+    trigger_id = await rig.make()
+    await rig.pass_time(61)
+    assert (await rig.tick()).fired == 1
+    slot = (await rig.firings(trigger_id))[0]["scheduled_for"]
+    await rig.end_runs()
+    await rig.database.execute("UPDATE triggers SET next_slot_at = $1, next_fire_at = $1", slot)
+    ticked = await rig.tick()
+    assert (ticked.fired, len(await rig.runs(trigger_id))) == (0, 1)
+    assert (await rig.get(trigger_id)).next_slot_at == slot + timedelta(seconds=60)
+
+
+async def test_a_tick_waits_for_nobody(rig: Rig) -> None:
+    """A trigger that somebody holds is left to the next tick, so ticks are part of no deadlock."""
+    held, free = [await rig.make() for _ in range(2)]
+    await rig.pass_time(61)
+    async with rig.database.transaction() as connection:
+        await connection.execute("SELECT FROM triggers WHERE id = $1 FOR UPDATE", held)
+        async with asyncio.timeout(5):
+            assert (await rig.tick()).fired == 1
+    assert len(await rig.runs(free)) == 1
+    assert (await rig.tick()).fired == 1
+
+
+@proves("triggers.many")
+@pytest.mark.timeout(120)
+async def test_ten_thousand_that_are_due_at_once_all_fire_once(rig: Rig) -> None:
+    await many(rig.floor, 10_000)
+    ticked = await asyncio.gather(rig.tick(), rig.ticker().tick())
+    assert sum(each.fired for each in ticked) == 10_000
+    await check_once(rig.database, 10_000)
+    assert not await rig.database.fetchval("SELECT count(*) FROM triggers WHERE next_fire_at <= now()")
+    assert len(rig.floor.bells.waiting) <= 2_000
+
+
+async def many(floor: Floor, count: int) -> None:
+    """Make so many triggers that are due now, each of an hour."""
+    await floor.database.execute(
+        "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, timezone, prompt, created_by, next_slot_at,"
+        " next_fire_at) SELECT 'trg_' || lpad(n::text, 26, '0'), $1, 'puppet', 'cron',"
+        " (n % 60)::text || ' * * * *', 'Europe/Berlin', 'hello', 'person', now(), now()"
+        " FROM generate_series(1, $2::int) n",
+        floor.tenant_id,
+        count,
+    )

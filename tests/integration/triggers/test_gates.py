@@ -1,0 +1,138 @@
+"""Gates: looked at before a run begins, outside of every transaction, and without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.integration.triggers.rig import Rig
+from tests.requirements import proves
+from tests.support.taps import Crashed, Tap
+from tests.support.web_server import WebServer, redirect, reply, web_server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebServer]:
+    async with web_server() as server:
+        yield server
+
+
+@proves("triggers.gate")
+async def test_an_address_that_answers_opens_the_gate(rig: Rig, server: WebServer) -> None:
+    trigger_id = await rig.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/orders"})
+    await rig.pass_time(60)
+    assert (await rig.tick()).fired == 0
+    server.page("/orders", reply(b"one"))
+    await rig.pass_time(60)
+    assert (await rig.tick()).fired == 1
+    assert await rig.outcomes(trigger_id) == ["gate", "fired"]
+    assert "answered 404, not 200" in (await rig.firings(trigger_id))[0]["detail"]
+    assert not rig.floor.puppet.asked
+
+
+@proves("triggers.gate")
+async def test_only_what_is_new_since_it_fired_opens_the_gate(rig: Rig, server: WebServer) -> None:
+    url = f"http://127.0.0.1:{server.port}/orders"
+    trigger_id = await rig.make(gate={"kind": "url", "url": url, "changed": True}, overlap="skip")
+    for body in (b"one", b"one", b"two"):
+        server.page("/orders", reply(body))
+        await rig.pass_time(60)
+        await rig.tick()
+    # The third was new, but a run was open: it is new still when that is over.
+    await rig.end_runs()
+    await rig.pass_time(60)
+    await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["fired", "gate", "overlap", "fired"]
+
+
+@proves("triggers.gate")
+async def test_a_gate_that_does_not_answer_is_shut_and_holds_up_no_other(rig: Rig, server: WebServer) -> None:
+    server.page("/slow", b"HTTP/1.1 200 OK\r\n\r\n<stall>")
+    slow = await rig.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/slow"})
+    plain = await rig.make()
+    await rig.pass_time(60)
+    ticking = asyncio.create_task(rig.tick())
+    async with asyncio.timeout(1.5):
+        while True:
+            if await rig.runs(plain):
+                break
+            await asyncio.sleep(0.01)
+    assert not ticking.done()
+    # In the meantime others leave it alone.
+    assert (await rig.ticker().tick()).skipped == 0
+    assert (await ticking).skipped == 1
+    assert await rig.outcomes(slow) == ["gate"]
+
+
+@proves("triggers.gate")
+async def test_a_gate_cannot_look_into_the_operators_network(rig: Rig, server: WebServer) -> None:
+    server.page("/", redirect("http://10.0.0.1/"))
+    for url in ("http://169.254.169.254/", "http://localhost:1/", f"http://127.0.0.1:{server.port}/"):
+        trigger_id = await rig.make(gate={"kind": "url", "url": url})
+        await rig.pass_time(60, trigger_id)
+        await rig.tick()
+        assert await rig.outcomes(trigger_id) == ["gate"], url
+
+
+async def test_an_agent_without_active_task_is_left_alone(rig: Rig) -> None:
+    trigger_id = await rig.make(gate={"kind": "open_tasks"})
+    await rig.pass_time(60)
+    await rig.tick()
+    await rig.database.execute(
+        "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status)"
+        " VALUES ($1, 1, 'T', 'puppet', 'person', 'active')",
+        rig.floor.tenant_id,
+    )
+    await rig.pass_time(60)
+    await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["gate", "fired"]
+
+
+async def test_an_agent_that_was_busy_is_left_alone(rig: Rig) -> None:
+    trigger_id = await rig.make(gate={"kind": "idle", "for_s": 300}, overlap="queue")
+    await rig.floor.submit("hello")
+    for age in (None, 10, 301):
+        if age is not None:
+            await rig.end_runs()
+            await rig.database.execute("UPDATE runs SET finished_at = now() - $1 * interval '1 second'", age)
+        await rig.pass_time(60)
+        await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["gate", "gate", "fired"]
+
+
+@proves("triggers.crash", "triggers.gate")
+@pytest.mark.parametrize("statement", ["was_busy", "take_again"])
+async def test_a_ticker_that_dies_at_a_gate_leaves_the_slot_due(rig: Rig, statement: str) -> None:
+    trigger_id = await rig.make(gate={"kind": "idle", "for_s": 300})
+    await rig.pass_time(61)
+    tap = Tap()
+    tap.plan("crash_before", statement)
+    with pytest.raises(Crashed):
+        await rig.ticker(tap).tick()
+    assert (await rig.tick()).fired == 0
+    assert await rig.outcomes(trigger_id) == []
+    # Two minutes later nobody can be looking any more.
+    await rig.database.execute("UPDATE triggers SET next_fire_at = next_fire_at - interval '2 minutes'")
+    assert (await rig.tick()).fired == 1
+    assert (await rig.tick()).fired == 0
+
+
+async def test_a_trigger_that_is_changed_while_its_gate_is_looked_at_begins_nothing(
+    rig: Rig, server: WebServer
+) -> None:
+    server.page("/", b"HTTP/1.1 200 OK\r\n\r\n<stall>")
+    trigger_id = await rig.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/"})
+    await rig.pass_time(60)
+    ticking = asyncio.create_task(rig.tick())
+    async with asyncio.timeout(1.5):
+        while True:
+            if server.heads:
+                break
+            await asyncio.sleep(0.01)
+    await rig.patch(trigger_id, enabled=False)
+    ticked = await ticking
+    assert (ticked.fired, ticked.skipped) == (0, 0)
+    assert await rig.outcomes(trigger_id) == []
+    assert (await rig.get(trigger_id)).next_fire_at is None

@@ -1,0 +1,237 @@
+"""What a trigger makes of open runs, of slots that nobody fired in time, of its limits, and of runs that fail."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.integration.triggers.rig import Rig
+from tests.requirements import proves
+from tests.support.puppet import plan
+
+
+@proves("triggers.overlap")
+async def test_a_slot_that_comes_while_a_run_is_open_is_skipped(rig: Rig) -> None:
+    trigger_id = await rig.make()
+    for _ in range(3):
+        await rig.pass_time(60)
+        await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["fired", "overlap", "overlap"]
+    (run,) = await rig.runs(trigger_id)
+    assert run["id"] in (await rig.firings(trigger_id))[1]["detail"]
+    await rig.end_runs()
+    await rig.pass_time(60)
+    assert (await rig.tick()).fired == 1
+
+
+@proves("triggers.overlap")
+async def test_queued_slots_all_fire(rig: Rig) -> None:
+    trigger_id = await rig.make(overlap="queue")
+    for _ in range(3):
+        await rig.pass_time(60)
+        await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["fired"] * 3
+
+
+@proves("triggers.overlap")
+async def test_a_slot_cancels_what_an_earlier_one_began(rig: Rig) -> None:
+    floor = rig.floor
+    trigger_id = await rig.make(overlap="cancel_other", prompt=plan(doors={0: "thinking"}))
+    worker = floor.worker(control=True)
+    await floor.hears_nudges()
+    await rig.pass_time(60)
+    await rig.tick()
+    slot = await floor.start_next(worker)
+    await floor.puppet.reached("thinking")
+    await rig.pass_time(60)
+    assert (await rig.tick()).fired == 1
+    await slot
+    await rig.pass_time(60)
+    assert (await rig.tick()).fired == 1
+    first, second, third = await rig.runs(trigger_id)
+    assert (first["status"], second["status"], third["status"]) == ("canceled", "canceled", "queued")
+    assert (second["attempt"], second["stop_reason"]) == (0, "aborted")
+
+
+@proves("triggers.catch-up")
+async def test_of_many_missed_slots_the_latest_fires(rig: Rig) -> None:
+    trigger_id = await rig.make()
+    await rig.pass_time(60 * 10 + 5)
+    ticked = await rig.tick()
+    assert (ticked.fired, ticked.skipped) == (1, 1)
+    passed_over, fired = await rig.firings(trigger_id)
+    assert passed_over["skip_reason"] == "caught_up"
+    assert passed_over["detail"] == "9 slots from here on came late; a later one fired in their place."
+    created_at = (await rig.get(trigger_id)).created_at
+    assert passed_over["scheduled_for"] == created_at + timedelta(seconds=60)
+    assert fired["scheduled_for"] == created_at + timedelta(seconds=600)
+    assert (await rig.get(trigger_id)).next_slot_at == created_at + timedelta(seconds=660)
+
+
+@proves("triggers.catch-up")
+async def test_each_missed_slot_fires_where_that_is_wanted(rig: Rig) -> None:
+    trigger_id = await rig.make(catchup="each", overlap="queue")
+    await rig.pass_time(60 * 45 + 5)
+    fired = 0
+    for _ in range(3):
+        fired += (await rig.tick()).fired
+    assert fired == 45
+    rows = await rig.firings(trigger_id)
+    created_at = (await rig.get(trigger_id)).created_at
+    assert [row["scheduled_for"] for row in rows] == [created_at + timedelta(seconds=60 * at) for at in range(1, 46)]
+
+
+@proves("triggers.catch-up")
+async def test_what_is_longer_ago_than_the_window_is_skipped_in_one_row(rig: Rig) -> None:
+    trigger_id = await rig.make(catchup_s=120)
+    await rig.pass_time(60 * 10 + 5)
+    await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["missed", "caught_up", "fired"]
+    missed, passed_over, _ = await rig.firings(trigger_id)
+    assert missed["detail"] == "8 slots from here on came more than 120 s too late."
+    assert passed_over["detail"].startswith("It came late")
+    at = await rig.make("at", (datetime.now(UTC) + timedelta(hours=1)).isoformat(), catchup_s=0)
+    await rig.pass_time(2 * 3600, at)
+    await rig.tick()
+    assert await rig.outcomes(at) == ["missed"]
+    assert (await rig.get(at)).enabled is False
+
+
+async def test_a_long_absence_is_not_gone_through_slot_by_slot(rig: Rig) -> None:
+    trigger_id = await rig.make("cron", "* * * * * *", catchup_s=2_592_000)
+    await rig.database.execute(
+        "UPDATE triggers SET next_slot_at = now() - interval '1 year', next_fire_at = now() - interval '1 year'"
+    )
+    began = datetime.now(UTC)
+    await rig.tick()
+    assert datetime.now(UTC) - began < timedelta(seconds=5)
+    missed, passed_over, fired = await rig.firings(trigger_id)
+    assert missed["detail"].startswith("At least 100 slots")
+    assert passed_over["detail"].startswith("At least 100 slots")
+    assert datetime.now(UTC) - fired["scheduled_for"] < timedelta(seconds=5)
+
+
+@proves("triggers.limits")
+async def test_a_day_has_no_more_runs_than_it_may(rig: Rig) -> None:
+    trigger_id = await rig.make(catchup="each", overlap="queue", max_runs_per_day=3)
+    await rig.pass_time(60 * 5 + 5)
+    await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["fired"] * 3 + ["max_runs_per_day"] * 2
+    await rig.pass_time(60)
+    await rig.tick()
+    assert (await rig.outcomes(trigger_id))[-1] == "max_runs_per_day"
+    # What began before the tenant's midnight is of another day.
+    await rig.database.execute("UPDATE runs SET created_at = created_at - interval '25 hours'")
+    await rig.pass_time(60)
+    assert (await rig.tick()).fired == 1
+
+
+@proves("triggers.limits")
+async def test_the_day_is_the_tenants(rig: Rig) -> None:
+    await rig.make(overlap="queue", max_runs_per_day=1)
+    for zone in ("Etc/GMT+12", "Pacific/Kiritimati"):
+        await rig.database.execute("UPDATE tenants SET timezone = $1", zone)
+        await rig.database.execute("DELETE FROM trigger_firings")
+        await rig.database.execute("DELETE FROM runs")
+        await rig.pass_time(60)
+        assert (await rig.tick()).fired == 1
+        began = await rig.database.fetchval("SELECT date_trunc('day', now(), $1)", zone)
+        await rig.database.execute("UPDATE runs SET created_at = $1", began - timedelta(seconds=1))
+        await rig.pass_time(60)
+        assert (await rig.tick()).fired == 1
+        await rig.database.execute("UPDATE runs SET created_at = $1", began)
+        await rig.pass_time(60)
+        assert (await rig.tick()).fired == 0
+
+
+@proves("triggers.limits")
+async def test_a_day_costs_no_more_than_it_may(rig: Rig) -> None:
+    trigger_id = await rig.make(max_cost_usd_per_day=0.4)
+    worker = rig.floor.worker()
+    for _ in range(3):
+        await rig.pass_time(60)
+        await rig.tick()
+        await rig.floor.settle(worker)
+    # A run of the puppet costs $0.25.
+    assert await rig.outcomes(trigger_id) == ["fired", "fired", "max_cost_usd_per_day"]
+    assert (await rig.firings(trigger_id))[2]["detail"] == "Its runs of the day cost $0.5000 of $0.4."
+
+
+@proves("triggers.failures")
+async def test_failures_in_a_row_pause_it_with_the_reason(rig: Rig) -> None:
+    trigger_id = await rig.make(pause_after_failures=3)
+    for at in range(3):
+        await rig.pass_time(60)
+        assert (await rig.tick()).fired == 1
+        await rig.end_runs("failed", f"error {at}")
+    assert (await rig.tick()).paused == 1
+    paused = await rig.get(trigger_id)
+    assert (paused.enabled, paused.failures, paused.next_fire_at, paused.next_slot_at) == (True, 3, None, None)
+    assert paused.paused_reason == "3 runs in a row failed. The last one: error 2"
+    # Counted once, however often somebody looks.
+    await rig.tick()
+    assert (await rig.get(trigger_id)).failures == 3
+    await rig.pass_time(600)
+    assert (await rig.tick()).fired == 0
+    # Neither a switch nor another time ends the pause.
+    assert (await rig.patch(trigger_id, enabled=True, schedule="120")).next_fire_at is None
+    resumed = await rig.resume(trigger_id)
+    assert (resumed.failures, resumed.paused_reason) == (0, None)
+    await rig.pass_time(121)
+    assert (await rig.tick()).fired == 1
+
+
+@proves("triggers.failures")
+async def test_a_success_resets_and_a_cancel_says_nothing(rig: Rig) -> None:
+    trigger_id = await rig.make(pause_after_failures=3)
+    for status, failures in (("failed", 1), ("failed", 2), ("canceled", 2), ("succeeded", 0), ("failed", 1)):
+        await rig.pass_time(60)
+        assert (await rig.tick()).fired == 1
+        await rig.end_runs(status)
+        await rig.tick()
+        assert (await rig.get(trigger_id)).failures == failures
+
+
+@proves("triggers.failures")
+async def test_a_budget_that_was_spent_is_no_failure_of_the_trigger(rig: Rig) -> None:
+    trigger_id = await rig.make(pause_after_failures=1)
+    await rig.pass_time(60)
+    await rig.tick()
+    await rig.database.execute("UPDATE runs SET error_kind = 'budget_exceeded'")
+    await rig.end_runs("failed", "Today's budget is spent.")
+    assert (await rig.tick()).paused == 0
+    assert (await rig.get(trigger_id)).failures == 0
+
+
+@pytest.mark.parametrize(
+    ("ended", "failures", "paused"),
+    [("ffsff", 2, False), ("sfff", 3, True), ("fffs", 0, False), ("ff", 2, False), ("cfcfcf", 3, True)],
+)
+@proves("triggers.failures")
+async def test_runs_that_ended_since_the_last_look_count_in_their_order(
+    rig: Rig, ended: str, failures: int, paused: bool
+) -> None:
+    trigger_id = await rig.make(pause_after_failures=3)
+    names = {"f": "failed", "s": "succeeded", "c": "canceled"}
+    for at, letter in enumerate(ended):
+        firing = await rig.firer.fire(rig.floor.tenant_id, trigger_id)
+        await rig.database.execute(
+            "UPDATE runs SET status = $2, finished_at = now() + $3 * interval '1 ms' WHERE id = $1",
+            firing.run_id,
+            names[letter],
+            at,
+        )
+    assert (await rig.tick()).paused == paused
+    view = await rig.get(trigger_id)
+    assert (view.failures, view.paused_reason is not None) == (failures, paused)
+
+
+async def test_it_never_pauses_where_that_is_not_wanted(rig: Rig) -> None:
+    trigger_id = await rig.make(pause_after_failures=0)
+    for _ in range(8):
+        await rig.pass_time(60)
+        assert (await rig.tick()).fired == 1
+        await rig.end_runs("failed")
+    await rig.tick()
+    assert (await rig.get(trigger_id)).failures == 8

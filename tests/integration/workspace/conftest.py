@@ -1,0 +1,21 @@
+"""What tests of the workspace begin with."""
+
+import pytest
+
+from nova_workers.ledger.database import Database
+from nova_workers.workspace.tasks import Tasks
+from tests.integration.capabilities.desk import add_tenants
+from tests.integration.workspace.task_hands import Bells
+
+
+@pytest.fixture
+def bells() -> Bells:
+    """The doorbells that were rung."""
+    return Bells()
+
+
+@pytest.fixture
+async def tasks(database: Database, bells: Bells) -> Tasks:
+    """The tasks of two tenants, each with the agents `a` and `b`."""
+    await add_tenants(database)
+    return Tasks(database, bells)

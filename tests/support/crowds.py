@@ -1,0 +1,46 @@
+"""A tenant with so many runs in line that every slot of a fleet is busy for long."""
+
+from __future__ import annotations
+
+import asyncio
+
+from celery import Celery
+from kombu.pools import producers
+
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ledger.database import Database
+from nova_workers.runs.broker import TASK_RUN_AGENT, build_celery
+
+__all__ = ["crowd"]
+
+# Each on a thread of its own. $1 tenant, $2 how many, $3 message.
+_CROWD = """
+WITH made AS (
+    INSERT INTO threads (id, tenant_id, agent_id, next_seq)
+    SELECT 'thr_' || $1 || lpad(i::text, 8, '0'), $1, 'nova', 2 FROM generate_series(1, $2::int) i
+    RETURNING id, tenant_id, agent_id
+)
+INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content)
+SELECT replace(id, 'thr_', 'run_'), tenant_id, id, agent_id, 1, jsonb_build_array($3::jsonb) FROM made
+RETURNING id, thread_id, queue
+"""
+
+
+async def crowd(database: Database, redis_url: str, tenant_id: str, count: int, message: str) -> None:
+    """Put runs of one message in line, and ring for each, as the API would have done one by one."""
+    rows = await database.fetch(_CROWD, tenant_id, count, {"type": "text", "text": message})
+    bells = [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    await asyncio.to_thread(_ring, build_celery(redis_url, fail_fast=True), bells)
+
+
+def _ring(celery: Celery, bells: list[Doorbell]) -> None:
+    with celery.connection_for_write() as connection, producers[connection].acquire(block=True) as producer:
+        for bell in bells:
+            celery.send_task(
+                TASK_RUN_AGENT,
+                kwargs={"run_id": bell.run_id, "thread_id": bell.thread_id},
+                queue=bell.queue,
+                ignore_result=True,
+                producer=producer,
+            )
+    celery.close()

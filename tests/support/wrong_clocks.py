@@ -1,0 +1,72 @@
+"""A wrong wall clock for one process: what the C library tells it is so many seconds off."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+__all__ = ["wrong_clock"]
+
+_SOURCE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+
+static time_t skew(void) {
+    const char *given = getenv("WRONG_CLOCK_S");
+    return given ? atol(given) : 0;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(clock, now);
+    if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += skew();
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    struct timespec exact;
+    if (clock_gettime(CLOCK_REALTIME, &exact)) return -1;
+    now->tv_sec = exact.tv_sec;
+    now->tv_usec = exact.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *into) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    if (into) *into = exact.tv_sec;
+    return exact.tv_sec;
+}
+"""
+_TELL = "import datetime, time; print(time.time()); print(datetime.datetime.now().timestamp())"
+
+
+def wrong_clock(folder: Path, seconds: int) -> dict[str, str]:
+    """Return the variables that give a process a wall clock that is wrong. Skips the test where none can be made.
+
+    Args:
+        folder: Where the library goes.
+        seconds: By how much it is ahead.
+    """
+    compiler, library = shutil.which("cc"), folder / "wrong_clock.so"
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("a wrong clock needs a C compiler, on Linux")
+    if not library.exists():
+        source = folder / "wrong_clock.c"
+        source.write_text(_SOURCE)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    env = {"LD_PRELOAD": str(library), "WRONG_CLOCK_S": str(seconds)}
+    right, wrong = [
+        [float(line) for line in subprocess.check_output([sys.executable, "-c", _TELL], env=given).split()]
+        for given in ({}, env)
+    ]
+    assert all(abs(told - true - seconds) < 60 for true, told in zip(right, wrong, strict=True)), (right, wrong)
+    return env

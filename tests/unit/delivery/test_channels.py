@@ -1,0 +1,85 @@
+"""Channels: found in packages, and resolved to agents when a process starts."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.deliveries import DeliveryItem
+from nova_workers.delivery.channels import CHANNEL_GROUP, ChannelParts, ChannelRoutes, load_channels
+from nova_workers.errors import ConfigurationError
+from nova_workers.ledger.database import Database
+from nova_workers.tools.outbound import Outbound, OutboundRules
+from nova_workers.workspace.secrets import Secrets
+from nova_workers.workspace.vault import Vault
+from tests.requirements import proves
+
+
+class Nowhere:
+    """A channel that leads nowhere."""
+
+    def __init__(self, name: str = "nowhere") -> None:
+        self.name = name
+        self.closed = False
+
+    async def deliver(self, item: DeliveryItem) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def made(parts: ChannelParts) -> Nowhere:
+    """The entry point of a package."""
+    assert isinstance(parts.outbound, Outbound)
+    return Nowhere("pigeon")
+
+
+@pytest.fixture
+def parts() -> ChannelParts:
+    database = Database("postgresql://unused", pool_size=1)
+    return ChannelParts(Outbound(OutboundRules()), Secrets(database, Vault([])), database)
+
+
+def _entry(name: str, value: str) -> EntryPoint:
+    return EntryPoint(name, value, CHANNEL_GROUP)
+
+
+@proves("outbox.channels")
+def test_a_channel_comes_from_a_package_and_only_if_somebody_wants_it(parts: ChannelParts) -> None:
+    found = [_entry("pigeon", f"{__name__}:made"), _entry("broken", "no_such_module:made")]
+    (channel,) = load_channels({"pigeon"}, parts, found=found)
+    assert channel.name == "pigeon"
+    with pytest.raises(ConfigurationError, match="'broken' cannot be loaded from 'no_such_module:made'"):
+        load_channels({"broken"}, parts, found=found)
+    with pytest.raises(ConfigurationError, match="cannot be loaded"):
+        load_channels({"gone"}, parts, found=[_entry("gone", f"{__name__}:nothing")])
+    assert load_channels({"pigeon"}, parts) == []
+
+
+@proves("outbox.channels")
+@pytest.mark.parametrize(
+    ("channels", "by_agent", "told"),
+    [
+        ((), {"*": ("webhooks",)}, "webhooks"),
+        (("a",), {"nova": ("a", "b")}, "'b', which is not installed"),
+        (("a", "a"), {}, "Two channels are called 'a'"),
+        (("user",), {}, "that is the inbox"),
+    ],
+)
+def test_a_channel_that_is_missing_or_there_twice_stops_the_start(
+    channels: tuple[str, ...], by_agent: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        ChannelRoutes([Nowhere(name) for name in channels], by_agent)
+
+
+async def test_an_agent_that_is_named_has_its_own_channels_and_no_others() -> None:
+    channels = [Nowhere("a"), Nowhere("b")]
+    routes = ChannelRoutes(channels, {"*": ("a",), "nova": ("b",), "quiet": ()})
+    assert (routes.of("nova"), routes.of("quiet"), routes.of("other"), routes.of(None)) == (("b",), (), ("a",), ("a",))
+    assert ChannelRoutes(channels, {"nova": ("b",)}).of("other") == ()
+    await routes.close()
+    assert all(channel.closed for channel in channels)

@@ -1,0 +1,187 @@
+"""Bash behind a real bubblewrap: what a command can do, and what it cannot, whoever the worker is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings
+from nova_workers.errors import ConfigurationError
+from tests.requirements import proves
+from tests.support.model_server import model_server
+from tests.unit.engines.native.conftest import Hands
+
+
+def _why_not() -> str | None:
+    try:
+        ShellSandbox.find(network=True)
+    except ConfigurationError as error:
+        return error.message
+    return None
+
+
+_REASON = _why_not()
+
+pytestmark = pytest.mark.skipif(_REASON is not None, reason=f"Needs bubblewrap and user namespaces: {_REASON}")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the worker's user, with a secret."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "secret").write_text("hush\n")
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+def _hands(tmp_path: Path, *, network: bool = False) -> Hands:
+    work = tmp_path / "home" / "workspace" / "agent"
+    work.mkdir(parents=True)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "key").write_text("hush\n")
+    sandbox = ShellSandbox.find(network=network, hidden=(str(tmp_path / "data"),))
+    return Hands(NativeTools(shell=ShellSettings(sandbox=sandbox, output_bytes=4_000)), work)
+
+
+@pytest.fixture
+def hands(tmp_path: Path, home: Path) -> Iterator[Hands]:
+    """Native tools whose working directory lies in the worker's home, as `NOVA_HOME` has it."""
+    assert home.is_dir()
+    hands = _hands(tmp_path)
+    yield hands
+    hands.native.close()
+
+
+async def test_a_command_works_in_its_directory_and_what_it_writes_stays(hands: Hands) -> None:
+    assert await hands.call("Bash", command="pwd; echo data > file; cat file") == f"{hands.workdir}\ndata"
+    assert (hands.workdir / "file").read_text() == "data\n"
+    outcome = await hands.outcome("Bash", command="echo oops >&2; exit 3")
+    assert outcome.content[0]["text"] == "oops\n[exit code 3]"
+
+
+async def test_directories_that_the_agent_was_given_can_be_written_though_they_are_hidden(
+    hands: Hands, tmp_path: Path
+) -> None:
+    given = hands.with_tools(hands.toolset("unrestricted", tmp_path / "data"))
+    assert await given.call("Bash", command=f"cat {tmp_path}/data/key; echo new > {tmp_path}/data/new") == "hush"
+    assert (tmp_path / "data" / "new").read_text() == "new\n"
+
+
+async def test_the_workers_home_and_data_look_empty(hands: Hands, home: Path, tmp_path: Path) -> None:
+    told = await hands.call("Bash", command=f"ls -A {home} {tmp_path}/data")
+    assert told == f"{tmp_path}/data:\n\n{home}:\nworkspace"
+    for path in (home / "secret", tmp_path / "data" / "key"):
+        assert "No such file" in (await hands.outcome("Bash", command=f"cat {path}")).content[0]["text"]
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        "umount {home}",
+        "umount -l {home}",
+        "mount -o remount,rw,bind /",
+        "mount --bind / {work}",
+        "unshare -Urm umount {home}",
+        "unshare -Urm mount -o remount,rw,bind /",
+        "chroot / true",
+        "touch /etc/nova-escaped",
+        "touch /usr/nova-escaped",
+        "sh -c ': >> /proc/sys/kernel/printk'",
+        "sh -c ': >> /proc/sysrq-trigger'",
+        "mknod {work}/disk b 8 0",
+    ],
+)
+@proves("engine.sandbox")
+async def test_what_confines_a_command_cannot_be_undone_from_inside_not_even_by_root(
+    hands: Hands, home: Path, escape: str
+) -> None:
+    command = escape.format(home=home, work=hands.workdir)
+    told = await hands.outcome("Bash", command=f"{command}; code=$?; ls {home}; cat {home}/secret; exit $code")
+    assert told.failed, told
+    assert "hush" not in told.content[0]["text"]
+    assert not any("nova-escaped" in os.listdir(path) for path in ("/etc", "/usr"))
+
+
+async def test_a_command_has_no_capability_and_sees_no_process_but_its_own(hands: Hands) -> None:
+    told = await hands.call("Bash", command="grep -h Cap /proc/self/status; ls -d /proc/[0-9]* | wc -l")
+    *capabilities, processes = told.splitlines()
+    assert {line.split()[1] for line in capabilities} == {"0" * 16}
+    assert int(processes) < 10
+    assert str(os.getpid()) not in await hands.call("Bash", command="ls /proc")
+
+
+@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.usefixtures("home")
+async def test_the_network_is_there_only_where_the_operator_says(tmp_path: Path, *, network: bool) -> None:
+    hands = _hands(tmp_path, network=network)
+    async with model_server() as server:
+        port = server.url.rpartition(":")[2]
+        outcome = await hands.outcome("Bash", command=f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")
+    names = await hands.outcome("Bash", command="cat /etc/resolv.conf > /dev/null && echo names")
+    hands.native.close()
+    assert (outcome.content[0]["text"] == "reached") is network
+    assert names.content[0]["text"] == "names"
+
+
+def _sleepers() -> list[psutil.Process]:
+    # A time of its own: other tests sleep too.
+    return [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "4321"]]
+
+
+@pytest.mark.parametrize("end", ["exit", "timeout", "cancel"])
+async def test_nobody_that_a_confined_command_started_outlives_it(hands: Hands, end: str) -> None:
+    command = "setsid sleep 4321 & (trap '' TERM; sleep 4321) & touch born; "
+    command += "true" if end == "exit" else "wait"
+    timeout_ms = 800 if end == "timeout" else 60_000
+    call = asyncio.create_task(hands.outcome("Bash", command=command, timeout_ms=timeout_ms))
+    async with asyncio.timeout(10):
+        while not (hands.workdir / "born").exists():  # noqa: ASYNC110 - files raise no events
+            await asyncio.sleep(0.02)
+    if end == "cancel":
+        call.cancel()
+    await asyncio.wait((call,))
+    async with asyncio.timeout(5):
+        while _sleepers():  # noqa: ASYNC110 - other processes raise no events
+            await asyncio.sleep(0.02)
+
+
+async def test_nothing_of_the_workers_environment_is_seen(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
+    assert "hush" not in await hands.call("Bash", command="env; cat /proc/*/environ")
+
+
+def test_a_user_whose_home_is_the_root_directory_has_a_sandbox_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/")
+    command = ShellSandbox.find(network=False).wrap(["/bin/sh", "-c", "ls /usr/bin/env"], "/", ())
+    assert subprocess.run(command, capture_output=True, check=False).stdout == b"/usr/bin/env\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="Only root can become somebody else")
+def test_a_worker_that_is_not_root_confines_likewise(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    command = ShellSandbox.find(network=False).wrap(
+        ["/bin/sh", "-c", "id -u; umount /tmp; touch /tmp/x; touch /etc/x; unshare -Urm umount /tmp"], "/", ()
+    )
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    done = subprocess.run([*become, *command], capture_output=True, text=True, check=False)
+    assert done.stdout == "65534\n"
+    assert done.returncode != 0
+
+
+async def test_names_are_resolved_though_the_list_of_servers_is_a_link_into_what_is_hidden(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "resolv").write_text("nameserver 127.0.0.53\n")
+    (tmp_path / "resolv.conf").symlink_to(home / "resolv")
+    monkeypatch.setattr("nova_workers.engines.native.sandbox._NAME_SERVERS", str(tmp_path / "resolv.conf"))
+    hands = _hands(tmp_path, network=True)
+    assert await hands.call("Bash", command=f"cat {home}/resolv") == "nameserver 127.0.0.53"
+    hands.native.close()

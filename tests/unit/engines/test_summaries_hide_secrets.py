@@ -1,0 +1,23 @@
+"""A summary is cut; a secret is taken out before, since of one that was cut nobody would know any more."""
+
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.engine import ToolCall
+from nova_workers.engines.summaries import MAX_SUMMARY_CHARS, line, tool_result_summary, tool_use_summary
+from nova_workers.observability.redaction import hiding
+from nova_workers.observability.redactor import Redactor
+
+VALUE = "tok_0123456789abcdef"
+BEFORE = "x" * (MAX_SUMMARY_CHARS - 30)
+
+
+def test_a_secret_that_a_summary_would_cut_is_taken_out_first() -> None:
+    call = ToolCall("c1", "get", {}, 0, 0, "completed", (text_block(f"{BEFORE} {VALUE}"),))
+    with hiding(Redactor({"KEY": VALUE})):
+        told = [
+            tool_use_summary("Bash", {"command": f"{BEFORE} {VALUE}"}),
+            tool_use_summary("other", {"key": f"{BEFORE} {VALUE}"}),
+            tool_result_summary(call),
+            line(f"{BEFORE}{BEFORE}{BEFORE}{BEFORE}{BEFORE}{VALUE}"),
+        ]
+    assert not any(VALUE[:4] in summary for summary in told)
+    assert VALUE[:4] in tool_result_summary(call)

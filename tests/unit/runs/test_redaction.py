@@ -1,0 +1,272 @@
+"""What leaves an engine passes a veil: callbacks, results, sessions; a call still to be made gets its own back."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import fields
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_workers.contracts.content import JsonObject, Message, text_block
+from nova_workers.contracts.engine import (
+    CompactionRecord,
+    DeferredCall,
+    EngineCallbacks,
+    EngineError,
+    EngineEvent,
+    EngineResult,
+    StepRecord,
+    StepVerdict,
+    ToolAuthorization,
+    ToolCall,
+)
+from nova_workers.contracts.sessions import NewSession, StoredSession
+from nova_workers.ledger.resume import Journal
+from nova_workers.observability.redactor import Redactor
+from nova_workers.runs.redaction import RedactedSessions, Veil, redact_result, restore_open_calls
+
+VALUE = "tok_123456"
+HIDDEN = "[secret:KEY]"
+
+
+class Ears:
+    """Hears everything that callbacks are told."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Any]] = []
+
+    def callbacks(self) -> EngineCallbacks:
+        return EngineCallbacks(
+            on_thinking=lambda: self._hear("thinking", None),
+            on_assistant_message=lambda text: self._hear("message", text),
+            on_tool_use=lambda call, summary: self._hear("use", (call, summary)),
+            on_tool_use_summary=lambda text: self._hear("summary", text),
+            on_tool_progress=lambda call, summary: self._hear("progress", (call, summary)),
+            on_event=lambda event: self._hear("event", event),
+            on_token=lambda text: self._hear("token", text),
+            on_reasoning=lambda text: self._hear("reasoning", text),
+            on_restart=lambda: self._hear("restart", None),
+            on_tool_result=self._result,
+            on_tool_calls=self._calls,
+            on_step=self._step,
+            take_steering=self._steering,
+            authorize_tool=self._authorize,
+            subagent=lambda _, name: Nested(self, name).callbacks(),
+        )
+
+    def _hear(self, kind: str, what: Any) -> None:
+        self.heard.append((kind, what))
+
+    async def _result(self, call: ToolCall, summary: str) -> None:
+        self._hear("result", (call, summary))
+
+    async def _calls(self, step: StepRecord) -> None:
+        self._hear("calls", step)
+
+    async def _step(self, step: StepRecord) -> StepVerdict:
+        self._hear("step", step)
+        return "stop"
+
+    async def _steering(self) -> tuple[Message, ...]:
+        return ()
+
+    async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        self._hear("authorize", params)
+        return ToolAuthorization(allowed=True)
+
+    def text(self, kind: str = "token") -> str:
+        return "".join(what for heard, what in self.heard if heard == kind)
+
+
+class Nested:
+    """Hears a subagent."""
+
+    def __init__(self, ears: Ears, name: str) -> None:
+        self._ears = ears
+        self._name = name
+
+    def callbacks(self) -> EngineCallbacks:
+        return EngineCallbacks(on_token=lambda text: self._ears.heard.append((self._name, text)))
+
+
+def veiled(**secrets: str) -> tuple[Ears, Veil, EngineCallbacks]:
+    ears = Ears()
+    veil = Veil(ears.callbacks(), Redactor(secrets or {"KEY": VALUE}))
+    return ears, veil, veil.callbacks()
+
+
+def a_call(**changes: Any) -> ToolCall:
+    given: dict[str, Any] = {"id": "c1", "tool_name": "send", "params": {"k": VALUE}, "step": 0, "sequence": 0}
+    return ToolCall(**{**given, **changes})
+
+
+def a_step(call: ToolCall) -> StepRecord:
+    use = {"type": "tool_use", "id": call.id, "name": call.tool_name, "input": call.params}
+    return StepRecord(0, (Message("assistant", (text_block(f"I use {VALUE}"), use)),), (call,), complete=False)
+
+
+async def test_every_callback_that_tells_something_tells_no_secret() -> None:
+    ears, veil, to = veiled()
+    call = a_call(result=(text_block(f"got {VALUE}"),), error=f"no {VALUE}")
+    step = a_step(call)
+    for name in ("on_assistant_message", "on_tool_use_summary", "on_token", "on_reasoning"):
+        getattr(to, name)(f"It is {VALUE}.")
+    for name in ("on_tool_use", "on_tool_progress"):
+        getattr(to, name)(call, f"Sending {VALUE}")
+    assert to.on_event
+    assert to.on_tool_result
+    assert to.on_tool_calls
+    assert to.on_step
+    assert to.subagent
+    to.on_event(EngineEvent("tool_use", {"input": {"k": VALUE}}))
+    await to.on_tool_result(call, f"sent {VALUE}")
+    await to.on_tool_calls(step)
+    assert await to.on_step(step) == "stop"
+    nested = to.subagent("c1", "scout")
+    assert nested.on_token
+    assert nested.on_step is None
+    nested.on_token(f"{VALUE} and tok_")
+    veil.settle()
+    told = {kind for kind, _ in ears.heard}
+    quiet = {"on_thinking", "on_restart", "take_steering", "authorize_tool"}
+    assert len(told) == len(fields(EngineCallbacks)) - len(quiet), "a callback that nobody looked at"
+    assert VALUE not in repr(ears.heard)
+    assert ears.text("scout") == f"{HIDDEN} and tok_"
+
+
+async def test_a_message_that_was_all_thought_still_says_something() -> None:
+    ears, _, to = veiled()
+    assert to.on_step
+    thought = {"type": "thinking", "thinking": VALUE, "signature": "s"}
+    messages = (Message("assistant", (thought,)), Message("assistant", (thought, text_block("a"))))
+    await to.on_step(StepRecord(0, messages))
+    assert [message.content for message in ears.heard[0][1].messages] == [
+        (text_block("[left out, since it holds a secret]"),),
+        (text_block("a"),),
+    ]
+
+
+async def test_what_may_be_called_is_judged_by_what_would_be_called() -> None:
+    ears, _, to = veiled()
+    assert to.authorize_tool
+    await to.authorize_tool("send", {"k": VALUE})
+    assert ears.heard == [("authorize", {"k": VALUE})]
+
+
+def test_what_is_held_back_comes_before_what_happens_next() -> None:
+    ears, _, to = veiled()
+    assert to.on_token
+    assert to.on_reasoning
+    assert to.on_thinking
+    to.on_token("tok_")
+    to.on_thinking()
+    to.on_reasoning("It was tok_1")
+    to.on_token("99")
+    assert ears.heard == [
+        ("token", "tok_"),
+        ("thinking", None),
+        ("reasoning", "It was "),
+        ("reasoning", "tok_1"),
+        ("token", "99"),
+    ]
+
+
+def test_what_is_void_is_not_held_on_to() -> None:
+    ears, veil, to = veiled()
+    assert to.on_token
+    assert to.on_restart
+    to.on_token("tok_12")
+    to.on_restart()
+    to.on_token("3456")
+    veil.settle()
+    assert ears.heard == [("restart", None), ("token", "3456")]
+
+
+@given(st.lists(st.integers(0, 40), max_size=10))
+def test_no_cut_of_the_answer_lets_it_through(cuts: list[int]) -> None:
+    ears, veil, to = veiled()
+    assert to.on_token
+    whole = f"a {VALUE} b {VALUE}{VALUE[:4]}"
+    places = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
+    for start, end in itertools.pairwise(places):
+        to.on_token(whole[start:end])
+    veil.settle()
+    assert ears.text() == f"a {HIDDEN} b {HIDDEN}{VALUE[:4]}"
+
+
+async def test_a_value_is_a_secret_from_when_the_model_sets_it() -> None:
+    for name in ("secret_update", "secrets__secret_update", "mcp__secrets__secret_update"):
+        ears, _, to = veiled(OTHER="another")
+        call = a_call(tool_name=name, params={"name": "KEY", "value": VALUE})
+        assert to.on_tool_calls
+        assert to.on_token
+        await to.on_tool_calls(a_step(call))
+        to.on_token(f"It is {VALUE}.")
+        assert VALUE not in repr(ears.heard)
+        assert ears.text() == f"It is {HIDDEN}."
+
+
+async def test_sessions_are_kept_without_secrets() -> None:
+    kept: list[NewSession] = []
+
+    class Store:
+        async def load(self, session_id: str) -> StoredSession | None:
+            return StoredSession((), session_id)
+
+        async def save(self, session: NewSession) -> None:
+            kept.append(session)
+
+    sessions = RedactedSessions(Store(), Redactor({"KEY": VALUE}))
+    await sessions.save(NewSession("s2", "s1", ({"message": {"content": [VALUE]}},), "f"))
+    assert kept == [NewSession("s2", "s1", ({"message": {"content": [HIDDEN]}},), "f")]
+    assert await sessions.load("s1") == StoredSession((), "s1")
+
+
+def test_a_result_has_no_secret_in_any_field() -> None:
+    call = a_call(result=(text_block(VALUE),), error=VALUE)
+    record = CompactionRecord(VALUE, "t", None, 1, "m", "p", 1, 1, 1, 1, 1, 1, "context_limit")
+    result = EngineResult(
+        text=VALUE,
+        stop_reason="end_turn",
+        messages=(Message("assistant", (text_block(VALUE),)),),
+        tool_calls=(call,),
+        error=EngineError("unknown", VALUE, retryable=True),
+        compaction=record,
+        output={"key": [VALUE]},
+        deferred=(DeferredCall(call, {"kind": "approval", "params": {"k": VALUE}}),),
+    )
+    clean = redact_result(result, Redactor({"KEY": VALUE}))
+    assert VALUE not in repr(clean)
+    assert clean.output == {"key": [HIDDEN]}
+    assert clean.stop_reason == "end_turn"
+
+
+def test_calls_that_are_still_to_be_made_get_their_arguments_back() -> None:
+    redactor = Redactor()
+    redactor.learn("KEY", VALUE, readable=True)
+    redactor.learn("SHUT", "shut-away")
+    params = {"k": f"Bearer {HIDDEN}", "l": "[secret:SHUT]"}
+    waiting, done = a_call(params=params, status="approved"), a_call(id="c2", params=params, result=())
+    update = a_call(id="c3", tool_name="secret_update", params={"name": "KEY", "value": HIDDEN})
+    uses = tuple(
+        {"type": "tool_use", "id": call.id, "name": call.tool_name, "input": call.params}
+        for call in (waiting, done, update)
+    )
+    last = StepRecord(1, (Message("assistant", (text_block(HIDDEN), *uses)),), (waiting, done, update), complete=False)
+    first = StepRecord(0, (Message("assistant", (text_block(HIDDEN),)),))
+    journal = restore_open_calls(Journal((first, last), 5), redactor)
+    whole = {"k": f"Bearer {VALUE}", "l": "[secret:SHUT]"}
+    assert journal.steps[0] == first
+    assert [call.params for call in journal.steps[1].tool_calls] == [whole, params, update.params]
+    assert [block.get("input") for block in journal.steps[1].messages[0].content] == [
+        None,
+        whole,
+        params,
+        update.params,
+    ]
+    assert journal.steps[1].messages[0].content[0] == text_block(HIDDEN)
+    complete = Journal((first,), 5)
+    assert restore_open_calls(complete, redactor) is complete
+    assert restore_open_calls(Journal((last,), 5), Redactor()).steps == (last,)

@@ -1,0 +1,42 @@
+"""Master keys in the environment: one form, and a mistake in one is told without printing it."""
+
+import json
+import os
+from base64 import b64encode
+
+import pytest
+
+from nova_workers.config import load_settings
+from nova_workers.errors import ConfigurationError
+
+GOOD = b64encode(os.urandom(32)).decode()
+
+
+def test_keys_are_read_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [f"2027:{GOOD}", f"a.b_c-1:{b64encode(bytes(32)).decode()}"]
+    monkeypatch.setenv("NOVA_SECRETS__KEYS", json.dumps(keys))
+    settings = load_settings()
+    assert settings.secrets.texts() == tuple(keys)
+    assert GOOD not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ([GOOD], "key 1 does not have the form id:base64"),
+        ([f"2027:{GOOD}", f":{GOOD}"], "key 2 does not have the form id:base64"),
+        ([f"has space:{GOOD}"], "key 1 does not have the form"),
+        ([f"{'x' * 33}:{GOOD}"], "key 1 does not have the form"),
+        ([f"2027:{GOOD[:-3]}*=="], "is not Base64"),
+        ([f"2027:{b64encode(os.urandom(16)).decode()}"], "has 16 bytes; it needs 32"),
+        ([f"2027:{GOOD}", f"2027:{GOOD}"], "two keys are called '2027'"),
+    ],
+)
+def test_a_key_of_another_form_stops_the_process_and_is_not_printed(
+    monkeypatch: pytest.MonkeyPatch, keys: list[str], says: str
+) -> None:
+    monkeypatch.setenv("NOVA_SECRETS__KEYS", json.dumps(keys))
+    with pytest.raises(ConfigurationError, match="NOVA_SECRETS__KEYS") as refused:
+        load_settings()
+    assert says in refused.value.message
+    assert not any(key.rpartition(":")[2] in refused.value.message for key in keys)

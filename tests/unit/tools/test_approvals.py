@@ -1,0 +1,169 @@
+"""Which calls a person is asked about, which nobody needs to be, and which are never made."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from nova_workers.contracts.agents import ApprovalRule, Permissions
+from nova_workers.tools.approvals import first_rule, main_text
+from nova_workers.tools.policy import MAX_REPEATS, CommandPolicy, ToolPolicy, Verdict
+
+ALWAYS_BASH = {"tool": "Bash", "decision": "always"}
+
+
+def _judge(
+    tool: str, params: dict[str, Any], *rules: dict[str, Any], operator_ask: tuple[str, ...] = (), **more: Any
+) -> Verdict:
+    permissions = Permissions.model_validate({"approvals": rules, **more})
+    return ToolPolicy("unrestricted", CommandPolicy(permissions, ask=operator_ask)).judge(tool, params)
+
+
+def _bash(command: str, *rules: dict[str, Any], **more: Any) -> str:
+    return _judge("Bash", {"command": command}, *rules, **more).kind
+
+
+@pytest.mark.parametrize(("decision", "kind"), [("always", "allow"), ("ask", "ask"), ("never", "deny")])
+@pytest.mark.parametrize(
+    ("tool", "rule"),
+    [
+        ("note_delete", "note_delete"),
+        ("note_delete", "note_*"),
+        ("mcp__github__push", "mcp__*"),
+        ("Write", "[WE]*"),
+        ("anything", "*"),
+    ],
+)
+def test_a_rule_fits_tools_by_their_names(tool: str, rule: str, decision: str, kind: str) -> None:
+    assert _judge(tool, {}, {"tool": rule, "decision": decision}).kind == kind
+
+
+def test_a_tool_that_no_rule_knows_is_allowed() -> None:
+    rules = ({"tool": "note_*", "decision": "never"}, {"tool": "mcp__*", "decision": "ask"})
+    assert _judge("memory_save", {"content": "x"}, *rules) == Verdict("allow")
+    assert _judge("Note_delete", {}, *rules).kind == "allow", "names are compared with their case"
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    rules = (
+        {"tool": "note_delete", "decision": "never"},
+        {"tool": "note_*", "pattern": "*draft*", "decision": "always"},
+        {"tool": "note_*", "decision": "ask"},
+    )
+    assert _judge("note_delete", {"id": "draft"}, *rules).kind == "deny"
+    assert _judge("note_create", {"title": "a draft"}, *rules).kind == "allow"
+    assert _judge("note_create", {"title": "final"}, *rules).kind == "ask"
+
+
+@pytest.mark.parametrize(
+    ("params", "pattern", "fits"),
+    [
+        ({"url": "https://example.org/x"}, "https://example.org/*", True),
+        ({"url": "https://example.com/x"}, "https://example.org/*", False),
+        ({"file_path": "/etc/passwd", "content": "x"}, "/etc/*", True),
+        ({"file_path": "/tmp/x", "content": "/etc/passwd"}, "/etc/*", False),
+        ({"file_path": "/tmp/x", "content": "my password"}, "*password*", True),
+        ({"title": "x", "public": True}, '*"public": true*', True),
+        ({"public": False}, '*"public": true*', False),
+        ({"a": "one\ntwo"}, "one*two", True),
+        ({}, "?*", True),
+        ({"nested": {"name": "Zoë"}}, "*Zoë*", True),
+    ],
+)
+def test_a_pattern_is_compared_with_the_main_text_and_the_arguments_as_json(
+    params: dict[str, Any], pattern: str, fits: bool
+) -> None:
+    rule = {"tool": "*", "pattern": pattern, "decision": "never"}
+    assert (_judge("tool", params, rule).kind == "deny") == fits
+
+
+@pytest.mark.parametrize(
+    ("command", "always", "never"),
+    [
+        ("git status", True, True),
+        ("git status && git log", True, True),
+        ("git status; rm x", False, True),
+        ("git log $(rm x)", False, True),
+        ("cd /x && GIT_PAGER=cat git log", False, True),
+        ("ls", False, False),
+    ],
+)
+def test_a_command_is_vouched_for_as_a_whole_and_forbidden_by_any_part(command: str, always: bool, never: bool) -> None:
+    rule = {"tool": "Bash", "pattern": "git *"}
+    permitted = _bash(command, {**rule, "decision": "always"}, unlisted_commands="deny")
+    assert (permitted == "allow") == always
+    assert (_bash(command, {**rule, "decision": "never"}) == "deny") == never
+    assert (_bash(command, {**rule, "decision": "ask"}) == "ask") == never
+
+
+def test_always_answers_what_the_agent_would_ask_and_what_it_does_not_list() -> None:
+    assert _bash("make x", unlisted_commands="ask") == "ask"
+    assert _bash("make x", ALWAYS_BASH, unlisted_commands="deny", ask_commands=["make *"]) == "allow"
+
+
+def test_always_does_not_lift_what_is_denied_or_what_the_operator_wants_asked() -> None:
+    assert _bash("sudo ls", ALWAYS_BASH) == "deny"
+    assert _bash("rm -rf /", ALWAYS_BASH) == "deny"
+    assert _bash("curl x", ALWAYS_BASH, deny_commands=["curl *"]) == "deny"
+    assert _bash("make deploy", ALWAYS_BASH, operator_ask=("make deploy",)) == "ask"
+
+
+def test_nobody_is_asked_about_a_command_that_is_denied_anyway() -> None:
+    assert _bash("sudo ls", {"tool": "Bash", "decision": "ask"}) == "deny"
+
+
+def test_rules_come_after_the_trust_and_the_repeat_guard() -> None:
+    permissions = Permissions.model_validate({"approvals": [{"tool": "*", "decision": "always"}]})
+    sandbox = ToolPolicy("sandbox", CommandPolicy(permissions))
+    assert sandbox.judge("Read", {"file_path": "x"}).rule == "trust"
+    policy = ToolPolicy("unrestricted", CommandPolicy(permissions))
+    rules = [policy.judge("Bash", {"command": "make"}).rule for _ in range(MAX_REPEATS + 1)]
+    assert rules[-1] == "repeat"
+
+
+def test_a_question_says_to_a_person_what_is_to_be_done() -> None:
+    verdict = _judge("note_delete", {"title": "My\n plan" + "x" * 900}, {"tool": "note_*", "decision": "ask"})
+    assert verdict.rule == "ask: note_*"
+    assert verdict.reason is not None
+    assert verdict.reason.startswith("Using note_delete with 'My planxxx")
+    assert verdict.reason.endswith("…' needs a person's permission: the agent's approval rules say so.")
+    assert len(verdict.reason) < 450
+    assert "nobody" not in verdict.reason.lower()
+
+
+def test_arguments_too_long_to_look_at_are_vouched_for_by_no_rule_and_slip_past_none() -> None:
+    params = {"content": "x" * 1_100_000}
+    rules = [ApprovalRule(tool="*", pattern="*y*", decision=decision) for decision in ("always", "never")]
+    assert first_rule(rules, "Write", params) is rules[1]
+    assert first_rule(rules[:1], "Write", params) is None
+
+
+@given(st.text(max_size=50), st.dictionaries(st.text(max_size=10), st.integers() | st.text(max_size=50), max_size=4))
+def test_any_call_is_judged(pattern: str, params: dict[str, Any]) -> None:
+    rule = ApprovalRule(tool="*", pattern=pattern or None, decision="ask")
+    for tool in ("Bash", "note_create"):
+        assert first_rule((rule,), tool, params) in (rule, None)
+    assert main_text(params) is None or main_text(params) in params.values()
+
+
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [
+        ({"tool": "", "decision": "ask"}, "tool"),
+        ({"tool": "a b", "decision": "ask"}, "tool"),
+        ({"tool": "x", "decision": "sometimes"}, "decision"),
+        ({"tool": "x"}, "decision"),
+        ({"tool": "x", "pattern": "", "decision": "ask"}, "pattern"),
+        ({"tool": "x", "decision": "ask", "until": "tomorrow"}, "until"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_with_its_field(rule: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError, match=rf"approvals\.0\.{field}"):
+        Permissions.model_validate({"approvals": [rule]})
+
+
+def test_there_are_only_so_many_rules() -> None:
+    with pytest.raises(ValidationError, match="approvals"):
+        Permissions.model_validate({"approvals": [{"tool": "x", "decision": "ask"}] * 101})

@@ -1,0 +1,109 @@
+"""Which slots are due, and what becomes of those that nobody fired in time."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from cronsim import CronSim
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_workers.contracts.triggers import CatchUp
+from nova_workers.errors import InvalidInput
+from nova_workers.workspace.schedules import parse_schedule
+from nova_workers.workspace.slots import COUNTED, SlotRule, Slots, check_jitter, jitter_of
+from tests.requirements import proves
+
+MADE = datetime(2030, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+EVERY = SlotRule("trg_1", "every", "60", "UTC", None, None, MADE, jitter_s=0, catchup_s=3600, catchup="once")
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Sydney", "Asia/Kathmandu", "Africa/Casablanca")
+LINES = ("30 2 * * *", "0 9 * * mon-fri", "15 3 1 * *", "*/20 * * * *", "0 */6 * * *", "30 1 * * sun")
+
+
+def test_a_slot_fires_in_its_time_and_not_before() -> None:
+    slots, slot = Slots(), MADE + MINUTE
+    early = slots.due(EVERY, slot, slot - timedelta(microseconds=1))
+    assert (early.firing, early.next_slot) == ((), slot)
+    due = slots.due(EVERY, slot, slot)
+    assert (due.missed, due.passed_over, due.firing, due.next_slot) == (None, None, (slot,), slot + MINUTE)
+
+
+@given(
+    late_s=st.integers(0, 40_000),
+    catchup_s=st.integers(0, 20_000),
+    jitter_s=st.integers(0, 59),
+    catchup=st.sampled_from(("once", "each")),
+    period_s=st.integers(60, 5_000),
+)
+def test_no_slot_is_lost_and_none_comes_twice(
+    late_s: int, catchup_s: int, jitter_s: int, catchup: CatchUp, period_s: int
+) -> None:
+    """Whenever somebody looks: every slot is missed, passed over or fires, in its order, and each in one place."""
+    slots = Slots()
+    rule = replace(EVERY, schedule=str(period_s), catchup_s=catchup_s, jitter_s=jitter_s, catchup=catchup)
+    period = timedelta(seconds=period_s)
+    slot, now = MADE + period, MADE + period + timedelta(seconds=late_s)
+    due = slots.due(rule, slot, now)
+    for fired in due.firing:
+        fires_at = fired + jitter_of(rule.trigger_id, fired, jitter_s)
+        assert now - timedelta(seconds=catchup_s) <= fires_at <= now
+    counts = [0 if part is None else part[1] for part in (due.missed, due.passed_over)]
+    assert due.next_slot is not None
+    handled = (due.next_slot - slot) // period
+    if max(counts) < COUNTED:
+        assert handled == sum(counts) + len(due.firing)
+    else:
+        assert handled >= sum(counts) + len(due.firing)
+    if catchup == "once":
+        assert len(due.firing) <= 1
+        # Nothing is left that would be due now.
+        assert due.next_slot + jitter_of(rule.trigger_id, due.next_slot, jitter_s) > now
+
+
+@given(
+    line=st.sampled_from(LINES),
+    zone=st.sampled_from(ZONES),
+    since=st.datetimes(datetime(2024, 1, 1), datetime(2029, 1, 1)),
+    looks_s=st.lists(st.integers(1, 90_000), min_size=3, max_size=30),
+)
+@proves("triggers.oracle")
+def test_what_fires_over_many_looks_is_what_a_second_implementation_names(
+    line: str, zone: str, since: datetime, looks_s: list[int]
+) -> None:
+    """With each slot caught up, it does not matter when and how often somebody looks."""
+    slots, after = Slots(), since.replace(tzinfo=UTC)
+    rule = SlotRule("trg_1", "cron", line, zone, None, None, after, jitter_s=0, catchup_s=2_592_000, catchup="each")
+    slot, now, fired = slots.next_after(rule, after), after, list[datetime]()
+    for look_s in looks_s:
+        now += timedelta(seconds=look_s)
+        while slot is not None:
+            due = slots.due(rule, slot, now)
+            fired += due.firing
+            if not due.firing:
+                break
+            slot = due.next_slot
+    oracle = CronSim(line, after.astimezone(ZoneInfo(zone)))
+    expected = list[datetime]()
+    while (moment := next(oracle).astimezone(UTC)) <= now:
+        expected.append(moment)
+    assert fired == expected
+
+
+def test_jitter_follows_from_trigger_and_slot_alone() -> None:
+    moments = [jitter_of("trg_1", MADE + at * MINUTE, 60) for at in range(200)]
+    tokyo = MADE.astimezone(ZoneInfo("Asia/Tokyo"))
+    assert moments == [jitter_of("trg_1", tokyo + at * MINUTE, 60) for at in range(200)]
+    assert all(timedelta() <= each < MINUTE for each in moments)
+    assert len(set(moments)) == 200
+    assert 20 < sum(moment.total_seconds() for moment in moments) / 200 < 40
+    assert jitter_of("trg_2", MADE, 60) != moments[0]
+    assert jitter_of("trg_1", MADE, 0) == timedelta()
+
+
+def test_a_jitter_as_long_as_a_period_is_refused() -> None:
+    schedule = parse_schedule("cron", "0 9,10 * * *", "UTC")
+    check_jitter(schedule, 3599, after=MADE, made_at=MADE)
+    with pytest.raises(InvalidInput, match="jitter_s: 3600 is not less than the 3600 s"):
+        check_jitter(schedule, 3600, after=MADE, made_at=MADE)
