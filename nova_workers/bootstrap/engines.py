@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nova_workers import keys
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
-from nova_workers.config.sections import ModelPriceSetting, ModelSettings
+from nova_workers.config.models import ModelPriceSetting, ModelSettings
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.anthropic import AnthropicEngine, ModelPrice, Profile, Windows
 from nova_workers.engines.connection_pool import ConnectionPool

@@ -1,12 +1,11 @@
 """Settings: one frozen, nested value, read from the environment in `bootstrap` only."""
 
 from nova_workers.config.delivery import DeliverySettings
+from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
-    ClaudeAgentSettings,
     EffectSettings,
-    ModelSettings,
     PromptSettings,
     RetentionSettings,
     RunSettings,

@@ -11,13 +11,12 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nova_workers.config.delivery import DeliverySettings
+from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
-    ClaudeAgentSettings,
     Count,
     EffectSettings,
-    ModelSettings,
     PromptSettings,
     RetentionSettings,
     RunSettings,
