@@ -3,8 +3,9 @@
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 BIN := .venv/bin
-# One test worker a core. More than 8 would wait for the one Postgres that they share.
-TEST_WORKERS ?= auto
+# One test worker more than there are cores: a fifth of their time they wait for processes that they started. More than
+# 8 would wait for the one Postgres that they share.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 COMMON := requirements-uv.txt pyproject.toml deploy/environment/install.py
 RUNTIME := .venv/.runtime-ready
