@@ -16,6 +16,7 @@ from nova_workers.contracts.skills import SkillFile
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive_writing import TABLES
 from nova_workers.ledger.memories import MAX_CONTENT_CHARS
+from nova_workers.workspace.schedules import parse_schedule
 from nova_workers.workspace.skill_format import check_files, parse_skill_md
 
 __all__ = ["MAX_TASK_ID", "checked_row"]
@@ -68,6 +69,8 @@ def _checked_kind(table: str, row: JsonObject, validate_agent: Callable[[AgentSp
         case "deliveries" if (row.get("target"), row.get("webhook_id")) != ("user", None):
             # Another target is an address, and it may be another tenant's.
             raise _wrong("deliveries.target", f"{row.get('target')!r:.80}; only what stands in the inbox is imported")
+        case "triggers":
+            _check_trigger(row)
         case "memories" if len(str(row.get("content"))) > MAX_CONTENT_CHARS:
             raise _wrong("memories.content", f"it has more than {MAX_CONTENT_CHARS} characters")
         case "tasks" if not _is_task_id(row.get("id")):
@@ -93,6 +96,17 @@ def _skill(row: JsonObject) -> JsonObject:
     if front.name != row.get("name"):
         raise _wrong("skills.name", f"SKILL.md calls {row.get('name')!r:.80} {front.name!r}")
     return {**row, "description": front.description, "body": body, "front_matter": front.model_dump(mode="json")}
+
+
+def _check_trigger(row: JsonObject) -> None:
+    """What fires by itself must be right when it is written: nobody looks on when it is not."""
+    kind = row.get("kind")
+    if kind not in ("cron", "at", "every"):
+        raise _wrong("triggers.kind", f"{kind!r:.80} is no kind of trigger")
+    try:
+        parse_schedule(kind, str(row.get("schedule")), str(row.get("timezone")))
+    except InvalidInput as error:
+        raise _wrong(f"triggers.{error.fields.get('field', 'schedule')}", error.message) from error
 
 
 def _check_skill_file(row: JsonObject) -> None:

@@ -80,6 +80,7 @@ class Nova:
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - it only sets what a signal does
         )
         try:
             yield Child(process)
@@ -89,6 +90,11 @@ class Nova:
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
+
+
+def _hear_interrupts() -> None:
+    """Undo what a shell does to jobs in its background, and all that they start: they do not hear Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Child:

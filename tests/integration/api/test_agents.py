@@ -261,6 +261,8 @@ async def test_a_whole_configuration_comes_back_as_it_was_written(api: Api) -> N
         "token_budget": 10_000,
         "cost_budget_usd": 0.5,
         "output_schema": {"type": "object"},
+        "max_cost_usd_per_day": 2.5,
+        "max_running": 3,
         "retention": {"after_days": 90, "keep": "latest"},
     }
     assert set(spec) == set(AgentSpec.model_fields)

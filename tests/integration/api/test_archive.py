@@ -434,6 +434,11 @@ async def test_an_archive_cannot_reach_into_another_tenant(
             "no capability 'fly'",
         ),
         (_archive(("deliveries", {"id": "dlv_9", "target": "whk_1"})), "deliveries.target"),
+        (_archive(("triggers", {"id": "trg_9", "kind": "never"})), "triggers.kind"),
+        (
+            _archive(("triggers", {"id": "trg_9", "kind": "cron", "schedule": "61 * * * *", "timezone": "UTC"})),
+            "triggers.schedule",
+        ),
         (_archive(("deliveries", {"id": "dlv_9", "target": "user", "webhook_id": "whk_1"})), "deliveries.target"),
         (_archive(("skills", {"name": "pdf", "skill_md": "no front"})), "skill_md"),
         (_archive(("skills", {"name": "other", "skill_md": SKILL})), "SKILL.md calls"),
