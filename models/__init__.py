@@ -6,7 +6,6 @@ from models.agents import Agent, AgentVersion
 from models.base import metadata
 from models.delivery import Webhook
 from models.effects import Delivery, Effect, Embedding, Memory, MessageText
-from models.library import Note, Secret, SentFile, Skill, SkillFile
 from models.runs import IdempotencyKey, Run, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
@@ -15,6 +14,7 @@ from models.tenancy import ApiKey, Tenant
 from models.threads import Thread, ThreadHead
 from models.turns import Compaction, Message, ToolCall, Turn, Usage
 from models.upkeep import UpkeepCursor
+from models.workspace import Note, Secret, SentFile, Skill, SkillFile
 
 __all__ = [
     "Agent",

@@ -96,7 +96,7 @@ class Home:
     mark: str
 
     @property
-    def library(self) -> Path:
+    def shelf(self) -> Path:
         """Where the private user's skills are: those that the turn brings, and with `offer_skills` all."""
         return self.base / "config" / "skills"
 
@@ -134,7 +134,7 @@ class Home:
         takes (tools, hooks) would widen what the agent may do.
         """
         for skill in skills:
-            directory = self.library / skill.name
+            directory = self.shelf / skill.name
             directory.mkdir(parents=True)
             # JSON's strings are YAML's too.
             front = f"---\nname: {json.dumps(skill.name)}\ndescription: {json.dumps(skill.description)}\n---\n\n"
@@ -152,9 +152,9 @@ class Home:
         As the project's they would come with the project's settings, and those start programs of their choice: an
         agent that may write files could give itself a shell.
         """
-        self.library.mkdir(exist_ok=True)
+        self.shelf.mkdir(exist_ok=True)
         for name in self.skills:
-            (self.library / name).symlink_to(self.cwd / _SKILLS / name, target_is_directory=True)
+            (self.shelf / name).symlink_to(self.cwd / _SKILLS / name, target_is_directory=True)
 
     def remove(self) -> None:
         """Remove the private directory."""

@@ -91,7 +91,7 @@ class Launcher:
         allowed = permissions(
             self._trust,
             home.roots,
-            readable=(home.library,) if home.assigned else (),
+            readable=(home.shelf,) if home.assigned else (),
             skills=bool(self.skills),
             subagents=bool(self._options.agents),
         )
