@@ -110,7 +110,7 @@ def build_api(settings: Settings) -> ApiServices:
         dispatcher=dispatcher,
         submitter=Submitter(database, dispatcher, canceller, idempotency_ttl_s=settings.runs.idempotency_ttl_s),
         canceller=canceller,
-        waiting=Waiting(database, dispatcher),
+        waiting=Waiting(database, dispatcher, canceller),
         capabilities=capabilities,
         agents=Agents(database, capabilities.validate),
         tasks=Tasks(database, dispatcher),

@@ -188,7 +188,7 @@ def build_worker(settings: Settings) -> WorkerServices:
             dispatcher,
             settings.runs,
             metrics,
-            waiting=Waiting(database, dispatcher),
+            waiting=Waiting(database, dispatcher, canceller),
             canceller=canceller,
         ),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),

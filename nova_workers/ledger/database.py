@@ -31,6 +31,9 @@ _UNAVAILABLE = (
     asyncpg.InsufficientResourcesError,
     asyncpg.PostgresSystemError,
     asyncpg.ObjectNotInPrerequisiteStateError,
+    # Two transactions waited for each other, and this one was rolled back: whole, so that it may be tried again.
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
 )
 
 

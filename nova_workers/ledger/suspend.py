@@ -33,7 +33,7 @@ WITH thread AS (
 ), freed AS (
     UPDATE threads SET active_run_id = NULL FROM mine WHERE threads.id = mine.thread_id AND mine.status = 'queued'
 ), wanted AS (
-    SELECT mine.tenant_id, mine.id AS run_id, mine.turn_id, mine.queue, mine.depth, mine.traceparent, x.*
+    SELECT mine.tenant_id, mine.id AS run_id, mine.turn_id, mine.queue, mine.priority, mine.depth, mine.traceparent, x.*
       FROM mine, jsonb_to_recordset($3) AS x(id text, tool_call_id text, kind text, request jsonb, due_in_s float8,
                                              child_run_id text, child_thread_id text, child_agent_id text,
                                              child_content jsonb)
@@ -49,10 +49,10 @@ WITH thread AS (
     INSERT INTO threads (id, tenant_id, agent_id, next_seq)
     SELECT child_thread_id, tenant_id, child_agent_id, 2 FROM wanted WHERE child_run_id IS NOT NULL
 ), children AS (
-    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, queue, source, parent_run_id, depth,
-                      traceparent)
-    SELECT child_run_id, tenant_id, child_thread_id, child_agent_id, 1, child_content, queue, 'agent', run_id,
-           depth + 1, traceparent
+    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, queue, priority, source, parent_run_id,
+                      depth, traceparent)
+    SELECT child_run_id, tenant_id, child_thread_id, child_agent_id, 1, child_content, queue, priority, 'agent',
+           run_id, depth + 1, traceparent
       FROM wanted WHERE child_run_id IS NOT NULL
 ), turn AS (
     UPDATE turns t

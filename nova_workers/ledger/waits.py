@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal
+from datetime import datetime, timedelta
+from typing import Literal
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, storable
 from nova_workers.contracts.runs import Doorbell
@@ -101,7 +101,7 @@ SELECT {_WAIT_COLUMNS}, c.status AS child_status, c.result_text, c.error_message
 # A question that nobody answered goes to an agent: the wait stays, and waits for that agent's run.
 _ESCALATE = """
 WITH asked AS (
-    SELECT w.id, w.tenant_id, r.id AS run_id, r.queue, r.depth, r.traceparent
+    SELECT w.id, w.tenant_id, r.id AS run_id, r.queue, r.priority, r.depth, r.traceparent
       FROM run_waits w JOIN runs r ON r.id = w.run_id
       JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = $2 AND a.deleted_at IS NULL
      WHERE w.id = $1 AND w.status = 'open' AND w.child_run_id IS NULL
@@ -109,9 +109,9 @@ WITH asked AS (
 ), thread AS (
     INSERT INTO threads (id, tenant_id, agent_id, next_seq) SELECT $3, tenant_id, $2, 2 FROM asked
 ), child AS (
-    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, queue, source, parent_run_id, depth,
-                      traceparent)
-    SELECT $4, tenant_id, $3, $2, 1, $5, queue, 'agent', run_id, depth + 1, traceparent FROM asked
+    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, queue, priority, source, parent_run_id,
+                      depth, traceparent)
+    SELECT $4, tenant_id, $3, $2, 1, $5, queue, priority, 'agent', run_id, depth + 1, traceparent FROM asked
     RETURNING id, thread_id, queue
 ), moved AS (
     UPDATE run_waits w SET child_run_id = $4, due_at = NULL FROM asked WHERE w.id = asked.id
@@ -203,14 +203,14 @@ async def find_answered_children(
     connection: Connection,
     *,
     child_run_ids: Sequence[str] | None = None,
-    ended_within: Any = None,
+    ended_within: timedelta | None = None,
     limit: int = 500,
 ) -> list[Wait]:
     """Return open waits whose child run is over.
 
     Args:
         child_run_ids: Only of these children; None looks at all.
-        ended_within: Only children that ended in this period, a `timedelta`.
+        ended_within: Only children that ended in this period.
         limit: Most waits to return.
     """
     ids = None if child_run_ids is None else list(child_run_ids)

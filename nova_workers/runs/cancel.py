@@ -14,7 +14,7 @@ from nova_workers.ledger import cancel as ledger
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.release import find_stuck, release_waiting
 from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.waiting import resolve_parents
+from nova_workers.runs.parents import resolve_parents
 from nova_workers.streams.publisher import EventPublisher
 
 __all__ = ["Canceller"]
@@ -131,6 +131,10 @@ class Canceller:
         await self._tell_parents([request.doorbell.run_id for request in requests if request.ended])
         await self._release([request.doorbell.run_id for request in requests if request.waiting])
 
+    async def abandon(self, tenant_id: str, run_ids: Sequence[str]) -> None:
+        """Cancel runs that nobody waits for any more. Those that are over stay as they are."""
+        await self._request(tenant_id, run_ids)
+
     async def interrupted(self, run_id: str) -> None:
         """Make quick what a message that interrupts has asked of the active run."""
         await self._control.nudge_cancel([run_id], "interrupt")
@@ -151,7 +155,7 @@ class Canceller:
             released = await release_waiting(connection, run_ids)
         self._dispatcher.ring_runs([each.bell for each in released])
         for each in released:
-            await self._request(each.tenant_id, each.children)
+            await self.abandon(each.tenant_id, each.children)
 
     async def _tell_parents(self, run_ids: Sequence[str]) -> None:
         if not run_ids:

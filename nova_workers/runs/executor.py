@@ -26,13 +26,13 @@ from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.claiming import claim_run
 from nova_workers.runs.fairness import FairLine
 from nova_workers.runs.outcome import Outcome, ended_before_start
+from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.permission import tool_policy
 from nova_workers.runs.persist import persist
 from nova_workers.runs.recorder import TurnRecorder
 from nova_workers.runs.reports import RunReports, span_attributes
 from nova_workers.runs.suspend import new_waits, waiting_event
 from nova_workers.runs.turn import TurnRunner
-from nova_workers.runs.waiting import resolve_parents
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun, LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import asyncpg
 import structlog
 
 from nova_workers.contracts.abort import AbortSignal
@@ -44,7 +43,7 @@ async def persist(
         try:
             async with database.transaction() if transaction else database.connection() as connection:
                 return await write(connection)
-        except (Unavailable, asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
+        except Unavailable as error:
             if abort.reason == "lost":
                 raise RunLost("The lease ran out while the database was away.") from error
             _log.warning("run.write_waits", pause_s=pause_s, error=str(error))

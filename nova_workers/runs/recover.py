@@ -69,13 +69,14 @@ class Reconciler:
             Unavailable: The database does not answer; the next pass finds all of it again.
         """
         recovered = await self._recover()
-        await self._canceller.release_stuck()
-        await self._waiting.sweep()
         rerung = sum([await self._ring_again(queue) for queue in ("interactive", "background")])
         async with self._database.connection() as connection:
             effects_due = await upkeep.has_due_effects(connection)
         if effects_due:
             self._dispatcher.ring_effects()
+        # Last: a wait that cannot be ended must not keep the rest of the fleet from its net.
+        await self._canceller.release_stuck()
+        await self._waiting.sweep()
         return Reconciled(recovered, rerung, effects_due)
 
     async def upkeep(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
@@ -14,10 +13,12 @@ from nova_workers.contracts.waits import Answer, AskAgent, AskApproval, AskUser,
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger import waits as ledger
 from nova_workers.ledger.cancel import run_status
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Database
 from nova_workers.ledger.waits import Resolution, Wait
+from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.parents import from_child
 
-__all__ = ["ANSWERABLE", "Waiting", "resolve_parents"]
+__all__ = ["ANSWERABLE", "Waiting"]
 
 _log = structlog.get_logger(__name__)
 
@@ -32,9 +33,10 @@ _LOOK_BACK = timedelta(hours=1)
 class Waiting:
     """Answers runs that wait. One object a process."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher) -> None:
+    def __init__(self, database: Database, dispatcher: Dispatcher, canceller: Canceller) -> None:
         self._database = database
         self._dispatcher = dispatcher
+        self._canceller = canceller
 
     async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> None:
         """Give a waiting run what it waits for.
@@ -60,6 +62,7 @@ class Waiting:
                 f"Wait {wait.id!r} of run {run_id!r} is over; somebody was faster.", wait_id=wait.id
             )
         self._ring(bell)
+        await self._let_go(wait)
 
     async def sweep(self, *, thorough: bool = False) -> int:
         """End every wait whose time has come or whose child is over, and return how many. Safe in any number of copies.
@@ -76,7 +79,7 @@ class Waiting:
             await self._time_out(wait)
         for wait in over:
             async with self._database.transaction() as connection:
-                _, bell = await ledger.resolve_wait(connection, wait, _from_child(wait))
+                _, bell = await ledger.resolve_wait(connection, wait, from_child(wait))
             self._ring(bell)
         return len(due) + len(over)
 
@@ -111,21 +114,17 @@ class Waiting:
             ended, bell = await ledger.resolve_wait(connection, wait, _timed_out(wait))
         if ended:
             _log.info("wait.timed_out", run_id=wait.run_id, wait_id=wait.id, kind=request.kind)
+            await self._let_go(wait)
         self._ring(bell)
+
+    async def _let_go(self, wait: Wait) -> None:
+        """Cancel the run that was asked: nobody waits for it any more. Who dies here leaves it to its end."""
+        if wait.child_run_id is not None:
+            await self._canceller.abandon(wait.tenant_id, [wait.child_run_id])
 
     def _ring(self, bell: Doorbell | None) -> None:
         if bell is not None:
             self._dispatcher.ring_runs([bell])
-
-
-async def resolve_parents(connection: Connection, child_run_ids: Sequence[str]) -> list[Doorbell]:
-    """Give parents the results of children that are over, in the caller's transaction, and return whom to ring for."""
-    bells: list[Doorbell] = []
-    for wait in await ledger.find_answered_children(connection, child_run_ids=child_run_ids):
-        _, bell = await ledger.resolve_wait(connection, wait, _from_child(wait))
-        if bell is not None:
-            bells.append(bell)
-    return bells
 
 
 def _answered(wait: Wait, answer: Answer) -> Resolution:
@@ -149,17 +148,6 @@ def _decided(answer: Answer, record: dict[str, object]) -> Resolution:
         return Resolution("resolved", record, None)
     because = f": {storable(answer.text)}" if answer.text else ". Find another way, or say what you cannot do."
     said = f"A person did not permit this call{because}"
-    return Resolution("resolved", record, (text_block(said),), failed=True, error=said)
-
-
-def _from_child(wait: Wait) -> Resolution:
-    status, text = wait.child_end or ("failed", "")
-    who = wait.request.agent_id if isinstance(wait.request, AskAgent) else getattr(wait.request, "escalate_to", None)
-    record = {"child_run_id": wait.child_run_id, "status": status}
-    if status == "succeeded":
-        said = text if text.strip() else f"({who} ended without a word.)"
-        return Resolution("resolved", record, (text_block(said),))
-    said = f"{who} did not answer; its run {status}{': ' + text if text else ''}."
     return Resolution("resolved", record, (text_block(said),), failed=True, error=said)
 
 

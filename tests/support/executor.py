@@ -207,7 +207,7 @@ class Floor:
         self.submitter = Submitter(
             database, self.bells, self.canceller, idempotency_ttl_s=settings.runs.idempotency_ttl_s
         )
-        self.waiting = Waiting(database, self.bells)
+        self.waiting = Waiting(database, self.bells, self.canceller)
         self.reconciler = Reconciler(
             database,
             redis,

@@ -167,6 +167,23 @@ async def test_a_person_may_still_answer_while_an_agent_is_asked_in_their_place(
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
     await fleet.settle(*fleet.workers)
     assert await _result_of(fleet, run.run_id) == ("completed", "coffee")
+    # Nobody waits for the agent any more.
+    asked = await fleet.database.fetchval("SELECT status FROM runs WHERE parent_run_id = $1", run.run_id)
+    assert asked == "canceled"
+
+
+async def test_an_agent_that_does_not_answer_in_time_is_stopped(fleet: Floor):
+    call = ask("b", {"tool": _ASK}, {"say": "too late"})
+    call["input"]["timeout_s"] = 60
+    run = await _begin(fleet, {"tool": call}, {"say": "without b"}, priority=7)
+    (child,) = await fleet.database.fetch("SELECT id, priority FROM runs WHERE parent_run_id = $1", run.run_id)
+    assert child["priority"] == 7
+    await _pass_time(fleet)
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "without b"
+    assert await _result_of(fleet, run.run_id) == ("failed", "b did not answer in time.")
+    assert await fleet.status(child["id"]) == "canceled"
+    await check_any_time(fleet.database)
 
 
 async def test_a_run_goes_on_at_its_time(fleet: Floor):
