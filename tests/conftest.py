@@ -1,7 +1,7 @@
-"""Fixtures on real servers: one Postgres and one Valkey a session, a fresh database a test.
+"""Fixtures on real servers: one Postgres for all, one Valkey a test worker, a fresh database a test.
 
 With xdist the controller runs the servers and tells its workers where they are; without it the first test that
-asks for one starts them. Tests that need neither cost neither.
+asks for one starts it. Tests that need neither cost neither.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
-from tests.support.servers import TEMPLATE, Servers, test_servers
+from tests.support.servers import TEMPLATE, own_postgres, own_valkey
 
 _RUNNING = pytest.StashKey[ExitStack]()
-_SERVERS = pytest.StashKey[Servers]()
+_POSTGRES = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,11 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
-    """In xdist's controller: tell a worker where the servers are."""
+    """In xdist's controller: tell a worker where its servers are."""
     config: pytest.Config = node.config  # type: ignore[attr-defined]  # xdist's WorkerController has no types
-    servers = _start_once(config)
     node.workerinput.update(  # type: ignore[attr-defined]
-        postgres_url_admin=servers.postgres_url_admin, valkey_url=servers.valkey_url
+        postgres_url_admin=_postgres(config), valkey_url=config.stash[_RUNNING].enter_context(own_valkey())
     )
 
 
@@ -47,31 +46,28 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_RUNNING].close()
 
 
-def _start_once(config: pytest.Config) -> Servers:
-    if _SERVERS not in config.stash:
-        config.stash[_SERVERS] = config.stash[_RUNNING].enter_context(test_servers())
-    return config.stash[_SERVERS]
+def _postgres(config: pytest.Config) -> str:
+    if _POSTGRES not in config.stash:
+        config.stash[_POSTGRES] = config.stash[_RUNNING].enter_context(own_postgres())
+    return config.stash[_POSTGRES]
+
+
+def _given(config: pytest.Config, name: str) -> str | None:
+    """Return what xdist's controller told this worker, or None without xdist."""
+    given: dict[str, str] = getattr(config, "workerinput", {})
+    return given.get(name)
 
 
 @pytest.fixture(scope="session")
-def servers(pytestconfig: pytest.Config) -> Servers:
-    """Both servers."""
-    given: dict[str, str] | None = getattr(pytestconfig, "workerinput", None)
-    if given is not None:
-        return Servers(given["postgres_url_admin"], given["valkey_url"])
-    return _start_once(pytestconfig)
+def postgres_url_admin(pytestconfig: pytest.Config) -> str:
+    """URL of the maintenance database, as superuser. All test workers share the server."""
+    return _given(pytestconfig, "postgres_url_admin") or _postgres(pytestconfig)
 
 
 @pytest.fixture(scope="session")
-def postgres_url_admin(servers: Servers) -> str:
-    """URL of the maintenance database, as superuser."""
-    return servers.postgres_url_admin
-
-
-@pytest.fixture(scope="session")
-def valkey_url(servers: Servers) -> str:
-    """URL of logical database 0, which no test should use: `redis_url` is the test's own."""
-    return servers.valkey_url
+def valkey_url(pytestconfig: pytest.Config) -> str:
+    """URL of this test worker's own Valkey: tests that share a server hear each other's channels."""
+    return _given(pytestconfig, "valkey_url") or pytestconfig.stash[_RUNNING].enter_context(own_valkey())
 
 
 @pytest.fixture
@@ -96,28 +92,20 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def redis_url(valkey_url: str, worker_number: int) -> str:
-    """URL of this test worker's own logical database, empty at the start of the test."""
-    # Not by `urlsplit`, which loses the slashes of ``unix://``: redis-py's blocking client wants them.
-    url = f"{valkey_url.partition('?')[0]}?db={worker_number + 1}"
-    client = Redis.from_url(url)
-    await client.flushdb()
+async def redis_url(valkey_url: str) -> str:
+    """URL of a Redis that is empty at the start of the test."""
+    client = Redis.from_url(valkey_url)
+    await client.flushall()
     await client.aclose()
-    return url
+    return valkey_url
 
 
 @pytest.fixture
 async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    """A client on the empty logical database."""
+    """A client on the empty Redis."""
     client = Redis.from_url(redis_url)
     yield client
     await client.aclose()
-
-
-@pytest.fixture(scope="session")
-def worker_number() -> int:
-    """0 without xdist, else the number of this worker."""
-    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A Postgres and a Valkey for one test session, with a migrated template database."""
+"""A Postgres with a migrated template database, and a Valkey, for tests alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from models import migrate
@@ -17,21 +16,10 @@ from nova_workers.devstack.postgres import THROWAWAY, EmbeddedPostgres
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.valkey import EmbeddedValkey
 
-__all__ = ["TEMPLATE", "Servers", "running", "test_servers"]
+__all__ = ["TEMPLATE", "own_postgres", "own_valkey", "running"]
 
 TEMPLATE = "nova_template"
 """The migrated database that every test's own is cloned from."""
-
-DATABASES = 64
-"""Logical Redis databases: one a test worker."""
-
-
-@dataclass(frozen=True)
-class Servers:
-    """Where the session's servers are."""
-
-    postgres_url_admin: str
-    valkey_url: str
 
 
 @contextmanager
@@ -79,17 +67,28 @@ async def _make_template(postgres: EmbeddedPostgres) -> None:
 
 
 @contextmanager
-def test_servers() -> Generator[Servers]:
-    """Run both servers on throw-away data until the block ends."""
+def own_postgres() -> Generator[str]:
+    """Run a Postgres on throw-away data until the block ends, and give the URL of its maintenance database."""
+    with _throwaway_home() as home:
+        postgres = EmbeddedPostgres(home, settings=THROWAWAY)
+        with running(postgres.spec(), home / "postgres.log"):
+            asyncio.run(_make_template(postgres))
+            yield postgres.url("postgres")
+
+
+@contextmanager
+def own_valkey() -> Generator[str]:
+    """Run a Valkey on throw-away data until the block ends, and give the URL of its logical database 0."""
+    with _throwaway_home() as home:
+        valkey = EmbeddedValkey(home)
+        with running(valkey.spec(), home / "valkey.log"):
+            yield valkey.url()
+
+
+@contextmanager
+def _throwaway_home() -> Generator[Path]:
     home = Path(tempfile.mkdtemp(prefix="nova-test-"))
     try:
-        postgres = EmbeddedPostgres(home, settings=THROWAWAY)
-        valkey = EmbeddedValkey(home, databases=DATABASES)
-        with (
-            running(postgres.spec(), home / "postgres.log"),
-            running(valkey.spec(), home / "valkey.log"),
-        ):
-            asyncio.run(_make_template(postgres))
-            yield Servers(postgres.url("postgres"), valkey.url())
+        yield home
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -13,10 +13,7 @@ import pytest
 
 from tests.support.command_line import Nova
 from tests.support.fleet import Fleet
-from tests.support.servers import TEMPLATE
-
-_LAST_DATABASE = 63
-"""Logical Redis databases of shared fleets are counted from the last down; those of single tests from 1 up."""
+from tests.support.servers import TEMPLATE, own_valkey
 
 
 def logical_database(url: str, number: int) -> str:
@@ -24,11 +21,9 @@ def logical_database(url: str, number: int) -> str:
     return f"{url.partition('?')[0]}?db={number}"
 
 
-@pytest.fixture(scope="session")
-def fleet(
-    postgres_url_admin: str, valkey_url: str, worker_number: int, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Fleet]:
-    """API, worker and beat on a database of their own."""
+@pytest.fixture(scope="package")
+def fleet(postgres_url_admin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """API, worker and beat on servers that no other test empties."""
     name = f"test_{uuid.uuid4().hex}"
 
     async def run_sql(sql: str) -> None:
@@ -39,11 +34,11 @@ def fleet(
             await admin.close()
 
     home = tmp_path_factory.mktemp("fleet")
-    with asyncio.Runner() as runner:
+    with own_valkey() as redis_url, asyncio.Runner() as runner:
         runner.run(run_sql(f'CREATE DATABASE "{name}" TEMPLATE {TEMPLATE} STRATEGY file_copy'))
         env = {
             "NOVA_DATABASE_URL": urlsplit(postgres_url_admin)._replace(path=f"/{name}").geturl(),
-            "NOVA_REDIS_URL": logical_database(valkey_url, _LAST_DATABASE - worker_number),
+            "NOVA_REDIS_URL": redis_url,
             "NOVA_HOME": str(home),
             "NOVA_RUNS__RECONCILE_EVERY_S": "1",
             # Tasks of one test would be worked on in the middle of another, depending on the hour.

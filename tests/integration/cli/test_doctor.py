@@ -96,7 +96,7 @@ def test_a_broker_that_forgets_is_a_warning(nova: Nova, broker: "redis.Redis") -
 
 
 def test_a_queue_key_of_another_program(nova: Nova, fleet: Fleet) -> None:
-    url = logical_database(fleet.env["NOVA_REDIS_URL"], 40)
+    url = logical_database(fleet.env["NOVA_REDIS_URL"], 4)
     with redis.Redis.from_url(url) as other:
         other.set(broker_queue("interactive"), "x", ex=60)
         done = nova("doctor", "--json", NOVA_REDIS_URL=url)
