@@ -41,7 +41,7 @@ from api.state import ApiState
 from api.stopping import heard_stop
 from api.stream_slots import StreamSlots
 from models import migrate
-from nova_workers.bootstrap import ApiServices, build_api
+from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.logging import configure_logging
@@ -54,6 +54,33 @@ _DESCRIPTION = """
 Send messages to AI agents, follow what they do, and read what they did. What was accepted with 202 is in the ledger:
 it is neither lost nor run twice. Errors are problem documents (RFC 9457) whose `code` is stable.
 """
+
+
+_ROUTERS = (
+    # Fixed paths such as /v1/runs/wait come before those with an id in their place.
+    health.router,
+    submissions.router,
+    events.router,
+    answers.router,
+    runs.router,
+    threads.router,
+    agents.router,
+    fleet.router,
+    keys.router,
+    usage.router,
+    tenant.router,
+    archive.router,
+    capabilities.router,
+    search.router,
+    memories.router,
+    tasks.router,
+    notes.router,
+    deliveries.router,
+    secrets.router,
+    skills.router,
+    triggers.router,
+    webhooks.router,
+)
 
 
 def create_app() -> FastAPI:
@@ -74,6 +101,8 @@ def build_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         # Spans and metrics are ours, one layer for all processes.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        # The routes themselves: routers that are included derive each route anew, in the first requests they see.
+        routes=[route for router in _ROUTERS for route in router.routes],
         middleware=[
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             Middleware(LastResort),
@@ -90,32 +119,6 @@ def build_app(settings: Settings) -> FastAPI:
         schema_head=migrate.head(),
     )
     install_error_handlers(app)
-    # Fixed paths such as /v1/runs/wait come before those with an id in their place.
-    for module in (
-        health,
-        submissions,
-        events,
-        answers,
-        runs,
-        threads,
-        agents,
-        fleet,
-        keys,
-        usage,
-        tenant,
-        archive,
-        capabilities,
-        search,
-        memories,
-        tasks,
-        notes,
-        deliveries,
-        secrets,
-        skills,
-        triggers,
-        webhooks,
-    ):
-        app.include_router(module.router)
     install_openapi(app)
     return app
 

@@ -9,7 +9,7 @@ from api.following import RunFollower
 from api.key_ring import KeyRing
 from api.run_watch import RunWatch
 from api.stream_slots import StreamSlots
-from nova_workers.bootstrap import ApiServices
+from nova_workers.bootstrap.api import ApiServices
 
 __all__ = ["ApiState", "State", "state_of"]
 

@@ -1,6 +1,5 @@
-"""The only place that builds and connects things. Everything else is handed what it needs."""
+"""The only place that builds and connects things. Everything else is handed what it needs.
 
-from nova_workers.bootstrap.api import ApiServices, build_api
-from nova_workers.bootstrap.worker import WorkerServices, build_worker
-
-__all__ = ["ApiServices", "WorkerServices", "build_api", "build_worker"]
+A front door imports the module that builds its own process, and with it no more than that process works with: the API
+knows no engine, and so loads no model provider's SDK.
+"""

@@ -7,6 +7,7 @@ schemas are derived here once, when the process starts.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import structlog
@@ -83,7 +84,8 @@ class ToolServing:
         async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
             return await self._call(context, params.name, params.arguments or {})
 
-        return InProcessMcpServer(Server(self._name, on_list_tools=list_tools, on_call_tool=call_tool))
+        server = Server(self._name, on_list_tools=list_tools, on_call_tool=call_tool)
+        return InProcessMcpServer(server, listing=self._listing.tools)
 
     async def _call(self, context: CapabilityContext, name: str, arguments: JsonObject) -> CallToolResult:
         tool = self._tools.get(name)
@@ -110,13 +112,14 @@ def _describe(tool: ToolDeclaration[Any]) -> Tool:
     return Tool(
         name=tool.name,
         description=tool.description,
-        input_schema=_schema(tool),
+        input_schema=_schema(tool.input),
         annotations=ToolAnnotations(read_only_hint=tool.read_only, idempotent_hint=tool.idempotent),
     )
 
 
-def _schema(tool: ToolDeclaration[Any]) -> JsonObject:
-    schema: JsonObject = tool.input.model_json_schema()
+@cache
+def _schema(given: type[BaseModel]) -> JsonObject:
+    schema: JsonObject = given.model_json_schema()
     # Titles repeat the names, and the docstring of the class is not for the model: tokens for nothing.
     for part in (schema, *schema.get("properties", {}).values()):
         part.pop("title", None)

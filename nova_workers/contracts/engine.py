@@ -12,7 +12,7 @@ counts, tool calls, compaction). What the run protocol adds is optional: `histor
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -83,6 +83,8 @@ class InProcessMcpServer:
     server: Any
     tools: tuple[str, ...] | None = None
     """Allow-list of tool names; None allows every tool that the server declares."""
+    listing: Sequence[Any] | None = None
+    """All that it would list (``mcp.types.Tool``), where that is known: then nothing connects before the first call."""
 
 
 @dataclass(frozen=True, slots=True)

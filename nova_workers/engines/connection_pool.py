@@ -179,14 +179,21 @@ class Lease:
     async def list_tools(self) -> list[Tool]:
         """Return the tools that the allow-list lets through, in the server's order.
 
-        For a connection that was there before this is the health check: one that fails it is replaced, once.
+        For a connection that was there before this is the health check: one that fails it is replaced, once. A server
+        of this process that says beforehand what it has is not connected to.
 
         Raises:
             ConnectionError: The server does not answer.
         """
+        known = self.server.listing if isinstance(self.server, InProcessMcpServer) else None
+        tools = await self._ask_for_tools() if known is None else known
+        allowed = self.server.tools
+        return [tool for tool in tools if allowed is None or tool.name in allowed]
+
+    async def _ask_for_tools(self) -> list[Tool]:
         held, reused = await self._connected()
         try:
-            tools = await held.connection.list_tools(_CHECK_TIMEOUT_S if reused else None)
+            return await held.connection.list_tools(_CHECK_TIMEOUT_S if reused else None)
         except ConnectionError:
             self._pool.retire(held)
             self._let_go()
@@ -194,9 +201,7 @@ class Lease:
                 raise
             _log.info("mcp_connection_replaced", server=self.name)
             held, _ = await self._connected()
-            tools = await held.connection.list_tools()
-        allowed = self.server.tools
-        return [tool for tool in tools if allowed is None or tool.name in allowed]
+            return await held.connection.list_tools()
 
     async def call(self, tool: str, arguments: JsonObject, on_progress: OnProgress | None = None) -> CallToolResult:
         """Call a tool, over a new connection if the old one is lost.

@@ -160,10 +160,12 @@ class Toolbox:
     async def _open(self) -> dict[str, _Entry]:
         listings = await asyncio.gather(*(_listing(lease) for lease in self._leases))
         entries: dict[str, _Entry] = {}
+        taken = set(self._reserved)
         for lease, tools in zip(self._leases, listings, strict=True):
             for tool in tools or ():
-                definition = _define(lease.name, tool, {*entries, *self._reserved})
+                definition = _define(lease.name, tool, taken)
                 entries[definition.name] = _Entry(definition, lease, tool.name)
+                taken.add(definition.name)
         named = zip(self._leases, listings, strict=True)
         self._unreachable = tuple(lease.name for lease, tools in named if tools is None)
         return entries

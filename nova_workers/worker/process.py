@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from nova_workers.bootstrap import WorkerServices, build_worker
+from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.config import Settings
 from nova_workers.stopping import stop_tasks
 from nova_workers.worker.loop import LoopThread

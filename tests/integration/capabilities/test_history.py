@@ -11,8 +11,7 @@ from mcp.types import TextContent
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap import build_worker
-from nova_workers.bootstrap.worker import WorkerServices
+from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.capabilities import CapabilityContext, default_registry
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
