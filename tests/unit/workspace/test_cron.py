@@ -206,13 +206,15 @@ def changes(draw: st.DrawFn, names: Sequence[str]) -> tuple[str, datetime]:
 
 
 def second_opinion(line: str, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    for moment in CronSim(line, after.astimezone(zone)):
-        yield moment.astimezone(UTC)
+    """Return what cronsim says, but for what is past: in an hour that comes twice it begins with the first time."""
+    moments = (moment.astimezone(UTC) for moment in CronSim(line, after.astimezone(zone)))
+    return (moment for moment in moments if moment > after)
 
 
 @proves("triggers.oracle")
 @given(line=LINES, where=changes(PLAIN_ZONES))
 @example(line="*/15 2 * * *", where=("Europe/Berlin", datetime(2026, 3, 28, 12, tzinfo=UTC)))
+@example(line="1 0-2 * * *", where=("Africa/Casablanca", datetime(2012, 7, 20, 2, tzinfo=UTC)))
 @hypothesis_settings(max_examples=300, deadline=None)
 def test_lines_fire_when_cronsim_says(line: str, where: tuple[str, datetime]) -> None:
     """Over the changes of clocks of real zones; but for one kind of line, which see."""
