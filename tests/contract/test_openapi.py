@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Generator
@@ -25,6 +24,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.hands import make_tenant
+from tests.support.serving import loopback_listener
 
 _EXAMPLES = 12
 
@@ -188,7 +188,7 @@ async def key(database: Database) -> str:
 def served(settings: Settings, key: str) -> Generator[Served]:
     """The API on a fresh database. Nobody executes runs here, so whoever waits is answered soon."""
     brief = settings.model_copy(update={"api": settings.api.model_copy(update={"wait_timeout_s": 0.02})})
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = loopback_listener()
     server = uvicorn.Server(uvicorn.Config(build_app(brief), log_config=None, access_log=False))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()

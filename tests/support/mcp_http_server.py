@@ -1,10 +1,11 @@
 """An MCP server over HTTP on loopback, in the test's own loop: keeps what it was given, and says it again."""
 
-import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
-import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
+
+from tests.support.serving import serving
 
 __all__ = ["McpHttpServer"]
 
@@ -16,8 +17,7 @@ class McpHttpServer:
         self.delivered: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.host = ""
-        self._server: uvicorn.Server
-        self._task: asyncio.Task[None]
+        self._stack = AsyncExitStack()
 
     @property
     def url(self) -> str:
@@ -25,17 +25,12 @@ class McpHttpServer:
         return f"http://{self.host}/mcp"
 
     async def __aenter__(self) -> "McpHttpServer":
-        config = uvicorn.Config(self._tools().streamable_http_app(), host="127.0.0.1", port=0, log_config=None)
-        self._server = uvicorn.Server(config)
-        self._task = asyncio.create_task(self._server.serve())
-        while not self._server.started:  # noqa: ASYNC110 - uvicorn has a flag and no event
-            await asyncio.sleep(0.01)
-        self.host = f"127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+        url = await self._stack.enter_async_context(serving(self._tools().streamable_http_app()))
+        self.host = url.removeprefix("http://")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.should_exit = self._server.force_exit = True
-        await self._task
+        await self._stack.aclose()
 
     def _tools(self) -> MCPServer:
         server = MCPServer("http")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,10 @@ __all__ = ["TEMPLATE", "own_postgres", "own_valkey", "running"]
 
 TEMPLATE = "nova_template"
 """The migrated database that every test's own is cloned from."""
+
+
+_ROOM_BYTES = 3_000_000_000
+"""Postgres's log of what it wrote is up to 1 GB, and more for a moment."""
 
 
 @contextmanager
@@ -85,9 +90,17 @@ def own_valkey() -> Generator[str]:
             yield valkey.url()
 
 
+def _memory() -> Path | None:
+    """Return a folder that is kept in memory, if there is a large one: a database a test is a thousand files each."""
+    folder = Path("/dev/shm")
+    if not os.access(folder, os.W_OK) or shutil.disk_usage(folder).free < _ROOM_BYTES:
+        return None
+    return folder
+
+
 @contextmanager
 def _throwaway_home() -> Generator[Path]:
-    home = Path(tempfile.mkdtemp(prefix="nova-test-"))
+    home = Path(tempfile.mkdtemp(prefix="nova-test-", dir=_memory()))
     try:
         yield home
     finally:

@@ -5,14 +5,12 @@ answer with errors. Everything else is tested on a real fleet.
 """
 
 import asyncio
-import socket
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -20,6 +18,7 @@ from starlette.routing import Route
 
 from nova_workers.contracts.events import Event
 from nova_workers.contracts.wire import RunView
+from tests.support.serving import serving
 
 __all__ = ["WireServer", "all_frames", "frame", "run_view", "says", "streams", "wire_server"]
 
@@ -117,30 +116,8 @@ async def wire_server(port: int = 0) -> AsyncGenerator[WireServer]:
     """Run a server on a free port of loopback."""
     wire = WireServer()
     app = Starlette(routes=[Route("/{path:path}", wire.answer, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])])
-    listener = socket.create_server(("127.0.0.1", port))
-    wire.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=0)
-    server = uvicorn.Server(config)
-    # serve() would take the signals of the test process.
-    serving = asyncio.create_task(_serve(server, listener))
-    try:
-        while not server.started:  # noqa: ASYNC110 - uvicorn has a flag, not an event
-            await asyncio.sleep(0.005)
+    async with serving(app, port=port) as wire.url:
         yield wire
-    finally:
-        server.should_exit = True
-        server.force_exit = True
-        await serving
-        with suppress(OSError):
-            listener.close()
-
-
-async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
-    server.config.load()
-    server.lifespan = server.config.lifespan_class(server.config)
-    await server.startup(sockets=[listener])
-    await server.main_loop()
-    await server.shutdown(sockets=[listener])
 
 
 def all_frames(events: Iterable[Event], attempt: int = 1) -> list[str]:

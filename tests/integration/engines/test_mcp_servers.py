@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from structlog.testing import capture_logs
 
@@ -32,6 +32,7 @@ from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.scripted import ScriptedEngine
 from tests.requirements import proves
 from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.serving import serving
 
 Json = dict[str, Any]
 
@@ -282,8 +283,7 @@ class Web:
         self.hung = asyncio.Event()
         self.cancelled = asyncio.Event()
         self._port = 0
-        self._server: uvicorn.Server
-        self._task: asyncio.Task[None]
+        self._serving: AbstractAsyncContextManager[str]
 
     @property
     def url(self) -> str:
@@ -291,18 +291,12 @@ class Web:
 
     async def start(self) -> None:
         """Listen, at the port of the time before."""
-        app = self._tools().streamable_http_app()
-        config = uvicorn.Config(app, host="127.0.0.1", port=self._port, log_level="critical")
-        self._server = uvicorn.Server(config)
-        self._task = asyncio.create_task(self._server.serve())
-        while not self._server.started:  # noqa: ASYNC110 - uvicorn has a flag and no event
-            await asyncio.sleep(0.01)
-        self._port = self._server.servers[0].sockets[0].getsockname()[1]
+        self._serving = serving(self._tools().streamable_http_app(), port=self._port)
+        self._port = int((await self._serving.__aenter__()).rpartition(":")[2])
 
     async def stop(self) -> None:
         """Go away."""
-        self._server.should_exit = self._server.force_exit = True
-        await self._task
+        await self._serving.__aexit__(None, None, None)
 
     def _tools(self) -> MCPServer:
         server = MCPServer("http")

@@ -22,7 +22,7 @@ from tests.integration.engines.claude_agent.hands import calling, options, resul
 from tests.support.model_server import ModelServer, Part, Stream, model_server
 from tests.support.processes import wait_until_gone
 
-_FAMILY = "echo begun > begun; (setsid sleep 300 &) ; (env -i sleep 301 &) ; sleep 302"
+_FAMILY = "(setsid sleep 300 &) ; (env -i sleep 301 &) ; echo begun > begun; sleep 302"
 """A shell with a child that leaves its session and its parents, and one that sheds its environment."""
 _WORKER = """
 import asyncio, os, sys
@@ -68,8 +68,9 @@ async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
     server.reply(calling(("Bash", {"command": _FAMILY})), saying("never"))
     turn = asyncio.create_task(engine.run("hi", options(cwd=str(workspace)), "unrestricted", abort=abort))
     await until_there(workspace / "begun")
-    before = family(homes)
-    assert len(before) >= 4
+    async with asyncio.timeout(30):
+        while len(before := family(homes)) < 4:  # noqa: ASYNC110 - nor does this
+            await asyncio.sleep(0.02)
     abort.abort("cancel")
     result = await asyncio.wait_for(turn, 10)
     assert (result.stop_reason, [status for status, _ in results(result)]) == ("aborted", ["interrupted"])
@@ -79,7 +80,7 @@ async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
 async def test_what_a_shell_leaves_behind_ends_with_the_turn(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
-    command = "(setsid sleep 300 >/dev/null 2>&1 &); echo $!; pgrep -f 'sleep 300' > pids"
+    command = "(setsid sleep 310 >/dev/null 2>&1 &); pgrep -f 'sleep 310' > pids"
     server.reply(calling(("Bash", {"command": command})), saying("ok"))
     result = await engine.run("hi", options(cwd=str(workspace)), "unrestricted")
     assert [status for status, _ in results(result)] == ["completed"]

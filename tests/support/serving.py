@@ -1,0 +1,51 @@
+"""Applications on loopback, served by uvicorn in the test's own loop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+
+__all__ = ["loopback_listener", "serving"]
+
+
+def loopback_listener(port: int = 0) -> socket.socket:
+    """Return a socket that listens on loopback.
+
+    It says that it is TCP, which `socket.create_server` does not: asyncio switches off Nagle's algorithm only where it
+    is told so, and every answer on a connection that is kept would come 40 ms late.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen()
+    return listener
+
+
+@asynccontextmanager
+async def serving(app: Any, *, port: int = 0, patient: bool = False) -> AsyncGenerator[str]:
+    """Serve an ASGI application until the block ends, and give its URL.
+
+    By the parts of `uvicorn.Server.serve`, which would take the test runner's signals and look at a flag ten times a
+    second.
+
+    Args:
+        app: What is served, with its lifespan if it has one.
+        port: Where; 0 for a free port.
+        patient: Whether the application's shutdown and requests under way are waited for, up to 1 s.
+    """
+    listener = loopback_listener(port)
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1 if patient else 0)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    await server.on_tick(0)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.force_exit = not patient
+        await server.shutdown(sockets=[listener])
