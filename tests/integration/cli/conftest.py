@@ -21,7 +21,7 @@ def logical_database(url: str, number: int) -> str:
     return f"{url.partition('?')[0]}?db={number}"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def fleet(postgres_url_admin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """API, worker and beat on servers that no other test empties."""
     name = f"test_{uuid.uuid4().hex}"
