@@ -138,6 +138,8 @@ class Claim:
     """The trigger that fired it."""
     capped: bool = False
     """Its tenant or its agent may have only so many runs at once: its end makes room for another."""
+    has_memories: bool = False
+    """Its tenant has some, for a prompt to tell of."""
     budgets: DailyBudgets = DailyBudgets()
     left_usd: float | None = None
     """What the day's budgets leave for it; None where there is none, or nobody has looked yet."""

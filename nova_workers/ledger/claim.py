@@ -85,6 +85,7 @@ SELECT n.tenant_id AS in_line, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agen
        c.thread_title, left(c.meta->>'channel', 64) AS channel, c.trigger_id, c.capped,
        c.tenant_budget::float8, c.agent_budget::float8,
        (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
+       EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
        EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
   FROM next n
   LEFT JOIN claimed c ON c.id = n.id
@@ -170,5 +171,6 @@ async def claim_next(
         channel=row["channel"],
         trigger_id=row["trigger_id"],
         capped=row["capped"],
+        has_memories=row["has_memories"],
         budgets=DailyBudgets(row["tenant_budget"], row["agent_budget"], row["trigger_budget"]),
     )

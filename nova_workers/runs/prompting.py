@@ -53,7 +53,7 @@ class Prompter:
     ) -> Prompt:
         """Return the prompt of a claimed run.
 
-        The ledger is asked only where the agent has memories or skills, or the thread a task.
+        The ledger is asked only where there are memories for the agent to read, or it has skills, or the thread a task.
 
         Args:
             claim: The run.
@@ -88,7 +88,7 @@ class Prompter:
     async def _load(self, claim: Claim, abort: AbortSignal) -> tuple[PromptFacts, str]:
         """Return memories and skills, which is one statement, and the words of the task; nothing is asked in vain."""
         limits = self._settings.prompts
-        memories = limits.memories if _recalls(claim) else 0
+        memories = limits.memories if claim.has_memories and _recalls(claim) else 0
         on_demand = loads_on_demand(claim.agent.engine or self._settings.default_engine, claim.agent.trust)
         skills = claim.agent.skills if on_demand else ()
 
