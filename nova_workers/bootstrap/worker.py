@@ -33,6 +33,7 @@ from nova_workers.runs.broker import build_celery
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.control import ControlChannel
+from nova_workers.runs.directories import AgentDirectories
 from nova_workers.runs.dispatcher import CeleryDispatcher
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.fairness import FairLine
@@ -153,7 +154,8 @@ def build_worker(settings: Settings) -> WorkerServices:
                 engines,
                 default_registry(database, settings, clock, embedder=provider, dispatcher=dispatcher),
                 Prompter(database, settings, clock),
-                settings,
+                directories=AgentDirectories(settings, clock),
+                settings=settings,
             ),
             Compactor(database, settings.model, clock, model_windows(settings.model)),
             clock=clock,

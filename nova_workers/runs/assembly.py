@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
@@ -12,7 +10,6 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
-from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.skills import SkillDirectory
 from nova_workers.errors import EngineFailure
@@ -22,6 +19,7 @@ from nova_workers.ledger.resume import Journal
 from nova_workers.ledger.skills import load_skills
 from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.budgets import within_budgets
+from nova_workers.runs.directories import AgentDirectories
 from nova_workers.runs.persist import persist
 from nova_workers.runs.prompting import Prompter
 from nova_workers.runs.sessions import RunSessions
@@ -45,12 +43,15 @@ class TurnAssembler:
         engines: Mapping[str, Engine],
         capabilities: CapabilityRegistry,
         prompter: Prompter,
+        *,
+        directories: AgentDirectories,
         settings: Settings,
     ) -> None:
         self._database = database
         self._engines = engines
         self._capabilities = capabilities
         self._prompter = prompter
+        self._directories = directories
         self._settings = settings
 
     def engine(self, claim: Claim) -> Engine:
@@ -123,7 +124,7 @@ class TurnAssembler:
             task_id=claim.task_id,
             agent=agent,
         )
-        cwd = await self._workspace(claim)
+        cwd = await self._directories.directory(claim)
         servers = await self._capabilities.resolve(agent, context)
         prompt = await self._prompter.prompt(claim, abort, cwd=cwd, servers=servers)
         return EngineOptions(
@@ -167,21 +168,6 @@ class TurnAssembler:
             return ()
         return await persist(self._database, abort, lambda c: load_skills(c, claim.tenant_id, agent.skills))
 
-    async def _workspace(self, claim: Claim) -> str | None:
-        """Return the agent's working directory, made if need be; None for an agent without native tools."""
-        if not native_tools(claim.agent.trust):
-            return None
-        path = self._settings.agent_directory(claim.tenant_id, claim.agent_id)
-        try:
-            await asyncio.to_thread(_make_private, path)
-        except OSError as error:
-            raise EngineFailure(
-                f"The directory {str(path)!r} cannot be made: {error.strerror}. See NOVA_TOOLS__WORKSPACE_ROOT.",
-                kind="unknown",
-                retryable=True,
-            ) from error
-        return str(path)
-
 
 def _least(*bounds: float | None) -> float | None:
     return min((bound for bound in bounds if bound is not None), default=None)
@@ -192,7 +178,3 @@ def _subagents(agent: AgentSpec) -> dict[str, SubagentConfig]:
         name: SubagentConfig(given.description, given.prompt, given.tools, given.model, given.max_turns)
         for name, given in agent.subagents.items()
     }
-
-
-def _make_private(path: Path) -> None:
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -26,6 +26,7 @@ from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.control import ControlChannel
+from nova_workers.runs.directories import AgentDirectories
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.fairness import FairLine
 from nova_workers.runs.prompting import Prompter
@@ -105,7 +106,8 @@ class Worker:
                         floor.engines,
                         default_registry(database, floor.settings, clock, dispatcher=floor.bells),
                         Prompter(database, floor.settings, clock),
-                        floor.settings,
+                        directories=AgentDirectories(floor.settings, clock),
+                        settings=floor.settings,
                     ),
                     Compactor(database, floor.settings.model, clock, model_windows(floor.settings.model)),
                     clock=clock,

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from nova_workers.contracts.content import text_of
 from nova_workers.ledger.database import Row
+from tests.support.clocks import ManualClock
 from tests.support.executor import Floor
 
 
@@ -53,6 +54,22 @@ async def test_an_agent_with_native_tools_has_a_directory_of_its_own(floor: Floo
     assert place.is_dir() == (trust != "sandbox")
     if place.exists():
         assert place.stat().st_mode & 0o077 == 0
+
+
+async def test_a_directory_that_was_taken_away_is_made_again(floor: Floor) -> None:
+    await floor.add_agent("tester", {"name": "a", "engine": "scripted", "trust": "controlled"})
+    place = floor.settings.workspace_root / floor.tenant_id / "tester"
+    clock = ManualClock()
+    worker = floor.worker(clock=clock)
+    for there_at_the_end in (True, False, True):
+        await floor.submit("go", agent_id="tester")
+        await floor.settle(worker)
+        # One that was there a moment ago is not looked for.
+        assert place.exists() == there_at_the_end
+        if there_at_the_end:
+            place.rmdir()
+        else:
+            clock.advance(61)
 
 
 async def test_a_directory_that_cannot_be_made_fails_the_run_and_says_so(floor: Floor) -> None:

@@ -1,0 +1,56 @@
+"""Agents' working directories: there when a turn begins."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.contracts.native import native_tools
+from nova_workers.contracts.runs import Claim
+from nova_workers.errors import EngineFailure
+
+__all__ = ["AgentDirectories"]
+
+_TRUSTED_FOR_S = 60.0
+"""So long a directory that was seen is not looked at again: the look takes a thread, as the disk may be far away."""
+_REMEMBERED = 4096
+
+
+class AgentDirectories:
+    """Makes working directories where they are missing. One object serves all slots of a worker process."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._seen_s: dict[Path, float] = {}
+
+    async def directory(self, claim: Claim) -> str | None:
+        """Return the directory of a run's agent; None for an agent without native tools.
+
+        Raises:
+            EngineFailure: It is not there, and cannot be made.
+        """
+        if not native_tools(claim.agent.trust):
+            return None
+        path = self._settings.agent_directory(claim.tenant_id, claim.agent_id)
+        now_s = self._clock.monotonic_s()
+        if now_s - self._seen_s.get(path, float("-inf")) < _TRUSTED_FOR_S:
+            return str(path)
+        try:
+            await asyncio.to_thread(_make_private, path)
+        except OSError as error:
+            raise EngineFailure(
+                f"The directory {str(path)!r} cannot be made: {error.strerror}. See NOVA_TOOLS__WORKSPACE_ROOT.",
+                kind="unknown",
+                retryable=True,
+            ) from error
+        if len(self._seen_s) >= _REMEMBERED:
+            self._seen_s.clear()
+        self._seen_s[path] = now_s
+        return str(path)
+
+
+def _make_private(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
