@@ -49,7 +49,8 @@ WITH ended AS (
            ON s.trigger_id = e.trigger_id
      GROUP BY e.trigger_id
 ), sums AS (
-    SELECT t.id, c.failed, c.error, c.failed + CASE WHEN c.succeeded THEN 0 ELSE t.failures END AS failures,
+    SELECT t.id, t.paused_reason IS NOT NULL AS rested, c.failed, c.error,
+           c.failed + CASE WHEN c.succeeded THEN 0 ELSE t.failures END AS failures,
            t.pause_after_failures AS most
       FROM counted c JOIN triggers t ON t.id = c.trigger_id
      WHERE c.succeeded OR c.failed > 0
@@ -66,7 +67,8 @@ UPDATE triggers t
        next_fire_at = CASE WHEN s.most > 0 AND s.failed > 0 AND s.failures >= s.most THEN NULL ELSE t.next_fire_at END
   FROM sums s
  WHERE t.id = s.id
-RETURNING t.id, t.tenant_id, t.failures, t.paused_reason
+RETURNING t.id, t.tenant_id, t.agent_id, t.failures, t.paused_reason,
+          t.paused_reason IS NOT NULL AND NOT s.rested AS newly_paused
 """
 
 _LISTED = """
@@ -102,7 +104,8 @@ async def settle(connection: Connection, *, limit: int) -> list[Row]:
     """Count how runs of triggers ended, and pause triggers that failed too often. Must be called in a transaction.
 
     Returns:
-        ``id``, ``tenant_id``, ``failures`` and ``paused_reason`` of the triggers that were touched.
+        ``id``, ``tenant_id``, ``agent_id``, ``failures``, ``paused_reason`` and ``newly_paused`` of the triggers that
+        were touched.
     """
     if not await connection.fetchval(_SETTLE_ALONE):
         return []

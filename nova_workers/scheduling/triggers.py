@@ -17,6 +17,7 @@ from itertools import groupby
 import structlog
 
 from nova_workers.config import TriggerSettings
+from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.triggers import TriggerFiringView
@@ -25,6 +26,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger import trigger_firing as ledger
 from nova_workers.ledger.cancel import CancelRequest, request_cancel
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.outbox import add_deliveries
 from nova_workers.ledger.trigger_firing import DueTrigger, NewFiring
 from nova_workers.ledger.trigger_outcomes import get_firing, settle, spent_since
 from nova_workers.observability.metrics import Metrics
@@ -107,8 +109,11 @@ class TriggerTicker:
 
     async def _settle(self) -> int:
         async with self._database.transaction() as connection:
-            touched = await settle(connection, limit=_MOST_ENDED)
-        paused = [row for row in touched if row["paused_reason"] is not None]
+            paused = [row for row in await settle(connection, limit=_MOST_ENDED) if row["newly_paused"]]
+            await add_deliveries(
+                connection,
+                [_notice(row["tenant_id"], row["agent_id"], row["id"], row["paused_reason"]) for row in paused],
+            )
         for row in paused:
             _log.warning(
                 "trigger.paused", tenant_id=row["tenant_id"], trigger_id=row["id"], reason=row["paused_reason"]
@@ -172,6 +177,14 @@ class TriggerTicker:
             batch.bells = await ledger.insert_firings(connection, batch.firings)
         batch.canceled = await _cancel(connection, triggers, verdicts)
         await ledger.move_triggers(connection, [verdict.move for verdict in verdicts])
+        await add_deliveries(
+            connection,
+            [
+                _notice(trigger.tenant_id, trigger.agent_id, trigger.id, verdict.move.paused_reason)
+                for trigger, verdict in zip(triggers, verdicts, strict=True)
+                if verdict.move.paused_reason is not None
+            ],
+        )
         batch.asking = [pair for pair in zip(triggers, verdicts, strict=True) if pair[1].asks_gate]
         return batch
 
@@ -279,3 +292,13 @@ async def _cancel(
     for tenant_id, group in groupby(pairs, key=lambda pair: pair[0]):
         requests += await request_cancel(connection, tenant_id, [run_id for _, run_id in group])
     return requests
+
+
+def _notice(tenant_id: str, agent_id: str, trigger_id: str, reason: str) -> NewDelivery:
+    """Return what the inbox is told when a trigger pauses: nobody looks at what does not happen."""
+    text = (
+        f"Trigger {trigger_id} of agent {agent_id} is paused: {reason.rstrip('.')}. Once that is mended, go on with "
+        f"`nova triggers resume {trigger_id}`."
+    )
+    payload = {"text": text, "trigger_id": trigger_id}
+    return NewDelivery(new_id("dlv"), tenant_id, "notification", INBOX, payload, agent_id=agent_id)

@@ -110,6 +110,11 @@ class Rig:
         """Return the outcomes of a trigger's slots, or why they were skipped, in order."""
         return [row["skip_reason"] or row["outcome"] for row in await self.firings(trigger_id)]
 
+    async def told(self, trigger_id: str) -> list[str]:
+        """Return what the inbox was told of a trigger."""
+        rows = await self.database.fetch("SELECT payload FROM deliveries WHERE kind = 'notification' ORDER BY id")
+        return [row["payload"]["text"] for row in rows if row["payload"]["trigger_id"] == trigger_id]
+
     async def runs(self, trigger_id: str) -> list[Row]:
         """Return a trigger's runs."""
         return await self.database.fetch("SELECT * FROM runs WHERE trigger_id = $1 ORDER BY id", trigger_id)

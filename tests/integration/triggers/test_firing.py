@@ -135,6 +135,8 @@ async def test_a_deleted_agent_or_thread_pauses_the_trigger_and_says_so(rig: Rig
         view = await rig.get(trigger_id)
         assert words in (view.paused_reason or "")
         assert (view.enabled, view.next_fire_at) == (True, None)
+        (told,) = await rig.told(trigger_id)
+        assert words in told
     assert not await rig.database.fetchval("SELECT count(*) FROM runs")
     await rig.patch(of_thread, thread_id=None)
     resumed = await rig.resume(of_thread)

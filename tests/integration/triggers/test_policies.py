@@ -169,9 +169,13 @@ async def test_failures_in_a_row_pause_it_with_the_reason(rig: Rig) -> None:
     paused = await rig.get(trigger_id)
     assert (paused.enabled, paused.failures, paused.next_fire_at, paused.next_slot_at) == (True, 3, None, None)
     assert paused.paused_reason == "3 runs in a row failed. The last one: error 2"
-    # Counted once, however often somebody looks.
+    # Counted and told once, however often somebody looks.
     await rig.tick()
     assert (await rig.get(trigger_id)).failures == 3
+    assert await rig.told(trigger_id) == [
+        f"Trigger {trigger_id} of agent puppet is paused: 3 runs in a row failed. The last one: error 2. Once that is "
+        f"mended, go on with `nova triggers resume {trigger_id}`."
+    ]
     await rig.pass_time(600)
     assert (await rig.tick()).fired == 0
     # Neither a switch nor another time ends the pause.
