@@ -19,13 +19,32 @@ __all__ = [
     "agent_yaml",
     "changed_fields",
     "diff_lines",
-    "parse_grants",
     "parse_object",
     "read_spec",
+    "regranted",
     "text_or_file",
 ]
 
 _DEFAULT = "the fleet's default"
+
+
+class _Twice(yaml.YAMLError):
+    """A key is there twice. Readers of YAML and JSON would take the last one and say nothing."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice in one mapping."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if (key.tag, key.value) in seen:
+                raise _Twice(f"the key {key.value!r} is there twice, again in line {key.start_mark.line + 1}")
+            seen.add((key.tag, key.value))
+        return node
 
 
 class _Dumper(yaml.SafeDumper):
@@ -113,7 +132,9 @@ def parse_object(text: str, source: str) -> dict[str, Any]:
         InvalidInput: It is none.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_once)
+    except _Twice as error:
+        raise InvalidInput(f"{source}: {error}") from error
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{source} is not JSON: {error}") from error
     if not isinstance(value, dict):
@@ -126,18 +147,53 @@ def text_or_file(value: str | None) -> str | None:
     return _read_file(value[1:]) if value and value.startswith("@") else value
 
 
-def parse_grants(capabilities: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return grants from ``NAME`` and ``NAME=TOOL,TOOL``."""
-    grants: dict[str, dict[str, Any]] = {}
-    for grant in capabilities:
-        name, equals, tools = grant.partition("=")
-        grants[name] = {"tools": [tool.strip() for tool in tools.split(",")]} if equals else {}
-    return grants
+def regranted(
+    spec: Mapping[str, Any], capabilities: Iterable[str], skills: Iterable[str], revoked: Iterable[str]
+) -> dict[str, Any]:
+    """Return the fields of a configuration that change with what is granted and taken away.
+
+    Args:
+        spec: The configuration before. A grant that is given anew keeps its ``config``.
+        capabilities: ``NAME``, which is all its tools, or ``NAME=TOOL,TOOL``.
+        skills: Names of skills.
+        revoked: Names of capabilities and of skills.
+
+    Raises:
+        InvalidInput: The configuration's grants have another form, or one that is revoked is not among them.
+    """
+    grants: Any = spec.get("capabilities") or {}
+    library: Any = spec.get("skills") or []
+    names = isinstance(library, list) and all(isinstance(name, str) for name in library)
+    if not isinstance(grants, dict) or not names:
+        raise InvalidInput("capabilities is an object by name, and skills a list of names.", field="capabilities")
+    gone = set(revoked)
+    if unknown := sorted(gone - {*grants, *library}):
+        raise InvalidInput(f"--revoke {unknown[0]!r}: it has no capability and no skill of that name.", field="revoke")
+    granted = {name: grant for name, grant in grants.items() if name not in gone}
+    for capability in capabilities:
+        name, equals, tools = capability.partition("=")
+        before = granted.get(name)
+        only = {"tools": [tool.strip() for tool in tools.split(",")] if equals else None}
+        granted[name] = before | only if isinstance(before, dict) else only
+    named = list(dict.fromkeys([*(name for name in library if name not in gone), *skills]))
+    changed = {"capabilities": (grants, granted), "skills": (library, named)}
+    return {field: after for field, (was, after) in changed.items() if after != was}
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise _Twice(f"the key {key!r} is there twice")
+        made[key] = value
+    return made
 
 
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a safe loader
+    except _Twice as error:
+        raise InvalidInput(f"{source}: {error}") from error
     except yaml.YAMLError as error:
         raise InvalidInput(f"{source} is neither YAML nor JSON: {' '.join(str(error).split())}") from error
     if not isinstance(value, dict):

@@ -9,9 +9,9 @@ from nova_workers.cli.agent_text import (
     agent_yaml,
     changed_fields,
     diff_lines,
-    parse_grants,
     parse_object,
     read_spec,
+    regranted,
     text_or_file,
 )
 from nova_workers.cli.command import Session, build, remote
@@ -28,7 +28,10 @@ app = typer.Typer(
 
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
-_COLUMNS: tuple[Column, ...] = ("id", "version", ("name", "fold"), "model", "engine", "trust", "updated")
+_COLUMNS: tuple[Column, ...] = (
+    *("id", "version", ("name", "text"), ("model", "text")),
+    *(("trust", "spare"), ("updated", "spare"), ("engine", "spare")),
+)
 
 AgentArgument = Annotated[str, typer.Argument(help="The agent's id.")]
 FileOption = Annotated[
@@ -44,9 +47,20 @@ EngineConfigOption = Annotated[str | None, typer.Option(help="JSON for the engin
 TrustOption = Annotated[str | None, typer.Option(help="sandbox, controlled or unrestricted.")]
 CapabilityOption = Annotated[
     list[str] | None,
-    typer.Option("--capability", metavar="NAME[=TOOL,TOOL]", help="Grants it, whole or some of its tools."),
+    typer.Option(
+        "--capability",
+        metavar="NAME[=TOOL,TOOL]",
+        help="Grants it, whole or only these tools, beside what it has; may be repeated.",
+    ),
 ]
-SkillOption = Annotated[list[str] | None, typer.Option("--skill", help="A skill of the library that it has.")]
+SkillOption = Annotated[
+    list[str] | None,
+    typer.Option("--skill", help="Gives it a skill of the library, beside what it has; may be repeated."),
+]
+RevokeOption = Annotated[
+    list[str] | None,
+    typer.Option("--revoke", metavar="NAME", help="Takes a capability or a skill from it; may be repeated."),
+]
 IfVersionOption = Annotated[
     int | None, typer.Option("--if-version", min=1, help="Refuses if the newest version is another.")
 ]
@@ -102,9 +116,8 @@ async def create(
 ) -> None:
     """Make an agent, of a file or of options; an option wins over the file."""
     spec = read_spec(file) if file else {}
-    spec |= _given(
-        name, description, identity, instructions, model, engine, engine_config, trust, capability, skill, max_turns
-    )
+    spec |= _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
+    spec |= regranted(spec, capability or (), skill or (), ())
     if agent:
         spec["id"] = agent
     spec.setdefault("name", spec.get("id"))
@@ -126,23 +139,29 @@ async def edit(
     trust: TrustOption = None,
     capability: CapabilityOption = None,
     skill: SkillOption = None,
+    revoke: RevokeOption = None,
     max_turns: MaxTurnsOption = None,
     if_version: IfVersionOption = None,
 ) -> None:
     """Make a new version: the whole configuration from a file, or the present one with the options changed."""
-    given = _given(
-        name, description, identity, instructions, model, engine, engine_config, trust, capability, skill, max_turns
-    )
-    if not file and not given:
+    given = _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
+    regrants = bool(capability or skill or revoke)
+    if not file and not given and not regrants:
         raise InvalidInput("Nothing to change: give --file, or an option such as --model.")
     agents = session.client.agents
     if file:
-        spec = read_spec(file)
+        spec = read_spec(file) | given
         if spec.pop("id", agent) != agent:
             raise InvalidInput(f"The file is about another agent than {agent!r}; an id cannot change.")
-        _show(session, await agents.replace(agent, build(AgentReplace, spec | given), if_version=if_version))
-    else:
-        _show(session, await agents.patch(agent, build(AgentPatch, given), if_version=if_version))
+        spec |= regranted(spec, capability or (), skill or (), revoke or ())
+        _show(session, await agents.replace(agent, build(AgentReplace, spec), if_version=if_version))
+        return
+    if regrants:
+        present = await agents.get(agent)
+        given |= regranted(present.spec.model_dump(mode="json"), capability or (), skill or (), revoke or ())
+        # A patch replaces a field as a whole: what somebody else granted meanwhile would be lost.
+        if_version = if_version or present.version
+    _show(session, await agents.patch(agent, build(AgentPatch, given), if_version=if_version))
 
 
 @remote(app, "delete")
@@ -215,9 +234,9 @@ def _row(agent: AgentView) -> tuple[str, ...]:
         str(agent.version),
         short(spec.name),
         spec.model or "default",
-        spec.engine or "default",
         spec.trust,
         stamp(agent.updated_at),
+        spec.engine or "default",
     )
 
 
@@ -237,8 +256,6 @@ def _given(
     engine: str | None,
     engine_config: str | None,
     trust: str | None,
-    capability: list[str] | None,
-    skill: list[str] | None,
     max_turns: int | None,
 ) -> dict[str, Any]:
     config = text_or_file(engine_config)
@@ -251,8 +268,6 @@ def _given(
         "engine": engine,
         "engine_config": None if config is None else parse_object(config, "--engine-config"),
         "trust": trust,
-        "capabilities": parse_grants(capability) if capability else None,
-        "skills": skill or None,
         "max_turns": max_turns,
     }
     return {key: value for key, value in values.items() if value is not None}

@@ -35,6 +35,7 @@ COMMANDS = (
     Lazy("send", "nova_workers.cli.send", "Send one message and stream the answer.", _TALK),
     Lazy("chat", "nova_workers.cli.chat", "Talk with an agent on one thread.", _TALK),
     Lazy("agents", "nova_workers.cli.agents", "List, make and change agents.", _LOOK),
+    Lazy("capabilities", "nova_workers.cli.capabilities", "See what agents can be granted.", _LOOK),
     Lazy("threads", "nova_workers.cli.threads", "List, read, fork and delete conversations.", _LOOK),
     Lazy("runs", "nova_workers.cli.runs", "List, follow, answer, edit and cancel runs.", _LOOK),
     Lazy("waits", "nova_workers.cli.waits", "See what runs wait for.", _LOOK),

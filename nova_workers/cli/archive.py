@@ -3,6 +3,7 @@
 import shutil
 import uuid
 from collections.abc import AsyncGenerator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -62,9 +63,12 @@ async def import_folder(
     ] = False,
 ) -> None:
     """Read a folder of `nova export` into the tenant, whole or not at all."""
+    rows = read_folder(folder)
+    # Before anything is sent: what is no export at all is told without a fleet.
+    first = next(rows)
 
     async def lines() -> AsyncGenerator[bytes]:
-        for line in read_folder(folder):
+        for line in chain((first,), rows):
             yield line
 
     result = await session.client.archives.import_(lines(), merge=merge)

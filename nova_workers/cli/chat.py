@@ -19,6 +19,7 @@ import typer
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.follow import follow, on_interrupt, why_it_waits
 from nova_workers.cli.live import LiveView
+from nova_workers.cli.output import short
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.waits import RunAnswer
 from nova_workers.contracts.wire import StatelessRunCreate
@@ -33,6 +34,7 @@ __all__ = ["app"]
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 PROMPT = "> "
+_VERDICTS = {"y": True, "yes": True, "n": False, "no": False}
 HELP = """/new      begin a new thread
 /thread   print this thread's id
 /quit     leave, as Ctrl-D does
@@ -116,7 +118,8 @@ class _Talk:
 
     async def _turn(self, text: str) -> None:
         started_s = time.monotonic()
-        view = LiveView(self._session.out, reasoning=self._reasoning)
+        answers_here = sys.stdin.isatty() and not self._session.out.json
+        view = LiveView(self._session.out, reasoning=self._reasoning, answers_here=answers_here)
         async with on_interrupt(self._session, view) as interrupt:
             run = await self._session.client.runs.create(self._message(text, "enqueue"))
             self.thread = run.thread_id
@@ -136,7 +139,7 @@ class _Talk:
         async def send() -> str | None:
             try:
                 if view.asked is not None:
-                    await self._answer(view.asked, text)
+                    await self._answer(view.asked, text, view)
                     return None
                 run = await self._session.client.runs.create(self._message(text, "steer"))
             except NovaError as error:
@@ -146,11 +149,16 @@ class _Talk:
 
         self._steering.append(asyncio.get_running_loop().create_task(send()))
 
-    async def _answer(self, asked: Waiting, text: str) -> None:
-        """Take a line for the answer to what the run asks."""
+    async def _answer(self, asked: Waiting, text: str, view: LiveView) -> None:
+        """Take a line for the answer to what the run asks. A call is permitted or refused by a clear word only."""
         answer = RunAnswer(text=text)
         if asked.kind == "approval":
-            answer = RunAnswer(approve=text.strip().casefold() in {"y", "yes"}, text=None)
+            approve = _VERDICTS.get(text.strip().casefold())
+            if approve is None:
+                view.note(f"✗ {short(text)!r} is neither yes nor no, and was not sent", "red")
+                view.ask(asked)
+                return
+            answer = RunAnswer(approve=approve)
         await self._session.client.runs.answer(self._run_id, answer)
 
     def _message(self, text: str, on_busy: str) -> StatelessRunCreate:

@@ -4,10 +4,11 @@ import importlib.util
 import re
 import shutil
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, Literal, cast, get_args
 
 import asyncpg
 from redis.asyncio import Redis
@@ -16,8 +17,8 @@ from redis.exceptions import RedisError
 from models import migrate
 from nova_workers.cli.client import NovaClient
 from nova_workers.cli.target import Servers, Target
-from nova_workers.contracts.wire import WorkerView
-from nova_workers.errors import Forbidden, NovaError
+from nova_workers.contracts.wire import Scope, WorkerView
+from nova_workers.errors import Forbidden, NotFound, NovaError
 from nova_workers.keys import broker_queue, worker_presence, workers_index
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep_cursors import tenants_behind
@@ -32,6 +33,8 @@ MAX_SKEW_S = 2.0
 QUEUES = ("interactive", "background", "effects", "system")
 
 _CONNECT_S = 5
+_NO_TENANT = "-"
+"""The form of a tenant's id, and nobody's."""
 _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
@@ -211,7 +214,7 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
     except NovaError as error:
         mend = f"it came from {target.key_source}; ask for a new one, or delete that file and run `nova up` again"
         return [Finding("key", "fail", error.message, mend)]
-    scopes = [scope for scope, good in (await _scopes(client)).items() if good]
+    scopes = await _scopes(client)
     if "runs" in scopes:
         found = [Finding("key", "ok", f"may use {', '.join(scopes)}; from {target.key_source}")]
     else:
@@ -220,20 +223,25 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
     return found
 
 
-async def _scopes(client: NovaClient) -> dict[str, bool]:
-    """Ask for something harmless with each scope. Whether a key is an operator's cannot be told this way."""
-    found: dict[str, bool] = {}
-    for scope, ask in (
-        ("runs", client.threads.list),
-        ("agents", client.agents.list),
-        ("keys", client.keys.list),
-    ):
+async def _scopes(client: NovaClient) -> list[Scope]:
+    """Return the scopes of a key, found out by asking for something harmless with each."""
+    questions: dict[Scope, Callable[[], Awaitable[object]]] = {
+        "runs": partial(client.threads.list, limit=1),
+        "agents": partial(client.agents.list, limit=1),
+        "workspace": partial(client.notes.list, limit=1),
+        "secrets": partial(client.secrets.list, limit=1),
+        "keys": partial(client.keys.list, limit=1),
+        "operator": partial(client.tenants.get, tenant_id=_NO_TENANT),
+    }
+    found: list[Scope] = []
+    for scope in get_args(Scope):
         try:
-            await ask(limit=1)
+            await questions[scope]()
         except Forbidden:
-            found[scope] = False
-        else:
-            found[scope] = True
+            continue
+        except NotFound:
+            pass  # Only an operator is told that there is no such tenant.
+        found.append(scope)
     return found
 
 

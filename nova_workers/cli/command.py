@@ -70,7 +70,8 @@ def build(model: type[M], values: Mapping[str, Any]) -> M:
         return model.model_validate(values)
     except ValidationError as error:
         wrong = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc']) or 'input'}: {item['msg']} (got {item['input']!r:.80})"
+            f"{'.'.join(str(part) for part in item['loc']) or 'input'}: "
+            f"{item['msg'].removeprefix('Value error, ')} (got {item['input']!r:.80})"
             for item in error.errors()
         )
         raise InvalidInput(wrong) from error

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.output import printable, short, stamp
+from nova_workers.cli.output import Column, printable, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.deliveries import SentFileView
 from nova_workers.errors import InvalidInput
@@ -29,7 +29,10 @@ async def list_files(
 ) -> None:
     """List the files that agents sent, newest first."""
     page = await session.client.files.list(agent_id=agent, thread_id=thread, limit=limit, cursor=cursor)
-    columns = ("id", "agent", ("name", "fold"), "bytes", ("caption", "fold"), "sent")
+    columns: tuple[Column, ...] = (
+        *("id", ("agent", "spare"), ("name", "text"), "bytes"),
+        *(("caption", "text"), ("sent", "spare")),
+    )
     show_page(session.out, page, columns, _row, nothing="No files. Give an agent the capability file-send.")
 
 

@@ -7,6 +7,7 @@ import typer
 from nova_workers.cli.chart import bar
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.output import age, stamp
+from nova_workers.cli.run_calls import ENDED
 from nova_workers.contracts.wire import FleetPause, FleetView
 
 __all__ = ["app"]
@@ -42,7 +43,12 @@ async def pause(
 @remote(app, "resume")
 async def resume(session: Session, agent: AgentOption = None, scope: ScopeOption = None) -> None:
     """Let new runs start again."""
-    _show(session, await session.client.fleet.resume(_which(agent, scope, None)))
+    which = _which(agent, scope, None)
+    before = await session.client.fleet.view()
+    after = await session.client.fleet.resume(which)
+    if not session.out.json and _pauses(after, which) >= _pauses(before, which):
+        session.out.note(f"{_about(which.scope, which.agent_id)} was not paused", "yellow")
+    _show(session, after)
 
 
 def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPause:
@@ -50,16 +56,25 @@ def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPau
     return build(FleetPause, {name: value for name, value in given.items() if value is not None})
 
 
+def _pauses(view: FleetView, which: FleetPause) -> int:
+    """Count them: an operator sees those of all tenants, which are not told apart."""
+    return sum((switch.scope, switch.target) == (which.scope, which.agent_id) for switch in view.switches)
+
+
+def _about(scope: str, agent_id: str | None) -> str:
+    return f"agent {agent_id}" if scope == "agent" else "everything" if scope == "fleet" else "this tenant"
+
+
 def _show(session: Session, view: FleetView) -> None:
     out = session.out
     if out.json:
         out.document(view)
         return
-    out.facts((name, str(count)) for name, count in view.runs.items())
+    out.facts((f"{name} in the last hour" if name in ENDED else name, str(count)) for name, count in view.runs.items())
     if view.queues:
         deepest = max(queue.queued for queue in view.queues)
         out.table(
-            ("queue", "", "queued", "oldest"),
+            ("queue", ("", "spare"), "queued", "oldest"),
             [
                 (queue.queue, bar(queue.queued, deepest), str(queue.queued), age(queue.oldest_queued_age_s))
                 for queue in view.queues
@@ -67,7 +82,7 @@ def _show(session: Session, view: FleetView) -> None:
         )
     if view.workers:
         out.table(
-            ("worker", "", "busy", ("queues", "fold"), "seen"),
+            ("worker", ("", "spare"), "busy", ("queues", "fold"), ("seen", "spare")),
             [
                 (
                     f"{worker.host}:{worker.pid}",
@@ -83,6 +98,5 @@ def _show(session: Session, view: FleetView) -> None:
         told = "No worker is shown: none is alive, or the key lacks the operator scope. `nova doctor` tells which."
         out.note(told, "yellow")
     for switch in view.switches:
-        about = switch.target if switch.scope == "agent" else "everything" if switch.scope == "fleet" else "this tenant"
         because = f": {switch.reason}" if switch.reason else ""
-        out.note(f"paused {about} since {stamp(switch.created_at)}{because}", "yellow")
+        out.note(f"paused {_about(switch.scope, switch.target)} since {stamp(switch.created_at)}{because}", "yellow")

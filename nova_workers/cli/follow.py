@@ -12,7 +12,7 @@ from nova_workers.contracts.events import EventCursor, Steered, StreamEnd
 from nova_workers.contracts.wire import RunView
 from nova_workers.errors import IllegalTransition, NovaError
 
-__all__ = ["Interrupt", "follow", "on_interrupt", "outcome_code", "why_it_waits"]
+__all__ = ["Interrupt", "follow", "on_interrupt", "outcome_code", "took_s", "why_it_waits"]
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -101,19 +101,23 @@ async def follow(
         run_id: The run.
         view: What shows it. With ``--json`` every event is a line instead.
         after: The last event that was seen before.
-        started_s: When the user began to wait, by `time.monotonic`.
+        started_s: When the user began to wait, by `time.monotonic`; None where the run was there before.
 
     Returns:
         The end of the run, or None when it was over before `after`.
     """
-    started_s = time.monotonic() if started_s is None else started_s
     end = await _show_all(session, run_id, view, after=after)
     if end is not None and end.merged_into:
         run_id, joined = end.merged_into, run_id
         end = await _show_all(session, run_id, view, joined=joined) or end
     if not session.out.json:
         view.finish()
-        line = cost_line(view.usage, seconds=time.monotonic() - started_s, run_id=run_id)
+        # Whoever looks on at a run later did not wait from its start, or not to its end.
+        if started_s is None:
+            seconds = took_s(await session.client.runs.get(run_id))
+        else:
+            seconds = time.monotonic() - started_s
+        line = cost_line(view.usage, seconds=seconds, run_id=run_id)
         session.out.note(line if end is None or end.status == "succeeded" else f"{end.status} · {line}")
     return end
 
@@ -138,6 +142,13 @@ async def _show_all(
     return end
 
 
+def took_s(run: RunView) -> float | None:
+    """Return the seconds from a run's start to its end; None where one of them is not known."""
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return (run.finished_at - run.started_at).total_seconds()
+
+
 def outcome_code(status: str, *, interrupted: bool) -> int:
     """Return the exit code for a run that ended in `status`."""
     if status in ("succeeded", "merged"):
@@ -148,5 +159,6 @@ def outcome_code(status: str, *, interrupted: bool) -> int:
 def why_it_waits(run: RunView) -> str:
     """Return why a run that was just accepted does not run yet, in words."""
     if run.waiting_for:
-        return run.waiting_for
+        # A pause is told as a sentence, all else by its name.
+        return run.waiting_for if " is paused" in run.waiting_for else f"waits for {run.waiting_for}"
     return f"queued behind {run.position}" if run.position else "queued"

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.output import short, stamp
+from nova_workers.cli.output import Column, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryStatus, DeliveryView
 
@@ -27,7 +27,7 @@ async def inbox(
 ) -> None:
     """Show notifications, files and shared notes of agents, newest first."""
     page = await session.client.deliveries.list(kind=kind, status=status, agent_id=agent, limit=limit, cursor=cursor)
-    columns = ("when", "agent", "kind", ("what", "fold"), "status")
+    columns: tuple[Column, ...] = ("when", ("agent", "spare"), "kind", ("what", "fold"), ("status", "spare"))
     show_page(session.out, page, columns, _row, nothing="Nothing yet: no agent has sent you anything.")
 
 

@@ -1,27 +1,31 @@
 """`nova keys`: make and revoke API keys."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.output import stamp
+from nova_workers.cli.output import Column, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
-from nova_workers.contracts.wire import KeyCreate, KeyView
+from nova_workers.contracts.wire import KeyCreate, KeyView, Scope
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Make and revoke API keys.")
 
-_SCOPES = "runs, agents, keys or operator; may be repeated. Default: runs and agents."
+_DEFAULT_SCOPES = KeyCreate(name="any").scopes
+_SCOPES = f"{', '.join(get_args(Scope))}; may be repeated. Default: {', '.join(_DEFAULT_SCOPES)}."
 
 
 @remote(app, "list")
 async def list_keys(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
     """List the tenant's keys, without their secrets."""
     page = await session.client.keys.list(limit=limit, cursor=cursor)
-    columns = ("id", ("name", "fold"), "prefix", "scopes", "created", "state")
+    columns: tuple[Column, ...] = (
+        *("id", ("name", "text"), ("prefix", "spare"), ("scopes", "text")),
+        *(("created", "spare"), ("state", "text")),
+    )
     show_page(session.out, page, columns, _row, nothing="No keys.")
 
 

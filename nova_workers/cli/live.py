@@ -40,11 +40,13 @@ class LiveView:
     Args:
         out: Where to.
         reasoning: Whether to show extended thinking.
+        answers_here: Whether a line that is typed now answers what the run asks.
     """
 
-    def __init__(self, out: Output, *, reasoning: bool = False) -> None:
+    def __init__(self, out: Output, *, reasoning: bool = False, answers_here: bool = False) -> None:
         self._out = out
         self._reasoning = reasoning
+        self._answers_here = answers_here
         self._shares_terminal = out.tty and out.stderr.isatty()
         self._transient = False
         self._at_line_start = True
@@ -100,6 +102,19 @@ class LiveView:
         self._settle()
         self._out.note(text, style)
 
+    def ask(self, event: Waiting) -> None:
+        """Say what the run waits for, and how a person answers where one is asked."""
+        self.note(wait_line(event), "yellow" if event.question else "dim")
+        if not event.question:
+            return
+        self.asked = event
+        approval = event.kind == "approval"
+        if self._answers_here:
+            self.note("  type y to permit it, n to refuse it" if approval else "  type the answer")
+        else:
+            answer = "--approve" if approval else shlex.quote(next(iter(event.options), "…"))
+            self.note(f"  answer with `nova runs answer {self._run_id} {answer}`")
+
     def finish(self) -> None:
         """End the line of the answer, when it is open."""
         self._wipe()
@@ -116,7 +131,8 @@ class LiveView:
                 self.note("↻ the answer broke off; the text since the last step comes again", "yellow")
                 self._close_step()
             case Waiting():
-                self._show_wait(event)
+                self._waited = True
+                self.ask(event)
             case Steered(run_ids=run_ids):
                 self.note(f"↪ {len(run_ids)} message{'s' if len(run_ids) > 1 else ''} joined this turn")
             case Compaction(phase="end", tokens_before=before, tokens_after=after) if before and after:
@@ -140,14 +156,6 @@ class LiveView:
         self._close_step()
         self._calls.clear()
         self.doing("running")
-
-    def _show_wait(self, event: Waiting) -> None:
-        self._waited = True
-        self.note(wait_line(event), "yellow" if event.question else "dim")
-        if event.question:
-            self.asked = event
-            answer = "--approve" if event.kind == "approval" else shlex.quote(next(iter(event.options), "…"))
-            self.note(f"  answer with `nova runs answer {self._run_id} {answer}`")
 
     def _show_tool(self, event: ToolStatus | ToolUseSummary) -> None:
         if isinstance(event, ToolUseSummary):
@@ -254,9 +262,9 @@ def limit_line(limit: Limit) -> str:
     return f"stopped at its limit of {limit}"
 
 
-def cost_line(usage: Usage | None, *, seconds: float, run_id: str) -> str:
-    """Return how long a run took and what it cost, in one line."""
-    parts = [age(seconds)]
+def cost_line(usage: Usage | None, *, seconds: float | None, run_id: str) -> str:
+    """Return how long a run took, where that is known, and what it cost, in one line."""
+    parts = [] if seconds is None else [age(seconds)]
     if usage is not None:
         read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         parts += [f"{read:,} tokens in, {usage.output_tokens:,} out", money(usage.cost_usd)]

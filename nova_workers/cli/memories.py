@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.output import short, stamp
+from nova_workers.cli.output import Column, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.memories import MemoryCreate, MemoryView
 
@@ -25,7 +25,7 @@ async def list_memories(
 ) -> None:
     """List memories, newest first."""
     page = await session.client.memories.list(contains=contains, limit=limit, cursor=cursor)
-    columns = ("id", "saved by", ("memory", "fold"), "saved")
+    columns: tuple[Column, ...] = ("id", ("saved by", "spare"), ("memory", "fold"), ("saved", "spare"))
     show_page(session.out, page, columns, _row, nothing="Nothing is remembered. Give an agent the capability memory.")
 
 

@@ -55,6 +55,8 @@ def migrate(status: StatusOption = False, first_key: FirstKeyOption = False, jso
     if key is not None and not out.json:
         out.note("The first key, with every scope. Keep it now: it is not shown again.", "yellow")
         out.text(key)
+    elif first_key and not status and not out.json:
+        out.note("There is a key already, and no other was made. `nova keys create` makes more.", "yellow")
     if after != needed:
         raise typer.Exit(1)
 

@@ -6,7 +6,7 @@ import typer
 
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.markdown import SafeMarkdown
-from nova_workers.cli.output import short, stamp
+from nova_workers.cli.output import Column, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.cli.text_input import read_text
 from nova_workers.contracts.notes import NoteCreate, NotePatch, NoteSummary, NoteView
@@ -42,8 +42,18 @@ async def list_notes(
         limit=limit,
         cursor=cursor,
     )
-    columns = ("id", "agent", ("title", "fold"), "state", "characters", "updated")
-    show_page(session.out, page, columns, _row, nothing="No notes. Give an agent the capability notes.")
+    columns: tuple[Column, ...] = (
+        *("id", "agent", ("title", "text"), "state"),
+        *(("updated", "spare"), ("characters", "spare")),
+    )
+    nothing = "No notes. Give an agent the capability notes."
+    if not page.items and not drafts and not session.out.json:
+        unshared = await session.client.notes.list(
+            agent_id=agent, pinned=True if pinned else None, shared=False, limit=1
+        )
+        if unshared.items:
+            nothing = "No notes are shared. `nova notes list --drafts` shows the others."
+    show_page(session.out, page, columns, _row, nothing=nothing)
 
 
 @remote(app, "show")
@@ -134,7 +144,7 @@ async def _patch(session: Session, note_id: str, change: NotePatch) -> None:
 
 
 def _row(note: NoteSummary) -> tuple[str, ...]:
-    return (note.id, note.agent_id, short(note.title), _state(note), str(note.content_chars), stamp(note.updated_at))
+    return (note.id, note.agent_id, short(note.title), _state(note), stamp(note.updated_at), str(note.content_chars))
 
 
 def _state(note: NoteSummary) -> str:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, TextIO
+from zoneinfo import ZoneInfo
 
 import typer
 from pydantic import BaseModel
@@ -17,14 +18,16 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nova_workers.cli.table_layout import Column, lay_out
+
 __all__ = ["Column", "JsonOption", "Output", "age", "money", "printable", "short", "stamp"]
 
 _UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON: one document, or one object a line for streams.")]
 
-Column = str | tuple[str, str]
-"""A table's column: its heading, and, for a column that may be cut or wrapped, ``fold``."""
+_GAP = 2
+"""Cells between two columns of a table on a terminal."""
 
 
 def printable(text: str) -> str:
@@ -38,9 +41,11 @@ def short(text: str, length: int = 60) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
-def stamp(moment: datetime | None) -> str:
-    """Return a time in the local zone, to the second."""
-    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def stamp(moment: datetime | None, *, zone: str | None = None) -> str:
+    """Return a time to the second, in the local zone or that of an IANA name."""
+    if moment is None:
+        return ""
+    return moment.astimezone(ZoneInfo(zone) if zone else None).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def age(seconds: float | None) -> str:
@@ -110,14 +115,39 @@ class Output:
         self._notes.print(Text(printable(text), style=style))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-        """Write a table. In a pipe: aligned columns, nothing cut, no frame."""
-        table = Table(box=box.SIMPLE_HEAD if self.tty else None, pad_edge=False, header_style="bold")
-        for column in columns:
-            heading, fold = (column, False) if isinstance(column, str) else (column[0], True)
-            table.add_column(heading, no_wrap=not (fold and self.tty), overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
+        """Write a table. In a pipe: aligned columns, nothing cut, no frame. A terminal gets what it has room for."""
+        cells = [[printable(cell) for cell in row] for row in rows]
+        if not self.tty:
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for column in columns:
+                table.add_column(column if isinstance(column, str) else column[0], no_wrap=True)
+            for row in cells:
+                table.add_row(*map(Text, row))
+            self._console.print(table)
+            return
+        self._fitted(columns, cells)
+
+    def _fitted(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+        """Write a table for a terminal, and say which columns it has no room for."""
+        layout = lay_out(columns, cells, width=self._console.width, gap=_GAP)
+        # The line between two columns is a blank of its own.
+        table = Table(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0), header_style="bold"
+        )
+        shown = range(len(columns)) if layout is None else layout.widths
+        for at in shown:
+            heading, kind = column if isinstance(column := columns[at], tuple) else (column, "whole")
+            if layout is None or kind == "fold":
+                # Where not even the columns that stay have room, all go on in further lines: nothing is lost.
+                width = None if layout is None else layout.widths[at]
+                table.add_column(heading, overflow="fold", width=width)
+            else:
+                table.add_column(heading, overflow="ellipsis", no_wrap=True, width=layout.widths[at])
+        for row in cells:
+            table.add_row(*(Text(row[at]) for at in shown))
         self._console.print(table)
+        if layout is not None and layout.left_out:
+            self.note(f"no room for: {', '.join(layout.left_out)}; a wider terminal or --json shows them")
 
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Write names and values, one pair a line; a pair without a value is left out."""

@@ -4,7 +4,9 @@ Each is started by the name of its module, never imported: the command line stay
 codes and logs are those of the real process.
 """
 
+import errno
 import os
+import socket
 import sys
 from typing import Annotated
 
@@ -13,6 +15,7 @@ import typer
 from nova_workers.cli.target import find_servers
 from nova_workers.config import Settings, load_settings
 from nova_workers.devstack.commands import api_command, beat_command, flower_command, worker_command
+from nova_workers.errors import ConfigurationError
 
 __all__ = ["app"]
 
@@ -45,12 +48,10 @@ def api(
 ) -> None:
     """Run one API process."""
     settings = load_settings()
-    command = api_command(
-        host=host or settings.api.host,
-        port=settings.api.port if port is None else port,
-        log_level=settings.telemetry.log_level,
-    )
-    _become(command, _servers(settings))
+    host, port = host or settings.api.host, settings.api.port if port is None else port
+    environment = _servers(settings)
+    _need_port(host, port)
+    _become(api_command(host=host, port=port, log_level=settings.telemetry.log_level), environment)
 
 
 @app.command("worker")
@@ -78,8 +79,7 @@ def worker(
 def beat() -> None:
     """Run the metronome. Two or more do no harm."""
     settings = load_settings()
-    command = beat_command(log_level=settings.telemetry.log_level)
-    _become(command, _servers(settings))
+    _become(beat_command(log_level=settings.telemetry.log_level), _broker(settings))
 
 
 @app.command("flower")
@@ -88,17 +88,39 @@ def flower(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5555,
 ) -> None:
     """Run Flower, the view of Celery's tasks."""
-    _become(flower_command(host=host, port=port), _servers(load_settings()))
+    environment = _broker(load_settings())
+    _need_port(host, port)
+    _become(flower_command(host=host, port=port), environment)
 
 
 def _servers(settings: Settings) -> dict[str, str]:
     """Return the variables that join a process to the servers that were given, else to those of `nova up`."""
-    servers = find_servers(settings)
     # Each raises, and says how to get one, when there is none.
-    return {
-        "NOVA_DATABASE_URL": servers.database_url or settings.require_database_url(),
-        "NOVA_REDIS_URL": servers.redis_url or settings.require_redis_url(),
-    }
+    database_url = find_servers(settings).database_url or settings.require_database_url()
+    return {"NOVA_DATABASE_URL": database_url, **_broker(settings)}
+
+
+def _broker(settings: Settings) -> dict[str, str]:
+    """Return what `_servers` does, for a process that needs Redis alone."""
+    return {"NOVA_REDIS_URL": find_servers(settings).redis_url or settings.require_redis_url()}
+
+
+def _need_port(host: str, port: int) -> None:
+    """Refuse a port that another program has, in words: the process itself would end with a traceback.
+
+    Raises:
+        ConfigurationError: It cannot be listened on.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # As the servers do: a port whose last connections are being forgotten is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigurationError(f"Port {port} of {host} is taken; give another with --port.") from error
+        raise ConfigurationError(f"{host}, port {port}, cannot be listened on: {error.strerror or error}.") from error
 
 
 def _become(command: list[str], environment: dict[str, str]) -> None:

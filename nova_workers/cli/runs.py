@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 import typer
 
 from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.follow import follow, outcome_code
+from nova_workers.cli.follow import follow, outcome_code, took_s
 from nova_workers.cli.live import LiveView, limit_line
-from nova_workers.cli.output import age, money, short, stamp
+from nova_workers.cli.output import Column, age, money, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.events import EventCursor
@@ -39,7 +39,10 @@ async def list_runs(
     page = await session.client.runs.list(
         thread_id=thread, agent_id=agent, status=status, queue=queue, limit=limit, cursor=cursor
     )
-    columns = ("id", "status", "agent", ("message", "fold"), "created", "took", "cost")
+    columns: tuple[Column, ...] = (
+        *("id", "status", "agent", ("message", "text")),
+        *(("created", "spare"), ("took", "spare"), ("cost", "spare")),
+    )
     show_page(session.out, page, columns, _row, nothing="No runs.")
 
 
@@ -82,15 +85,15 @@ async def cancel(
     named = {name: value for name, value in given.items() if value is not None}
     if not named and not everything:
         raise InvalidInput("Which runs? Give ids, --thread, --agent, --status or --all.")
-    canceled = requested = 0
+    canceled = running = 0
     # `--all` is every state in turn: the API asks for at least one condition.
     for which in [named] if named else [{"status": state} for state in ("queued", "waiting", "running")]:
         done = await session.client.runs.cancel_all(build(BulkCancel, which))
-        canceled, requested = canceled + done.canceled, requested + done.requested
+        canceled, running = canceled + done.canceled, running + done.requested
     if session.out.json:
-        session.out.document({"canceled": canceled, "requested": requested})
+        session.out.document({"canceled": canceled, "requested": running})
     else:
-        session.out.text(f"canceled {canceled}; {requested} running, which stop in a moment")
+        session.out.text(f"canceled {canceled} that stood in line or waited; {running} running, which stop in a moment")
 
 
 @remote(app, "answer")
@@ -131,13 +134,7 @@ async def withdraw(session: Session, runs: Annotated[list[str], typer.Argument(h
 def _row(run: RunView) -> tuple[str, ...]:
     message = text_of(tuple(run.message)) or f"[{run.message[0].get('type')}]" if run.message else ""
     cost = money(run.usage.cost_usd) if run.usage and run.usage.cost_usd is not None else ""
-    return (run.id, run.status, run.agent_id, short(message), stamp(run.created_at), age(_took_s(run)), cost)
-
-
-def _took_s(run: RunView) -> float | None:
-    if run.started_at is None or run.finished_at is None:
-        return None
-    return (run.finished_at - run.started_at).total_seconds()
+    return (run.id, run.status, run.agent_id, short(message), stamp(run.created_at), age(took_s(run)), cost)
 
 
 def _show(session: Session, run: RunView) -> None:
@@ -164,7 +161,7 @@ def _show(session: Session, run: RunView) -> None:
             ("cancel asked", stamp(run.cancel_requested_at)),
             ("created", stamp(run.created_at)),
             ("started", stamp(run.started_at)),
-            ("took", age(_took_s(run))),
+            ("took", age(took_s(run))),
             ("tokens", tokens),
             ("metadata", json.dumps(run.metadata) if run.metadata else ""),
             ("message", text_of(tuple(run.message))),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.output import stamp
+from nova_workers.cli.output import Column, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.secrets import MAX_SECRET_BYTES, SECRET_NAME_PATTERN, SecretPut, SecretView
 from nova_workers.errors import InvalidInput
@@ -49,7 +49,10 @@ async def set_secret(
 async def list_secrets(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
     """List the tenant's secrets, without their values."""
     page = await session.client.secrets.list(limit=limit, cursor=cursor)
-    columns = ("name", ("description", "fold"), "key", "by", "updated")
+    columns: tuple[Column, ...] = (
+        *("name", ("description", "fold")),
+        *(("key", "spare"), ("by", "spare"), ("updated", "spare")),
+    )
     show_page(session.out, page, columns, _row, nothing="No secrets.")
 
 

@@ -30,6 +30,9 @@ async def send(
     on_busy: Annotated[OnBusy, typer.Option(help="When the thread has an active run.")] = "enqueue",
     model: Annotated[str | None, typer.Option(help="A model or an alias, for this run only.")] = None,
     queue: Annotated[RunQueue, typer.Option(help="Which line it stands in.")] = "interactive",
+    priority: Annotated[
+        int | None, typer.Option(min=-100, max=100, help="Higher goes first among the tenant's runs. Default: 0.")
+    ] = None,
     max_turns: Annotated[int | None, typer.Option(min=1, max=1000, help="Most model calls.")] = None,
     metadata: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be repeated.")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="The same key again returns the first run.")] = None,
@@ -54,6 +57,7 @@ async def send(
         "model": model,
         "max_turns": max_turns,
         "queue": queue,
+        "priority": priority,
         "metadata": parse_metadata(metadata or []),
     }
     body = build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})

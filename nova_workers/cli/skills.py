@@ -18,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="The library of skills for agents."
 )
 
-_COLUMNS: tuple[Column, ...] = ("name", ("description", "fold"), "files", "updated")
+_COLUMNS: tuple[Column, ...] = ("name", ("description", "fold"), ("files", "spare"), ("updated", "spare"))
 
 SkillArgument = Annotated[str, typer.Argument(help="The skill's name.")]
 

@@ -1,6 +1,5 @@
 """`nova tasks`: list, make, follow and end the work that agents own."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,16 +8,19 @@ import typer
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.follow import follow, outcome_code, why_it_waits
 from nova_workers.cli.live import LiveView
-from nova_workers.cli.output import short, stamp
+from nova_workers.cli.output import Column, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.task_text import change_words, show_task
 from nova_workers.contracts.tasks import (
     MAX_TASK_ID,
     StepPatch,
+    StepsReplace,
     SubtaskCreate,
     TaskChangeView,
     TaskCreate,
     TaskEnd,
     TaskPatch,
+    TaskResourceAdd,
     TaskStatus,
     TaskSummary,
     TaskView,
@@ -42,6 +44,8 @@ DescriptionOption = Annotated[
 ]
 OutcomeOption = Annotated[str | None, typer.Option(help="What came of it, or why it is canceled; @FILE reads a file.")]
 StepOption = Annotated[list[str] | None, typer.Option("--step", help="A step of its plan; may be given again.")]
+UrlOption = Annotated[list[str] | None, typer.Option("--url", help="An address it works with; may be given again.")]
+PathOption = Annotated[list[str] | None, typer.Option("--path", help="A file it works with; may be given again.")]
 StepArgument = Annotated[int, typer.Argument(min=1, help="Which step, counted from 1 as `show` counts.")]
 
 
@@ -58,7 +62,10 @@ async def list_tasks(
     page = await session.client.tasks.list(
         status=status, owner_agent_id=owner, parent_task_id=parent, limit=limit, cursor=cursor
     )
-    columns = ("task", ("title", "fold"), "status", "steps", "owner", "part of", "next work", "updated")
+    columns: tuple[Column, ...] = (
+        *("task", ("title", "text"), "status", "steps", "owner"),
+        *(("part of", "spare"), ("next work", "spare"), ("updated", "spare")),
+    )
     show_page(session.out, page, columns, _row, nothing="No tasks. Make one with `nova tasks create`.")
 
 
@@ -75,19 +82,17 @@ async def create(
     owner: OwnerOption = None,
     description: DescriptionOption = None,
     step: StepOption = None,
-    url: Annotated[list[str] | None, typer.Option("--url", help="An address it works with; may be repeated.")] = None,
-    path: Annotated[list[str] | None, typer.Option("--path", help="A file it works with; may be repeated.")] = None,
+    url: UrlOption = None,
+    path: PathOption = None,
     activate: Annotated[bool, typer.Option("--activate", help="To be worked on at once, not a draft.")] = False,
 ) -> None:
     """Make a task."""
-    resources = [{"kind": "url", "value": each} for each in url or ()]
-    resources += [{"kind": "file", "value": each} for each in path or ()]
     given: dict[str, Any] = {
         "title": title,
         "owner_agent_id": owner,
         "description": _text_or_file(description),
         "steps": [{"title": each} for each in step or ()] or None,
-        "resources": resources or None,
+        "resources": _resources(url, path) or None,
         "status": "active" if activate else None,
     }
     _show(session, await session.client.tasks.create(build(TaskCreate, _without_none(given))))
@@ -156,6 +161,47 @@ async def check(
     _show(session, await session.client.tasks.update_step(task, step_id, StepPatch(done=not undo)))
 
 
+@remote(app, "plan")
+async def plan(
+    session: Session,
+    task: TaskArgument,
+    step: Annotated[list[str], typer.Option("--step", help="A step, in order; may be given again.")],
+    add: Annotated[bool, typer.Option("--add", help="After the steps that are there, which all stay.")] = False,
+) -> None:
+    """Give a task its whole plan anew. A step with the title of one that is there stays that step; others go."""
+    present = await session.client.tasks.get(task)
+    kept = [{"id": each.id, "title": each.title} for each in present.steps]
+    steps = kept + [{"title": title} for title in step] if add else _matched(kept, step)
+    body = build(StepsReplace, {"steps": steps, "revision": present.revision})
+    _show(session, await session.client.tasks.replace_steps(task, body))
+
+
+@remote(app, "attach")
+async def attach(session: Session, task: TaskArgument, url: UrlOption = None, path: PathOption = None) -> None:
+    """Give a task something more that it works with."""
+    resources = [build(TaskResourceAdd, each) for each in _resources(url, path)]
+    if not resources:
+        raise InvalidInput("Nothing to attach: give --url or --path.")
+    for resource in resources:
+        await session.client.tasks.add_resource(task, resource)
+    _show(session, await session.client.tasks.get(task))
+
+
+@remote(app, "detach")
+async def detach(
+    session: Session,
+    task: TaskArgument,
+    resources: Annotated[list[str], typer.Argument(help="Addresses and paths, as `show` shows them, or their ids.")],
+) -> None:
+    """Take from a task what it works with."""
+    ids = {name: each.id for each in (await session.client.tasks.get(task)).resources for name in (each.id, each.value)}
+    if unknown := [name for name in resources if name not in ids]:
+        raise InvalidInput(f"Task {task} does not work with {unknown[0]!r}; `nova tasks show {task}` shows with what.")
+    for resource_id in dict.fromkeys(ids[name] for name in resources):
+        await session.client.tasks.remove_resource(task, resource_id)
+    _show(session, await session.client.tasks.get(task))
+
+
 @remote(app, "delegate")
 async def delegate(
     session: Session,
@@ -175,7 +221,7 @@ async def delegate(
 async def history(session: Session, task: TaskArgument, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
     """Show what happened to a task, newest first."""
     page = await session.client.tasks.history(task, limit=limit, cursor=cursor)
-    columns = ("revision", "when", "what", "who", ("details", "fold"))
+    columns: tuple[Column, ...] = (("revision", "spare"), ("when", "spare"), "what", "who", ("details", "fold"))
     show_page(session.out, page, columns, _history_row, nothing="Nothing happened before that.")
 
 
@@ -184,6 +230,23 @@ async def _step_id(session: Session, task_id: int, number: int) -> str:
     if number > len(steps):
         raise InvalidInput(f"Task {task_id} has {len(steps)} steps; there is no step {number}.")
     return steps[number - 1].id
+
+
+def _resources(urls: list[str] | None, paths: list[str] | None) -> list[dict[str, str]]:
+    found = [{"kind": "url", "value": each} for each in urls or ()]
+    return found + [{"kind": "file", "value": each} for each in paths or ()]
+
+
+def _matched(present: list[dict[str, str]], titles: list[str]) -> list[dict[str, str]]:
+    """Return the steps with these titles: each one that is there by its id, at most once."""
+    left = list(present)
+    steps: list[dict[str, str]] = []
+    for title in titles:
+        same = next((step for step in left if step["title"] == " ".join(title.split())), None)
+        if same is not None:
+            left.remove(same)
+        steps.append(same or {"title": title})
+    return steps
 
 
 def _row(task: TaskSummary) -> tuple[str, ...]:
@@ -200,58 +263,17 @@ def _row(task: TaskSummary) -> tuple[str, ...]:
 
 
 def _history_row(change: TaskChangeView) -> tuple[str, ...]:
-    details = json.dumps(change.details, ensure_ascii=False) if change.details else ""
     return (
         str(change.revision),
         stamp(change.created_at),
         change.kind.replace("_", " "),
         change.actor,
-        short(details, 200),
+        short(change_words(change), 200),
     )
 
 
 def _show(session: Session, task: TaskView) -> None:
-    out = session.out
-    if out.json:
-        out.document(task)
-        return
-    parent = "" if task.parent_task_id is None else f"task {task.parent_task_id}"
-    out.facts(
-        (
-            ("task", str(task.id)),
-            ("title", task.title),
-            ("status", task.status),
-            ("owner", task.owner_agent_id),
-            ("made by", task.created_by),
-            ("part of", parent),
-            ("thread", task.thread_id or ""),
-            ("worked on in", task.working_run_id or ""),
-            ("next work", stamp(task.work_at)),
-            ("parked", _parked(task)),
-            ("description", task.description),
-            ("outcome", task.outcome or ""),
-            *((resource.kind, _named(resource.value, resource.title)) for resource in task.resources),
-            ("created", stamp(task.created_at)),
-            ("ended", stamp(task.ended_at)),
-        )
-    )
-    if task.steps:
-        out.text()
-        out.text(f"{sum(step.done for step in task.steps)} of {len(task.steps)} steps done", "dim")
-    for number, step in enumerate(task.steps, 1):
-        out.text(f"{number:3} [{'x' if step.done else ' '}] {step.title}", "green" if step.done else "")
-        if step.subtask is not None:
-            out.text(f"        task {step.subtask.id}, {step.subtask.status}, {step.subtask.owner_agent_id}", "cyan")
-        if step.details:
-            out.text(f"        {short(step.details, 200)}", "dim")
-
-
-def _parked(task: TaskView) -> str:
-    return f"{task.parked_reason}; `nova tasks run {task.id}` starts it" if task.parked_reason else ""
-
-
-def _named(value: str, title: str | None) -> str:
-    return f"{value} ({title})" if title else value
+    show_task(session.out, task)
 
 
 def _end(outcome: str | None) -> TaskEnd:

@@ -60,8 +60,8 @@ async def budgets(session: Session) -> None:
     if session.out.json:
         session.out.document(view)
         return
-    session.out.table(("whose", ("id", "fold"), "most a day", "spent", "left"), [_row(each) for each in view.items])
-    session.out.note(f"The next day begins at {stamp(view.resets_at)} ({view.timezone}).")
+    session.out.table(("whose", "id", "most a day", "spent", "left"), [_row(each) for each in view.items])
+    session.out.note(f"The next day begins at {stamp(view.resets_at, zone=view.timezone)} ({view.timezone}).")
 
 
 def _row(budget: BudgetView) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.output import short, stamp
+from nova_workers.cli.output import Column, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.wire import MessageView, ThreadFork, ThreadPatch, ThreadView
@@ -37,7 +37,10 @@ async def list_threads(
 ) -> None:
     """List threads, newest first."""
     page = await session.client.threads.list(agent_id=agent, label=label, limit=limit, cursor=cursor)
-    columns = ("id", "agent", ("title", "fold"), "turns", "active run", "updated")
+    columns: tuple[Column, ...] = (
+        *("id", "agent", ("title", "text"), "turns"),
+        *(("active run", "spare"), ("updated", "spare")),
+    )
     show_page(session.out, page, columns, _row, nothing="No threads. Begin one with `nova send` or `nova chat`.")
 
 

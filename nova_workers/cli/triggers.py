@@ -1,6 +1,7 @@
 """`nova triggers`: when agents start by themselves."""
 
 import json
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -31,6 +32,7 @@ from nova_workers.cli.trigger_options import (
     when,
 )
 from nova_workers.contracts.triggers import (
+    Firing,
     TriggerCreate,
     TriggerFiringView,
     TriggerPatch,
@@ -45,8 +47,14 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Let agents start by themselves."
 )
 
-_COLUMNS: tuple[Column, ...] = ("id", "agent", "when", "zone", "on", ("title", "fold"), "made by")
-_FIRING_COLUMNS: tuple[Column, ...] = ("slot", "fired", "outcome", "run", "stands", ("why", "fold"))
+_COLUMNS: tuple[Column, ...] = (
+    *("id", ("agent", "spare"), ("when", "text"), "next", ("title", "text")),
+    *(("zone", "spare"), ("made by", "spare")),
+)
+_FIRING_COLUMNS: tuple[Column, ...] = (
+    *("slot", ("fired", "spare"), "outcome", "run"),
+    *(("stands", "spare"), ("why", "text")),
+)
 _SHOWN_FIRINGS = 3
 
 
@@ -157,7 +165,7 @@ async def preview(
         session.out.document(coming)
         return
     for firing in coming.firings:
-        session.out.text(firing.local)
+        session.out.text(_local(firing))
     if not coming.firings:
         session.out.note("It never fires again.")
 
@@ -213,9 +221,9 @@ def _row(trigger: TriggerView) -> tuple[str, ...]:
         trigger.id,
         trigger.agent_id,
         f"{trigger.kind} {trigger.schedule}",
-        trigger.timezone if trigger.kind == "cron" else "",
-        _on(trigger),
+        _next_time(trigger),
         short(trigger.title or trigger.prompt),
+        trigger.timezone if trigger.kind == "cron" else "",
         trigger.created_by,
     )
 
@@ -256,6 +264,17 @@ def _on(trigger: TriggerView) -> str:
     return "paused" if trigger.paused_reason else "yes"
 
 
+def _next_time(trigger: TriggerView) -> str:
+    if not trigger.enabled:
+        return "off"
+    return "paused" if trigger.paused_reason else stamp(trigger.next_fire_at) or "never"
+
+
+def _local(firing: Firing) -> str:
+    """Return its time by the trigger's clocks, to the second: jitter gives it a fraction that nobody plans by."""
+    return datetime.fromisoformat(firing.local).isoformat(" ", "seconds")
+
+
 def _most(trigger: TriggerView) -> str:
     runs, cost = trigger.max_runs_per_day, trigger.max_cost_usd_per_day
     return ", ".join(part for part in (f"{runs} runs" if runs else "", f"${cost:g}" if cost else "") if part)
@@ -264,4 +283,4 @@ def _most(trigger: TriggerView) -> str:
 def _next(trigger: TriggerView, coming: TriggerPreview) -> str:
     if not trigger.enabled or trigger.paused_reason:
         return ""
-    return ", ".join(firing.local for firing in coming.firings) or "never"
+    return ", ".join(map(_local, coming.firings)) or "never"

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.output import short, stamp
+from nova_workers.cli.output import Column, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, WaitKind, WaitView
 
@@ -24,7 +24,10 @@ async def waits(
 ) -> None:
     """See what runs wait for, newest first. `nova runs answer` answers them."""
     page = await session.client.runs.waits(kind=kind, agent_id=agent, limit=limit, cursor=cursor)
-    columns = ("run", "kind", "agent", ("asks", "fold"), "since", "until", "wait")
+    columns: tuple[Column, ...] = (
+        *("run", "kind", ("agent", "spare"), ("asks", "fold")),
+        *(("since", "spare"), ("until", "spare"), ("wait", "spare")),
+    )
     show_page(session.out, page, columns, _row, nothing="No run waits for a person.")
 
 

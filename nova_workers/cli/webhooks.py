@@ -28,8 +28,14 @@ app = typer.Typer(
     help="Tell programs elsewhere what happens here.",
 )
 
-_COLUMNS: tuple[Column, ...] = ("id", ("url", "fold"), "tells of", "agent", "on", "failures")
-_SENT_COLUMNS: tuple[Column, ...] = ("id", "when", "kind", "status", "tries", "answer", ("error", "fold"))
+_COLUMNS: tuple[Column, ...] = (
+    *("id", ("url", "text"), ("tells of", "text")),
+    *(("agent", "spare"), "on", ("failures", "spare")),
+)
+_SENT_COLUMNS: tuple[Column, ...] = (
+    *("id", ("when", "spare"), ("kind", "spare"), "status"),
+    *(("tries", "spare"), ("answer", "spare"), ("error", "text")),
+)
 _LOOK_S = 0.2
 
 WebhookArgument = Annotated[str, typer.Argument(help="The webhook's id.")]

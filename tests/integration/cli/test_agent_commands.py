@@ -95,3 +95,46 @@ def test_a_malformed_file_is_refused_with_its_field(nova: Nova) -> None:
     assert done.code == 1
     assert "responsibilities.1.title" in done.err
     assert nova("agents", "show", "broken").code == 1
+
+
+def test_grants_are_added_changed_and_taken_away_one_by_one(nova: Nova, tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("name: Granted\ncapabilities:\n  self: {}\n  agents: {config: {may_ask: [nova]}}\n")
+    made = nova.good("agents", "create", "granted", "-f", str(path), "--capability", "memory=memory_list", "--json")
+    assert set(made.json["spec"]["capabilities"]) == {"self", "agents", "memory"}
+    added = nova.good("agents", "edit", "granted", "--capability", "notes", "--capability", "memory", "--json").json
+    grants = added["spec"]["capabilities"]
+    assert set(grants) == {"self", "agents", "memory", "notes"}
+    assert grants["memory"]["tools"] is None
+    narrowed = nova.good("agents", "edit", "granted", "--capability", "agents=ask_agent", "--json").json
+    assert narrowed["spec"]["capabilities"]["agents"] == {"tools": ["ask_agent"], "config": {"may_ask": ["nova"]}}
+    less = nova.good("agents", "edit", "granted", "--revoke", "notes", "--revoke", "memory", "--json").json
+    assert set(less["spec"]["capabilities"]) == {"self", "agents"}
+    refused = nova("agents", "edit", "granted", "--revoke", "notes")
+    assert refused.code == 1
+    assert "--revoke 'notes': it has no capability and no skill of that name." in refused.err
+    same = nova.good("agents", "edit", "granted", "--capability", "self", "--json").json
+    assert same["version"] == less["version"]
+
+
+def test_skills_are_added_and_taken_away_one_by_one(nova: Nova, tmp_path: Path) -> None:
+    for name in ("sing", "dance"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: How to {name}.\n---\n{name}\n")
+        nova.good("skills", "add", str(tmp_path / name))
+    nova.good("agents", "create", "skilled", "--name", "Skilled", "--skill", "sing")
+    assert nova.good("agents", "edit", "skilled", "--skill", "dance", "--json").json["spec"]["skills"] == [
+        "sing",
+        "dance",
+    ]
+    assert nova.good("agents", "edit", "skilled", "--revoke", "sing", "--json").json["spec"]["skills"] == ["dance"]
+
+
+def test_capabilities_are_listed_with_their_tools(nova: Nova) -> None:
+    [line] = [line for line in nova.good("capabilities").out.splitlines() if line.startswith("memory ")]
+    assert "memory_save" in line
+    shown = nova.good("capabilities", "memory").out
+    assert "what it does" in shown
+    assert "memory_save" in shown
+    assert {each["name"] for each in nova.good("capabilities", "--json").json} > {"memory", "agents"}
+    assert "`nova capabilities` lists them" in nova("capabilities", "nonsense").err

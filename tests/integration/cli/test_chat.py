@@ -1,16 +1,26 @@
 """`nova chat`, in a pipe and on a terminal."""
 
+import asyncio
+import json
 import os
 import pty
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.events import Event, StreamEnd, StreamStart, Waiting
+from nova_workers.contracts.wire import AgentView
 from tests.support.command_line import Nova, wait_for
+from tests.support.wire_server import WireServer, all_frames, run_view, says, wire_server
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 
@@ -153,3 +163,59 @@ def test_a_line_typed_while_a_turn_runs_joins_it(terminal: Terminal, script: Scr
     terminal.shows("(steered: by the way)")
     terminal.shows("finished")
     terminal.shows("> ")
+
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ANSWERS = "/v1/runs/run_1/answers"
+
+
+async def _asking_server(server: WireServer) -> None:
+    """Make it a fleet whose one run asks whether it may, and ends when it was told."""
+    start = StreamStart(run_id="run_1", thread_id="thr_1", attempt=1, agent_id="nova")
+    asks: list[Event] = [start, Waiting(kind="approval", question="Bash: rm -r build")]
+    ends: list[Event] = [start, StreamEnd(run_id="run_1", final=True, status="succeeded", text="Done.")]
+
+    async def events(_: Request) -> Response:
+        async def send() -> AsyncGenerator[str]:
+            for part in all_frames(asks):
+                yield part
+            await server.until_asked("POST", ANSWERS)
+            for part in all_frames(ends, attempt=2):
+                yield part
+
+        return StreamingResponse(send(), media_type="text/event-stream")
+
+    agent = AgentView(
+        id="nova", version=1, spec=AgentSpec(name="Nova"), created_by="seed", created_at=NOW, updated_at=NOW
+    )
+    server.on("GET", "/v1/agents/nova", says(agent))
+    server.on("POST", "/v1/runs", says(run_view(), 202))
+    server.on("GET", "/v1/runs/run_1/events", events)
+    server.on("POST", ANSWERS, says(run_view()))
+
+
+@pytest.mark.parametrize(("typed", "approve"), [("y", True), ("No", False)])
+async def test_a_call_is_permitted_or_refused_by_a_clear_word_only(tmp_path: Path, typed: str, approve: bool) -> None:
+    async with wire_server() as server:
+        await _asking_server(server)
+        nova = Nova({"NOVA_HOME": str(tmp_path), "NOVA_API_URL": server.url, "NOVA_API_KEY": "k", "NO_COLOR": "1"})
+        terminal = Terminal(nova, "chat")
+
+        def talk() -> None:
+            terminal.shows("> ")
+            terminal.type("Tidy up\n")
+            terminal.shows("asks: Bash: rm -r build [yes | no]")
+            terminal.shows("type y to permit it, n to refuse it")
+            terminal.type("only the logs\n")
+            terminal.shows("'only the logs' is neither yes nor no, and was not sent")
+            terminal.shows("asks: Bash: rm -r build [yes | no]")
+            assert not server.asked("POST", ANSWERS)
+            terminal.type(f"{typed}\n")
+            terminal.shows("Done.")
+
+        try:
+            await asyncio.to_thread(talk)
+        finally:
+            terminal.close()
+        [body] = [body for method, path, _, body in server.requests if (method, path) == ("POST", ANSWERS)]
+        assert json.loads(body)["approve"] is approve

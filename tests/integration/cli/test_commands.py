@@ -1,12 +1,17 @@
 """The commands on a real fleet."""
 
+import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from nova_workers.cli import command
+from nova_workers.cli.output import Output
+from nova_workers.contracts.wire import Scope
 from tests.support.command_line import Nova, wait_for
 from tests.support.fleet import Fleet
 
@@ -108,16 +113,20 @@ def test_send_and_wait_writes_the_whole_answer_or_the_run(nova: Nova) -> None:
 
 
 def test_send_without_waiting_writes_the_runs_id(nova: Nova) -> None:
-    run_id = nova.good("send", "hi", "--no-wait").out.strip()
+    sent = nova.good("send", "hi", "--no-wait")
+    assert sent.err.startswith("queued; thread thr_")
+    run_id = sent.out.strip()
     assert _ended(nova, run_id)["text"] == "You said: hi"
     assert nova.good("send", "hi", "--no-wait", "--json").json["status"] == "queued"
 
 
 def test_send_reads_stdin_and_carries_every_option(nova: Nova) -> None:
     options = ("--model", "haiku", "--queue", "background", "--max-turns", "7", "--metadata", "ticket=42")
+    options = (*options, "--priority", "-7")
     run = nova.good("send", "-", *options, "--wait", "--json", stdin="from a pipe — ü\n").json
     assert run["text"] == "You said: from a pipe — ü\n"
     assert (run["model"], run["queue"], run["max_turns"], run["metadata"]) == ("haiku", "background", 7, {"ticket": 42})
+    assert run["priority"] == -7
 
 
 def test_send_goes_on_with_a_thread(nova: Nova) -> None:
@@ -173,6 +182,41 @@ def test_a_stream_goes_on_after_the_api_died_and_came_back(nova: Nova, fleet: Fl
     assert done.out == "before after\n"
 
 
+def test_tail_tells_how_long_the_run_took_and_not_how_long_one_watched(nova: Nova, script: Script) -> None:
+    run_id = nova.good("send", script({"sleep_s": 1.2}, {"say": "slept"}), "--wait", "--json").json["id"]
+    took_s = float(nova.good("runs", "tail", run_id).err.split(" s ")[0])
+    assert 1.2 <= took_s < 20
+    assert f"{took_s} s" in nova.good("runs", "show", run_id).out
+
+
+@pytest.mark.parametrize("kind", ["keys", "runs", "threads", "tasks", "triggers", "agents"])
+def test_on_a_small_terminal_every_list_shows_its_ids_whole(
+    nova: Nova, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    if kind == "tasks":
+        nova.good("tasks", "create", "A title that is far longer than what is left of a line " * 3)
+    if kind == "triggers":
+        nova.good("triggers", "create", "nova", "Look around. " * 9, "--cron", "30 9 * * mon-fri", "--off")
+    if kind in ("runs", "threads"):
+        nova.good("send", "hello there, this is a message of some length, as they are", "--no-wait")
+    items = nova.good(kind, "list", "--json").json["items"]
+    screen = Screen()
+
+    def on_screen(*, json_mode: bool) -> Output:
+        return Output(json_mode=json_mode, stdout=screen, stderr=io.StringIO())
+
+    monkeypatch.setattr(command, "Output", on_screen)
+    nova.good(kind, "list", COLUMNS="80")
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in screen.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[2:]] == [str(item["id"]) for item in items]
+    assert {"triggers": "next", "keys": "state", "tasks": "status"}.get(kind, "id") in lines[0].split()
+
+
 def test_tail_shows_a_run_that_is_over_from_its_start(nova: Nova) -> None:
     run_id = nova.good("send", "hi", "--wait", "--json").json["id"]
     assert nova.good("runs", "tail", run_id).out == "You said: hi\n"
@@ -204,7 +248,8 @@ def test_everything_is_cancelled_with_all_only(nova: Nova, script: Script) -> No
     running = nova.good("send", script({"sleep_s": 60}), "--no-wait").out.strip()
     wait_for(lambda: _run(nova, running)["status"] == "running")
     assert "--all" in nova("runs", "cancel").err
-    assert "1 running" in nova.good("runs", "cancel", "--all").out
+    told = nova.good("runs", "cancel", "--all").out
+    assert "that stood in line or waited; 1 running, which stop in a moment" in told
     assert _ended(nova, running)["status"] == "canceled"
 
 
@@ -278,6 +323,9 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova) -> None:
     made = nova.good("keys", "create", "ci", "--scope", "runs", "--days", "1", "--json").json
     assert made["scopes"] == ["runs"]
     assert nova.good("threads", "list", NOVA_API_KEY=made["key"]).code == 0
+    described = nova.good("keys", "create", "--help").out
+    for scope in get_args(Scope):
+        assert scope in described
     denied = nova("keys", "list", NOVA_API_KEY=made["key"])
     assert denied.code == 1
     assert "'keys'" in denied.err
@@ -304,13 +352,16 @@ def test_fleet_status_shows_workers_and_queues(nova: Nova, fleet: Fleet) -> None
     shown = nova.good("fleet", "status").out
     assert "interactive" in shown
     assert f"/{view['workers'][0]['slots']}" in shown
+    assert "succeeded in the last hour" in shown
 
 
 def test_a_pause_is_shown_with_its_reason(nova: Nova) -> None:
     paused = nova.good("fleet", "pause", "--agent", "nova", "--reason", "deploy", "--json").json
     assert [(switch["target"], switch["reason"]) for switch in paused["switches"]] == [("nova", "deploy")]
     assert "deploy" in nova.good("fleet", "status").err
-    assert nova.good("fleet", "resume", "--agent", "nova", "--json").json["switches"] == []
+    assert "was not paused" not in nova.good("fleet", "resume", "--agent", "nova").err
+    assert nova.good("fleet", "status", "--json").json["switches"] == []
+    assert "agent nope was not paused" in nova.good("fleet", "resume", "--agent", "nope").err
 
 
 def test_no_fleet_is_one_line_that_says_how_to_start_one(nova: Nova) -> None:

@@ -4,13 +4,14 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 import redis
 
+from nova_workers.contracts.wire import Scope
 from nova_workers.keys import broker_queue
 from tests.integration.cli.conftest import logical_database
 from tests.support.command_line import Done, Nova
@@ -129,6 +130,16 @@ def test_a_key_that_may_not_run(nova: Nova) -> None:
     _fails(nova("doctor", "--json", NOVA_API_KEY=made["key"]), "key", "--scope runs")
 
 
+def test_the_scopes_of_a_key_are_all_told(nova: Nova) -> None:
+    every = get_args(Scope)
+    assert f"may use {', '.join(every)}; from" in _finding(nova("doctor", "--json"), "key")["detail"]
+    for given in (("workspace",), ("runs", "secrets"), ("agents", "operator")):
+        options = [word for scope in given for word in ("--scope", scope)]
+        made = nova.good("keys", "create", "some", *options, "--json").json
+        found = _finding(nova("doctor", "--json", NOVA_API_KEY=made["key"]), "key")
+        assert found["detail"].startswith(f"may use {', '.join(given)}{';' if 'runs' in given else ', not runs'}")
+
+
 def test_a_home_with_a_damaged_state_file(nova: Nova) -> None:
     home = Path(nova.env["NOVA_HOME"])
     (home / "nova.json").write_text("{")
@@ -154,6 +165,9 @@ def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, postgres_u
         assert done["at_head"] is True
         assert "nothing to do" in nova.good("migrate", NOVA_DATABASE_URL=url).out
         assert nova.good("migrate", "--status", NOVA_DATABASE_URL=url).code == 0
+        assert "The first key" in nova.good("migrate", "--first-key", NOVA_DATABASE_URL=url).err
+        again = nova.good("migrate", "--first-key", NOVA_DATABASE_URL=url)
+        assert "There is a key already, and no other was made." in again.err
     finally:
         asyncio.run(run_sql("DROP DATABASE migrate_me WITH (FORCE)"))
 

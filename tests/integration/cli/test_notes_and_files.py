@@ -47,7 +47,9 @@ def test_notes_are_written_shown_changed_and_deleted(nova: Nova, tmp_path: Path)
     assert (piped["title"], piped["content"]) == ("Better", "über")
     assert nova.good("notes", "unpin", note_id, "--json").json["pinned"] is False
     assert nova.good("notes", "unshare", note_id, "--json").json["shared"] is False
-    assert note_id not in nova.good("notes", "list").out
+    none_shared = nova.good("notes", "list", "--agent", "nova")
+    assert note_id not in none_shared.out
+    assert none_shared.err == "No notes are shared. `nova notes list --drafts` shows the others.\n"
     assert "draft" in nova.good("notes", "list", "--drafts").out
     assert nova.good("notes", "share", note_id, "--json").json["shared"] is True
     assert nova.good("notes", "pin", note_id, "--json").json["pinned"] is True

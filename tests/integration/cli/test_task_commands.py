@@ -50,6 +50,10 @@ def test_a_task_is_made_shared_out_followed_and_ended(nova: Nova) -> None:
     history = nova.good("tasks", "history", number).out
     assert [line.split()[0] for line in history.splitlines()[1:]] == ["7", "6", "5", "4", "3", "2", "1"]
     assert "subtask completed" in history
+    assert "title from 'Find a flat' to 'Found a flat'" in history
+    assert "draft, for nova; steps 'Look', 'Visit'; url https://example.org" in history
+    assert "step 1 done" in history
+    assert "{" not in history
 
 
 def test_a_task_is_run_now_and_shows_when_it_is_worked_on_next(nova: Nova) -> None:
@@ -77,3 +81,26 @@ def test_what_is_open_below_ends_with_a_canceled_task(nova: Nova) -> None:
     assert "There is no task 2147483647." in nova("tasks", "show", "2147483647").err
     assert nova("tasks", "show", "0").code == 2
     assert "there is no step 2" in nova("tasks", "check", str(made["id"]), "2").err
+
+
+def test_a_task_is_planned_anew_and_gets_more_to_work_with(nova: Nova) -> None:
+    made = nova.good("tasks", "create", "Paint", "--step", "Buy", "--step", "Mix", "--json").json
+    number, [buy, mix] = str(made["id"]), [step["id"] for step in made["steps"]]
+    nova.good("tasks", "check", number, "1")
+    planned = nova.good("tasks", "plan", number, "--step", "Sand", "--step", "Buy", "--json").json["steps"]
+    assert [(step["title"], step["done"]) for step in planned] == [("Sand", False), ("Buy", True)]
+    assert planned[1]["id"] == buy
+    assert mix not in {step["id"] for step in planned}
+    longer = nova.good("tasks", "plan", number, "--add", "--step", "Clean", "--json").json["steps"]
+    assert [step["title"] for step in longer] == ["Sand", "Buy", "Clean"]
+    assert [step["id"] for step in longer[:2]] == [step["id"] for step in planned]
+
+    url, path = "https://example.org/colours", "/tmp/wall.png"
+    assert url in nova.good("tasks", "attach", number, "--url", url, "--path", path).out
+    assert "Nothing to attach" in nova("tasks", "attach", number).err
+    left = nova.good("tasks", "detach", number, url, "--json").json["resources"]
+    assert [(each["kind"], each["value"]) for each in left] == [("file", path)]
+    assert f"does not work with '{url}'" in nova("tasks", "detach", number, url).err
+    history = nova.good("tasks", "history", number).out
+    for words in (f"url {url}", f"file {path}", "added 'Sand'; removed 'Mix'", "added 'Clean'"):
+        assert words in history

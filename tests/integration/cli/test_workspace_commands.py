@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ def test_a_folder_of_something_else_is_refused(nova: Nova, tmp_path: Path) -> No
     done = nova("import", str(tmp_path))
     assert done.code == 1
     assert "no folder of `nova export`" in done.err
+    nowhere = nova("import", str(tmp_path / "nope"), NOVA_API_URL="http://127.0.0.1:9")
+    assert "no folder of `nova export`" in nowhere.err, "told before anybody is asked"
     (tmp_path / "settings.json").write_text(json.dumps({"format": 1, "next_task_id": 1}))
     (tmp_path / "memories.json").write_text("{")
     done = nova("import", str(tmp_path))
@@ -57,7 +60,9 @@ def test_a_tenant_is_set_and_its_budgets_are_shown(nova: Nova) -> None:
     assert nova.good("tenant", "show", "--json").json["weight"] == 1
     done = nova.good("tenant", "set", "--weight", "2", "--max-cost-usd-per-day", "25", "--timezone", "Europe/Oslo")
     assert "Europe/Oslo" in done.out
-    assert "$25.00" in nova.good("budgets").out
+    shown = nova.good("budgets")
+    assert "$25.00" in shown.out
+    assert re.search(r"begins at \d{4}-\d\d-\d\d 00:00:00 \(Europe/Oslo\)", shown.err), "by the tenant's clocks"
     assert nova.good("budgets", "--json").json["items"][0]["max_usd"] == 25
     back = ("--weight", "1", "--max-cost-usd-per-day", "none", "--timezone", "UTC", "--json")
     assert nova.good("tenant", "set", *back).json["max_cost_usd_per_day"] is None

@@ -91,12 +91,20 @@ def test_json_is_read_too_whole_or_as_show_writes_it(tmp_path: Path) -> None:
         ("just words", "holds no configuration"),
         ("", "holds no configuration"),
         ("a: !!python/object:os.system x", "is neither YAML nor JSON"),
+        ("name: a\ntrust: sandbox\n'name': b\n", r"agent\.yaml: the key 'name' is there twice, again in line 3"),
+        ("name: a\ncapabilities:\n  memory: {}\n  memory: {}\n", "the key 'memory' is there twice"),
+        ('{"name": "a", "capabilities": {"memory": {}, "memory": {}}}', "the key 'memory' is there twice"),
     ],
 )
 def test_what_is_no_configuration_is_refused_in_one_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as refused:
         _read(tmp_path, text)
     assert "\n" not in refused.value.message
+
+
+def test_the_same_key_in_two_places_is_no_key_twice(tmp_path: Path) -> None:
+    text = "name: a\nsubagents:\n  a: &all {prompt: x, description: y}\n  b: {<<: *all, prompt: z}\n"
+    assert _read(tmp_path, text)["subagents"]["b"] == {"prompt": "z", "description": "y"}
 
 
 def test_everything_that_is_set_is_shown() -> None:

@@ -1,7 +1,9 @@
 import io
+from typing import Any
 
 import pytest
 
+from nova_workers.cli.follow import why_it_waits
 from nova_workers.cli.live import LiveView, cost_line
 from nova_workers.cli.output import Output
 from nova_workers.contracts.engine import Limit
@@ -22,6 +24,7 @@ from nova_workers.contracts.events import (
     Usage,
     Waiting,
 )
+from tests.support.wire_server import run_view
 
 
 class Screen(io.StringIO):
@@ -216,3 +219,35 @@ def test_the_last_line_tells_time_tokens_cost_and_the_run(cost: float | None, to
 def test_a_run_that_one_of_its_bounds_ended_says_at_which(limit: Limit) -> None:
     end = _end(text="So far").model_copy(update={"limit": limit})
     assert _piped(end) == ("So far\n", f"stopped at its limit of {limit}\n")
+
+
+def _waits(kind: str, *, answers_here: bool, options: tuple[str, ...] = ()) -> str:
+    stderr = io.StringIO()
+    view = LiveView(Output(json_mode=False, stdout=io.StringIO(), stderr=stderr), answers_here=answers_here)
+    view.show(_start())
+    view.show(Waiting(kind=kind, question="May I?", options=options))
+    return stderr.getvalue().splitlines()[-1]
+
+
+def test_a_question_says_how_it_is_answered_from_where_it_is_asked() -> None:
+    assert _waits("approval", answers_here=True) == "  type y to permit it, n to refuse it"
+    assert _waits("user", answers_here=True, options=("tea",)) == "  type the answer"
+    assert _waits("approval", answers_here=False) == "  answer with `nova runs answer run_1 --approve`"
+    assert _waits("user", answers_here=False, options=("tea",)) == "  answer with `nova runs answer run_1 tea`"
+
+
+def test_a_cost_line_without_a_time_has_none() -> None:
+    assert cost_line(None, seconds=None, run_id="run_1") == "run_1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"waiting_for": "a free worker"}, "waits for a free worker"),
+        ({"waiting_for": "the fleet is paused: deploy"}, "the fleet is paused: deploy"),
+        ({"position": 2}, "queued behind 2"),
+        ({}, "queued"),
+    ],
+)
+def test_why_a_run_does_not_run_yet_is_a_sentence(fields: dict[str, Any], told: str) -> None:
+    assert why_it_waits(run_view(**fields)) == told

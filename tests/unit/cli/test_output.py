@@ -1,12 +1,23 @@
 import io
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
 
 from nova_workers.cli.chart import bar
-from nova_workers.cli.output import Output, age, short
+from nova_workers.cli.output import Output, age, short, stamp
+from nova_workers.cli.table_layout import Column, lay_out
 from nova_workers.contracts.wire import BulkCancelled, Page
+
+RUN = "run_01KADN2Z5N3VE7G2V0V0XQ6T8S"
+
+
+class Screen(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def _output(*, json_mode: bool = False) -> tuple[Output, io.StringIO]:
@@ -22,6 +33,52 @@ def test_a_table_in_a_pipe_cuts_nothing() -> None:
     assert "thr_" + "x" * 90 in lines[1]
     assert "y" * 300 in lines[1]
     assert "\x1b" not in stdout.getvalue()
+
+
+def test_a_terminal_shows_ids_whole_cuts_texts_and_says_what_it_has_no_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen, notes = Screen(), io.StringIO()
+    columns: tuple[Column, ...] = ("id", "status", ("message", "text"), ("created", "spare"), ("cost", "spare"))
+    rows = [(RUN, "succeeded", "words " * 20, "2026-03-01 12:00:00", "$0.0012 in all")]
+    Output(json_mode=False, stdout=screen, stderr=notes).table(columns, rows)
+    heading, _, line, *_ = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in screen.getvalue().splitlines()]
+    assert heading.split() == ["id", "status", "message", "created"]
+    assert line.split()[:2] == [RUN, "succeeded"]
+    assert "words wor…" in line
+    assert len(line) <= 80
+    assert notes.getvalue() == "no room for: cost; a wider terminal or --json shows them\n"
+
+
+def test_columns_that_are_empty_give_way_before_others() -> None:
+    columns: tuple[Column, ...] = ("id", ("active run", "spare"), ("updated", "spare"))
+    layout = lay_out(columns, [(RUN, "", "2026-03-01 12:00:00")], width=52, gap=2)
+    assert layout is not None
+    assert (layout.widths, layout.left_out) == ({0: 30, 2: 19}, ("active run",))
+
+
+def test_texts_share_the_room_that_is_left() -> None:
+    columns: tuple[Column, ...] = ("id", ("a", "text"), ("b", "text"), ("c", "text"))
+    layout = lay_out(columns, [("x" * 10, "y" * 100, "y" * 15, "y" * 100)], width=80, gap=2)
+    assert layout is not None
+    assert layout.widths == {0: 10, 1: 25, 2: 15, 3: 24}
+    assert sum(layout.widths.values()) + 3 * 2 == 80
+
+
+def test_on_the_narrowest_terminal_an_id_goes_on_in_the_next_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    screen = Screen()
+    Output(json_mode=False, stdout=screen, stderr=io.StringIO()).table(("id", "status"), [(RUN, "queued")])
+    parts = [line.split("  ")[0].split()[0] for line in screen.getvalue().splitlines()[2:]]
+    assert "".join(part for part in parts if part != "queued") == RUN
+
+
+def test_a_time_is_told_by_the_clocks_that_are_meant() -> None:
+    moment = datetime(2026, 3, 1, 23, 0, tzinfo=UTC)
+    assert stamp(moment, zone="Asia/Kathmandu") == "2026-03-02 04:45:00"
+    assert stamp(None, zone="Asia/Kathmandu") == ""
 
 
 def test_a_cell_that_looks_like_markup_is_text() -> None:

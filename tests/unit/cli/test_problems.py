@@ -1,7 +1,9 @@
 import httpx2
 import pytest
 
+from nova_workers.cli.command import build
 from nova_workers.cli.problems import error_of_response, error_of_transport
+from nova_workers.contracts.tasks import TaskCreate
 from nova_workers.contracts.wire import Problem
 from nova_workers.errors import (
     IdempotencyMismatch,
@@ -76,3 +78,8 @@ def test_a_refused_connection_says_how_to_start_a_fleet() -> None:
     error = error_of_transport(httpx2.ConnectError("no", request=_REQUEST), "http://127.0.0.1:8700")
     assert "No fleet answers at http://127.0.0.1:8700" in error.message
     assert "nova up" in error.message
+
+
+def test_a_value_of_the_wrong_form_is_refused_in_our_own_words() -> None:
+    with pytest.raises(InvalidInput, match=r"^resources\.0: value: 'notaurl' is not an http or https address"):
+        build(TaskCreate, {"title": "x", "resources": [{"kind": "url", "value": "notaurl"}]})

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 from unittest import mock
@@ -30,10 +31,16 @@ def _refused(home: Path, *arguments: str, **env: str) -> Done:
     return Nova({"NOVA_HOME": str(home)})(*arguments, **env)
 
 
+def _free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])
+
+
 def test_api_becomes_uvicorn_where_the_settings_say(tmp_path: Path) -> None:
-    command, environment = _become(tmp_path, "api", **SERVERS, NOVA_API__PORT="9001")
+    port = _free_port()
+    command, environment = _become(tmp_path, "api", **SERVERS, NOVA_API__PORT=port)
     assert command[:4] == ["-m", "uvicorn", "api.app:create_app", "--factory"]
-    assert ("--host 127.0.0.1 --port 9001") in " ".join(command)
+    assert f"--host 127.0.0.1 --port {port}" in " ".join(command)
     assert environment["NOVA_DATABASE_URL"] == SERVERS["NOVA_DATABASE_URL"]
 
 
@@ -53,8 +60,9 @@ def test_worker_becomes_celery_on_threads(tmp_path: Path) -> None:
 def test_beat_and_flower_become_celery_and_flower_listens_on_loopback(tmp_path: Path) -> None:
     beat, _ = _become(tmp_path, "beat", **SERVERS)
     assert beat == beat_command(log_level="info")[1:]
-    flower, _ = _become(tmp_path, "flower", **SERVERS)
-    assert flower == flower_command(host="127.0.0.1", port=5555)[1:]
+    port = _free_port()
+    flower, _ = _become(tmp_path, "flower", "--port", port, **SERVERS)
+    assert flower == flower_command(host="127.0.0.1", port=int(port))[1:]
 
 
 def test_a_process_joins_the_servers_of_nova_up(tmp_path: Path) -> None:
@@ -64,13 +72,37 @@ def test_a_process_joins_the_servers_of_nova_up(tmp_path: Path) -> None:
     assert environment["NOVA_REDIS_URL"] == "redis://up"
 
 
-@pytest.mark.parametrize("command", ["api", "worker", "beat", "flower"])
+@pytest.mark.parametrize("command", ["api", "worker"])
 def test_without_servers_a_process_says_which_variable_to_set(tmp_path: Path, command: str) -> None:
     done = _refused(tmp_path, command)
     assert done.code == 1
     assert done.err.startswith("nova: NOVA_DATABASE_URL is not set")
     done = _refused(tmp_path, command, NOVA_DATABASE_URL="postgresql://db/nova")
     assert done.err.startswith("nova: NOVA_REDIS_URL is not set")
+
+
+@pytest.mark.parametrize("command", ["beat", "flower"])
+def test_the_clock_and_its_view_need_the_broker_alone(tmp_path: Path, command: str) -> None:
+    assert _refused(tmp_path, command).err.startswith("nova: NOVA_REDIS_URL is not set")
+    options = ("--port", _free_port()) if command == "flower" else ()
+    _, environment = _become(tmp_path, command, *options, NOVA_REDIS_URL=SERVERS["NOVA_REDIS_URL"])
+    assert environment["NOVA_REDIS_URL"] == SERVERS["NOVA_REDIS_URL"]
+    assert "NOVA_DATABASE_URL" not in environment
+
+
+@pytest.mark.parametrize("command", ["api", "flower"])
+def test_a_port_that_is_taken_is_told_before_the_process_begins(tmp_path: Path, command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = _refused(tmp_path, command, "--port", str(port), **SERVERS)
+    assert done.code == 1
+    assert done.err == f"nova: Port {port} of 127.0.0.1 is taken; give another with --port.\n"
+
+
+def test_an_address_that_is_not_ours_is_told_in_words(tmp_path: Path) -> None:
+    done = _refused(tmp_path, "flower", "--host", "192.0.2.1", **SERVERS)
+    assert done.code == 1
+    assert done.err.startswith("nova: 192.0.2.1, port 5555, cannot be listened on")
 
 
 def test_up_becomes_the_stack(tmp_path: Path) -> None:
