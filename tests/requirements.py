@@ -97,7 +97,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "fair.bells": "Whichever doorbell serves whom, no run that could go on is left without one.",
     "fair.cap": "A tenant and an agent never have more runs at once than their caps, whoever claims at the same time.",
     "fair.cap-freed": "The end of a run under a cap wakes the next; if its worker dies then, the reconciler does.",
-    "fair.pick-cost": "What it costs to say whose turn it is does not grow with the number of queued runs.",
+    "fair.pick-cost": "What it costs to say whose turn it is does not grow with queued runs whose threads are free.",
     # budgets
     "budgets.spent": "A run whose tenant, agent or trigger has spent its day's budget fails, and no model is called.",
     "budgets.rest": "What is left of the day's budgets bounds what a turn may cost.",

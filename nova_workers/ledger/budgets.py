@@ -19,31 +19,40 @@ SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
  WHERE w.id = $1
 """
 
-# What ended today, and what runs has used so far. A run of a trigger that took more than a week is not found again.
+# What open runs of the tenant have used so far: until a run ends that stands in its turn alone. One that waits or is
+# back in line has used nothing since then: what did so before today is of another day. The turn is a subquery of one
+# value, since a join with those in line that never began may become a look at every turn.
+_BEGUN = """
+SELECT r.agent_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd
+  FROM day, runs r
+ WHERE r.tenant_id = $1 AND r.status IN ('queued', 'running', 'waiting') AND r.turn_id IS NOT NULL
+   AND (r.status = 'running' OR r.queued_at >= day.since) AND r.id IS DISTINCT FROM $2
+"""
+
+# What ended today, and what open runs have used so far. A run of a trigger that took more than a week is not found
+# again.
 _OF_ALL = """
 SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u WHERE u.tenant_id = $1 AND u.created_at >= day.since), 0)
-     + COALESCE((SELECT sum(t.cost_usd) FROM runs r JOIN turns t ON t.id = r.turn_id
-                  WHERE r.tenant_id = $1 AND r.status = 'running' AND r.id IS DISTINCT FROM $2), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b), 0)
 """
 _OF_AGENT = """
 SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u
                   WHERE u.tenant_id = $1 AND u.created_at >= day.since AND u.agent_id = {agent}), 0)
-     + COALESCE((SELECT sum(t.cost_usd) FROM runs r JOIN turns t ON t.id = r.turn_id
-                  WHERE r.tenant_id = $1 AND r.agent_id = {agent} AND r.status = 'running'
-                    AND r.id IS DISTINCT FROM $2), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b WHERE b.agent_id = {agent}), 0)
 """
 _OF_TRIGGER = """
-SELECT COALESCE((SELECT sum(CASE WHEN r.status = 'running' THEN t.cost_usd ELSE u.cost_usd END)
+SELECT COALESCE((SELECT sum(COALESCE(u.cost_usd, t.cost_usd))
                    FROM runs r
                    LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= day.since
-                   LEFT JOIN turns t ON t.id = r.turn_id
+                   LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN ('queued', 'running', 'waiting')
+                                    AND (r.status = 'running' OR r.queued_at >= day.since)
                   WHERE r.trigger_id = {trigger} AND r.tenant_id = $1
                     AND r.created_at >= day.since - interval '7 days' AND r.id IS DISTINCT FROM $2), 0)
 """
 
 # $1 tenant, $2 a run to leave out, $3 agent, $4 trigger; sums that nobody asks for are not made.
 _SPENT = f"""
-WITH day AS ({_DAY})
+WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
 SELECT day.resets_at, day.timezone,
        CASE WHEN $5 THEN ({_OF_ALL}) END::float8 AS tenant_usd,
        CASE WHEN $3::text IS NOT NULL THEN ({_OF_AGENT.format(agent="$3")}) END::float8 AS agent_usd,
@@ -53,7 +62,7 @@ SELECT day.resets_at, day.timezone,
 
 # Budgets that are set: the tenant's first, then those of agents and triggers by id.
 _REPORT = f"""
-WITH day AS ({_DAY})
+WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
 SELECT kind, id, name, max_usd::float8, spent_usd::float8
   FROM day
  CROSS JOIN LATERAL (
@@ -75,7 +84,8 @@ SELECT kind, id, name, max_usd::float8, spent_usd::float8
 class SpentToday:
     """What was spent since the day began, in US dollars; None of what was not asked for.
 
-    Runs that run are counted with what they have used so far, and models without a known price with nothing.
+    Open runs are counted with what they have used so far, unless they did nothing today but wait or stand in line;
+    models without a known price with nothing.
     """
 
     resets_at: datetime

@@ -1,7 +1,8 @@
 """Whose turn it is when more stands in line than there are slots, and what a cap holds back.
 
-None of it looks at every queued run: tenants and agents in line are found by skipping from one to the next in
-`ix_runs__fair`, and of each agent the first few runs are looked at.
+Tenants and agents in line are found by skipping from one to the next in `ix_runs__fair`, and of each agent the runs are
+looked at in their order until one stands on a thread that is free. So what is read grows with what stands in line on
+threads that are held, and not with what stands there on others.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["Entitled", "Served", "find_entitled", "take_doorbells_under_caps"]
 
-_LOOKED_AT = 256
-"""Runs of an agent that are looked at. More only matter where so many of the first belong to threads that are held."""
+_FRONT = 256
+"""Runs of an agent whose threads are looked up one by one, and doorbells of it in a pass of the reconciler."""
 
-# $1 queue, $2 tenant or null for all. Who stands in line, and how many runs each has: `room` is what caps leave it.
+# $1 queue, $2 tenant or null for all. Who stands in line, and how many runs each has: `tenant_runs` and `agent_runs` of
+# this queue, whose slots are dealt out; `room` is what caps leave it, which count the runs of both.
 _OPEN = f"""
 RECURSIVE line AS (
     (SELECT r.tenant_id, r.agent_id
@@ -38,11 +40,14 @@ RECURSIVE line AS (
             LIMIT 1) following
      WHERE $2::text IS NULL OR l.tenant_id = $2
 ), busy AS MATERIALIZED (
-    SELECT tenant_id, agent_id, count(*)::int AS runs FROM runs WHERE status = 'running' GROUP BY tenant_id, agent_id
+    SELECT tenant_id, agent_id, count(*)::int AS runs, (count(*) FILTER (WHERE queue = $1))::int AS here
+      FROM runs
+     WHERE status = 'running'
+     GROUP BY tenant_id, agent_id
 ), busy_tenants AS MATERIALIZED (
-    SELECT tenant_id, sum(runs)::int AS runs FROM busy GROUP BY tenant_id
+    SELECT tenant_id, sum(runs)::int AS runs, sum(here)::int AS here FROM busy GROUP BY tenant_id
 ), open AS MATERIALIZED (
-    SELECT r.tenant_id, r.agent_id, w.weight, COALESCE(bt.runs, 0) AS tenant_runs, COALESCE(b.runs, 0) AS agent_runs,
+    SELECT r.tenant_id, r.agent_id, w.weight, COALESCE(bt.here, 0) AS tenant_runs, COALESCE(b.here, 0) AS agent_runs,
            LEAST(w.max_running - COALESCE(bt.runs, 0), a.max_running - COALESCE(b.runs, 0)) AS room
       FROM line r
       JOIN tenants w ON w.id = r.tenant_id
@@ -53,11 +58,28 @@ RECURSIVE line AS (
 )
 """
 
+# The line of an agent `o`, and whether the thread of a run in it is free. A subquery of one value is looked up row by
+# row, in the order of the index, until one is found: as a join it may become a look at every thread.
+_LINE = """
+q.status = 'queued' AND q.queue = $1 AND q.tenant_id = o.tenant_id AND q.agent_id = o.agent_id
+"""
+_FREE = "(SELECT h.active_run_id IS NULL FROM threads h WHERE h.id = q.thread_id)"
+# The threads of its first runs. Those that are held are told by a hash from then on: a thread that is held with
+# thousands in its line costs no look at the thread for each of them.
+_FRONT_THREADS = f"""
+SELECT f.thread_id
+  FROM (SELECT q.thread_id FROM runs q WHERE {_LINE} ORDER BY q.priority DESC, q.queued_at LIMIT {_FRONT}) f
+"""
+_HELD_IN_FRONT = f"""
+SELECT h.id FROM threads h WHERE h.id IN ({_FRONT_THREADS}) AND h.active_run_id IS NOT NULL
+"""
+
 # $3, $4 tenants and what they were dealt in this process, $5 what counts as nothing; $6, $7 agents and when they were
 # served; $8 threads to pass over; $9 a thread where a canceled run may wait for nothing but its end; $10 the tenant
 # that was served last. A tenant that has its share of the runs, rounded up, stands back; of the others the one that was
 # dealt the least for its weight is next. Tenants are looked into in that order, until one has a thread that is free.
-# Within it: priority, then the agent with the fewest runs, the longest not served, and the oldest run.
+# Within it: priority, then the agent with the fewest runs, the longest not served, and the oldest run. Behind the front
+# of an agent's line is only looked where nobody in it stands on a thread that is free.
 _ENTITLED = f"""
 WITH {_OPEN}, tenant AS MATERIALIZED (
     SELECT o.tenant_id, o.weight,
@@ -75,17 +97,23 @@ SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
        SELECT o.agent_id, first.id, first.thread_id
          FROM open o
         CROSS JOIN LATERAL (
-              SELECT r.id, r.thread_id, r.priority, r.queued_at
-                FROM (SELECT q.id, q.thread_id, q.priority, q.queued_at
-                        FROM runs q
-                       WHERE q.status = 'queued' AND q.queue = $1 AND q.tenant_id = o.tenant_id
-                         AND q.agent_id = o.agent_id
-                       ORDER BY q.priority DESC, q.queued_at
-                       LIMIT {_LOOKED_AT}) r
-               WHERE NOT r.thread_id = ANY($8::text[])
-                 AND EXISTS (SELECT FROM threads h WHERE h.id = r.thread_id AND h.active_run_id IS NULL)
-               ORDER BY r.priority DESC, r.queued_at
-               LIMIT 1) first
+              (SELECT q.id, q.thread_id, q.priority, q.queued_at
+                 FROM (SELECT q.id, q.thread_id, q.priority, q.queued_at
+                         FROM runs q
+                        WHERE {_LINE}
+                        ORDER BY q.priority DESC, q.queued_at
+                        LIMIT {_FRONT}) q
+                WHERE NOT q.thread_id = ANY($8::text[]) AND {_FREE}
+                ORDER BY q.priority DESC, q.queued_at
+                LIMIT 1)
+              UNION ALL
+              (SELECT q.id, q.thread_id, q.priority, q.queued_at
+                 FROM runs q
+                WHERE {_LINE} AND q.thread_id NOT IN ({_FRONT_THREADS})
+                  AND NOT q.thread_id = ANY($8::text[]) AND {_FREE}
+                ORDER BY q.priority DESC, q.queued_at
+                LIMIT 1)
+              LIMIT 1) first
          LEFT JOIN unnest($6::text[], $7::bigint[]) AS s(agent, served) ON s.agent = o.tenant_id || '/' || o.agent_id
         WHERE o.tenant_id = t.tenant_id AND (o.room IS NULL OR o.room > 0)
         ORDER BY first.priority DESC, o.agent_runs, COALESCE(s.served, 0), first.queued_at, o.agent_id
@@ -94,26 +122,23 @@ SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
  LIMIT 1
 """
 
-# $3 how old a doorbell must be. Under a cap the first of each line, as many as there is room for beside those that were
-# rung of late. Marked as rung in the same statement, so that two reconcilers do not ring twice.
+# $3 how old a doorbell must be. Under a cap the first of each thread that is free, as many as there is room for beside
+# those of them that were rung of late. Marked as rung in the same statement, so that two reconcilers do not ring twice.
 _UNDER_CAPS = f"""
 WITH {_OPEN}, due AS (
     SELECT next.id
       FROM open o
      CROSS JOIN LATERAL (
-           SELECT r.id, r.fresh, row_number() OVER (ORDER BY r.priority DESC, r.queued_at) AS place
-             FROM (SELECT l.*, count(*) FILTER (WHERE l.rang_at >= now() - $3::interval) OVER () AS fresh
-                     FROM (SELECT q.id, q.thread_id, q.seq, q.priority, q.queued_at, q.rang_at
-                             FROM runs q
-                            WHERE q.status = 'queued' AND q.queue = $1 AND q.tenant_id = o.tenant_id
-                              AND q.agent_id = o.agent_id
-                            ORDER BY q.priority DESC, q.queued_at
-                            LIMIT {_LOOKED_AT}) l) r
-            WHERE r.rang_at < now() - $3::interval
-              AND EXISTS (SELECT FROM threads h WHERE h.id = r.thread_id AND h.active_run_id IS NULL)
-              AND NOT EXISTS (SELECT FROM runs e
-                               WHERE e.thread_id = r.thread_id AND e.status = 'queued' AND e.seq < r.seq)) next
-     WHERE next.place <= o.room - next.fresh
+           SELECT l.id, l.overdue, count(*) FILTER (WHERE NOT l.overdue) OVER () AS fresh,
+                  row_number() OVER (PARTITION BY l.overdue ORDER BY l.priority DESC, l.queued_at) AS place
+             FROM (SELECT q.id, q.priority, q.queued_at, q.rang_at < now() - $3::interval AS overdue
+                     FROM runs q
+                    WHERE {_LINE} AND q.thread_id NOT IN ({_HELD_IN_FRONT}) AND {_FREE}
+                      AND NOT EXISTS (SELECT FROM runs e
+                                       WHERE e.thread_id = q.thread_id AND e.status = 'queued' AND e.seq < q.seq)
+                    ORDER BY q.priority DESC, q.queued_at
+                    LIMIT {_FRONT}) l) next
+     WHERE o.room > 0 AND next.overdue AND next.place <= o.room - next.fresh
 )
 UPDATE runs r
    SET rang_at = now()

@@ -13,15 +13,17 @@ from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["Spent", "get_firing", "list_firings", "settle", "spent_since"]
 
-# Since $2 for the trigger $1; as budgets count it, which refuse the model call: what ended since then, and what runs
-# that go on have used so far. What other agents cost that these runs asked is not in it.
+# Since $2 for the trigger $1; as budgets count it, which refuse the model call: what ended since then, and what open
+# runs have used so far, unless they only waited or stood in line since then. What other agents cost that these runs
+# asked is not in it.
 _SPENT = """
 SELECT g.id, count(r.id) FILTER (WHERE r.created_at >= g.since)::int AS runs,
-       COALESCE(sum(CASE WHEN r.status = 'running' THEN t.cost_usd ELSE u.cost_usd END), 0) AS cost_usd
+       COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd
   FROM unnest($1::text[], $2::timestamptz[]) AS g (id, since)
   LEFT JOIN runs r ON r.trigger_id = g.id AND r.created_at >= g.since - interval '7 days'
   LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= g.since
-  LEFT JOIN turns t ON t.id = r.turn_id
+  LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN ('queued', 'running', 'waiting')
+                   AND (r.status = 'running' OR r.queued_at >= g.since)
  GROUP BY g.id
 """
 

@@ -32,7 +32,8 @@ async def _set(floor: Floor, owner: str, most_usd: float | None) -> str | None:
     else:
         await floor.database.execute(
             "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by, max_cost_usd_per_day)"
-            " VALUES ('trg_1', $1, $2, 'every', '3600', 'Work.', 'person', $3::float8)",
+            " VALUES ('trg_1', $1, $2, 'every', '3600', 'Work.', 'person', $3::float8)"
+            " ON CONFLICT (id) DO UPDATE SET max_cost_usd_per_day = $3::float8",
             floor.tenant_id,
             AGENT,
             most_usd,
@@ -93,6 +94,50 @@ async def test_what_runs_has_used_so_far_counts(floor: Floor):
     assert row["error_kind"] == "budget_exceeded"
     floor.puppet.open("late")
     await slot
+
+
+@pytest.mark.parametrize("owner", ["tenant", "agent", "trigger"])
+@proves("budgets.spent")
+async def test_what_waits_and_what_is_back_in_line_counts(floor: Floor, owner: str):
+    trigger_id = await _set(floor, owner, _TURN_USD * 9)
+    waiting = await _play(floor, plan(["ask:x"]), trigger_id=trigger_id)
+    worker = floor.worker()
+    again, _ = await floor.begin(worker, plan(["x"], ["y"], doors={1: "late"}), "late", trigger_id=trigger_id)
+    await worker.crash()
+    await floor.recover()
+    floor.bells.take()
+    assert [await floor.status(run_id) for run_id in (waiting["id"], again.run_id)] == ["waiting", "queued"]
+    await _set(floor, owner, _TURN_USD * 2)
+    row = await _play(floor, trigger_id=trigger_id)
+    assert row["error_kind"] == "budget_exceeded"
+    async with floor.database.connection() as connection:
+        report = await report_budgets(connection, floor.tenant_id)
+    assert {each.spent_usd for each in report.items} == {2 * _TURN_USD}
+    # Whoever asks is left out, and once it has ended it counts once.
+    await _set(floor, owner, _TURN_USD * 4.5)
+    floor.puppet.open("late")
+    floor.bells.ring_runs([again.doorbell])
+    await floor.settle(floor.worker())
+    row = await floor.run(again.run_id)
+    assert (row["status"], row["limit_reached"]) == ("succeeded", None)
+    async with floor.database.connection() as connection:
+        report = await report_budgets(connection, floor.tenant_id)
+    assert {each.spent_usd for each in report.items} == {4 * _TURN_USD}
+
+
+async def test_what_only_waited_today_is_of_the_day_before(floor: Floor):
+    trigger_id = await _set(floor, "trigger", 1.0)
+    run = await _play(floor, plan(["ask:x"]), trigger_id=trigger_id)
+    for status, lease, counts in (("waiting", None, False), ("queued", None, False), ("running", "1 hour", True)):
+        await floor.database.execute(
+            "UPDATE runs SET status = $2, lease_expires_at = now() + $3::text::interval,"
+            " queued_at = now() - interval '25 hours' WHERE id = $1",
+            run["id"], status, lease,
+        )  # fmt: skip
+        async with floor.database.connection() as connection:
+            spent = await spent_today(connection, floor.tenant_id, agent_id=AGENT, trigger_id=trigger_id)
+        usd = _TURN_USD if counts else 0.0
+        assert (spent.tenant_usd, spent.agent_usd, spent.trigger_usd) == (usd, usd, usd), status
 
 
 @proves("budgets.day")

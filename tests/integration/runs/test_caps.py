@@ -125,6 +125,37 @@ async def test_nobody_is_rung_for_under_a_full_cap_and_all_once_it_is_gone(floor
     await slot
 
 
+@pytest.mark.parametrize("dies", [False, True])
+@proves("fair.cap-freed")
+async def test_a_long_line_on_one_thread_holds_no_other_thread_back(floor: Floor, dies: bool):
+    await _cap(floor, "agent", 2)
+    worker = floor.worker()
+    long, first = await floor.begin(worker, plan(["wait:a"]), "a")
+    _, second = await floor.begin(worker, plan(["wait:b"]), "b")
+    # Doorbells for them were rung at this moment.
+    await floor.database.execute(
+        "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content)"
+        """ SELECT 'run_' || i, tenant_id, id, agent_id, next_seq + i, '[{"type": "text", "text": "more"}]'"""
+        " FROM threads, generate_series(1, 300) i WHERE id = $1",
+        long.thread_id,
+    )
+    held = await floor.submit("hello")
+    await floor.settle(worker)
+    assert await floor.status(held.run_id) == "queued"
+    if dies:
+        worker.tap.plan("crash_before", "entitled")
+    floor.puppet.open("b")
+    await second
+    assert len(floor.bells.waiting) == (0 if dies else 1)
+    if dies:
+        await floor.database.execute("UPDATE runs SET rang_at = now() - interval '1 hour' WHERE id = $1", held.run_id)
+        assert (await floor.reconciler.reconcile()).rerung == 1
+    await floor.settle(floor.worker())
+    assert await floor.status(held.run_id) == "succeeded"
+    floor.puppet.open("a")
+    await first
+
+
 async def test_a_canceled_run_is_ended_although_the_cap_is_full(floor: Floor):
     worker, other = floor.worker(), floor.worker()
     lost, _ = await floor.begin(worker, plan(["wait:a"]), "a")

@@ -113,6 +113,32 @@ async def test_who_has_its_share_of_the_slots_stands_back(floor: Floor):
         await slot
 
 
+_AT_WORK = """
+WITH begun AS (
+    UPDATE runs SET status = 'running', fence = 1, lease_expires_at = now() + interval '1 hour'
+     WHERE tenant_id = $1 AND queue = 'background' AND status = 'queued'
+    RETURNING id, thread_id
+)
+UPDATE threads t SET active_run_id = b.id FROM begun b WHERE t.id = b.thread_id
+"""
+
+
+@proves("fair.weight")
+async def test_what_runs_of_one_queue_is_no_share_of_the_other(floor: Floor):
+    """Workers of `background` alone are full of a tenant: that takes nothing from its messages, nor from an agent's."""
+    await _tenant(floor, "ten_b", agents=("busy", "rare"))
+    await _submit(floor, "ten_b", 20, agent_id="busy", queue="background")
+    await floor.database.execute(_AT_WORK, "ten_b")
+    floor.bells.take()
+    a = await _submit(floor, floor.tenant_id, 20)
+    b = await _submit(floor, "ten_b", 2, agent_id="busy")
+    c = await _submit(floor, "ten_b", 2, agent_id="rare")
+    await _crowd(floor)
+    served = _letters(await _serve(floor, floor.worker(), 8), a=a, b=b, c=c)
+    assert served.replace("c", "b") in ("abababab", "babababa")
+    assert served.replace("a", "") == "bcbc", "of agents that have nothing here, the one whose run is the oldest"
+
+
 @proves("fair.weight")
 async def test_agents_of_a_tenant_are_served_in_turn(floor: Floor):
     await _tenant(floor, floor.tenant_id, agents=("busy", "rare"))
@@ -198,6 +224,37 @@ async def test_pauses_held_threads_and_threads_that_were_tried_are_passed_over(f
     assert (nobody, elsewhere) == (None, None)
     floor.puppet.open("a")
     await slot
+
+
+# Before all others in line, and on the thread of the run $1.
+_LONG_LINE = """
+INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, priority)
+SELECT 'run_' || i || t.id, t.tenant_id, t.id, t.agent_id, t.next_seq + i, '[{"type": "text", "text": "hi"}]', i % 2
+  FROM threads t, generate_series(1, 400) i
+ WHERE t.id = $1
+"""
+
+
+async def test_however_many_stand_behind_threads_that_are_held_the_others_are_found(floor: Floor):
+    worker = floor.worker()
+    await _tenant(floor, floor.tenant_id, agents=("busy", "rare"))
+    slots = [
+        (await floor.begin(worker, plan([f"wait:{agent}"]), agent, agent_id=agent))[1] for agent in ("busy", "rare")
+    ]
+    for thread_id in await floor.database.fetch("SELECT thread_id FROM runs"):
+        await floor.database.execute(_LONG_LINE, thread_id["thread_id"])
+    free = [(await _submit(floor, floor.tenant_id, 1, agent_id=agent))[0] for agent in ("busy", "rare")]
+    await floor.database.execute(_LONG_LINE, free[0].thread_id)
+    named: list[str] = []
+    async with floor.database.connection() as connection:
+        for _ in range(3):
+            entitled = await find_entitled(connection, "interactive", passing_over=named)
+            named += [] if entitled is None else [entitled.bell.thread_id]
+    assert named == [run.thread_id for run in free]
+    for agent in ("busy", "rare"):
+        floor.puppet.open(agent)
+    for slot in slots:
+        await slot
 
 
 async def test_many_doorbells_at_once_serve_as_many_threads(floor: Floor):
