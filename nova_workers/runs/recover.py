@@ -24,6 +24,8 @@ __all__ = ["Reconciled", "Reconciler"]
 _log = structlog.get_logger(__name__)
 
 _LIMIT = 500
+_RINGS = 20
+"""Batches of a queue that one pass rings again: all that a mass firing begins. More waits for the next pass."""
 _KEYS = 5_000
 _KEY_BATCHES = 50
 """Keys of a pass: more than a fleet takes between two, at 400 submissions a second."""
@@ -104,14 +106,22 @@ class Reconciler:
         # Doorbells in the broker mean that workers are busy, not that bells were lost; ringing more would only pile up.
         patience = _PATIENCE if await self._waiting_in_broker(queue) else 1
         older_than_s = self._settings.rering_after_s * patience
+        rung = 0
+        for _ in range(_RINGS):
+            async with self._database.connection() as connection:
+                bells = await take_overdue_doorbells(connection, queue=queue, older_than_s=older_than_s, limit=_LIMIT)
+            self._dispatcher.ring_runs(bells)
+            rung += len(bells)
+            if len(bells) < _LIMIT:
+                break
         async with self._database.connection() as connection:
-            bells = await take_overdue_doorbells(connection, queue=queue, older_than_s=older_than_s, limit=_LIMIT)
-            bells += await take_doorbells_under_caps(connection, queue=queue, older_than_s=older_than_s)
-        if bells:
-            self._metrics.doorbells.labels(queue, "rerung").inc(len(bells))
-            _log.info("doorbell.rung_again", queue=queue, count=len(bells))
+            bells = await take_doorbells_under_caps(connection, queue=queue, older_than_s=older_than_s)
         self._dispatcher.ring_runs(bells)
-        return len(bells)
+        rung += len(bells)
+        if rung:
+            self._metrics.doorbells.labels(queue, "rerung").inc(rung)
+            _log.info("doorbell.rung_again", queue=queue, count=rung)
+        return rung
 
     async def _waiting_in_broker(self, queue: str) -> int:
         try:

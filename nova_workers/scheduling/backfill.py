@@ -50,6 +50,9 @@ _IDLE: Final = timedelta(minutes=10)
 """A tenant of whom nothing was left is looked at again after this."""
 
 _PROVIDER_AWAY: Final = timedelta(minutes=1)
+_FAILED: Final = timedelta(minutes=10)
+"""A tenant whose portion failed in a way that nobody foresaw is tried again after this."""
+
 _LEASE: Final = timedelta(minutes=5)
 """Above what a portion may take; a portion of a worker that died is taken again after it."""
 
@@ -181,6 +184,11 @@ class Backfill:
             move.pause = _PROVIDER_AWAY
             _log.warning("backfill.put_off", tenant_id=cursor.tenant_id, error=str(error), pause_s=move.pause.seconds)
             return False
+        except Exception:
+            # Whatever it was, it was in this tenant's portion: the others go on.
+            move.pause = _FAILED
+            _log.exception("backfill.failed", tenant_id=cursor.tenant_id, pause_s=move.pause.seconds)
+            return True
         finally:
             # Also when the worker stops: somebody else goes on at once, and not after the lease.
             await asyncio.shield(self._give_back(move))
@@ -203,14 +211,27 @@ class Backfill:
         """Make what runs lack. False where it had to stop before it was through."""
         if not runs:
             return True
-        keys = [(tenant_id, str(run.run_id)) for run in runs]
-        async with self._database.connection() as connection:
-            done.words += await save_texts(connection, keys, max_chars=MAX_WORD_CHARS)
+        keys = await self._save_words([(tenant_id, str(run.run_id)) for run in runs], done)
         try:
-            return self._embedder is None or await self._embed(self._embedder, keys, until_s, done)
+            return self._embedder is None or not keys or await self._embed(self._embedder, keys, until_s, done)
         finally:
             async with self._database.connection() as connection:
                 await forget_deleted(connection, [run.thread_id for run in runs])
+
+    async def _save_words(self, keys: Sequence[tuple[str, str]], done: Backfilled) -> list[tuple[str, str]]:
+        """Make the words of runs, and return the runs. One of whom that fails is left out, and holds up no other."""
+        try:
+            async with self._database.connection() as connection:
+                done.words += await save_texts(connection, keys, max_chars=MAX_WORD_CHARS)
+        except Unavailable:
+            raise
+        except Exception:
+            if len(keys) == 1:
+                _log.exception("backfill.passed_over", tenant_id=keys[0][0], run_id=keys[0][1])
+                return []
+            middle = len(keys) // 2
+            return [*await self._save_words(keys[:middle], done), *await self._save_words(keys[middle:], done)]
+        return list(keys)
 
     async def _embed(
         self, embedder: Embedder, keys: Sequence[tuple[str, str]], until_s: float, done: Backfilled

@@ -39,8 +39,6 @@ __all__ = ["Ticked", "TriggerFirer", "TriggerTicker"]
 
 _log = structlog.get_logger(__name__)
 
-_MOST_RINGS = 1_000
-"""Doorbells of one tick. Who is woken goes on with what stands in line, and the reconciler rings for the rest."""
 _MOST_GATES = 500
 """Gates of one tick: the next one takes the others."""
 _MOST_ENDED = 2_000
@@ -94,16 +92,16 @@ class TriggerTicker:
             Unavailable: The database does not answer; the next tick finds all of it again.
         """
         began_s = time.monotonic()
-        ticked, rings = Ticked(paused=await self._settle()), _MOST_RINGS
+        ticked = Ticked(paused=await self._settle())
         asking: list[tuple[DueTrigger, Verdict]] = []
         while len(asking) < _MOST_GATES:
             batch = await self._fire_due(self._settings.batch)
             asking += batch.asking
-            rings -= await self._follow(batch, ticked, rings)
+            await self._follow(batch, ticked)
             if batch.taken < self._settings.batch:
                 break
         if asking:
-            await self._follow(await self._fire_gated(asking), ticked, rings)
+            await self._follow(await self._fire_gated(asking), ticked)
         self._metrics.trigger_tick_s.observe(time.monotonic() - began_s)
         return ticked
 
@@ -204,10 +202,9 @@ class TriggerTicker:
             for trigger in triggers
         }
 
-    async def _follow(self, batch: _Batch, ticked: Ticked, rings: int) -> int:
-        """Do what makes a committed batch quick, and return how many bells were rung."""
-        bells = batch.bells[: max(rings, 0)]
-        self._dispatcher.ring_runs(bells)
+    async def _follow(self, batch: _Batch, ticked: Ticked) -> None:
+        """Do what makes a committed batch quick."""
+        self._dispatcher.ring_runs(batch.bells)
         if batch.canceled:
             await self._canceller.requested(batch.canceled)
         fired = len(batch.bells)
@@ -222,7 +219,6 @@ class TriggerTicker:
                 _log.info(
                     "trigger.skipped", trigger_id=firing.trigger_id, reason=firing.skip_reason, detail=firing.detail
                 )
-        return len(bells)
 
 
 class TriggerFirer:

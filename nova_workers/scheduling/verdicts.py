@@ -15,14 +15,9 @@ from nova_workers.errors import InvalidInput
 from nova_workers.ids import new_id
 from nova_workers.ledger.trigger_firing import DueTrigger, Move, NewFiring
 from nova_workers.ledger.trigger_outcomes import Spent
-from nova_workers.workspace.slots import COUNTED, DueSlots, SlotRule, Slots
+from nova_workers.workspace.slots import COUNTED, GATE_LEASE_S, HELD_S, DueSlots, SlotRule, Slots, window_s
 
 __all__ = ["GateAnswer", "Known", "Verdict", "day_began", "limited", "over_limit", "verdict_on"]
-
-_HELD_S = 30
-"""While an agent is paused its triggers are looked at so often. What is due then waits, as if nobody had come."""
-_GATE_LEASE_S = 120
-"""Others leave a trigger alone for so long while its gate is looked at."""
 
 Refusal = tuple[SkipReason, str]
 
@@ -124,7 +119,9 @@ def day_began(trigger: DueTrigger) -> datetime:
         zone = ZoneInfo(trigger.tenant_timezone)
     except (KeyError, ValueError, OSError):
         zone = ZoneInfo("UTC")
-    return trigger.now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
+    here = trigger.now.astimezone(zone)
+    # The first midnight of two, where clocks go back across it: the hour that comes again begins no new day.
+    return here.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).astimezone(UTC)
 
 
 def verdict_on(trigger: DueTrigger, known: Known, slots: Slots) -> Verdict:
@@ -137,14 +134,14 @@ def verdict_on(trigger: DueTrigger, known: Known, slots: Slots) -> Verdict:
     if gone is not None:
         return _paused(trigger, slot, *gone)
     if trigger.held:
-        return Verdict(Move(trigger.id, slot, now + timedelta(seconds=_HELD_S)))
+        return Verdict(Move(trigger.id, slot, now + timedelta(seconds=HELD_S)))
     rule = _rule_of(trigger)
     try:
         due = slots.due(rule, slot, now)
     except InvalidInput as error:
         return _paused(trigger, slot, "schedule", error.message)
     if due.firing and trigger.gate is not None and known.gate is None:
-        return Verdict(Move(trigger.id, slot, now + timedelta(seconds=_GATE_LEASE_S)), asks_gate=True)
+        return Verdict(Move(trigger.id, slot, now + timedelta(seconds=GATE_LEASE_S)), asks_gate=True)
     return _judged(trigger, known, due, slots.fire_at(rule, due.next_slot))
 
 
@@ -164,7 +161,7 @@ def _judged(trigger: DueTrigger, known: Known, due: DueSlots, next_fire_at: date
     page = _Ledger(trigger, known, open_runs=list(trigger.open_runs))
     if due.missed is not None:
         first, count = due.missed
-        page.skip(first, "missed", f"{_slots(count)} came more than {trigger.catchup_s} s too late.")
+        page.skip(first, "missed", f"{_slots(count)} came more than {window_s(trigger.catchup_s)} s too late.")
     if due.passed_over is not None:
         first, count = due.passed_over
         page.skip(first, "caught_up", f"{_slots(count)} came late; a later one fired in {_place(count)}.")

@@ -17,7 +17,27 @@ from nova_workers.contracts.triggers import CatchUp, TriggerKind
 from nova_workers.errors import InvalidInput
 from nova_workers.workspace.schedules import Schedule, next_firings, parse_schedule
 
-__all__ = ["COUNTED", "DueSlots", "SlotRule", "Slots", "check_jitter", "jitter_of"]
+__all__ = [
+    "COUNTED",
+    "GATE_LEASE_S",
+    "HELD_S",
+    "ON_TIME_S",
+    "DueSlots",
+    "SlotRule",
+    "Slots",
+    "check_jitter",
+    "jitter_of",
+    "window_s",
+]
+
+HELD_S = 30
+"""While an agent is paused its triggers are looked at so often. What is due then waits, as if nobody had come."""
+GATE_LEASE_S = 120
+"""Others leave a trigger alone for so long while its gate is looked at."""
+_QUEUES_S = 30
+"""A tick, its wait in line behind others, and the batches before this one's."""
+ON_TIME_S = HELD_S + GATE_LEASE_S + _QUEUES_S
+"""A slot that fires up to so much later is on time: that is how late a fleet may be in which nothing was away."""
 
 COUNTED = 100
 """Slots that are counted one by one; of more it is said that there are at least so many."""
@@ -35,7 +55,7 @@ class SlotRule:
 
     Attributes:
         made_at: What a period counts from where there is no `starts_at`.
-        catchup_s: How late a slot may fire, in seconds.
+        catchup_s: How late a slot may fire, in seconds, beside what is on time.
     """
 
     trigger_id: str
@@ -65,6 +85,11 @@ class DueSlots:
     passed_over: tuple[datetime, int] | None
     firing: tuple[datetime, ...]
     next_slot: datetime | None
+
+
+def window_s(catchup_s: int) -> int:
+    """Return how late a slot may fire, in seconds: no window is so small that the fleet's own pace loses slots."""
+    return max(catchup_s, ON_TIME_S)
 
 
 def jitter_of(trigger_id: str, slot: datetime, jitter_s: int) -> timedelta:
@@ -124,7 +149,7 @@ class Slots:
         Raises:
             InvalidInput: The schedule can no longer be read.
         """
-        too_late = now - timedelta(seconds=rule.catchup_s)
+        too_late = now - timedelta(seconds=window_s(rule.catchup_s))
         missed, first = self._missed(rule, slot, too_late)
         if first is None or self._fires(rule, first) > now:
             return DueSlots(missed, None, (), first)

@@ -6,6 +6,7 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.triggers import (
     CATCHUP_S,
     MAX_PROMPT_CHARS,
@@ -22,6 +23,7 @@ from nova_workers.contracts.triggers import (
     TriggerKind,
     TriggerPatch,
     TriggerView,
+    UrlGate,
 )
 from nova_workers.errors import Forbidden, InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
@@ -74,11 +76,13 @@ _PauseAfter = Annotated[
 _Gate = Annotated[
     Gate | None,
     Field(
-        description="What has to be so when the time comes, else it is skipped. url: an address answers with "
-        "expect_status, and with changed only if its body is a new one. open_tasks: you own an active task. idle: you "
-        "had no run for for_s seconds."
+        description="What has to be so when the time comes, else it is skipped. url, for agents with web tools: an "
+        "address answers with expect_status, and with changed only if its body is a new one. open_tasks: you own an "
+        "active task. idle: you had no run for for_s seconds."
     ),
 ]
+_WEB_TOOL = "WebFetch"
+"""What a `url` gate does: whoever lacks this tool reaches no address by way of a trigger either."""
 _BRAKES = ("max_runs_per_day", "max_cost_usd_per_day", "pause_after_failures")
 _TriggerId = Annotated[
     str, StringConstraints(pattern=r"^trg_[0-9A-Z]{26}$"), Field(description="As trigger_list gives it.")
@@ -183,6 +187,7 @@ class _TriggerTools:
         )
 
     async def _create(self, context: CapabilityContext, given: _Create) -> str:
+        _require_reach(context, given)
         fields = given.model_dump(exclude={"same_thread"})
         thread_id = context.thread_id if given.same_thread else None
         wanted = TriggerCreate(agent_id=context.agent_id, thread_id=thread_id, **fields)
@@ -206,6 +211,7 @@ class _TriggerTools:
         return "\n\n".join(parts)
 
     async def _update(self, context: CapabilityContext, given: _Update) -> str:
+        _require_reach(context, given)
         changes: dict[str, Any] = given.model_dump(exclude={"trigger_id", "clear"}, exclude_none=True)
         both = sorted(changes.keys() & set(given.clear))
         if both:
@@ -260,6 +266,13 @@ async def _require_made_by_itself(connection: Connection, context: CapabilityCon
         raise Forbidden(
             f"Trigger {trigger_id!r} was made by {trigger.created_by!r}, who alone changes {', '.join(_BRAKES)}."
         )
+
+
+def _require_reach(context: CapabilityContext, given: _Create | _Update) -> None:
+    """Keep an agent from asking an address that its trust gives it no tool for. People may."""
+    trust = context.agent.trust
+    if isinstance(given.gate, UrlGate) and _WEB_TOOL not in native_tools(trust):
+        raise Forbidden(f"gate: an agent of the trust {trust!r} has no web tools, so its gate asks no address.")
 
 
 def _require_calm(trigger: TriggerView) -> None:

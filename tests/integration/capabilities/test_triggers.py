@@ -124,6 +124,29 @@ async def test_an_agent_does_not_loosen_what_a_person_bound_it_with(database: Da
 
 
 @pytest.mark.usefixtures("tenants")
+@pytest.mark.parametrize(("trust", "may"), [("sandbox", False), ("controlled", True), ("unrestricted", True)])
+@proves("triggers.own")
+async def test_a_gate_reaches_no_address_that_the_agent_has_no_tool_for(
+    database: Database, trust: str, may: bool
+) -> None:
+    agent = desk(database, trust=trust)
+    gate = {"kind": "url", "url": "https://example.org/?what=it-knows", "expect_status": 200, "changed": True}
+    trigger_id = await make(agent)
+    for said in (
+        await agent.call("trigger_create", **DAILY, gate=gate),
+        await agent.call("trigger_update", trigger_id=trigger_id, gate=gate),
+    ):
+        assert said.startswith("!") is not may
+        if not may:
+            assert said == "!gate: an agent of the trust 'sandbox' has no web tools, so its gate asks no address."
+    assert await database.fetchval("SELECT count(*) FROM triggers WHERE gate IS NOT NULL") == (2 if may else 0)
+    # What a person gave it stays when it changes something else.
+    await database.execute("UPDATE triggers SET gate = $2 WHERE id = $1", trigger_id, gate)
+    await agent.call("trigger_update", trigger_id=trigger_id, prompt="Read all of it.")
+    assert (await row(database, trigger_id))["gate"] == gate
+
+
+@pytest.mark.usefixtures("tenants")
 async def test_a_zone_that_is_not_given_is_the_fleets(database: Database) -> None:
     agent = desk(database, settings=Settings(timezone="Europe/Oslo"))
     assert (await row(database, await make(agent)))["timezone"] == "Europe/Oslo"

@@ -8,7 +8,7 @@ import pytest
 
 from nova_workers.keys import broker_queue
 from tests.requirements import proves
-from tests.support.executor import Floor
+from tests.support.executor import AGENT, Floor
 from tests.support.invariants import check_settled
 from tests.support.puppet import plan
 
@@ -24,6 +24,28 @@ async def test_a_lost_doorbell_is_rung_again_once_it_is_old(floor: Floor):
     # Marked as rung: the next pass leaves it alone.
     assert (await floor.reconciler.reconcile()).rerung == 0
     assert await floor.status(run.run_id) == "queued"
+
+
+@proves("recover.doorbell")
+async def test_the_bells_of_a_mass_firing_are_rung_again_in_one_pass(floor: Floor):
+    await floor.submit("hello", queue="background")
+    # More than one batch, each in a thread of its own.
+    await floor.database.execute(
+        "INSERT INTO threads (id, tenant_id, agent_id, next_seq)"
+        " SELECT 'thr_' || n, $1, $2, 2 FROM generate_series(1, 1500) n",
+        floor.tenant_id,
+        AGENT,
+    )
+    await floor.database.execute(
+        "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, on_busy, queue, source)"
+        " SELECT 'run_' || n, r.tenant_id, 'thr_' || n, r.agent_id, 1, r.content, r.on_busy, r.queue, r.source"
+        "   FROM runs r, generate_series(1, 1500) n"
+    )
+    floor.bells.take()
+    await floor.age_doorbells()
+    assert (await floor.reconciler.reconcile()).rerung == 1501
+    assert len({bell.run_id for bell in floor.bells.take()}) == 1501
+    assert (await floor.reconciler.reconcile()).rerung == 0
 
 
 @proves("recover.doorbell")

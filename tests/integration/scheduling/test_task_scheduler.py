@@ -235,7 +235,7 @@ async def test_run_now_works_at_any_hour_and_on_what_is_parked(office: Office) -
     for _ in range(3):
         await office.work()
         await office.pass_hour()
-    await _close(office)
+    await office.close(office.tenant_id)
     run_id = await office.scheduler.run_now(office.tenant_id, task.id)
     # Asked again it is the same one, and so for two at once.
     again = await asyncio.gather(*(office.another().run_now(office.tenant_id, task.id) for _ in range(3)))
@@ -331,12 +331,6 @@ async def test_a_task_that_names_another_tenant_s_run_learns_nothing_of_it(offic
     assert await office.tick() == 1
     assert (await office.get(task)).idle_invocations == 2
     assert await office.notices() == []
-
-
-async def _close(office: Office) -> None:
-    """Have the tenant's hours be over, whatever the time is."""
-    hour = await office.floor.database.fetchval("SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int")
-    await office.hours((hour + 2) % 24, (hour + 3) % 24)
 
 
 async def _delete_owner(office: Office) -> None:

@@ -96,10 +96,10 @@ async def test_the_hours_are_those_that_the_zone_database_says(due: Database, zo
 async def test_outside_its_hours_a_tenant_s_tasks_wait_and_another_s_do_not(office: Office) -> None:
     database = office.floor.database
     await add_tenants(database)
-    hour = await database.fetchval("SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int")
     await office.task("Sweep")
-    await office.hours((hour + 2) % 24, (hour + 3) % 24)
-    await database.execute("UPDATE tenants SET work_from = $1, work_until = $2 WHERE id = 'ten_1'", hour, hour + 1)
+    await database.execute("UPDATE tenants SET work_from = 0, work_until = 24")
+    for tenant_id in (office.tenant_id, "ten_2"):
+        await office.close(tenant_id)
     await database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status, work_at)"
         " SELECT id, 1, 'Tidy up', 'a', 'person', 'active', now() FROM tenants WHERE id LIKE 'ten__'"

@@ -76,6 +76,22 @@ async def test_a_gate_cannot_look_into_the_operators_network(rig: Rig, server: W
         assert await rig.outcomes(trigger_id) == ["gate"], url
 
 
+@proves("triggers.gate")
+async def test_a_gate_that_is_looked_at_long_loses_no_slot(rig: Rig, server: WebServer) -> None:
+    """Also where its trigger has no window, and whoever looked at it first died."""
+    server.page("/orders", reply(b"one"))
+    url = f"http://127.0.0.1:{server.port}/orders"
+    trigger_id = await rig.make(schedule="600", catchup_s=0, gate={"kind": "url", "url": url})
+    await rig.pass_time(600)
+    tap = Tap()
+    tap.plan("crash_before", "take_again")
+    with pytest.raises(Crashed):
+        await rig.ticker(tap).tick()
+    await rig.pass_time(122)
+    assert (await rig.tick()).fired == 1
+    assert await rig.outcomes(trigger_id) == ["fired"]
+
+
 async def test_an_agent_without_active_task_is_left_alone(rig: Rig) -> None:
     trigger_id = await rig.make(gate={"kind": "open_tasks"})
     await rig.pass_time(60)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nova_workers.ledger.trigger_firing import take_one
+from nova_workers.scheduling.verdicts import day_began
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
 from tests.support.puppet import plan
@@ -84,18 +87,33 @@ async def test_each_missed_slot_fires_where_that_is_wanted(rig: Rig) -> None:
 
 @proves("triggers.catch-up")
 async def test_what_is_longer_ago_than_the_window_is_skipped_in_one_row(rig: Rig) -> None:
-    trigger_id = await rig.make(catchup_s=120)
-    await rig.pass_time(60 * 10 + 5)
+    trigger_id = await rig.make(schedule="600", catchup_s=1200)
+    await rig.pass_time(600 * 10 + 5)
     await rig.tick()
     assert await rig.outcomes(trigger_id) == ["missed", "caught_up", "fired"]
     missed, passed_over, _ = await rig.firings(trigger_id)
-    assert missed["detail"] == "8 slots from here on came more than 120 s too late."
+    assert missed["detail"] == "8 slots from here on came more than 1200 s too late."
     assert passed_over["detail"].startswith("It came late")
     at = await rig.make("at", (datetime.now(UTC) + timedelta(hours=1)).isoformat(), catchup_s=0)
     await rig.pass_time(2 * 3600, at)
     await rig.tick()
     assert await rig.outcomes(at) == ["missed"]
     assert (await rig.get(at)).enabled is False
+
+
+@proves("triggers.catch-up")
+async def test_without_a_window_a_slot_fires_though_somebody_looks_a_moment_later(rig: Rig) -> None:
+    trigger_id = await rig.make(catchup_s=0)
+    await rig.pass_time(61.2)
+    assert (await rig.tick()).fired == 1
+    await rig.end_runs()
+    # The fleet is away: the latest slot is on time, the two before it within three minutes, those before that are not.
+    await rig.pass_time(600)
+    await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["fired", "missed", "caught_up", "fired"]
+    _, missed, passed_over, _ = await rig.firings(trigger_id)
+    assert missed["detail"] == "7 slots from here on came more than 180 s too late."
+    assert passed_over["detail"].startswith("2 slots")
 
 
 async def test_a_long_absence_is_not_gone_through_slot_by_slot(rig: Rig) -> None:
@@ -145,6 +163,26 @@ async def test_the_day_is_the_tenants(rig: Rig) -> None:
         assert (await rig.tick()).fired == 0
 
 
+@pytest.mark.parametrize(
+    ("zone", "began", "after"),
+    [
+        ("America/Havana", "2026-11-01T04:00", "2026-11-02T05:00"),
+        ("Atlantic/Azores", "2026-10-25T00:00", "2026-10-26T01:00"),
+    ],
+)
+@proves("triggers.limits")
+async def test_a_midnight_that_comes_twice_begins_one_day(rig: Rig, zone: str, began: str, after: str) -> None:
+    await rig.database.execute("UPDATE tenants SET timezone = $1", zone)
+    trigger_id = await rig.make()
+    async with rig.database.connection() as connection:
+        trigger = await take_one(connection, rig.floor.tenant_id, trigger_id)
+    first, second = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (began, after))
+    for minutes in range(0, 25 * 60, 15):
+        assert day_began(replace(trigger, now=first + timedelta(minutes=minutes))) == first
+    assert day_began(replace(trigger, now=first - timedelta(seconds=1))) == first - timedelta(days=1)
+    assert day_began(replace(trigger, now=second)) == second
+
+
 @proves("triggers.limits")
 async def test_a_day_costs_no_more_than_it_may(rig: Rig) -> None:
     trigger_id = await rig.make(max_cost_usd_per_day=0.4)
@@ -156,6 +194,22 @@ async def test_a_day_costs_no_more_than_it_may(rig: Rig) -> None:
     # A run of the puppet costs $0.25.
     assert await rig.outcomes(trigger_id) == ["fired", "fired", "max_cost_usd_per_day"]
     assert (await rig.firings(trigger_id))[2]["detail"] == "Its runs of the day cost $0.5000 of $0.4."
+
+
+@proves("triggers.limits")
+async def test_what_its_open_runs_have_cost_counts_in_the_day(rig: Rig) -> None:
+    trigger_id = await rig.make(max_cost_usd_per_day=0.4, overlap="queue", prompt=plan(["ask:x"]))
+    worker = rig.floor.worker()
+    for _ in range(3):
+        await rig.pass_time(60)
+        await rig.tick()
+        await rig.floor.settle(worker)
+    assert [run["status"] for run in await rig.runs(trigger_id)] == ["waiting", "waiting"]
+    assert await rig.outcomes(trigger_id) == ["fired", "fired", "max_cost_usd_per_day"]
+    # What only waited since midnight cost nothing today.
+    await rig.database.execute("UPDATE runs SET queued_at = queued_at - interval '25 hours'")
+    await rig.pass_time(60)
+    assert (await rig.tick()).fired == 1
 
 
 @proves("triggers.failures")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nova_workers.contracts.triggers import CatchUp
 from nova_workers.errors import InvalidInput
 from nova_workers.workspace.schedules import parse_schedule
-from nova_workers.workspace.slots import COUNTED, SlotRule, Slots, check_jitter, jitter_of
+from nova_workers.workspace.slots import COUNTED, ON_TIME_S, SlotRule, Slots, check_jitter, jitter_of, window_s
 from tests.requirements import proves
 
 MADE = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -48,7 +48,7 @@ def test_no_slot_is_lost_and_none_comes_twice(
     due = slots.due(rule, slot, now)
     for fired in due.firing:
         fires_at = fired + jitter_of(rule.trigger_id, fired, jitter_s)
-        assert now - timedelta(seconds=catchup_s) <= fires_at <= now
+        assert now - timedelta(seconds=window_s(catchup_s)) <= fires_at <= now
     counts = [0 if part is None else part[1] for part in (due.missed, due.passed_over)]
     assert due.next_slot is not None
     handled = (due.next_slot - slot) // period
@@ -60,6 +60,34 @@ def test_no_slot_is_lost_and_none_comes_twice(
         assert len(due.firing) <= 1
         # Nothing is left that would be due now.
         assert due.next_slot + jitter_of(rule.trigger_id, due.next_slot, jitter_s) > now
+
+
+@given(
+    late_s=st.floats(0, ON_TIME_S),
+    catchup_s=st.integers(0, 2 * ON_TIME_S),
+    jitter_s=st.integers(0, 599),
+    catchup=st.sampled_from(("once", "each")),
+)
+@proves("triggers.catch-up")
+def test_what_a_fleet_looks_at_in_its_own_pace_fires_whatever_the_window(
+    late_s: float, catchup_s: int, jitter_s: int, catchup: CatchUp
+) -> None:
+    slots, slot = Slots(), MADE + 10 * MINUTE
+    rule = replace(EVERY, schedule="600", catchup_s=catchup_s, jitter_s=jitter_s, catchup=catchup)
+    fires_at = slots.fire_at(rule, slot)
+    assert fires_at is not None
+    due = slots.due(rule, slot, fires_at + timedelta(seconds=late_s))
+    assert (due.missed, due.firing[0]) == (None, slot)
+
+
+@pytest.mark.parametrize(("late_s", "missed"), [(0.001, 0), (59, 0), (ON_TIME_S, 0), (ON_TIME_S + 0.001, 1), (601, 8)])
+def test_without_a_window_the_latest_of_those_on_time_fires(late_s: float, missed: int) -> None:
+    slots, slot = Slots(), MADE + MINUTE
+    due = slots.due(replace(EVERY, catchup_s=0), slot, slot + timedelta(seconds=late_s))
+    assert len(due.firing) == 1
+    assert (0 if due.missed is None else due.missed[1]) == missed
+    assert (0 if due.passed_over is None else due.passed_over[1]) == late_s // 60 - missed
+    assert due.next_slot == due.firing[0] + MINUTE
 
 
 @given(

@@ -1,0 +1,57 @@
+"""The dispatcher on a real broker: how many doorbells it takes, and who waits for whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from nova_workers.config import Settings
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.keys import broker_queue
+from nova_workers.observability.metrics import Metrics
+from nova_workers.runs.broker import build_celery
+from nova_workers.runs.dispatcher import CeleryDispatcher
+
+_MANY = 2_500
+"""More than wait for the threads that ring for one."""
+
+
+@pytest.fixture
+async def dispatcher(settings: Settings) -> AsyncIterator[CeleryDispatcher]:
+    celery = build_celery(settings.require_redis_url(), fail_fast=True)
+    dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=2)
+    yield dispatcher
+    await asyncio.to_thread(dispatcher.close)
+
+
+async def test_thousands_of_doorbells_are_all_rung_and_hold_up_no_single_one(
+    dispatcher: CeleryDispatcher, redis: Redis
+) -> None:
+    many, single = broker_queue("background"), broker_queue("interactive")
+    dispatcher.ring_runs([Doorbell(f"run_{at}", f"thr_{at}", "background") for at in range(_MANY)])
+    dispatcher.ring_runs([Doorbell("run_now", "thr_now", "interactive")])
+    async with asyncio.timeout(10):
+        while True:
+            if await redis.llen(single):
+                break
+            await asyncio.sleep(0.002)
+        assert await redis.llen(many) < _MANY // 2
+        while True:
+            if await redis.llen(many) == _MANY:
+                break
+            await asyncio.sleep(0.01)
+
+
+async def test_whoever_stops_does_not_wait_until_thousands_are_rung(settings: Settings, redis: Redis) -> None:
+    celery = build_celery(settings.require_redis_url(), fail_fast=True)
+    dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=2)
+    dispatcher.ring_runs([Doorbell(f"run_{at}", f"thr_{at}", "background") for at in range(20_000)])
+    dispatcher.ring_runs([Doorbell("run_now", "thr_now", "interactive")])
+    async with asyncio.timeout(5):
+        await asyncio.to_thread(dispatcher.close)
+    assert await redis.llen(broker_queue("interactive")) == 1
+    assert await redis.llen(broker_queue("background")) < 10_000
