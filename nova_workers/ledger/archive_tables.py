@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from sqlalchemy import DateTime, LargeBinary, Numeric
+from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Numeric
 
 import models
 from nova_workers.contracts.archive import ENDED_RUNS, ENDED_TURNS
@@ -61,6 +61,16 @@ class KeptTable:
         return tuple(
             column.name for column in columns if isinstance(column.type, Numeric) and column.name in self.columns
         )
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """Columns of whole numbers, with the bits that each has."""
+        columns = models.metadata.tables[self.name].columns
+        return {
+            column.name: 64 if isinstance(column.type, BigInteger) else 32
+            for column in columns
+            if isinstance(column.type, Integer) and column.name in self.columns
+        }
 
     @cached_property
     def times(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -13,9 +14,21 @@ from nova_workers.ledger.archive_tables import KEPT, REFERENCES, KeptTable
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep_cursors import forget_passes
 
-__all__ = ["TABLES", "begin_import", "check_references", "drop_untouched_seeds", "end_import", "write_rows"]
+__all__ = [
+    "TABLES",
+    "begin_import",
+    "check_agents",
+    "check_references",
+    "drop_untouched_seeds",
+    "end_import",
+    "oversized_skill",
+    "skills_with_files",
+    "write_rows",
+]
 
 TABLES: Final[Mapping[str, KeptTable]] = {table.name: table for table in KEPT}
+
+_KEY = re.compile(r"Key \((?P<columns>[^)]*)\)=\((?P<values>.*)\) already exists", re.DOTALL)
 
 # One import of a tenant at a time; and no task gets its number twice, whatever the archive says.
 _BEGIN = "UPDATE tenants SET next_task_id = GREATEST(next_task_id, $2) WHERE id = $1 RETURNING id"
@@ -26,12 +39,18 @@ SELECT $1, {columns} FROM jsonb_populate_recordset(NULL::{table}, $2) x WHERE {n
 {conflict}
 """
 _KEEP = "ON CONFLICT DO NOTHING"
-# The moves of a head have no id that another fleet knows.
-_NEW_MOVE = """
+# What else is there already, in a merge. The moves of a head have no id that another fleet knows; and an agent that
+# stays as it is has a history of its own, whose next version is still to come.
+_NEW: Final[Mapping[str, str]] = {
+    "thread_heads": """
 NOT $3 OR NOT EXISTS (SELECT FROM thread_heads h
                        WHERE h.tenant_id = $1 AND h.thread_id = x.thread_id AND h.changed_at = x.changed_at
                          AND h.move = x.move AND h.turn_id IS NOT DISTINCT FROM x.turn_id)
-"""
+""",
+    "agent_versions": """
+NOT $3 OR NOT EXISTS (SELECT FROM agents a WHERE a.tenant_id = $1 AND a.id = x.agent_id AND a.version < x.version)
+""",
+}
 
 # The default agents that every tenant begins with, as long as nobody has changed or used them.
 _DROP_SEEDS = """
@@ -59,6 +78,37 @@ SELECT 'tasks.parent_task_id', x.id::text FROM tasks x LEFT JOIN tasks p
     ON p.tenant_id = x.tenant_id AND p.id = x.parent_task_id
  WHERE x.tenant_id = $1 AND x.parent_task_id IS NOT NULL AND (p.id IS NULL OR p.id >= x.id)
 LIMIT 1
+"""
+
+# People see the agent, and runs begin with its newest version: the two are one. What is newer than the newest would be
+# in the way of the next change.
+_DIFFERENT = """
+SELECT a.id, a.version, 'is not in agent_versions' AS problem
+  FROM agents a
+ WHERE a.tenant_id = $1
+   AND NOT EXISTS (SELECT FROM agent_versions v
+                    WHERE v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version)
+UNION ALL
+SELECT a.id, v.version, CASE WHEN v.version = a.version THEN 'has another spec in agent_versions than in agents'
+                             ELSE 'is in agent_versions, but agents say that ' || a.version || ' is the newest' END
+  FROM agents a JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id
+ WHERE a.tenant_id = $1 AND (v.version > a.version OR (v.version = a.version AND v.spec <> a.spec))
+LIMIT 1
+"""
+_UNKNOWN_SKILL = """
+SELECT a.id, s.name
+  FROM agents a CROSS JOIN LATERAL jsonb_array_elements_text(a.spec -> 'skills') AS s (name)
+ WHERE a.tenant_id = $1 AND a.deleted_at IS NULL
+   AND NOT EXISTS (SELECT FROM skills k WHERE k.tenant_id = a.tenant_id AND k.name = s.name)
+LIMIT 1
+"""
+
+_SKILLS_WITH_FILES = "SELECT DISTINCT skill_name FROM skill_files WHERE tenant_id = $1 ORDER BY skill_name"
+# $2 most files, $3 most bytes. The size of a column that is stored out of line is known without reading it.
+_OVERSIZED = """
+SELECT skill_name FROM skill_files WHERE tenant_id = $1
+ GROUP BY skill_name HAVING count(*) > $2 OR sum(octet_length(content)) > $3
+ LIMIT 1
 """
 
 # Vectors and words for search are made anew, by the effect that makes those of every run.
@@ -98,19 +148,20 @@ async def write_rows(
         Conflict: A row is there already.
         InvalidInput: A value has the wrong form, or a row belongs to one that is not there.
     """
-    heads = table.name == "thread_heads"
+    new = _NEW.get(table.name)
     query = _WRITE.format(
         table=table.name,
         columns=", ".join(f'"{column}"' for column in table.columns),
-        new=_NEW_MOVE if heads else "true",
+        new=new or "true",
         conflict=_KEEP if merge else "",
     )
-    args: tuple[Any, ...] = (tenant_id, list(rows), merge) if heads else (tenant_id, list(rows))
+    args: tuple[Any, ...] = (tenant_id, list(rows)) if new is None else (tenant_id, list(rows), merge)
     try:
         return int((await connection.execute(query, *args)).rpartition(" ")[2])
     except asyncpg.UniqueViolationError as error:
         raise Conflict(
-            f"{table.name}: {_detail(error)} Import into a tenant without it, or merge, which keeps what is there.",
+            f"{_taken(table, error)} is there already. Import into a tenant without it, or with `--merge` "
+            "(`?merge=true`), which keeps what is there.",
             table=table.name,
         ) from error
     except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
@@ -135,10 +186,55 @@ async def check_references(connection: Connection, tenant_id: str) -> None:
         raise InvalidInput(f"{broken[0]} of {broken[1]!r} leads nowhere, or in a circle.", field=broken[0])
 
 
+async def check_agents(connection: Connection, tenant_id: str) -> None:
+    """Check that a tenant's agents are what their newest versions say, and have only skills that there are.
+
+    Raises:
+        InvalidInput: One is not, or has another; the message names it.
+    """
+    different = await connection.fetchrow(_DIFFERENT, tenant_id)
+    if different is not None:
+        raise InvalidInput(
+            f"agents {different['id']!r}: version {different['version']} {different['problem']}.",
+            field="agent_versions.spec",
+        )
+    unknown = await connection.fetchrow(_UNKNOWN_SKILL, tenant_id)
+    if unknown is not None:
+        raise InvalidInput(
+            f"agents {unknown['id']!r}: spec.skills: there is no skill {unknown['name']!r}.", field="agents.spec.skills"
+        )
+
+
+async def oversized_skill(connection: Connection, tenant_id: str, *, most_files: int, most_bytes: int) -> str | None:
+    """Return a skill of a tenant that has more files, or more in them, than a skill may; None where there is none."""
+    return await connection.fetchval(_OVERSIZED, tenant_id, most_files, most_bytes)
+
+
+async def skills_with_files(connection: Connection, tenant_id: str) -> list[str]:
+    """Return the names of a tenant's skills that have files beside their SKILL.md."""
+    return [row["skill_name"] for row in await connection.fetch(_SKILLS_WITH_FILES, tenant_id)]
+
+
 async def end_import(connection: Connection, tenant_id: str) -> bool:
     """Have what follows a run be done for what was imported. Returns whether there is any."""
     await forget_passes(connection, tenant_id)
     return not (await connection.execute(_EFFECTS, tenant_id)).endswith(" 0")
+
+
+def _taken(table: KeptTable, error: asyncpg.UniqueViolationError) -> str:
+    """Return what a row that is there already is, such as ``Agent 'asker'``, from what Postgres says of its key."""
+    noun = table.name.replace("_", " ")
+    noun = (f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")).capitalize()
+    found = _KEY.search(_detail(error))
+    if found is None:
+        return f"{noun}: {_detail(error)} It"
+    columns = found["columns"].split(", ")
+    # Ids hold no comma; a text that does is the last of its key.
+    key = dict(zip(columns, found["values"].split(", ", len(columns) - 1), strict=True))
+    key.pop("tenant_id", None)
+    if len(key) == 1:
+        return f"{noun} {next(iter(key.values()))!r}"
+    return f"{noun} with {', '.join(f'{column} {value!r}' for column, value in key.items())}"
 
 
 def _detail(error: asyncpg.PostgresError) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable
 from jsonschema import SchemaError
 from jsonschema.validators import validator_for
 
-from nova_workers.contracts.agents import MAX_RESPONSIBILITIES, AgentSpec, Responsibility
+from nova_workers.contracts.agents import ENGINE_NAMES, MAX_RESPONSIBILITIES, AgentSpec, Responsibility
 from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import InvalidInput
 
-__all__ = ["RESERVED_IDS", "check_agent_id", "check_spec", "title_key"]
+__all__ = ["RESERVED_IDS", "check_agent_id", "check_engine", "check_spec", "title_key"]
 
 RESERVED_IDS = frozenset({"person", "seed"})
 """What `created_by` says where no agent did it."""
@@ -28,6 +28,16 @@ def check_agent_id(agent_id: str) -> None:
     """
     if agent_id in RESERVED_IDS:
         raise _wrong("id", f"{agent_id!r} is a word that the history of agents uses; choose another id")
+
+
+def check_engine(engine: str | None) -> None:
+    """Check the name of an engine: that there is such a one, not that this fleet's workers have it.
+
+    Raises:
+        InvalidInput: No worker has it, wherever it runs.
+    """
+    if engine is not None and engine not in ENGINE_NAMES:
+        raise _wrong("engine", f"there is no engine {_quoted(engine)}; there are {', '.join(ENGINE_NAMES)}")
 
 
 def check_spec(spec: AgentSpec) -> None:

@@ -13,7 +13,7 @@ from nova_workers.contracts.wire import AgentPatch, AgentView
 from nova_workers.errors import LimitExceeded
 from nova_workers.ledger import agents as ledger
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.workspace.agent_rules import check_agent_id, check_spec
+from nova_workers.workspace.agent_rules import check_agent_id, check_engine, check_spec
 from nova_workers.workspace.skills import require_skills
 
 __all__ = ["MAX_AGENTS", "PERSON", "Agents", "Edit", "Permit"]
@@ -100,8 +100,8 @@ class Agents:
     ) -> AgentView:
         """Change an agent by what it is. Of two edits at the same time the second sees the first, and none is lost.
 
-        Capabilities and skills are looked up only where the edit changes them: what was taken from the fleet since
-        does not stand in the way of a change to something else.
+        The engine, capabilities and skills are looked up only where the edit changes them: what was taken from the
+        fleet since does not stand in the way of a change to something else.
 
         Raises:
             InvalidInput, NotFound, Gone, VersionMismatch: As `replace`; and what `edit` raises.
@@ -155,6 +155,8 @@ class Agents:
         self, connection: Connection, tenant_id: str, spec: AgentSpec, *, before: AgentSpec | None = None
     ) -> None:
         check_spec(spec)
+        if before is None or spec.engine != before.engine:
+            check_engine(spec.engine)
         if before is None or (spec.capabilities, spec.subagents) != (before.capabilities, before.subagents):
             self._validate_grants(spec)
         if before is None or spec.skills != before.skills:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.archive import ARCHIVE_FORMAT, ImportResult
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.skills import MAX_FILES, MAX_SKILL_BYTES
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger import archive_writing as ledger
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.skills import load_skills
 from nova_workers.workspace.archive_rows import MAX_TASK_ID, checked_row
+from nova_workers.workspace.skill_format import check_files
 
 __all__ = ["import_archive"]
 
@@ -68,7 +72,7 @@ class _Importer:
             case {"table": "secrets", "row": {"name": str(name)}} if self._begun:
                 self._secrets.append(name[:200])
             case {"table": str(table), "row": dict(row)} if self._begun and table in ledger.TABLES:
-                self._waiting[table].append(self._checked(table, row))
+                self._waiting[table].append(await self._checked(table, row))
                 self._rows += 1
                 self._chars += chars
                 if self._rows >= _ROWS_AT_ONCE or self._chars >= _CHARS_AT_ONCE:
@@ -83,14 +87,34 @@ class _Importer:
         """Write what is left, and check the whole.
 
         Raises:
-            InvalidInput: The archive was cut, or something in it points at what is not its own.
+            InvalidInput: The archive was cut, something in it points at what is not its own, an agent is not what its
+                newest version says, or the files of a skill cannot be together.
             Conflict: Something is there already.
         """
         if not self._ended:
             raise InvalidInput("The archive has no end: it was cut. Nothing was imported; export it anew.", field="end")
         await self._write()
         await ledger.check_references(self._connection, self._tenant_id)
+        await ledger.check_agents(self._connection, self._tenant_id)
+        await self._check_skills()
         return ImportResult(written=dict(self._written), kept=dict(self._kept), secrets=self._secrets)
+
+    async def _check_skills(self) -> None:
+        """Check the files of each skill together, one skill at a time: single ones were checked as they came."""
+        large = await ledger.oversized_skill(
+            self._connection, self._tenant_id, most_files=MAX_FILES, most_bytes=MAX_SKILL_BYTES
+        )
+        if large is not None:
+            raise InvalidInput(
+                f"skill_files of {large!r}: a skill has at most {MAX_FILES} files, {MAX_SKILL_BYTES} bytes in all.",
+                field="skill_files",
+            )
+        for name in await ledger.skills_with_files(self._connection, self._tenant_id):
+            for skill in await load_skills(self._connection, self._tenant_id, [name]):
+                try:
+                    check_files(skill.files)
+                except InvalidInput as error:
+                    raise InvalidInput(f"skill_files of {name!r}: {error.message}", field="skill_files") from error
 
     async def _begin(self, form: int, next_task_id: int) -> None:
         if form != ARCHIVE_FORMAT:
@@ -114,8 +138,11 @@ class _Importer:
         self._kept = +self._kept
         self._rows = self._chars = 0
 
-    def _checked(self, table: str, row: JsonObject) -> JsonObject:
+    async def _checked(self, table: str, row: JsonObject) -> JsonObject:
         try:
+            if table == "triggers":
+                # Cron lines take some milliseconds each: not on the loop.
+                return await asyncio.to_thread(checked_row, table, row, self._validate_agent)
             return checked_row(table, row, self._validate_agent)
         except InvalidInput as error:
             raise self._wrong(error.message.removesuffix(".")) from error

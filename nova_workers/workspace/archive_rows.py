@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -13,18 +14,22 @@ from nova_workers.contracts.agents import AGENT_ID_PATTERN, AgentSpec
 from nova_workers.contracts.archive import ENDED_RUNS, ENDED_TURNS
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.skills import SkillFile
+from nova_workers.contracts.triggers import TriggerCreate
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive_writing import TABLES
 from nova_workers.ledger.memories import MAX_CONTENT_CHARS
+from nova_workers.workspace.agent_rules import check_agent_id, check_spec
+from nova_workers.workspace.archive_values import MAX_COUNT, check_values, unreadable, wrong
 from nova_workers.workspace.schedules import parse_schedule
 from nova_workers.workspace.skill_format import check_files, parse_skill_md
+from nova_workers.workspace.slots import check_jitter
 
 __all__ = ["MAX_TASK_ID", "checked_row"]
 
-MAX_TASK_ID: Final = 2**31 - 2
+MAX_TASK_ID: Final = MAX_COUNT
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
-_AGENT_ID = re.compile(rf"{AGENT_ID_PATTERN.removesuffix('$')}\Z")
+_AGENT_ID = re.compile(rf"(?=.{{1,64}}\Z){AGENT_ID_PATTERN.removeprefix('^').removesuffix('$')}\Z")
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 _OTHER_KEYS: Final = frozenset(
     {"agents", "agent_versions", "skills", "skill_files", "tasks", "compactions", "thread_heads"}
@@ -42,78 +47,117 @@ def checked_row(table: str, row: JsonObject, validate_agent: Callable[[AgentSpec
     kept = TABLES[table]
     unknown = row.keys() - set(kept.columns)
     if unknown:
-        raise _wrong(table, f"there is no column {min(unknown)!r}")
+        raise wrong(table, f"there is no column {min(unknown)!r}")
     if table not in _OTHER_KEYS and not _is_id(row.get("id")):
-        raise _wrong(f"{table}.id", f"{row.get('id')!r:.80} is no id")
+        raise wrong(f"{table}.id", f"{row.get('id')!r:.80} is no id")
     for column in kept.times:
         if row.get(column) is not None and not _is_moment(row[column]):
-            raise _wrong(f"{table}.{column}", f"{row[column]!r:.80} is no time as RFC 3339 has it")
+            raise wrong(f"{table}.{column}", f"{row[column]!r:.80} is no time as RFC 3339 has it")
     if table in _ENDED and row.get("status") not in _ENDED[table]:
-        raise _wrong(f"{table}.status", f"{row.get('status')!r:.80}; only {table} that ended are imported")
-    return _checked_kind(table, row, validate_agent)
+        raise wrong(f"{table}.status", f"{row.get('status')!r:.80}; only {table} that ended are imported")
+    checked = _checked_kind(table, row, validate_agent)
+    check_values(kept, checked)
+    return checked
 
 
 def _checked_kind(table: str, row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> JsonObject:
     match table:
         case "agents":
-            spec = _agent(table, row.get("id"), row.get("spec"))
-            # Versions of the past may name what is no more; they are history. What runs now must be right.
-            if row.get("deleted_at") is None:
-                validate_agent(spec)
+            _check_agent(row, validate_agent)
         case "agent_versions":
-            _agent(table, row.get("agent_id"), row.get("spec"))
+            _spec(table, row.get("agent_id"), row)
         case "skills":
             return _skill(row)
         case "skill_files":
             _check_skill_file(row)
         case "deliveries" if (row.get("target"), row.get("webhook_id")) != ("user", None):
             # Another target is an address, and it may be another tenant's.
-            raise _wrong("deliveries.target", f"{row.get('target')!r:.80}; only what stands in the inbox is imported")
+            raise wrong("deliveries.target", f"{row.get('target')!r:.80}; only what stands in the inbox is imported")
         case "triggers":
             _check_trigger(row)
         case "memories" if len(str(row.get("content"))) > MAX_CONTENT_CHARS:
-            raise _wrong("memories.content", f"it has more than {MAX_CONTENT_CHARS} characters")
+            raise wrong("memories.content", f"it has more than {MAX_CONTENT_CHARS} characters")
         case "tasks" if not _is_task_id(row.get("id")):
-            raise _wrong("tasks.id", f"{row.get('id')!r:.80} is no number of a task")
+            raise wrong("tasks.id", f"{row.get('id')!r:.80} is no number of a task")
         case _:
             pass
     return row
 
 
-def _agent(table: str, agent_id: object, spec: object) -> AgentSpec:
-    if not isinstance(agent_id, str) or _AGENT_ID.match(agent_id) is None:
-        raise _wrong(table, f"{agent_id!r:.80} is no id of an agent")
+def _check_agent(row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> None:
+    agent_id = row.get("id")
+    spec = _spec("agents", agent_id, row)
+    # Versions of the past may name what is no more; they are history. What runs now must be right.
+    if row.get("deleted_at") is not None:
+        return
     try:
-        return AgentSpec.model_validate(spec)
+        check_agent_id(str(agent_id))
+        check_spec(spec)
+    except InvalidInput as error:
+        raise wrong(f"agents {agent_id!r}", error.message.removesuffix(".")) from error
+    validate_agent(spec)
+
+
+def _spec(table: str, agent_id: object, row: JsonObject) -> AgentSpec:
+    """Return the configuration in a row of an agent, or of a version of it."""
+    if not isinstance(agent_id, str) or _AGENT_ID.match(agent_id) is None:
+        raise wrong(table, f"{agent_id!r:.80} is no id of an agent")
+    version = row.get("version")
+    if type(version) is not int or version < 1:
+        raise wrong(f"{table} {agent_id!r}", f"version: {version!r:.80} is no whole number from 1 on")
+    try:
+        # Strict, as it was written: SQL looks into it too, and takes no 30.0 for a number of days.
+        return AgentSpec.model_validate_json(json.dumps(row.get("spec")), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise _wrong(f"{table} {agent_id!r}", f"spec.{where}: {first['msg']}") from error
+        raise wrong(f"{table} {agent_id!r}", f"spec.{where}: {first['msg']}") from error
 
 
 def _skill(row: JsonObject) -> JsonObject:
     front, body = parse_skill_md(str(row.get("skill_md")))
     if front.name != row.get("name"):
-        raise _wrong("skills.name", f"SKILL.md calls {row.get('name')!r:.80} {front.name!r}")
+        raise wrong("skills.name", f"SKILL.md calls {row.get('name')!r:.80} {front.name!r}")
     return {**row, "description": front.description, "body": body, "front_matter": front.model_dump(mode="json")}
 
 
 def _check_trigger(row: JsonObject) -> None:
     """What fires by itself must be right when it is written: nobody looks on when it is not."""
-    kind = row.get("kind")
-    if kind not in ("cron", "at", "every"):
-        raise _wrong("triggers.kind", f"{kind!r:.80} is no kind of trigger")
+    given = {name: row[name] for name in TriggerCreate.model_fields if name in row}
     try:
-        parse_schedule(kind, str(row.get("schedule")), str(row.get("timezone")))
+        trigger = TriggerCreate.model_validate(given)
+    except ValidationError as error:
+        raise unreadable("triggers", error) from error
+    made_at, changed_at = (_moment(row, column) for column in ("created_at", "updated_at"))
+    fires = row.get("next_fire_at") is not None
+    if fires and not (trigger.enabled and row.get("deleted_at") is None):
+        raise wrong("triggers.next_fire_at", "a trigger that was deleted or switched off does not fire")
+    try:
+        schedule = parse_schedule(
+            trigger.kind,
+            trigger.schedule,
+            str(trigger.timezone),
+            starts_at=trigger.starts_at,
+            ends_at=trigger.ends_at,
+        )
+        if fires:
+            check_jitter(schedule, trigger.jitter_s, after=changed_at, made_at=made_at)
     except InvalidInput as error:
-        raise _wrong(f"triggers.{error.fields.get('field', 'schedule')}", error.message) from error
+        raise wrong(f"triggers.{error.fields.get('field', 'schedule')}", error.message.removesuffix(".")) from error
+
+
+def _moment(row: JsonObject, column: str) -> datetime:
+    """Return a time of a trigger, whose form is known to be right where there is one."""
+    if row.get(column) is None:
+        raise wrong(f"triggers.{column}", "it is missing")
+    return datetime.fromisoformat(row[column])
 
 
 def _check_skill_file(row: JsonObject) -> None:
     try:
         content = bytes.fromhex(str(row.get("content")).removeprefix("\\x"))
     except ValueError as error:
-        raise _wrong("skill_files.content", "it is not hexadecimal") from error
+        raise wrong("skill_files.content", "it is not hexadecimal") from error
     check_files([SkillFile(str(row.get("path")), content)])
 
 
@@ -132,7 +176,3 @@ def _is_moment(value: object) -> bool:
 
 def _is_task_id(value: object) -> bool:
     return type(value) is int and 1 <= value <= MAX_TASK_ID
-
-
-def _wrong(where: str, problem: str) -> InvalidInput:
-    return InvalidInput(f"{where}: {problem}.", field=where)

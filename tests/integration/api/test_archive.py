@@ -21,16 +21,17 @@ from nova_workers.cli.archive_writer import FolderWriter
 from nova_workers.cli.client import NovaClient
 from nova_workers.config import Settings
 from nova_workers.contracts.archive import MEDIA_TYPE, ImportResult
+from nova_workers.contracts.wire import AgentReplace
 from nova_workers.errors import Conflict, Forbidden, InvalidInput, NovaError, Unavailable
 from nova_workers.ledger.archive_tables import KEPT, LEFT_OUT
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.hands import Hands, Tenant, make_tenant
 from tests.requirements import proves
+from tests.support.archive_rows import SKILL, small_row
 from tests.support.servers import TEMPLATE
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
-SKILL = "---\nname: pdf\ndescription: Reads PDFs.\n---\n\nOpen it.\u2028Read it.\n"
 SPEC: dict[str, Any] = {
     "name": "Clerk",
     "instructions": "Be brief.\r\n\n— always.",
@@ -43,7 +44,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "agent_versions": {"agent_id": "clerk", "version": 1, "spec": SPEC, "created_by": "person"},
     "skills": {"name": "pdf", "skill_md": SKILL, "description": "", "body": "", "front_matter": {}},
     "skill_files": {"skill_name": "pdf", "path": "scripts/deep/run.py", "content": b"\x00\xffprint()\r\n"},
-    "tasks": {"id": 7, "status": "done", "parent_task_id": None, "parent_step_id": None, "thread_id": "thr_1"},
+    "tasks": {"id": 7, "status": "done", "parent_task_id": None, "parent_step_id": None, "thread_id": "thr_1",
+              "owner_agent_id": "clerk"},
     "task_steps": {"task_id": 7, "subtask_id": None},
     "task_resources": {"task_id": 7, "kind": "url"},
     "task_changes": {"task_id": 7},
@@ -55,8 +57,10 @@ GIVEN: dict[str, dict[str, Any]] = {
         "thread_id": "thr_1",
         "overlap": "skip",
         "catchup": "once",
+        "gate": {"kind": "idle", "for_s": 60},
+        "deleted_at": None,
     },
-    "trigger_firings": {"trigger_id": "trg_1", "run_id": "run_1", "outcome": "fired"},
+    "trigger_firings": {"trigger_id": "trg_1", "run_id": "run_1", "outcome": "fired", "skip_reason": "gate"},
     "notes": {"title": 'A: "title"\n---\n', "content": "---\n\n---\nText\r\n\n"},
     "sent_files": {"thread_id": "thr_1", "run_id": "run_1", "content": bytes(range(256)), "name": "../../etc/passwd"},
     "deliveries": {
@@ -70,20 +74,22 @@ GIVEN: dict[str, dict[str, Any]] = {
     "runs": {
         "id": "run_1", "thread_id": "thr_1", "status": "succeeded", "queue": "background", "on_busy": "steer",
         "source": "api", "parent_run_id": None, "lease_expires_at": None, "merged_into": None, "turn_id": "turn_1",
-        "content": BLOCKS,
+        "content": BLOCKS, "limit_reached": "turns",
     },
     "turns": {
         "id": "turn_1", "thread_id": "thr_1", "run_id": "run_1", "parent_turn_id": None, "depth": 0, "type": "normal",
-        "status": "failed", "cost_usd": "1234567890.12345678",
+        "status": "failed", "cost_usd": "1234567890.12345678", "tools_available": ["Read"],
     },
-    "messages": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": None, "kind": "query", "content": BLOCKS},
+    "messages": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": None, "kind": "query", "role": "user",
+                 "content": BLOCKS},
     "tool_calls": {"turn_id": "turn_1", "status": "completed", "spawned_run_id": None, "result": BLOCKS},
     "compactions": {
         "turn_id": "turn_2", "summarized_through_turn_id": "turn_1", "first_kept_turn_id": None,
         "trigger": "context_limit",
     },
     "usage": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": "run_1", "cost_usd": "0.00000001"},
-    "run_waits": {"run_id": "run_1", "kind": "user", "status": "resolved", "child_run_id": None},
+    "run_waits": {"run_id": "run_1", "kind": "user", "status": "resolved", "child_run_id": None,
+                  "request": {"kind": "user", "question": "Which?"}},
     "thread_heads": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": "run_1", "move": "turn"},
 }  # fmt: skip
 TAKEN = [("threads", "thr_1"), ("runs", "run_1"), ("turns", "turn_1")]
@@ -319,7 +325,7 @@ async def test_what_is_there_already_refuses_the_whole_or_is_kept(
     await _export(source, folder)
     await _insert(database, tenant_id, "memories", content="Mine")
     before = await _rows(database, tenant_id)
-    with pytest.raises(Conflict, match="memories"):
+    with pytest.raises(Conflict, match=r"^Memory 'memories_id' is there already"):
         await _import(nova, folder)
     assert await _rows(database, tenant_id) == before
     merged = await _import(nova, folder, merge=True)
@@ -340,7 +346,7 @@ async def test_a_default_agent_that_was_changed_does_not_make_room(
         "UPDATE agent_versions SET created_by = 'person' WHERE tenant_id = $1 AND agent_id = 'nova'", tenant_id
     )
     await _export(source, tmp_path / "one")
-    with pytest.raises(Conflict, match="agents"):
+    with pytest.raises(Conflict, match=r"^Agent 'nova' is there already\. .*`--merge`"):
         await _import(nova, tmp_path / "one")
 
 
@@ -362,38 +368,16 @@ def _archive(*rows: tuple[str, dict[str, Any]], end: bool = True) -> list[bytes]
     return [json.dumps({"table": table, "row": row}).encode() for table, row in lines]
 
 
-def _row(table: str, **given: Any) -> tuple[str, dict[str, Any]]:
-    """Return a row as an archive has it, small."""
-    now = MOMENT.isoformat()
-    known: dict[str, dict[str, Any]] = {
-        "threads": {
-            "id": "thr_9", "agent_id": "nova", "fence": 1, "next_seq": 1, "turn_count": 0, "meta": {},
-            "created_at": now, "updated_at": now,
-        },
-        "turns": {
-            "id": "turn_9", "thread_id": "thr_9", "depth": 0, "type": "normal", "status": "succeeded",
-            "agent_id": "nova", "steps": 0, "tool_call_count": 0, "input_tokens": 0, "output_tokens": 0,
-            "cache_read_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0, "started_at": now,
-        },
-        "messages": {
-            "id": "msg_9", "thread_id": "thr_9", "turn_id": "turn_9", "seq": 0, "kind": "query", "role": "user",
-            "content": [], "created_at": now,
-        },
-        "memories": {"id": "mem_9", "agent_id": "nova", "content": "x", "created_at": now},
-    }  # fmt: skip
-    return table, known.get(table, {}) | given
-
-
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize(
     "rows",
     [
-        [_row("threads"), _row("turns", parent_turn_id="turn_1", depth=9)],
-        [_row("threads", head_turn_id="turn_1")],
-        [_row("messages", thread_id="thr_1", turn_id="turn_1", seq=99)],
-        [_row("threads"), _row("turns"), _row("messages", thread_id="thr_1")],
-        [_row("turns", thread_id="thr_1")],
-        [_row("threads", forked_from_thread_id="thr_1")],
+        [small_row("threads"), small_row("turns", parent_turn_id="turn_1", depth=9)],
+        [small_row("threads", head_turn_id="turn_1")],
+        [small_row("messages", thread_id="thr_1", turn_id="turn_1", seq=99)],
+        [small_row("threads"), small_row("turns"), small_row("messages", thread_id="thr_1")],
+        [small_row("turns", thread_id="thr_1")],
+        [small_row("threads", forked_from_thread_id="thr_1")],
     ],
 )
 @proves("archive.tenants")
@@ -418,23 +402,23 @@ async def test_an_archive_cannot_reach_into_another_tenant(
         ([b'{"table": "archive", "row": {"format": 1, "next_task_id": 99999999999}}'], "next_task_id"),
         ([b"nonsense"], "Line 1"),
         ([b"[]"], "no line of an archive"),
-        ([_archive(_row("memories"))[1]], "no line of an archive"),
+        ([_archive(small_row("memories"))[1]], "no line of an archive"),
         (_archive(("api_keys", {"id": "key_1"})), "no line of an archive"),
-        (_archive(_row("memories", tenant_id="ten_2")), "no column 'tenant_id'"),
-        (_archive(_row("memories", id="a b")), "no id"),
-        (_archive(_row("memories", id=7)), "no id"),
-        (_archive(_row("memories", content="x" * 2_001)), "2000"),
-        (_archive(_row("memories", content=None)), "memories"),
-        (_archive(_row("memories", created_at="yesterday")), "created_at: 'yesterday'"),
-        (_archive(_row("memories", created_at="infinity")), "created_at"),
-        (_archive(_row("memories", created_at="2026-01-01T00:00:00")), "created_at"),
-        (_archive(_row("memories", created_at=5)), "created_at"),
-        (_archive(_row("threads", fence=2**70)), "threads"),
-        (_archive(_row("threads", head_turn_id="turn_none")), "head_turn_id"),
-        (_archive(_row("threads"), _row("turns", parent_turn_id="turn_9")), "circle"),
-        (_archive(_row("threads"), _row("turns", status="running")), "only turns that ended"),
+        (_archive(small_row("memories", tenant_id="ten_2")), "no column 'tenant_id'"),
+        (_archive(small_row("memories", id="a b")), "no id"),
+        (_archive(small_row("memories", id=7)), "no id"),
+        (_archive(small_row("memories", content="x" * 2_001)), "2000"),
+        (_archive(small_row("memories", content=None)), "memories"),
+        (_archive(small_row("memories", created_at="yesterday")), "created_at: 'yesterday'"),
+        (_archive(small_row("memories", created_at="infinity")), "created_at"),
+        (_archive(small_row("memories", created_at="2026-01-01T00:00:00")), "created_at"),
+        (_archive(small_row("memories", created_at=5)), "created_at"),
+        (_archive(small_row("threads", fence=2**70)), "threads"),
+        (_archive(small_row("threads", head_turn_id="turn_none")), "head_turn_id"),
+        (_archive(small_row("threads"), small_row("turns", parent_turn_id="turn_9")), "circle"),
+        (_archive(small_row("threads"), small_row("turns", status="running")), "only turns that ended"),
         (_archive(("runs", {"id": "run_9", "status": "queued"})), "only runs that ended"),
-        (_archive(_row("turns")), "turns"),
+        (_archive(small_row("turns")), "turns"),
         (_archive(("agents", {"id": "Bad Id", "spec": {"name": "x"}})), "no id of an agent"),
         (_archive(("agents", {"id": "x", "version": 1, "spec": {"name": ""}})), "spec.name"),
         (
@@ -442,11 +426,10 @@ async def test_an_archive_cannot_reach_into_another_tenant(
             "no capability 'fly'",
         ),
         (_archive(("deliveries", {"id": "dlv_9", "target": "whk_1"})), "deliveries.target"),
-        (_archive(("triggers", {"id": "trg_9", "kind": "never"})), "triggers.kind"),
-        (
-            _archive(("triggers", {"id": "trg_9", "kind": "cron", "schedule": "61 * * * *", "timezone": "UTC"})),
-            "triggers.schedule",
-        ),
+        (_archive(small_row("run_waits", status="open")), "Line 2 .*run_waits.status: .*'open'"),
+        (_archive(small_row("messages", content={"a": 1})), "Line 2 .*messages.content"),
+        (_archive(small_row("triggers", kind="never")), "triggers.kind"),
+        (_archive(small_row("triggers", schedule="61 * * * *")), "triggers.schedule"),
         (_archive(("deliveries", {"id": "dlv_9", "target": "user", "webhook_id": "whk_1"})), "deliveries.target"),
         (_archive(("skills", {"name": "pdf", "skill_md": "no front"})), "skill_md"),
         (_archive(("skills", {"name": "other", "skill_md": SKILL})), "SKILL.md calls"),
@@ -466,6 +449,67 @@ async def test_what_is_wrong_in_an_archive_is_told_and_nothing_is_imported(
     assert await _rows(database, api.tenant.id) == before
 
 
+async def test_small_rows_are_rows_that_can_be_imported(source: NovaClient) -> None:
+    rows = [small_row(kept.name) for kept in KEPT]
+    names = [table for table, row in rows if row]
+    result = await source.archives.import_(_each(_archive(*[(table, row) for table, row in rows if row])))
+    assert len(names) > len(KEPT) / 2
+    assert result.written == dict.fromkeys(names, 1)
+
+
+_X: dict[str, Any] = {"name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([small_row("agents")], "'x': version 1 is not in agent_versions"),
+        ([small_row("agents", version=2), small_row("agent_versions")], "version 2 is not in agent_versions"),
+        (
+            [small_row("agents"), small_row("agent_versions", spec={**_X, "trust": "unrestricted"})],
+            "version 1 has another spec",
+        ),
+        (
+            [small_row("agents"), small_row("agent_versions"), small_row("agent_versions", version=2)],
+            "version 2 is in agent_versions, but agents say that 1",
+        ),
+        (
+            [small_row(table, spec={**_X, "skills": ["pdf"]}) for table in ("agents", "agent_versions")],
+            "'x': spec.skills: there is no skill 'pdf'",
+        ),
+        (
+            [small_row("skills"), small_row("skill_files"), small_row("skill_files", path="x/y")],
+            "skill_files of 'pdf': .*x/y",
+        ),
+        (
+            [small_row("skills"), *[small_row("skill_files", path=f"f{at}") for at in range(101)]],
+            "at most 100 files",
+        ),
+    ],
+)
+async def test_agents_and_skills_are_checked_as_a_whole(
+    api: Api, source: NovaClient, database: Database, rows: list[tuple[str, dict[str, Any]]], says: str
+) -> None:
+    before = await _rows(database, api.tenant.id)
+    with pytest.raises(InvalidInput, match=says):
+        await source.archives.import_(_each(_archive(*rows)))
+    assert await _rows(database, api.tenant.id) == before
+
+
+async def test_an_agent_that_is_kept_in_a_merge_can_be_changed_afterwards(source: NovaClient) -> None:
+    await source.archives.import_(_each(_archive(small_row("agents"), small_row("agent_versions"))))
+    newer = {**_X, "instructions": "Be brief."}
+    rows = [
+        small_row("agents", version=2, spec=newer),
+        small_row("agent_versions"),
+        small_row("agent_versions", version=2, spec=newer),
+    ]
+    merged = await source.archives.import_(_each(_archive(*rows)), merge=True)
+    assert merged.kept == {"agents": 1, "agent_versions": 2}
+    changed = await source.agents.replace("x", AgentReplace(name="y"))
+    assert (changed.version, changed.spec.name) == (2, "y")
+
+
 async def test_another_media_type_is_refused(api: Api) -> None:
     answer = await api.http.post("/v1/import", json={})
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
@@ -478,14 +522,14 @@ async def test_an_archive_may_be_larger_than_a_body(
 ) -> None:
     nova, database, tenant_id = target
     message = [{"type": "text", "text": "x" * 200_000}]
-    rows = [_row("messages", id=f"msg_{at}", seq=at, content=message) for at in range(40)]
-    await nova.archives.import_(_each(_archive(_row("threads"), _row("turns"), *rows)))
+    rows = [small_row("messages", id=f"msg_{at}", seq=at, content=message) for at in range(40)]
+    await nova.archives.import_(_each(_archive(small_row("threads"), small_row("turns"), *rows)))
     assert await database.fetchval("SELECT count(*) FROM messages WHERE tenant_id = $1", tenant_id) == 40
 
 
 async def test_a_sender_that_goes_away_leaves_nothing(api: Api, source: NovaClient, database: Database) -> None:
     async def cut() -> AsyncGenerator[bytes]:
-        for line in _archive(_row("memories"), end=False):
+        for line in _archive(small_row("memories"), end=False):
             yield line
         raise ConnectionError("gone")
 
