@@ -6,11 +6,16 @@ from typing import Final
 import structlog
 from opentelemetry import trace
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import BodyTooLarge, problem_response, unexpected_problem
 
-__all__ = ["BodyLimit", "LastResort"]
+__all__ = ["CLIENT_LEFT", "BodyLimit", "LastResort"]
+
+CLIENT_LEFT: Final = 499
+"""The status, in logs and metrics alone, of a request whose client went away before it was answered: nginx's word."""
 
 _log = structlog.get_logger(__name__)
 
@@ -23,6 +28,9 @@ _NO_STORE: Final = (b"cache-control", b"no-store")
 
 class LastResort:
     """Catches what no handler did: logs the traceback, and answers 500 with the id to find it by.
+
+    A client that leaves in the middle of its body is no failure of the server's: it is logged in one line, and counted
+    under `CLIENT_LEFT`, which nobody gets to see.
 
     Also puts the headers on every answer that keep browsers and caches from making more of it than it is.
     """
@@ -49,6 +57,10 @@ class LastResort:
 
         try:
             await self._app(scope, receive, guarded_send)
+        except ClientDisconnect:
+            _log.info("http_request.client_left", path=scope["path"])
+            if not started:
+                await Response(status_code=CLIENT_LEFT)(scope, receive, guarded_send)
         except Exception:
             trace_id = _trace_id()
             _log.exception("http_request.failed", path=scope["path"], error_id=trace_id)

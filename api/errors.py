@@ -175,7 +175,8 @@ def _field_error(item: Mapping[str, Any], *, quoted: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "field": ".".join(str(part) for part in path) or str(place),
         "in": place,
-        "message": item["msg"],
+        # Our own words, without what pydantic puts before them.
+        "message": item["msg"].removeprefix("Value error, "),
         "type": item["type"],
     }
     if quoted and "input" in item and item["type"] != "missing":

@@ -8,6 +8,7 @@ from nova_workers.contracts.skills import SkillNames
 
 __all__ = [
     "AGENT_ID_PATTERN",
+    "ENGINE_NAMES",
     "MAX_RESPONSIBILITIES",
     "AgentId",
     "AgentSpec",
@@ -22,6 +23,9 @@ __all__ = [
 ]
 
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
+
+ENGINE_NAMES = ("anthropic", "claude_agent", "scripted")
+"""Engines that a worker may have. Which of them it has depends on what is installed, and on its environment."""
 
 MAX_RESPONSIBILITIES = 100
 """All of them stand in every prompt of the agent."""

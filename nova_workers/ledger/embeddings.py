@@ -48,11 +48,11 @@ class EmbeddedMessage:
 
 
 # What is worth finding again of a run's turn: what the user said, and the answer. Not the narration between tool
-# calls, nor their results: they would drown it. The text never leaves the server. Per run: $1 tenant, $2 run. $3 most
-# characters of a text.
+# calls, nor their results: they would drown it. Nor the standing words that begin work on a task, which nobody said.
+# The text never leaves the server. Per run: $1 tenant, $2 run. $3 most characters of a text.
 _SAVE_TEXTS = """
 WITH wanted AS (
-    SELECT t.id AS turn_id, t.tenant_id, t.agent_id, t.thread_id
+    SELECT t.id AS turn_id, t.tenant_id, t.agent_id, t.thread_id, t.run_id
       FROM unnest($1::text[], $2::text[]) AS run(tenant_id, id)
       JOIN turns t ON t.run_id = run.id AND t.tenant_id = run.tenant_id
       JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
@@ -60,7 +60,8 @@ WITH wanted AS (
     SELECT m.id, w.tenant_id, w.agent_id, w.thread_id, m.role, m.content, m.created_at
       FROM wanted w
       JOIN messages m ON m.turn_id = w.turn_id AND m.tenant_id = w.tenant_id
-     WHERE m.kind IN ('query', 'steering')
+     WHERE m.kind = 'steering'
+        OR (m.kind = 'query' AND NOT EXISTS (SELECT FROM runs r WHERE r.id = w.run_id AND r.source = 'task'))
         OR m.id = (SELECT last.id
                      FROM messages last
                     WHERE last.turn_id = w.turn_id AND last.kind = 'response'

@@ -19,6 +19,7 @@ SELECT status, queue, count(*)::int AS runs,
   FROM runs
  WHERE status IN ('queued', 'running', 'waiting') AND ($1::text IS NULL OR tenant_id = $1)
  GROUP BY status, queue
+ ORDER BY status, queue
 """
 
 _ENDED = """
@@ -26,6 +27,7 @@ SELECT status, count(*)::int AS runs
   FROM runs
  WHERE finished_at > now() - interval '1 hour' AND ($1::text IS NULL OR tenant_id = $1)
  GROUP BY status
+ ORDER BY status
 """
 
 _SWITCHES = """
@@ -68,7 +70,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Open runs by status and those that ended in the last hour; and the lines."""
+    """Open runs by status and those that ended in the last hour, always in one order; and the lines."""
 
     runs: Mapping[str, int]
     queues: tuple[QueueDepth, ...]

@@ -5,13 +5,14 @@ Lock order everywhere: a thread's row first, then rows of its runs. So no two tr
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
+    "agent_deleted_at",
     "find_idempotent",
     "insert_run",
     "insert_run_on_new_thread",
@@ -91,6 +92,8 @@ UPDATE runs
 RETURNING id
 """
 
+_DELETED_AT = "SELECT deleted_at FROM agents WHERE tenant_id = $1 AND id = $2"
+
 _WHY = """
 SELECT t.deleted_at IS NOT NULL AS thread_deleted, t.agent_id
   FROM threads t WHERE t.id = $2 AND t.tenant_id = $1
@@ -158,6 +161,11 @@ async def lock_thread(connection: Connection, tenant_id: str, thread_id: str) ->
 async def interrupt_active(connection: Connection, thread_id: str) -> str | None:
     """Ask the active run of a locked thread to stop, and return its id."""
     return await connection.fetchval(_INTERRUPT, thread_id)
+
+
+async def agent_deleted_at(connection: Connection, tenant_id: str, agent_id: str | None) -> datetime | None:
+    """Return when an agent was deleted, in UTC, to explain a refusal. None where it is none or was not."""
+    return await connection.fetchval(_DELETED_AT, tenant_id, agent_id)
 
 
 async def why_no_thread(connection: Connection, tenant_id: str, thread_id: str) -> Row | None:

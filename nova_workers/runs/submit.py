@@ -101,13 +101,21 @@ class Submitter:
 
     async def _refusal(self, connection: Connection, submission: Submission) -> NotFound | Gone:
         if submission.thread_id is None:
-            return NotFound(f"No agent {submission.agent_id!r}. List them with GET /v1/agents.", kind="agent")
+            return await self._no_agent(connection, submission)
         row = await ledger.why_no_thread(connection, submission.tenant_id, submission.thread_id)
         if row is None:
             return NotFound(f"No thread {submission.thread_id!r}.", kind="thread")
         if row["thread_deleted"]:
             return Gone(f"Thread {submission.thread_id!r} was deleted; start a new one.", kind="thread")
         return Gone(f"Agent {row['agent_id']!r} of thread {submission.thread_id!r} was deleted.", kind="agent")
+
+    async def _no_agent(self, connection: Connection, submission: Submission) -> NotFound | Gone:
+        there_are = "`nova agents list` or GET /v1/agents tells which there are."
+        deleted_at = await ledger.agent_deleted_at(connection, submission.tenant_id, submission.agent_id)
+        if deleted_at is None:
+            return NotFound(f"No agent {submission.agent_id!r}. {there_are}", kind="agent")
+        when = f"{deleted_at:%Y-%m-%d %H:%M} UTC"
+        return Gone(f"Agent {submission.agent_id!r} was deleted at {when}. {there_are}", kind="agent")
 
 
 def _with_interrupted(accepted: Accepted, interrupted: str | None) -> Accepted:

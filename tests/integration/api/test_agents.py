@@ -9,6 +9,7 @@ from nova_workers.capabilities import default_registry
 from nova_workers.clock import SystemClock
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
+from nova_workers.ledger.database import Database
 from nova_workers.workspace import agents as workspace
 from nova_workers.workspace.agent_rules import check_spec
 from tests.integration.api.conftest import Api
@@ -51,6 +52,18 @@ async def test_an_agent_is_made_replaced_and_rolled_back(api: Api) -> None:
     versions = await api.http.get("/v1/agents/scout/versions")
     assert [each["version"] for each in versions.json()["items"]] == [3, 2, 1]
     assert (await api.http.get("/v1/agents/scout")).json()["spec"]["instructions"] == "first"
+
+
+async def test_an_engine_that_no_worker_has_any_more_stands_in_no_other_changes_way(
+    api: Api, database: Database
+) -> None:
+    await api.http.post("/v1/agents", json={"id": "scout", "name": "Scout", "engine": "claude_agent"})
+    await database.execute("UPDATE agents SET spec = jsonb_set(spec, '{engine}', '\"abacus\"') WHERE id = 'scout'")
+    renamed = await api.http.patch("/v1/agents/scout", json={"name": "Ranger"})
+    assert renamed.json()["spec"]["engine"] == "abacus"
+    refused = await api.http.patch("/v1/agents/scout", json={"engine": "rocket"})
+    assert refused.status_code == 422
+    assert "'rocket'; there are anthropic, claude_agent, scripted" in refused.json()["detail"]
 
 
 async def test_putting_the_same_configuration_again_makes_no_version(api: Api) -> None:
@@ -170,6 +183,7 @@ MALFORMED: list[tuple[Json, str]] = [
     ({"model": ""}, "model"),
     ({"model": " "}, "model"),
     ({"engine": " "}, "engine"),
+    ({"engine": "nosuch"}, "engine"),
     ({"trust": "total"}, "trust"),
     ({"max_turns": 0}, "max_turns"),
     ({"max_tokens": "many"}, "max_tokens"),

@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from nova_workers.config import Settings
+from nova_workers.contracts.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
 from tests.integration.api.hands import Hands
@@ -194,3 +195,24 @@ async def test_what_nobody_foresaw_is_a_problem_with_an_id_and_a_traceback(
     (failure,) = [line for line in logs if line["event"] == "http_request.failed"]
     assert failure["error_id"] == answer.json()["context"]["trace_id"]
     assert failure["exc_info"], "with its traceback"
+
+
+async def test_a_client_that_leaves_in_mid_body_is_no_error_of_the_servers(
+    api: Api, database: Database, logs: list[MutableMapping[str, Any]]
+) -> None:
+    before = await database.fetchval("SELECT count(*) FROM memories")
+    address = urlsplit(api.url)
+    _, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(
+        f"POST /v1/import HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer {api.tenant.key}\r\n"
+        f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\n{{".encode()
+    )
+    await writer.drain()
+    writer.close()
+    await until(lambda: any(line["event"] == "http.request" for line in logs))
+    (request,) = (line for line in logs if line["event"] == "http.request")
+    assert (request["path"], request["status"]) == ("/v1/import", 499)
+    (left,) = (line for line in logs if line["event"] == "http_request.client_left")
+    assert left["log_level"] == "info"
+    assert not [line for line in logs if line["log_level"] == "error" or "exc_info" in line]
+    assert await database.fetchval("SELECT count(*) FROM memories") == before

@@ -26,6 +26,15 @@ async def test_the_fleet_tells_what_there_is_to_do(api: Api, hands: Hands) -> No
     assert fleet["switches"] == []
 
 
+async def test_statuses_come_in_the_same_order_every_time(api: Api, database: Database) -> None:
+    ended = ["succeeded", "merged", "failed", "canceled"]
+    for status in ended:
+        run_id = await api.run(await api.thread())
+        await database.execute("UPDATE runs SET status = $2, finished_at = now() WHERE id = $1", run_id, status)
+    fleet = (await api.http.get("/v1/fleet")).json()
+    assert list(fleet["runs"]) == ["queued", "running", "waiting", *sorted(ended)]
+
+
 async def test_an_operator_sees_all_tenants_and_the_workers_others_their_own(
     api: Api, other_tenant: Tenant, database: Database, redis: Redis
 ) -> None:

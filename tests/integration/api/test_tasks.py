@@ -109,6 +109,7 @@ async def test_lists_come_in_pages(api: Api) -> None:
         ("POST", "", {"title": "x", "description": "x" * 20_001}, 422, "description"),
         ("POST", "", {"title": "x", "status": "canceled"}, 422, "status"),
         ("POST", "", {"title": "x", "resources": [{"kind": "url", "value": "x"}]}, 422, "resources.0"),
+        ("POST", "/1/resources", {"kind": "url", "value": "x"}, 422, "body value: 'x' is not an http"),
         ("PATCH", "/1", {"status": "open"}, 422, "status"),
         ("PATCH", "/1", {"status": "draft"}, 409, "'draft' to 'draft'"),
         ("PATCH", "/1", {"revision": 2**31}, 422, "revision"),

@@ -38,6 +38,21 @@ async def test_the_users_messages_and_the_answer_are_embedded_in_one_batch(
     assert {row["tenant_id"] for row in rows} == {run.tenant_id for run in runs}
 
 
+async def test_the_standing_words_of_work_on_a_task_are_not_found_what_came_of_it_is(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    said = [("query", "Work on task 7."), ("steering", "mind the gap"), ("response", "It is done.")]
+    task = await seed_run(database, said, effects=["embeddings"])
+    trigger = await seed_run(database, [("query", "Look at the mail.")], effects=["embeddings"])
+    for run, source in ((task, "task"), (trigger, "trigger")):
+        await database.execute("UPDATE runs SET source = $2 WHERE id = $1", run.run_id, source)
+    provider = Directions()
+    await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)}).run_due()
+    found = {row["content"] for row in await database.fetch("SELECT content FROM message_texts")}
+    assert found == {"mind the gap", "It is done.", "Look at the mail."}
+    assert {text for call in provider.calls for text in call} == found
+
+
 async def test_a_crash_after_the_write_embeds_nothing_twice(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     provider = Directions()

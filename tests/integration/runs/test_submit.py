@@ -256,3 +256,15 @@ async def test_a_message_whose_doorbell_is_lost_is_accepted_and_runs_later(floor
     await floor.reconciler.reconcile()
     await floor.settle(worker)
     assert await floor.status(accepted.run_id) == "succeeded"
+
+
+async def test_a_message_for_an_agent_that_is_not_there_says_why(floor: Floor):
+    with pytest.raises(NotFound, match=r"^No agent 'nobody'. `nova agents list` or GET /v1/agents"):
+        await floor.submit("hello", agent_id="nobody")
+    await floor.add_agent("former", {"name": "Former"})
+    await floor.database.execute(
+        "UPDATE agents SET deleted_at = '2026-03-01 12:30:59+02' WHERE tenant_id = $1 AND id = 'former'",
+        floor.tenant_id,
+    )
+    with pytest.raises(Gone, match=r"^Agent 'former' was deleted at 2026-03-01 10:30 UTC\. `nova agents list`"):
+        await floor.submit("hello", agent_id="former")

@@ -1,0 +1,22 @@
+"""Agents are checked by names of engines in processes that have no engine."""
+
+from importlib.util import find_spec
+
+from prometheus_client import CollectorRegistry
+from redis.asyncio import Redis
+
+from nova_workers.bootstrap.engines import build_engines
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.contracts.agents import ENGINE_NAMES
+from nova_workers.observability.metrics import Metrics
+
+
+async def test_the_engines_that_an_agent_may_name_are_those_that_a_worker_can_have(
+    settings: Settings, redis: Redis
+) -> None:
+    engines = build_engines(settings, redis, SystemClock(), Metrics(CollectorRegistry()))
+    extra = set() if find_spec("claude_agent_sdk") else {"claude_agent"}
+    assert set(engines) | extra == set(ENGINE_NAMES)
+    for engine in engines.values():
+        await engine.close()
