@@ -126,22 +126,26 @@ class CapabilityRegistry:
         """Return the MCP servers of a run by name.
 
         Those that are granted come first, in the order of the configuration, then those that runs of its kind get by
-        themselves.
+        themselves. Last come those with tools that nobody knows yet: of two tools of one name the first keeps it, and
+        rules for ours are not to miss them because a server from outside calls its own the same.
 
         Raises:
             InvalidInput: As `validate`; a capability may have gone since the agent was written.
         """
-        servers: dict[str, McpServer] = {}
+        declared: dict[str, McpServer] = {}
+        open_ended: dict[str, McpServer] = {}
         for name, grant in spec.capabilities.items():
             capability, config = self._check(name, grant)
             resolved = await capability.resolve(config, context)
             named = resolved if isinstance(resolved, Mapping) else {name: resolved}
+            servers = open_ended if capability.tools is None else declared
             servers |= {key: _only(server, grant) for key, server in named.items()}
         for name, capability in self._capabilities.items():
             if capability.injected is not None and capability.injected(context):
                 resolved = await capability.resolve(capability.config(), context)
+                servers = open_ended if capability.tools is None else declared
                 servers |= resolved if isinstance(resolved, Mapping) else {name: resolved}
-        return servers
+        return declared | open_ended
 
     async def revealed(self, connection: Connection, spec: AgentSpec, tenant_id: str) -> tuple[Revealed, ...]:
         """Return the secrets that a run of this agent may meet. Asks nobody where no capability reveals any.
@@ -153,7 +157,7 @@ class CapabilityRegistry:
         for name, grant in spec.capabilities.items():
             if name in self._reveals:
                 _, config = self._check(name, grant)
-                found.append(await self._reveals[name].revealed(connection, tenant_id, config))
+                found.append(await self._reveals[name].revealed(connection, tenant_id, config, grant.tools))
         return tuple(found)
 
     def reveals(self, spec: AgentSpec) -> bool:

@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["ContentBlock", "JsonObject", "Message", "Role", "storable", "storable_json", "text_block", "text_of"]
+__all__ = [
+    "ContentBlock",
+    "JsonObject",
+    "Message",
+    "Role",
+    "media_tokens",
+    "storable",
+    "storable_json",
+    "text_block",
+    "text_of",
+]
 
 JsonObject = dict[str, Any]
 """A JSON object. Values are JSON values."""
@@ -13,6 +23,9 @@ ContentBlock = JsonObject
 "image" | "document", …}``, stored and replayed byte for byte."""
 
 Role = Literal["user", "assistant", "system"]
+
+_MEDIA_TOKENS = {"image": 1_600, "document": 3_000}
+"""A picture of the size that models look at; two pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,18 @@ def text_block(text: str) -> ContentBlock:
 def text_of(content: tuple[ContentBlock, ...]) -> str:
     """Return the text blocks of a message, joined; other blocks are left out."""
     return "".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
+
+
+def media_tokens(block: ContentBlock) -> int | None:
+    """Return about how many tokens a picture or document has for a model; None for a block that is read as text.
+
+    The length of its base64 says nothing of them.
+    """
+    match block:
+        case {"type": "image" | "document" as kind, "source": {"type": "base64"}}:
+            return _MEDIA_TOKENS[kind]
+        case _:
+            return None
 
 
 def storable(text: str) -> str:

@@ -102,6 +102,8 @@ class StdioMcpServer:
     """Whose it is, such as the tenant: turns share a child process only where scope and all of the above agree."""
     reuse: bool = True
     """Whether turns may share one child process. False for a server that keeps the state of a conversation."""
+    qualified: bool = False
+    """Whether its tools are always known as ``<server>__<tool>``, so that none takes a name that means another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class HttpMcpServer:
     """Whose it is, such as the tenant: turns share a session only where scope, url and headers agree."""
     reuse: bool = True
     """Whether turns may share one session. False for a server that keeps the state of a conversation."""
+    qualified: bool = False
+    """Whether its tools are always known as ``<server>__<tool>``, so that none takes a name that means another."""
 
 
 McpServer = InProcessMcpServer | StdioMcpServer | HttpMcpServer
@@ -175,8 +179,9 @@ class StepRecord:
         messages: The assistant message, then the user message with every tool's result if it called any.
             In a journal that is handed back, steering messages that joined at this boundary follow.
         tool_calls: The calls of this step.
-        usage: What the response alone used.
-        tool_usage: What tools of this step used that call a model themselves (subagents).
+        usage: What the response alone used: with it the conversation is that long.
+        tool_usage: What was used beside it, and is no part of the conversation's length: by tools that call a model
+            themselves (subagents), and by responses that broke off and came anew.
         final: Whether the turn ends with this step. The caller commits a final step with the turn's end.
         complete: False only in a journal that is handed back after a crash: the response is committed,
             some of its tools may not have ended.
@@ -272,7 +277,8 @@ class EngineCallbacks:
         on_thinking: At the start and after tool results: waiting for the model.
         on_assistant_message: Text that accompanies tool use (narration). Text that ends the turn is not
             given here; it is the result.
-        on_tool_use: Name, input, human-friendly summary of a call that begins.
+        on_tool_use: Name, input, human-friendly summary of a call that begins; of one that the provider ran itself,
+            when its response is there.
         on_tool_use_summary: What a tool did, in one line, when it ended.
         on_tool_progress: A call that runs, and how far it is, in one line.
         on_event: Every structured event.
@@ -289,7 +295,8 @@ class EngineCallbacks:
             every call with a result, those that were cut as ``interrupted``. A final step's verdict is ignored.
         take_steering: Awaited after each step that is not final: messages that join the turn now.
         authorize_tool: Awaited before each call. For a tool that only reads, possibly while the response that calls it
-            still streams.
+            still streams. For a tool that the provider runs itself, once a turn and without input, before it is
+            offered: what is not allowed at once is not.
         subagent: Call id and name of a subagent that begins: returns the callbacks of its nested loop.
     """
 

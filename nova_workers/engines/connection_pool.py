@@ -162,8 +162,12 @@ class ConnectionPool:
         del self._avoided[key]
 
     def _avoid(self, key: _Key | None, reason: str) -> None:
-        if key is not None:
-            self._avoided[key] = _Avoided(reason, time.monotonic() + self._avoid_s)
+        if key is None:
+            return
+        now_s = time.monotonic()
+        # A server that nobody asks for again would stay for ever.
+        self._avoided = {known: avoided for known, avoided in self._avoided.items() if now_s < avoided.until_s}
+        self._avoided[key] = _Avoided(reason, now_s + self._avoid_s)
 
 
 class Lease:

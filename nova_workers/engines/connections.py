@@ -118,15 +118,18 @@ class ServerConnection:
         """Return the server's tools in the server's order.
 
         Raises:
-            ConnectionError: The server does not answer, in `timeout_s` if it is given.
+            ConnectionError: The server does not answer, in `timeout_s` if it is given, or not in MCP's terms.
         """
         try:
             async with asyncio.timeout(timeout_s or self._timeout_s):
                 return await self._list_tools()
         except TimeoutError as error:
             raise ConnectionError("it did not say in time which tools it has") from error
-        except MCPError as error:
+        except (MCPError, ConnectionError) as error:
             raise ConnectionError(str(error)) from error
+        except Exception as error:
+            # A server is foreign code, and the client raises whatever its answer was not: it costs the turn its tools.
+            raise ConnectionError(f"it does not say which tools it has: {_cause(error)}") from error
 
     async def call(
         self, tool: str, arguments: JsonObject, timeout_s: float | None = None, on_progress: OnProgress | None = None

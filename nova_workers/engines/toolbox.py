@@ -14,6 +14,7 @@ from mcp.types import ContentBlock as McpContent
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
+from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.engines.connection_pool import ConnectionPool, Lease
 from nova_workers.engines.connections import OnProgress
 from nova_workers.engines.spans import tool_span
@@ -32,7 +33,8 @@ TellProgress = Callable[[ToolCall, str], None]
 _PROGRESS_EVERY_S = 0.25
 """A server may report progress a thousand times a second; nobody reads that fast."""
 _NOT_ALLOWED_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-_MAX_NAME_CHARS = 128
+_MAX_NAME_CHARS = 117
+"""A provider takes 128; Claude Code puts 11 of its own before a name, and a name is to be the same with all engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ class _Entry:
 class Toolbox:
     """Implements the turn's `Tools` over MCP servers.
 
-    A tool keeps its own name as long as it is not reserved and no server before it has the same; then it is
-    ``<server>__<tool>``. Connects at first use, or at `connect`; must be closed.
+    A tool keeps its own name as long as it is not taken and no server before it has the same; then it is
+    ``<server>__<tool>``, as are all tools of a server that is `qualified`. Where that is not free either, a number
+    follows. Connects at first use, or at `connect`; must be closed.
 
     A server that does not answer costs the turn its tools and not its life.
     """
@@ -66,7 +69,6 @@ class Toolbox:
         self,
         servers: Mapping[str, McpServer],
         to_block: Callable[[McpContent], ContentBlock],
-        reserved: Collection[str] = (),
         *,
         pool: ConnectionPool,
         tell_progress: TellProgress | None = None,
@@ -76,12 +78,10 @@ class Toolbox:
         Args:
             servers: By the name under which the model may hear of them.
             to_block: Makes a content block of what a tool returned.
-            reserved: Names that no tool may have.
             pool: The process's connections.
             tell_progress: Takes the progress that servers report.
         """
         self._to_block = to_block
-        self._reserved = reserved
         self._tell_progress = tell_progress
         self._leases = [pool.lease(name, server) for name, server in servers.items()]
         self._entries: dict[str, _Entry] | None = None
@@ -160,12 +160,12 @@ class Toolbox:
     async def _open(self) -> dict[str, _Entry]:
         listings = await asyncio.gather(*(_listing(lease) for lease in self._leases))
         entries: dict[str, _Entry] = {}
-        taken = set(self._reserved)
+        taken = set(TAKEN_NAMES)
         for lease, tools in zip(self._leases, listings, strict=True):
             for tool in tools or ():
-                definition = _define(lease.name, tool, taken)
-                entries[definition.name] = _Entry(definition, lease, tool.name)
-                taken.add(definition.name)
+                name = _free_name(lease, tool.name, taken)
+                entries[name] = _Entry(_define(name, tool), lease, tool.name)
+                taken.add(name)
         named = zip(self._leases, listings, strict=True)
         self._unreachable = tuple(lease.name for lease, tools in named if tools is None)
         return entries
@@ -178,10 +178,25 @@ def plain_block(content: McpContent) -> ContentBlock:
     return text_block(f"[{content.type}]")
 
 
-def _define(server: str, tool: Tool, taken: Collection[str]) -> ToolDefinition:
-    name = _NOT_ALLOWED_IN_NAMES.sub("_", tool.name)[:_MAX_NAME_CHARS]
-    if name in taken:
-        name = _NOT_ALLOWED_IN_NAMES.sub("_", f"{server}__{tool.name}")[:_MAX_NAME_CHARS]
+def _free_name(lease: Lease, tool: str, taken: Collection[str]) -> str:
+    name = _clean(tool)
+    qualified = not isinstance(lease.server, InProcessMcpServer) and lease.server.qualified
+    if name and name not in taken and not qualified:
+        return name
+    whole = name = _clean(f"{lease.name}__{tool}")
+    number = 1
+    while name in taken:
+        number += 1
+        suffix = f"_{number}"
+        name = whole[: _MAX_NAME_CHARS - len(suffix)] + suffix
+    return name
+
+
+def _clean(name: str) -> str:
+    return _NOT_ALLOWED_IN_NAMES.sub("_", name)[:_MAX_NAME_CHARS]
+
+
+def _define(name: str, tool: Tool) -> ToolDefinition:
     hints = tool.annotations
     read_only = hints is not None and bool(hints.read_only_hint)
     return ToolDefinition(

@@ -14,7 +14,7 @@ import structlog
 from nova_workers.clock import Clock
 from nova_workers.config import ModelSettings
 from nova_workers.contracts import events as live
-from nova_workers.contracts.content import ContentBlock, Message
+from nova_workers.contracts.content import ContentBlock, Message, media_tokens
 from nova_workers.contracts.engine import CompactionRecord, CompactionTrigger, Engine, EngineOptions, EngineResult
 from nova_workers.contracts.ports import ModelWindows
 from nova_workers.contracts.runs import Claim
@@ -29,7 +29,7 @@ from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
 from nova_workers.threads.transcript import told
 
-__all__ = ["Compactor", "split_turns"]
+__all__ = ["Compactor", "split_turns", "turn_sizes"]
 
 _log = structlog.get_logger(__name__)
 
@@ -98,7 +98,7 @@ class Compactor:
             return None
         started_s = self._clock.monotonic_s()
         turns = await persist(self._database, run.abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
-        tokens = _sizes(turns, claim.context_tokens)
+        tokens = turn_sizes(turns, claim.context_tokens)
         kept_from = split_turns(tokens, round(self._window(model) * self._settings.compact_keep))
         older, kept = turns[:kept_from], turns[kept_from:]
         if not any(not turn.summary for turn in older):
@@ -170,7 +170,7 @@ def split_turns(tokens: Sequence[int], keep_tokens: int) -> int:
     return index
 
 
-def _sizes(turns: Sequence[HistoryTurn], context_tokens: int) -> list[int]:
+def turn_sizes(turns: Sequence[HistoryTurn], context_tokens: int) -> list[int]:
     """Return the tokens of each turn: the true size of all, shared out by their characters."""
     chars = [sum(_chars(message.content) for message in turn.messages) for turn in turns]
     total = sum(chars)
@@ -179,7 +179,20 @@ def _sizes(turns: Sequence[HistoryTurn], context_tokens: int) -> list[int]:
 
 
 def _chars(content: Sequence[ContentBlock]) -> int:
-    return sum(len(orjson.dumps(block)) for block in content)
+    """Return the length of a content; of a picture or document, that of a text with as many tokens."""
+    return sum(_block_chars(block) for block in content)
+
+
+def _block_chars(block: ContentBlock) -> int:
+    media = media_tokens(block)
+    if media is not None:
+        return media * _CHARS_PER_TOKEN
+    match block:
+        case {"type": "tool_result", "content": list() as parts}:
+            # Tools return pictures and documents too.
+            return len(orjson.dumps({**block, "content": None})) + _chars(parts)
+        case _:
+            return len(orjson.dumps(block))
 
 
 def _parts(texts: Sequence[str], room_chars: int) -> list[str]:

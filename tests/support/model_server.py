@@ -45,6 +45,8 @@ class Stream:
     usage: Json = field(default_factory=lambda: {"input_tokens": 10, "output_tokens": 5})
     model: str | None = None
     stop_details: Json | None = None
+    begins: asyncio.Event | None = None
+    """What it waits for before its first byte."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,8 @@ class ModelServer:
     async def _send_stream(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Stream, model: str
     ) -> bool:
+        if reply.begins is not None:
+            await reply.begins.wait()
         writer.write(_STREAM_HEAD)
         start = {key: value for key, value in reply.usage.items() if key != "output_tokens_details"} | {
             "output_tokens": 1

@@ -6,7 +6,7 @@ run, so that a secret that was changed takes effect with the next one.
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote, urlsplit
@@ -38,7 +38,8 @@ _HeaderValue = Annotated[str, StringConstraints(min_length=1, max_length=4_000, 
 _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 _VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 _ToolName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-_ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
+_ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:_?[a-z0-9-])*$", max_length=40)]
+"""Never ``__``, which parts it from the name of a tool: so no rule for one server fits the tools of another."""
 _Seconds = Annotated[float, Field(gt=0, le=3_600)]
 
 
@@ -98,7 +99,7 @@ class _Stdio(_Server):
     def resolve(self, scope: str, values: dict[str, str]) -> McpServer:
         """Return the server with its secrets in place."""
         env = {name: _filled(value, values) for name, value in self.env.items()}
-        return StdioMcpServer(self.command, self.args, env, self.cwd, self.tools, self.timeout_s, scope)
+        return StdioMcpServer(self.command, self.args, env, self.cwd, self.tools, self.timeout_s, scope, qualified=True)
 
 
 class _Http(_Server):
@@ -149,7 +150,7 @@ class _Http(_Server):
                 raise InvalidInput(f"The secret {name!r} has characters that no HTTP header takes.")
         url = _filled(self.url, {name: quote(value, safe="") for name, value in values.items()})
         headers = {name: _filled(value, values) for name, value in self.headers.items()}
-        return HttpMcpServer(url, headers, self.tools, self.timeout_s, scope)
+        return HttpMcpServer(url, headers, self.tools, self.timeout_s, scope, qualified=True)
 
 
 class _Config(BaseModel):
@@ -184,20 +185,22 @@ class _McpCapability:
         for name, server in _servers(config).servers.items():
             server.check(self._settings, f"{field}.servers.{name}")
 
-    async def revealed(self, connection: Connection, tenant_id: str, config: BaseModel) -> Revealed:
+    async def revealed(
+        self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None
+    ) -> Revealed:
         """Return the secrets that go to the servers: one may send them back."""
         names = _servers(config).references()
         values = await self._secrets.readable(connection, tenant_id, names) if names else {}
         return Revealed(values, readable=False)
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
-        """Return the servers of one run, by names that no capability has."""
+        """Return the servers of one run, by names that no capability has. Their tools are ``mcp__<server>__<tool>``."""
         given = _servers(config)
         try:
             values = await self._secrets.require(context.tenant_id, given.references())
         except NotFound as error:
             raise InvalidInput(f"capabilities.mcp needs what is not there. {error.message}", **error.fields) from error
-        return {f"mcp_{name}": server.resolve(context.tenant_id, values) for name, server in given.servers.items()}
+        return {f"mcp__{name}": server.resolve(context.tenant_id, values) for name, server in given.servers.items()}
 
 
 def _servers(config: BaseModel) -> _Config:

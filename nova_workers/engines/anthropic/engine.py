@@ -34,18 +34,19 @@ from nova_workers.contracts.engine import (
     SubagentConfig,
     TrustLevel,
 )
-from nova_workers.contracts.native import RESERVED_NAMES
+from nova_workers.contracts.native import SEARCH_TOOL
 from nova_workers.engines.anthropic.credentials import Clients, Profile
 from nova_workers.engines.anthropic.prices import ModelPrice, Prices
 from nova_workers.engines.anthropic.reading import MessageReader
 from nova_workers.engines.anthropic.request import fixed_part
 from nova_workers.engines.anthropic.responder import AnthropicResponder, OfferedTools
+from nova_workers.engines.anthropic.web_search import announcing, permitted
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, TurnTools
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
-from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
+from nova_workers.engines.subagents import AllowedTools, WithSubagents
 from nova_workers.engines.toolbox import Toolbox, plain_block
 from nova_workers.engines.turn import Budget, Interruption, Turn
 
@@ -135,12 +136,12 @@ class AnthropicEngine:
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
-        callbacks = callbacks or EngineCallbacks()
+        callbacks = announcing(callbacks or EngineCallbacks())
         unpriced = self._unpriced(options)
         if unpriced is not None:
             return EngineResult(text="", stop_reason="error", provider=self.name, error=unpriced)
         budget = Budget(options)
-        native = self._native.for_turn(options, trust)
+        native = await permitted(self._native.for_turn(options, trust), callbacks)
         shared = TurnTools(native, self._toolbox(options, callbacks))
 
         async def play_subagent(agent: SubagentConfig, prompt: str, nested: EngineCallbacks) -> EngineResult:
@@ -154,7 +155,7 @@ class AnthropicEngine:
                     responder,
                     allowed,
                     below,
-                    nested,
+                    announcing(nested),
                     interruption,
                     budget=spent,
                     reads_only=allowed.reads_only,
@@ -177,7 +178,6 @@ class AnthropicEngine:
         return Toolbox(
             options.mcp_servers,
             _block,
-            RESERVED_NAMES | {TASK_TOOL} if options.agents else RESERVED_NAMES,
             pool=self._connections,
             tell_progress=callbacks.on_tool_progress,
         )
@@ -210,8 +210,9 @@ class AnthropicEngine:
             return None
         return EngineError(
             "unknown",
-            f"The turn has a cost budget, and the price of model {model!r} is not known. "
-            "Take the budget away, bound its tokens instead, or give the model a price.",
+            f"The turn has a cost budget, and the price of model {model!r} is not known. Give the model a price "
+            "(NOVA_MODEL__PRICES of the workers), or take the budget away: the agent's cost_budget_usd, or "
+            "max_cost_usd_per_day of the tenant, the agent or the trigger. A token_budget needs no price.",
             retryable=False,
         )
 
@@ -255,4 +256,4 @@ def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:
 
 
 def _allowed_of(server_tools: tuple[JsonObject, ...], agent: SubagentConfig) -> tuple[JsonObject, ...]:
-    return server_tools if agent.tools is None or "WebSearch" in agent.tools else ()
+    return server_tools if agent.tools is None or SEARCH_TOOL in agent.tools else ()

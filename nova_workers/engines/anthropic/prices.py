@@ -46,12 +46,20 @@ class Prices:
     def __init__(self, overrides: Mapping[str, ModelPrice] | None = None) -> None:
         """Take the operator's prices, by model id; they go before the list's."""
         self._overrides = dict(overrides or {})
-        self._unknown: set[str] = set()
+        self._unlisted: set[str] = set()
+        self._warned_of: set[str] = set()
         # The first look-up reads the list: 0.2 s (measured) that no turn should pay on the event loop.
-        self._cost_usd("", TokenUsage(), 0, warn=False)
+        self._listed("", TokenUsage(), 0)
 
-    def usage(self, usage: BetaUsage, model: str) -> TokenUsage:
-        """Return the provider's counts in the contract's terms, with the price of the tokens and of web searches."""
+    def usage(self, usage: BetaUsage, model: str, asked: str | None = None) -> TokenUsage:
+        """Return the provider's counts in the contract's terms, with the price of the tokens and of web searches.
+
+        Args:
+            usage: The counts.
+            model: The model that answered, as the provider names it.
+            asked: The model that was asked for, which counts where the answer's name has no price: a provider may
+                answer in the name of a dated snapshot, a gateway in one of its own.
+        """
         details = usage.output_tokens_details
         searches = 0 if usage.server_tool_use is None else usage.server_tool_use.web_search_requests
         tokens = TokenUsage(
@@ -62,7 +70,10 @@ class Prices:
             reasoning_tokens=0 if details is None else details.thinking_tokens,
             cost_usd=None,
         )
-        cost_usd = self._cost_usd(model, tokens, searches)
+        cost_usd = self._cost_usd((model,) if asked is None else (model, asked), tokens, searches)
+        if cost_usd is None and model not in self._warned_of:
+            self._warned_of.add(model)
+            _log.warning("model_price_unknown", model=model, hint="Tokens are counted, the cost is not known.")
         return TokenUsage(
             tokens.input_tokens,
             tokens.output_tokens,
@@ -74,13 +85,21 @@ class Prices:
 
     def knows(self, model: str) -> bool:
         """Return whether the model has a price."""
-        return self._cost_usd(model, TokenUsage(), 0) is not None
+        return self._cost_usd((model,), TokenUsage(), 0) is not None
 
-    def _cost_usd(self, model: str, tokens: TokenUsage, searches: int, *, warn: bool = True) -> float | None:
-        override = self._overrides.get(model)
-        if override is not None:
-            return override.cost_usd(tokens, searches)
-        if model in self._unknown:
+    def _cost_usd(self, models: tuple[str, ...], tokens: TokenUsage, searches: int) -> float | None:
+        """Return the price by the first of the names that the operator gave one, else by the first that is listed."""
+        for model in models:
+            if model in self._overrides:
+                return self._overrides[model].cost_usd(tokens, searches)
+        for model in models:
+            cost_usd = self._listed(model, tokens, searches)
+            if cost_usd is not None:
+                return cost_usd
+        return None
+
+    def _listed(self, model: str, tokens: TokenUsage, searches: int) -> float | None:
+        if model in self._unlisted:
             return None
         # The price list counts cached tokens among the input and prices them apart.
         priced = Usage(
@@ -93,7 +112,5 @@ class Prices:
         try:
             return float(calc_price(priced, model, provider_id=_PROVIDER).total_price)
         except LookupError:
-            self._unknown.add(model)
-            if warn:
-                _log.warning("model_price_unknown", model=model, hint="Tokens are counted, the cost is not known.")
+            self._unlisted.add(model)
             return None

@@ -10,6 +10,7 @@ from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.engines.anthropic.accumulator import Accumulator
 from nova_workers.engines.anthropic.prices import Prices
+from nova_workers.engines.anthropic.request import without_last_thoughts
 from nova_workers.engines.turn import Draft, Ending, Response
 from nova_workers.errors import EngineFailure
 
@@ -57,9 +58,9 @@ class MessageReader:
                     async with client.beta.messages.stream(**request) as helper:
                         # Its raw events, among further ones of its own that the accumulator passes over.
                         raw = cast("AsyncIterable[BetaRawMessageStreamEvent]", helper)
-                        return await self._read(raw, draft, silence)
+                        return await self._read(raw, request["model"], draft, silence)
                 async with await client.beta.messages.create(**request, stream=True) as stream:
-                    return await self._read(stream, draft, silence)
+                    return await self._read(stream, request["model"], draft, silence)
         except TimeoutError as error:
             if not silence.expired():
                 raise
@@ -70,7 +71,7 @@ class MessageReader:
             ) from error
 
     async def _read(
-        self, stream: AsyncIterable[BetaRawMessageStreamEvent], draft: Draft, silence: asyncio.Timeout
+        self, stream: AsyncIterable[BetaRawMessageStreamEvent], asked: str, draft: Draft, silence: asyncio.Timeout
     ) -> Response:
         message = Accumulator()
         async for event in stream:
@@ -88,7 +89,8 @@ class MessageReader:
             elif event.type in ("message_start", "message_delta") and message.usage is not None:
                 silence.reschedule(None)
                 draft.model = message.model
-                draft.usage = self._prices.usage(message.usage, message.model)
+                draft.usage = self._prices.usage(message.usage, message.model, asked)
+                draft.begin()
         return self._response(message, draft)
 
     def _response(self, message: Accumulator, draft: Draft) -> Response:
@@ -116,11 +118,13 @@ def _refusal(message: Accumulator) -> EngineFailure:
 
 
 def _replayable(content: list[ContentBlock], ending: Ending) -> tuple[ContentBlock, ...]:
-    """Return the blocks that the provider takes back: no blank text, and no server's call that was cut off."""
+    """Return the blocks that the provider takes back: no blank text, no call that was cut off, no thoughts at last."""
     answered = {block.get("tool_use_id") for block in content}
-    return tuple(
+    kept = [
         block
         for block in content
         if not (block["type"] == "text" and not block["text"].strip())
+        and not (ending != "tools" and block["type"] == "tool_use")
         and not (ending in ("end", "max_tokens") and block["type"] in _SERVER_CALLS and block["id"] not in answered)
-    )
+    ]
+    return tuple(kept if ending == "tools" else without_last_thoughts(kept))

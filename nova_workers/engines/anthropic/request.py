@@ -10,18 +10,19 @@ one step with many calls is longer.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, Message
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic.answer_format import answer_grammar
 from nova_workers.engines.models import parse_model
 from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = ["fixed_part", "with_cap", "with_messages"]
+__all__ = ["fixed_part", "with_cap", "with_messages", "without_last_thoughts"]
 
 _CACHED: JsonObject = {"type": "ephemeral"}
-_NO_MARK_ON = ("thinking", "redacted_thinking")
-"""Blocks that the provider refuses a mark on."""
+_THOUGHTS = ("thinking", "redacted_thinking")
+"""Blocks that the provider refuses at the end of a message, and with a mark on them."""
+_NO_OUTPUT = "(no output)"
 _ADAPTIVE_SINCE = (4, 6)
 """From this version on a model decides itself how much to think; a budget is deprecated, and refused from 4.7."""
 _NO_TEMPERATURE_SINCE = (4, 7)
@@ -93,14 +94,27 @@ def with_messages(fixed: Mapping[str, Any], messages: Sequence[Message], history
         messages: The conversation.
         history: How many of the messages are older than the turn.
     """
-    contents = [list(message.content) for message in messages]
-    if history:
-        _mark_last(contents[history - 1])
-    sent = [{"role": message.role, "content": content} for message, content in zip(messages, contents, strict=True)]
+    contents = [_sendable(message) for message in messages]
+    before = next(filter(None, reversed(contents[:history])), None)
+    if before is not None:
+        before[-1] = {**before[-1], "cache_control": _CACHED}
+    sent = [
+        {"role": message.role, "content": content}
+        for message, content in zip(messages, contents, strict=True)
+        if content
+    ]
     request = {**fixed, "messages": sent, "cache_control": _CACHED}
     if _refers_to_files(messages):
         request["betas"] = [_FILES_BETA]
     return request
+
+
+def without_last_thoughts(content: Sequence[ContentBlock]) -> list[ContentBlock]:
+    """Return the blocks of a response without thinking at its end, as one has that was cut while the model thought."""
+    kept = list(content)
+    while kept and kept[-1].get("type") in _THOUGHTS:
+        kept.pop()
+    return kept
 
 
 def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: bool) -> list[JsonObject]:
@@ -126,11 +140,21 @@ def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: boo
     return blocks
 
 
-def _mark_last(content: list[ContentBlock]) -> None:
-    for at in range(len(content) - 1, -1, -1):
-        if content[at].get("type") not in _NO_MARK_ON:
-            content[at] = {**content[at], "cache_control": _CACHED}
-            return
+def _sendable(message: Message) -> list[ContentBlock]:
+    """Return the blocks of a message as the provider takes them, whatever the ledger kept; none to leave it out."""
+    if message.role == "assistant":
+        return without_last_thoughts(message.content)
+    return [_result(block) if block.get("type") == "tool_result" else block for block in message.content]
+
+
+def _result(block: ContentBlock) -> ContentBlock:
+    """Return a tool's result with something to see in it: blank text is refused, and so is an error without a word."""
+    given = block.get("content") or ()
+    parts = (text_block(given),) if isinstance(given, str) else given
+    seen = [part for part in parts if part.get("type") != "text" or part["text"].strip()]
+    if seen and len(seen) == len(parts):
+        return block
+    return {**block, "content": seen or [text_block(_NO_OUTPUT)]}
 
 
 def _refers_to_files(messages: Sequence[Message]) -> bool:

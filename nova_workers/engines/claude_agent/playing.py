@@ -18,7 +18,6 @@ from nova_workers.contracts.engine import (
     StepVerdict,
     SubagentConfig,
 )
-from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.anthropic.prices import Prices
 from nova_workers.engines.anthropic.windows import Windows
@@ -27,7 +26,7 @@ from nova_workers.engines.claude_agent.conversation import Conversation, Parts
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.launching import Launcher
-from nova_workers.engines.claude_agent.names import BUILT_IN, program_name
+from nova_workers.engines.claude_agent.names import program_name
 from nova_workers.engines.claude_agent.opening import SessionOpener
 from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.responder import ClaudeProvider
@@ -84,7 +83,6 @@ class ClaudeTurn:
         toolbox = Toolbox(
             options.mcp_servers,
             _block,
-            RESERVED_NAMES | BUILT_IN,
             pool=shared.connections,
             tell_progress=callbacks.on_tool_progress,
         )

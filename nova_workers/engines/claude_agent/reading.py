@@ -33,9 +33,10 @@ _PIECES = {
 class ResponseReader:
     """One response so far."""
 
-    def __init__(self, draft: Draft, prices: Prices) -> None:
+    def __init__(self, draft: Draft, prices: Prices, asked: str | None) -> None:
         self._draft = draft
         self._prices = prices
+        self._asked = asked
         self._blocks: dict[int, ContentBlock] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
         self._usage: JsonObject = {}
@@ -114,11 +115,14 @@ class ResponseReader:
 
     def _count(self, usage: JsonObject | None) -> None:
         self._usage |= {key: value for key, value in (usage or {}).items() if value is not None}
-        self._draft.usage = usage_of(self._prices, self._usage, self._draft.model or "")
+        self._draft.usage = usage_of(self._prices, self._usage, self._draft.model or "", self._asked)
 
 
-def usage_of(prices: Prices, counts: JsonObject, model: str) -> TokenUsage:
-    """Return counts in the API's words in the contract's, priced. Counts that are no numbers are taken as none."""
+def usage_of(prices: Prices, counts: JsonObject, model: str, asked: str | None = None) -> TokenUsage:
+    """Return counts in the API's words in the contract's, priced. Counts that are no numbers are taken as none.
+
+    `model` is the one that answered, `asked` the one that was asked for.
+    """
     plain: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0}
     for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
         if isinstance(counts.get(name), int):
@@ -129,4 +133,4 @@ def usage_of(prices: Prices, counts: JsonObject, model: str) -> TokenUsage:
     searches = (counts.get("server_tool_use") or {}).get("web_search_requests")
     if isinstance(searches, int):
         plain["server_tool_use"] = {"web_search_requests": searches, "web_fetch_requests": 0}
-    return prices.usage(BetaUsage.model_validate(plain), model)
+    return prices.usage(BetaUsage.model_validate(plain), model, asked)

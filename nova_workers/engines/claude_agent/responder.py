@@ -149,7 +149,7 @@ class ClaudeProvider:
             self._gate.refuse(call_id, reason)
 
     async def _read(self, conversation: Conversation, draft: Draft) -> Response:
-        reader = ResponseReader(draft, self._prices)
+        reader = self._reader(draft)
         while True:
             frame = await conversation.next()
             match frame:
@@ -167,6 +167,7 @@ class ClaudeProvider:
                             self._counted += draft.usage
                             return reader.response("resume")
                         reader = self._anew(reader, draft)
+                        draft.begin()
                     reader.take(event)
                     if reader.complete and reader.calls_tools:
                         self._counted += draft.usage
@@ -187,7 +188,10 @@ class ClaudeProvider:
                 )
             self._counted += draft.usage
             draft.restart()
-        return ResponseReader(draft, self._prices)
+        return self._reader(draft)
+
+    def _reader(self, draft: Draft) -> ResponseReader:
+        return ResponseReader(draft, self._prices, None if self._route is None else self._route.model)
 
     async def _pass(self, conversation: Conversation, boundary: Boundary) -> None:
         """Let the program ask the model again, with what has been said meanwhile."""
@@ -200,7 +204,7 @@ class ClaudeProvider:
     def _end(self, result: JsonObject, reader: ResponseReader, draft: Draft) -> Response:
         if result.get("is_error") or result.get("subtype") != "success":
             raise failure_of(result)
-        draft.usage += self._untold(result, draft.usage)
+        draft.beside += self._untold(result, draft.usage)
         if not reader.complete:
             # The program ended its turn without a last word of the model.
             text = str(result.get("result") or "")

@@ -1,15 +1,18 @@
 """Read, Write and Edit: the SDK's names, arguments and rules for paths, and our own opening of files (`confined`).
 
-A file that only calls itself an image would make the provider refuse the conversation from then on, so what is sent as
-an image or a PDF must begin as one.
+A file that only calls itself an image, or is half of one, would make the provider refuse the conversation from then on:
+so what is sent as an image or a PDF must begin and end as one.
 """
 
 import asyncio
 import base64
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -46,14 +49,30 @@ _CHUNK_BYTES = 65_536
 _FINISH_S = 5.0
 """A write that has begun is waited for when its turn is stopped, so that it cannot land in somebody else's turn."""
 
-_MEDIA = {
-    ".png": ("image", "image/png", (b"\x89PNG\r\n\x1a\n",)),
-    ".jpg": ("image", "image/jpeg", (b"\xff\xd8\xff",)),
-    ".jpeg": ("image", "image/jpeg", (b"\xff\xd8\xff",)),
-    ".gif": ("image", "image/gif", (b"GIF87a", b"GIF89a")),
-    ".webp": ("image", "image/webp", (b"RIFF",)),
-    ".pdf": ("document", "application/pdf", (b"%PDF-",)),
-}
+_TAIL_BYTES = 1_024
+"""A file has its end within its last bytes: some programs write padding or notes after it."""
+
+_RIFF_HEADER_BYTES = 8
+_JPEG_SCAN = b"\xff\xda"
+
+
+@dataclass(frozen=True, slots=True)
+class _Media:
+    """A kind of file that is shown: how the provider calls it, and how it begins and ends."""
+
+    block: str
+    media_type: str
+    beginning: re.Pattern[bytes]
+    ending: bytes
+
+
+_PNG = _Media("image", "image/png", re.compile(rb"\x89PNG\r\n\x1a\n"), b"IEND\xaeB`\x82")
+_JPEG = _Media("image", "image/jpeg", re.compile(rb"\xff\xd8\xff"), b"\xff\xd9")
+_GIF = _Media("image", "image/gif", re.compile(rb"GIF8[79]a"), b"\x00;")
+_WEBP = _Media("image", "image/webp", re.compile(rb"RIFF.{4}WEBP", re.DOTALL), b"")
+_PDF = _Media("document", "application/pdf", re.compile(rb"%PDF-"), b"%%EOF")
+
+_MEDIA = {".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".gif": _GIF, ".webp": _WEBP, ".pdf": _PDF}
 
 _DESCRIPTIONS = {
     "Read": (
@@ -113,7 +132,7 @@ class Files:
             size = os.fstat(file.fileno()).st_size
             media = _MEDIA.get(target.suffix.lower())
             if media is not None:
-                return _shown(file, size, *media)
+                return _shown(file, size, media)
             if asked.view_range is None:
                 if size > _MAX_TEXT_BYTES:
                     raise ValueError(
@@ -153,8 +172,17 @@ class Files:
         return FileIO(self._confinement.open_file(target, flags, make=make), "rb" if flags == os.O_RDONLY else "rb+")
 
 
-async def in_thread(threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: Any) -> T:
-    """Run a blocking call on a thread. When cancelled, a call that has begun is waited for, within a bound."""
+async def in_thread(
+    threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: Any, undo: Callable[[T], object] | None = None
+) -> T:
+    """Run a blocking call on a thread. When cancelled, a call that has begun is waited for, within a bound.
+
+    Args:
+        threads: Where it runs.
+        call: The call.
+        arguments: What it is given.
+        undo: Takes what the call returns when nobody is there any more to get it, on any thread.
+    """
     work = threads.submit(call, *arguments)
     outcome = asyncio.wrap_future(work)
     try:
@@ -162,10 +190,17 @@ async def in_thread(threads: ThreadPoolExecutor, call: Callable[..., T], *argume
     except asyncio.CancelledError:
         # Of the two futures, only the thread's own knows whether it has begun.
         if not work.cancel():
+            if undo is not None:
+                work.add_done_callback(partial(_undo, undo))
             await asyncio.wait((outcome,), timeout=_FINISH_S)
             if outcome.done() and not outcome.cancelled():
                 outcome.exception()
         raise
+
+
+def _undo(undo: Callable[[T], object], work: Future[T]) -> None:
+    if work.exception() is None:
+        undo(work.result())
 
 
 def _replace(file: FileIO, data: bytes) -> None:
@@ -192,11 +227,23 @@ def _lines(file: FileIO, view_range: Sequence[int]) -> bytes:
     return bytes(found)
 
 
-def _shown(file: FileIO, size: int, block: str, media_type: str, signatures: tuple[bytes, ...]) -> ToolOutcome:
+def _shown(file: FileIO, size: int, media: _Media) -> ToolOutcome:
     if size > _MAX_MEDIA_BYTES:
         raise ValueError(f"the file has {size} bytes, which exceeds {_MAX_MEDIA_BYTES} for images and PDFs")
     data = file.read(_MAX_MEDIA_BYTES)
-    if not data.startswith(signatures):
-        raise ValueError(f"the file's name says {media_type}, and its content is something else")
-    source = {"type": "base64", "media_type": media_type, "data": base64.standard_b64encode(data).decode("ascii")}
-    return ToolOutcome(({"type": block, "source": source},))
+    if media.beginning.match(data) is None:
+        raise ValueError(f"the file's name says {media.media_type}, and its content is something else")
+    if not _is_whole(data, media):
+        raise ValueError(f"the file begins as {media.media_type} and does not end as one: it is broken or incomplete")
+    source = {"type": "base64", "media_type": media.media_type, "data": base64.standard_b64encode(data).decode("ascii")}
+    return ToolOutcome(({"type": media.block, "source": source},))
+
+
+def _is_whole(data: bytes, media: _Media) -> bool:
+    if media is _WEBP:
+        # It has no mark at its end, and says at its beginning where that is.
+        return len(data) >= _RIFF_HEADER_BYTES + int.from_bytes(data[4:_RIFF_HEADER_BYTES], "little")
+    if media is _JPEG:
+        # Cameras write a whole small picture before the picture, and as much as they like after it.
+        return media.ending in data[data.rfind(_JPEG_SCAN) :]
+    return media.ending in data[-_TAIL_BYTES:]

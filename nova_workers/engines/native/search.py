@@ -70,7 +70,7 @@ class Search:
 
     async def _run(self, name: str, asked: _SearchInput) -> ToolOutcome:
         async with self._running:
-            shown, place = await in_thread(self._threads, self._open, name, asked.path or ".")
+            shown, place = await in_thread(self._threads, self._open, name, asked.path or ".", undo=_close)
             try:
                 request = json.dumps({"tool": name, "shown": shown, "place": place, "pattern": asked.pattern})
                 bounds = Bounds(_TIMEOUT_S, _MAX_OUTPUT_BYTES)
@@ -91,3 +91,7 @@ class Search:
             raise ToolFailure(f"{name}: {path!r}: {(error.strerror or 'cannot be read').lower()}", tool=name) from error
         except ValueError as error:
             raise ToolFailure(f"{name}: {error}", tool=name) from error
+
+
+def _close(opened: tuple[str, int]) -> None:
+    os.close(opened[1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
-from nova_workers.contracts.native import native_tools
+from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME, native_tools
 from nova_workers.contracts.ports import WebFetcher
 from nova_workers.engines.native.confined import Confinement
 from nova_workers.engines.native.files import Files
@@ -57,7 +57,7 @@ class Toolset:
 
     def offered(self) -> frozenset[str]:
         """Return the names of all that is offered, by the names of the contract."""
-        return frozenset(self.tools) | (frozenset({"WebSearch"}) if self.server_tools else frozenset())
+        return frozenset(self.tools) | (frozenset({SEARCH_TOOL}) if self.server_tools else frozenset())
 
     def only(self, *names: str) -> "Toolset":
         """Return those of these names that there are."""
@@ -124,6 +124,6 @@ class NativeTools:
 
     def _server_tools(self, allowed: tuple[str, ...]) -> tuple[JsonObject, ...]:
         search = self._web_search
-        if search is None or "WebSearch" not in allowed:
+        if search is None or SEARCH_TOOL not in allowed:
             return ()
-        return ({"type": search.version, "name": "web_search", "max_uses": search.max_uses},)
+        return ({"type": search.version, "name": SEARCH_WIRE_NAME, "max_uses": search.max_uses},)

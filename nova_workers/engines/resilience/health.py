@@ -25,10 +25,10 @@ class Health:
     Attributes:
         wait_s: 0: it may be called. Else its breaker is open, or another call tries whether it is well again: ask again
             after this time.
-        failures: Consecutive failures that are counted. Whoever succeeds now has to report it if there are any.
+        failures: Consecutive failures that are counted. Whoever is answered now has to report it if there are any.
         cooling: The profiles that rest.
-        probe: The caller is the one call that is let through by a breaker that is half open. It reports its end with
-            `HealthStore.fail`, `recover` or `release`.
+        probe: The caller is the one call that is let through by a breaker that is half open. It reports what comes of
+            it with `HealthStore.fail`, `recover` or `release`.
     """
 
     wait_s: float = 0.0
@@ -41,8 +41,8 @@ class HealthStore(Protocol):
     """Keeps breakers and cool-downs. `RedisHealth` for all workers, `MemoryHealth` for one process.
 
     A breaker counts consecutive failures of a model. At the limit it opens, and nobody calls; after its time one
-    call is let through as a probe, and its end decides. A call resets the failures that it knew of when it began:
-    a success that began before a failure says nothing of what came after.
+    call is let through as a probe, and decides. A response that begins is a success, whenever it was asked for: it
+    resets the failures, and closes the breaker.
     """
 
     async def admit(self, model: str, profiles: Sequence[str]) -> Health:

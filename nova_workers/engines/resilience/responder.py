@@ -85,26 +85,25 @@ class ResilientResponder:
                     grant.settle(TokenUsage())
                     continue
                 try:
-                    response = await self._attempt(route, grant, ask, draft)
+                    response = await self._attempt(route, grant, ask, draft, probe)
                 except AttemptFailed as failure:
                     failed = failure
                     await self._learn(route, failure, probe)
                 else:
-                    if health.failures:
-                        await self._shared.health.recover(model)
-                        self._shared.metrics.set_breaker_open(model, is_open=False)
-                    probe.reported = True
                     return response
             await self._pause(route, failed, patience, draft)
 
-    async def _attempt(self, route: Route, grant: Grant, ask: Ask, draft: Draft) -> Response:
+    async def _attempt(self, route: Route, grant: Grant, ask: Ask, draft: Draft, probe: Probe) -> Response:
         # Not before: as long as nothing comes anew, what the reader saw is what there is.
         draft.restart()
+        # A model that begins to answer is well, however long the answer takes.
+        draft.when_begun(lambda: self._shared.answered(route.model, probe))
         try:
             response = await self._provider.attempt(route, ask, draft)
         except EngineFailure:
             grant.settle(draft.usage)
             raise
+        draft.begin()
         grant.settle(response.usage)
         return response
 

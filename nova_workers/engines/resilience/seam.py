@@ -77,6 +77,9 @@ class Provider(Protocol):
     async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
         """Try once to get a response, streaming it through `draft`. May be cancelled at any await.
 
+        With `Draft.begin` it says that the response begins: that decides whether the model is well. What is said of
+        none counts as begun when it is whole.
+
         Raises:
             AttemptFailed: There is no response, and something may help.
             EngineFailure: There is no response, and nothing helps.

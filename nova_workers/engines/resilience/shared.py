@@ -3,11 +3,12 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from nova_workers.engines.resilience.health import Health, HealthStore
+from nova_workers.engines.resilience.health import Health
 from nova_workers.engines.resilience.limiter import RateLimiter
 from nova_workers.engines.resilience.policy import Policy
 from nova_workers.engines.resilience.seam import NoMetrics, ResilienceMetrics
@@ -18,7 +19,7 @@ __all__ = ["Probe", "Resilience"]
 
 @dataclass(slots=True)
 class Probe:
-    """Whether the end of a call has been told, or need not be."""
+    """Whether what came of a call has been told, or need not be."""
 
     reported: bool
 
@@ -28,12 +29,12 @@ class Resilience:
     """Policy, health, limits and metrics."""
 
     policy: Policy
-    health: HealthStore
+    health: SharedHealth
     limiter: RateLimiter
     metrics: ResilienceMetrics = field(default_factory=NoMetrics)
     clock: Callable[[], float] = time.monotonic
     spread: Callable[[], float] = random.random
-    _releases: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _reports: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     @classmethod
     def of_one_process(cls, policy: Policy) -> "Resilience":
@@ -51,11 +52,24 @@ class Resilience:
             yield probe
         finally:
             if not probe.reported:
-                task = asyncio.create_task(self.health.release(model), name="release-probe")
-                self._releases.add(task)
-                task.add_done_callback(self._releases.discard)
+                self._report(self.health.release(model), "release-probe")
+
+    def answered(self, model: str, probe: Probe) -> None:
+        """Note that a model began to answer, and tell all workers where it was known to fail.
+
+        Not awaited, since the response streams on; and a model that is well costs no round trip.
+        """
+        probe.reported = True
+        if self.health.is_failing(model):
+            self._report(self.health.recover(model), "report-recovery")
+            self.metrics.set_breaker_open(model, is_open=False)
+
+    def _report(self, telling: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(telling, name=name)
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
 
     async def close(self) -> None:
-        """Wait for what turns that were stopped left to be said."""
-        if self._releases:
-            await asyncio.wait(self._releases)
+        """Wait for what turns left to be said."""
+        if self._reports:
+            await asyncio.wait(self._reports)

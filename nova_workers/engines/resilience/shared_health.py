@@ -30,6 +30,11 @@ class SharedHealth:
             timeout_s=policy.redis_timeout_s, away_s=policy.redis_away_s, clock=clock, purpose="model health"
         )
         self._cached: dict[tuple[str, tuple[str, ...]], tuple[float, Health]] = {}
+        self._failing: set[str] = set()
+
+    def is_failing(self, model: str) -> bool:
+        """Return whether failures of a model are counted, or its breaker is open, as far as this process knows."""
+        return model in self._failing
 
     async def admit(self, model: str, profiles: Sequence[str]) -> Health:
         """See `HealthStore.admit`."""
@@ -38,6 +43,10 @@ class SharedHealth:
         if cached is not None and self._clock() < cached[0]:
             return cached[1]
         health = await self._first(lambda store: store.admit(model, profiles))
+        if health.failures:
+            self._failing.add(model)
+        else:
+            self._failing.discard(model)
         if health.wait_s == 0 and health.failures < self._policy.breaker_failures:
             until_s = self._clock() + self._policy.health_cache_s
             until_s = min((until_s, *(rest.until_s for rest in health.cooling.values())))
@@ -47,11 +56,13 @@ class SharedHealth:
     async def fail(self, model: str) -> bool:
         """See `HealthStore.fail`."""
         self._cached.clear()
+        self._failing.add(model)
         return await self._both(lambda store: store.fail(model))
 
     async def recover(self, model: str) -> None:
         """See `HealthStore.recover`."""
         self._cached.clear()
+        self._failing.discard(model)
         await self._both(lambda store: store.recover(model))
 
     async def release(self, model: str) -> None:

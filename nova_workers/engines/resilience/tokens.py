@@ -4,14 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nova_workers.contracts.content import Message
+from nova_workers.contracts.content import Message, media_tokens
 
 __all__ = ["TokenEstimate"]
 
 CHARS_A_TOKEN = 3.5
 """English prose has about 4, code and JSON about 3."""
-_MEDIA_TOKENS = {"image": 1_600, "document": 3_000}
-"""A picture of the size that models look at; two pages. Their base64 says nothing of their tokens."""
 
 
 class TokenEstimate:
@@ -49,9 +47,8 @@ def _tokens(value: Any) -> int:
             return round(len(value) / CHARS_A_TOKEN) + 1
         case list():
             return sum(_tokens(part) for part in value)
-        case {"type": "image" | "document" as kind, "source": {"type": "base64"}}:
-            return _MEDIA_TOKENS[kind]
         case dict():
-            return sum(_tokens(part) for part in value.values())
+            media = media_tokens(value)
+            return sum(_tokens(part) for part in value.values()) if media is None else media
         case _:
             return 1

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import (
@@ -93,7 +92,7 @@ class Turn:
         self._check: AnswerCheck | None = None
 
     async def play(self, message: str | tuple[ContentBlock, ...], *, provider: str) -> EngineResult:
-        """Play the turn to its end.
+        """Play the turn to its end. Where it is cancelled, what it has used counts in the budget all the same.
 
         Raises:
             RunLost: A callback said so; as any other error that a callback raises.
@@ -112,6 +111,11 @@ class Turn:
         except EngineFailure as failure:
             reason, error = "error", EngineError(failure.kind, failure.message, failure.retryable)
             await self._break_off()
+        except asyncio.CancelledError:
+            # A subagent is stopped so. Nobody gets its result, and the turn above counts what it used.
+            if self._step is None and self._draft is not None:
+                self._budget.spend(self._draft.usage + self._draft.beside)
+            raise
         return self._result(reason, error, provider, int((time.monotonic() - started_s) * 1000))
 
     async def _play(self) -> StopReason:
@@ -121,8 +125,9 @@ class Turn:
                 return ended
         while not self._is_spent(self._index):
             try:
-                response = await self._ask()
-                ended = await self._carry_out(response)
+                draft = self._begin_draft()
+                response = await self._ask(draft)
+                ended = await self._carry_out(response, draft.beside)
             finally:
                 await self._runner.drop_eager()
             if ended is not None:
@@ -162,17 +167,19 @@ class Turn:
         await self._take_steering()
         return None
 
-    async def _ask(self) -> Response:
+    def _begin_draft(self) -> Draft:
         eager = self._runner.eager(self._index)
         on_call = None if eager is None else eager.begin
-        draft = self._draft = Draft(self._callbacks, self._interruption, self._announce_thinking(), on_call)
+        self._draft = Draft(self._callbacks, self._interruption, self._announce_thinking(), on_call)
+        return self._draft
+
+    async def _ask(self, draft: Draft) -> Response:
         ask = Ask(self._conversation, self._index, self._steering)
         self._steering = ()
         try:
             with self._interruption.section(), self._reasoning.running():
                 self._tally.model_calls += 1
-                response = await self._responder.respond(ask, draft)
-                return replace(response, usage=response.usage + draft.voided)
+                return await self._responder.respond(ask, draft)
         finally:
             draft.hush()
 
@@ -185,13 +192,14 @@ class Turn:
             return None
         return asyncio.get_running_loop().call_later(THINKING_DELAY_S, announce)
 
-    async def _carry_out(self, response: Response) -> StopReason | None:
+    async def _carry_out(self, response: Response, beside: TokenUsage) -> StopReason | None:
         with self._interruption.section():
             # Asking tools what they declare may connect to their servers.
             step = await open_step(self._index, response, self._tools.is_idempotent, first_sequence=self._sequence)
         self._sequence += len(step.calls)
         self._step, self._draft = step, None
-        self._use(response.usage)
+        step.tool_usage = beside
+        self._use(response.usage + beside)
         self._tally.model = response.model or self._tally.model
         self._tell(step)
         ending = response.ending
@@ -273,15 +281,16 @@ class Turn:
             self._take_tool_usage(step)
             await self._hand_over(step.record(final=True), step.committed_messages)
         elif draft is not None:
-            usage = draft.usage + draft.voided
-            self._use(usage)
+            used = draft.usage + draft.beside
+            self._use(used)
             self._tally.model = draft.model or self._tally.model
             text = draft.text
             self._tally.text = text or self._tally.text
             # A model takes no text block without a visible character.
             messages = (Message("assistant", (text_block(text),)),) if text.strip() else ()
-            if messages or usage.total_tokens:
-                await self._hand_over(StepRecord(self._index, messages, usage=usage, model=draft.model, final=True))
+            if messages or used.total_tokens:
+                usage, rest, model = draft.usage, draft.beside, draft.model
+                await self._hand_over(StepRecord(self._index, messages, (), usage, model, final=True, tool_usage=rest))
 
     def _result(self, reason: StopReason, error: EngineError | None, provider: str, duration_ms: int) -> EngineResult:
         if self._callbacks.on_event is not None:

@@ -38,7 +38,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One whole model response. With an ending other than ``tools``, its tool_use blocks are dropped."""
+    """One whole model response. With an ending other than ``tools``, its tool_use blocks are dropped.
+
+    Attributes:
+        usage: What this response alone used; the rest is in `Draft.beside`.
+    """
 
     content: tuple[ContentBlock, ...]
     ending: Ending
@@ -52,15 +56,16 @@ class Draft:
     __slots__ = (
         "_hush",
         "_interruption",
+        "_on_begin",
         "_on_call",
         "_on_reasoning",
         "_on_restart",
         "_on_token",
         "_pieces",
         "_shown",
+        "beside",
         "model",
         "usage",
-        "voided",
     )
 
     def __init__(
@@ -76,18 +81,30 @@ class Draft:
         self._interruption = interruption
         self._hush = hush
         self._on_call = on_call
+        self._on_begin: Callable[[], None] | None = None
         self._pieces: list[str] = []
         self._shown = False
         self.usage = TokenUsage()
         """What is known of the response's usage so far. The responder keeps it current."""
-        self.voided = TokenUsage()
-        """What responses used that broke off and were begun anew."""
+        self.beside = TokenUsage()
+        """What was used beside the response: by those that broke off and were begun anew, and by whatever else the
+        provider did for it. It counts and costs, and says nothing of how long the conversation is."""
         self.model: str | None = None
 
     @property
     def text(self) -> str:
         """The text so far."""
         return "".join(self._pieces)
+
+    def when_begun(self, tell: Callable[[], None]) -> None:
+        """Have the next response's begin told. Who asked before is told no more."""
+        self._on_begin = tell
+
+    def begin(self) -> None:
+        """Say that the model begins to answer. The responder calls it at its first sign; later calls do nothing."""
+        if self._on_begin is not None:
+            tell, self._on_begin = self._on_begin, None
+            tell()
 
     def token(self, text: str) -> None:
         """Pass on a piece of the answer.
@@ -127,7 +144,7 @@ class Draft:
             self._on_restart()
         self._shown = False
         self._pieces.clear()
-        self.voided += self.usage
+        self.beside += self.usage
         self.usage = TokenUsage()
 
     def hush(self) -> None:

@@ -24,7 +24,7 @@ class OpenStep:
 
     Attributes:
         committed_messages: How many of the record's first messages an earlier attempt committed.
-        tool_usage: What its tools used of models.
+        tool_usage: What was used of models beside its response, by its tools above all.
         follow_up: What is said to the model after its response.
         deferred: Calls whose result comes from outside.
         approved: Ids of calls that were deferred and may begin now.

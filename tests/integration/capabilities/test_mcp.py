@@ -58,6 +58,9 @@ ONE = "capabilities.mcp.config.servers.one"
         ({}, "capabilities.mcp.config.servers"),
         ({"servers": {}}, "capabilities.mcp.config.servers"),
         ({"servers": {"Not A Name": http()}}, "capabilities.mcp.config.servers.Not A Name.[key]"),
+        ({"servers": {"one__two": http()}}, "capabilities.mcp.config.servers.one__two.[key]"),
+        ({"servers": {"one_": http()}}, "capabilities.mcp.config.servers.one_.[key]"),
+        ({"servers": {"a" * 41: http()}}, f"capabilities.mcp.config.servers.{'a' * 41}.[key]"),
         ({"servers": {"one": {"type": "sse", "url": "https://a.b"}}}, ONE),
         ({"servers": {"one": {"url": "https://a.b"}}}, ONE),
         ({"servers": {"one": http(command="x")}}, f"{ONE}.http.command"),
@@ -134,15 +137,21 @@ async def test_servers_belong_to_the_tenant_and_have_their_secrets_in_place(stag
     remote = http("https://a.b/x?k=${secret:GREETING}", headers={"X-Key": "${secret:GREETING}"}, tools=["t", "u"])
     spec = agent(mcp={"config": {"servers": {"memory": child, "two": remote}}, "tools": ["u", "v"]}, memory={})
     servers = await resolved(stage, spec)
-    assert list(servers) == ["mcp_memory", "mcp_two", "memory"]
-    assert servers["mcp_memory"] == StdioMcpServer(
-        CHILD[0], tuple(CHILD[1:]), {"G": "<Hello, my secret >"}, tools=("u", "v"), scope=stage.floor.tenant_id
+    assert list(servers) == ["memory", "mcp__memory", "mcp__two"]
+    assert servers["mcp__memory"] == StdioMcpServer(
+        CHILD[0],
+        tuple(CHILD[1:]),
+        {"G": "<Hello, my secret >"},
+        tools=("u", "v"),
+        scope=stage.floor.tenant_id,
+        qualified=True,
     )
-    assert servers["mcp_two"] == HttpMcpServer(
+    assert servers["mcp__two"] == HttpMcpServer(
         "https://a.b/x?k=Hello%2C%20my%20secret%20",
         {"X-Key": "Hello, my secret "},
         tools=("u",),
         scope=stage.floor.tenant_id,
+        qualified=True,
     )
 
 
@@ -168,15 +177,31 @@ async def test_a_model_uses_a_program_whose_environment_has_a_secret(stage: Stag
         "clerk", capabilities={"mcp": {"config": {"servers": {"child": child}}, "tools": ["echo", "pid"]}}
     )
     run = await stage.run(
-        "Greet", calls(("echo", {"text": "world"})), says("It said: Hello, my ", "secret world"), agent_id="clerk"
+        "Greet",
+        calls(("mcp__child__echo", {"text": "world"})),
+        says("It said: Hello, my ", "secret world"),
+        agent_id="clerk",
     )
     assert run.status == "succeeded", run.error
     assert "Hello, my secret world" in stage.asked(1)
-    assert {tool["name"] for tool in stage.model.requests[0]["tools"]} == {"echo", "pid"}
+    assert {tool["name"] for tool in stage.model.requests[0]["tools"]} == {"mcp__child__echo", "mcp__child__pid"}
     assert "Hello, my secret" not in await stage.dump()
     assert run.text == "It said: [secret:GREETING]world"
     result = await database.fetchval("SELECT result::text FROM tool_calls")
     assert "[secret:GREETING]world" in result
+
+
+@pytest.mark.parametrize("decision", ["always", "never"])
+async def test_a_rule_for_mcp_fits_the_tools_of_every_server(stage: Stage, decision: str) -> None:
+    child = {"type": "stdio", "command": CHILD[0], "args": CHILD[1:], "cwd": os.getcwd()}
+    await stage.agent(
+        "clerk",
+        capabilities={"mcp": {"config": {"servers": {"my_child-1": child}}}},
+        permissions={"approvals": [{"tool": "mcp__*", "decision": decision}]},
+    )
+    run = await stage.run("Greet", calls(("mcp__my_child-1__echo", {"text": "world"})), says("Done"), agent_id="clerk")
+    assert run.status == "succeeded", run.error
+    assert ("must not use" in stage.asked(1)) is (decision == "never")
 
 
 async def test_a_program_that_the_operator_no_longer_permits_is_not_started(stage: Stage) -> None:
@@ -198,7 +223,7 @@ async def test_what_a_program_writes_to_stderr_is_a_log_line_without_secrets(sta
     }
     await stage.agent("clerk", capabilities={"mcp": {"config": {"servers": {"child": child}}}})
     with recorded_logs() as logs:
-        run = await stage.run("Say", calls(("complain", {})), says("Done"), agent_id="clerk")
+        run = await stage.run("Say", calls(("mcp__child__complain", {})), says("Done"), agent_id="clerk")
         assert run.status == "succeeded", run.error
         for engine in stage.floor.engines.values():
             await engine.close()
@@ -219,7 +244,7 @@ async def test_an_address_inside_the_network_is_not_connected_to(
         spec = {"capabilities": {"mcp": {"config": {"servers": {"a": http(inside)}}}}}
         await stage.agent("clerk", **spec)
         with recorded_logs() as logs:
-            run = await stage.run("Go", calls(("deliver", {"text": "x"})), says("No"), agent_id="clerk")
+            run = await stage.run("Go", calls(("mcp__a__deliver", {"text": "x"})), says("No"), agent_id="clerk")
         assert run.status == "succeeded"
         assert "tools" not in stage.model.requests[0] or not stage.model.requests[0]["tools"]
         assert "is not fetched" in logs.getvalue()

@@ -160,6 +160,22 @@ async def test_a_call_that_waited_for_permission_is_made_with_the_value(
     assert found(await stage.dump()) == []
 
 
+async def test_who_may_not_read_a_secret_gets_it_by_no_placeholder(stage: Stage) -> None:
+    floor = stage.floor
+    await stage.agent(
+        "lister",
+        capabilities={"secrets": {"tools": ["secret_list"]}},
+        trust="controlled",
+        permissions={"approvals": [{"tool": "Write", "decision": "ask"}]},
+    )
+    write = calls(("Write", {"file_path": "key.txt", "content": "key=[secret:TOKEN]"}))
+    waiting = await stage.run("Write it down", write, says("Done"), agent_id="lister")
+    await floor.waiting.answer(floor.tenant_id, waiting.id, None, Answer(approve=True))
+    await floor.settle(floor.worker(keeper=True))
+    (written,) = floor.settings.workspace_root.rglob("key.txt")
+    assert written.read_text() == "key=[secret:TOKEN]"
+
+
 async def test_a_value_that_the_model_sets_is_a_secret_from_then_on(stage: Stage, logs: StringIO) -> None:
     made = "made-by-the-model-1"
     run = await stage.run(

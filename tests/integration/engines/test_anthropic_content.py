@@ -74,14 +74,74 @@ async def test_thinking_goes_back_with_its_signature_while_tools_run(
     ]
 
 
-async def test_a_cache_mark_never_stands_on_thinking(server: ModelServer, engine: AnthropicEngine) -> None:
+THOUGHTS = ({"type": "thinking", "thinking": "Hm", "signature": "s"}, {"type": "redacted_thinking", "data": "x"})
+
+
+async def test_thinking_that_nothing_follows_is_not_sent_from_an_old_conversation(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
     server.reply(HELLO)
-    thought = {"type": "thinking", "thinking": "Hm", "signature": "s"}
-    hidden = {"type": "redacted_thinking", "data": "x"}
-    history = (Message("user", (text_block("a"),)), Message("assistant", (text_block("b"), thought, hidden)))
+    marked = {**text_block("b"), "cache_control": {"type": "ephemeral"}}
+    history = (
+        Message("user", (text_block("a"),)),
+        Message("assistant", (*THOUGHTS, text_block("b"), *THOUGHTS)),
+        Message("assistant", THOUGHTS),
+    )
     await engine.run("hi", EngineOptions(history=history), "sandbox")
-    sent = server.requests[0]["messages"][1]["content"]
-    assert sent == [{**text_block("b"), "cache_control": {"type": "ephemeral"}}, thought, hidden]
+    said = [(message["role"], message["content"]) for message in server.requests[0]["messages"]]
+    assert said == [
+        ("user", [text_block("a")]),
+        ("assistant", [*THOUGHTS, marked]),
+        ("user", [text_block("hi")]),
+    ]
+
+
+async def test_a_response_that_was_cut_while_the_model_thought_leaves_nothing_to_send_again(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    cut = Part("tool", ("toolu_1", "show", '{"a": "b'))
+    server.reply(Stream((THINKS, HIDDEN, cut), stop_reason="max_tokens"))
+    result = await engine.run("hi", EngineOptions(thinking_budget_tokens=2_000), "sandbox")
+    assert (result.stop_reason, result.messages) == ("max_tokens", ())
+    server.reply(Stream((Part("text", ["So"]), THINKS), stop_reason="max_tokens"))
+    result = await engine.run("hi", EngineOptions(thinking_budget_tokens=2_000), "sandbox")
+    assert result.messages == (Message("assistant", (text_block("So"),)),)
+
+
+@pytest.mark.parametrize(
+    ("kept", "sent"),
+    [
+        ({}, [text_block("(no output)")]),
+        ({"is_error": True}, [text_block("(no output)")]),
+        ({"content": [], "is_error": True}, [text_block("(no output)")]),
+        ({"content": " \n"}, [text_block("(no output)")]),
+        ({"content": "words"}, "words"),
+        ({"content": [text_block("")]}, [text_block("(no output)")]),
+        ({"content": [text_block(" "), text_block("words"), text_block("")]}, [text_block("words")]),
+    ],
+)
+async def test_a_result_without_a_word_is_sent_as_such(
+    server: ModelServer, engine: AnthropicEngine, kept: dict[str, Any], sent: Any
+) -> None:
+    server.reply(HELLO)
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", **kept}
+    history = (
+        Message("user", (text_block("a"),)),
+        Message("assistant", ({"type": "tool_use", "id": "toolu_1", "name": "show", "input": {}},)),
+        Message("user", (result,)),
+        Message("assistant", (text_block("b"),)),
+    )
+    await engine.run("hi", EngineOptions(history=history), "sandbox")
+    assert server.requests[0]["messages"][2]["content"] == [{**result, "content": sent}]
+
+
+async def test_a_tool_that_says_nothing_leaves_a_turn_that_goes_on(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    server.reply(Stream((Part("tool", ("toolu_1", "show", {})),)), HELLO)
+    result = await engine.run("hi", EngineOptions(mcp_servers=_tool(TextContent(text=""))), "sandbox")
+    assert result.text == "Hello"
+    assert server.requests[1]["messages"][-1]["content"][0]["content"] == [text_block("(no output)")]
 
 
 async def test_a_temperature_is_left_out_while_the_model_thinks(server: ModelServer, engine: AnthropicEngine) -> None:

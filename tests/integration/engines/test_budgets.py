@@ -8,7 +8,7 @@ from nova_workers.contracts.engine import EngineCallbacks, EngineEvent, EngineOp
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.contract.engines.stage import Bench, Witness, assert_valid
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.model_server import ModelServer, Part, Status, Stream
 
 USAGE = {"input_tokens": 900, "output_tokens": 100}
 """In dollars, for the model below: 900 x 2 + 100 x 10, in millionths."""
@@ -86,13 +86,20 @@ async def test_a_bound_on_cost_that_cannot_be_kept_is_refused_before_anything_is
     assert result.error is not None
     assert (result.stop_reason, result.error.retryable, server.requests) == ("error", False, [])
     assert "the price of model 'my-own-model' is not known" in result.error.message
+    assert "NOVA_MODEL__PRICES" in result.error.message
+    assert "max_cost_usd_per_day of the tenant, the agent or the trigger" in result.error.message
 
 
-async def test_a_model_without_a_price_that_answers_instead_ends_the_turn(
+async def test_a_model_without_a_price_that_takes_over_ends_the_turn(
     engine: AnthropicEngine, server: ModelServer
 ) -> None:
-    server.reply(Stream(_calls(0).parts, usage=USAGE, model="who-knows"))
-    options = EngineOptions(model="claude-sonnet-5-5", mcp_servers=Bench().servers(), cost_budget_usd=1.0)
+    server.reply(Status(404, "not_found_error", "no such model"), _calls(0))
+    options = EngineOptions(
+        model="claude-sonnet-5-5",
+        fallback_models=("who-knows",),
+        mcp_servers=Bench().servers(),
+        cost_budget_usd=1.0,
+    )
     result = await engine.run("hi", options, "sandbox")
     assert result.error is not None
     assert "a model whose price is not known" in result.error.message

@@ -41,6 +41,24 @@ CHILD = StdioMcpServer(
 )
 PID: Json = {"name": "pid"}
 
+_NONSENSE = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    version = asked.get("params", {}).get("protocolVersion")
+    about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "nonsense", "version": "1"}}
+    answers = {
+        "initialize": {"protocolVersion": version, **about},
+        "tools/list": {"tools": [{"name": "a tool without a schema"}]},
+    }
+    if asked.get("method") in answers:
+        answer = {"result": answers[asked["method"]]}
+    else:
+        answer = {"error": {"code": -32601, "message": "no"}}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+
 
 class Player:
     """Plays scripts on one engine, as a worker process does."""
@@ -119,6 +137,14 @@ async def test_an_allow_list_is_no_reason_not_to_share(play: Player) -> None:
     assert await play.pid(CHILD) == await play.pid(replace(CHILD, tools=("pid",), timeout_s=30.0))
 
 
+async def test_the_tools_of_a_qualified_server_never_go_by_their_own_names(play: Player) -> None:
+    calls: list[Json] = [{"name": name, "input": {"text": "x"}} for name in ("mcp__one__echo", "echo")]
+    result = await play({"mcp__one": replace(CHILD, qualified=True)}, calls)
+    # A tool that no server has is played.
+    assert _said(result) == "Hello x"
+    assert "Hello" not in _said(result, 1)
+
+
 async def test_a_child_of_one_turn_ends_with_it(play: Player) -> None:
     pid = await play.pid(replace(CHILD, reuse=False))
     await _until(lambda: not _lives(pid))
@@ -160,8 +186,9 @@ async def test_a_child_that_hangs_between_turns_is_replaced(play: Player, monkey
         StdioMcpServer(command="sleep", args=("60",), timeout_s=0.5),
         StdioMcpServer(command="false"),
         HttpMcpServer("http://127.0.0.1:1/mcp", timeout_s=5.0),
+        StdioMcpServer(sys.executable, ("-c", _NONSENSE)),
     ],
-    ids=["no such command", "says nothing", "ends at once", "nobody listens"],
+    ids=["no such command", "says nothing", "ends at once", "nobody listens", "says nonsense"],
 )
 @proves("engine.mcp-away")
 async def test_a_server_that_does_not_answer_costs_the_turn_its_tools_only(play: Player, server: McpServer) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from nova_workers.contracts.engine import (
     EngineOptions,
     EngineResult,
     InProcessMcpServer,
+    SubagentConfig,
     ToolAuthorization,
+    ToolCall,
     TrustLevel,
 )
 from nova_workers.contracts.native import NATIVE_TOOLS
@@ -196,6 +199,40 @@ async def test_a_capabilitys_tool_of_a_native_name_goes_by_its_server(
     assert "no tool 'Read'" in _said(result)[0]
 
 
+@pytest.mark.parametrize(
+    ("rule", "offered"),
+    [
+        ({"tool": "WebSearch", "decision": "always"}, True),
+        ({"tool": "WebSearch", "decision": "ask"}, False),
+        ({"tool": "Web*", "decision": "never"}, False),
+    ],
+)
+async def test_the_providers_search_is_offered_where_it_needs_nobodys_permission(
+    server: ModelServer, engine: AnthropicEngine, work: Path, rule: dict[str, str], offered: bool
+) -> None:
+    helper = SubagentConfig("Looks.", "You look.")
+    delegates = Stream((Part("tool", ("toolu_1", "Task", {"agent": "eye", "prompt": "look"})),))
+    server.reply(delegates, DONE)
+    options = EngineOptions(model="sonnet", cwd=str(work), agents={"eye": helper})
+    await engine.run("go", options, "controlled", callbacks=_authorized("controlled", approvals=(rule,)))
+    for request in server.requests[:2]:
+        assert ("web_search" in {tool["name"] for tool in request["tools"]}) is offered
+
+
+async def test_a_tool_of_the_name_of_the_providers_search_goes_by_its_server(
+    server: ModelServer, engine: AnthropicEngine, work: Path
+) -> None:
+    async def list_tools(*_: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="web_search", input_schema={"type": "object"})])
+
+    server.reply(DONE)
+    brave = InProcessMcpServer(Server("brave", on_list_tools=list_tools))
+    await _run(engine, work, "controlled", mcp_servers={"brave": brave})
+    names = [tool["name"] for tool in server.requests[0]["tools"]]
+    assert names.count("web_search") == 1
+    assert names[-1] == "brave__web_search"
+
+
 async def test_what_the_providers_search_says_goes_back_as_it_came(
     server: ModelServer, engine: AnthropicEngine, work: Path
 ) -> None:
@@ -224,7 +261,14 @@ async def test_what_the_providers_search_says_goes_back_as_it_came(
         Part("event", ("content_block_stop", {"index": 2})),
     ]
     server.reply(Stream(tuple(parts), stop_reason="pause_turn"), DONE)
-    await _run(engine, work, "controlled")
+    told: list[tuple[str, str, JsonObject]] = []
+
+    def on_tool_use(call: ToolCall, _: str) -> None:
+        told.append((call.id, call.tool_name, call.params))
+
+    callbacks = replace(_authorized("controlled"), on_tool_use=on_tool_use)
+    await _run(engine, work, "controlled", callbacks=callbacks)
+    assert told == [("srvtoolu_1", "WebSearch", {"query": "tea"})]
     sent = json.dumps(server.requests[1]["messages"][-1]["content"])
     assert json.dumps("srvtoolu_1") in sent
     assert "encrypted_content" in sent

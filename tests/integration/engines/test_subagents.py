@@ -21,6 +21,7 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings
+from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench, Witness, assert_valid
 from tests.requirements import proves
@@ -221,6 +222,48 @@ async def test_an_abort_reaches_the_tools_of_subagents(
     assert watch.main.records[0].tool_usage.total_tokens == 15
     assert result.usage.tokens.total_tokens == 30
     assert_valid(result.messages)
+
+
+BEGUN = Stream((Part("text", ["Let me"]), Part("stall")), usage={"input_tokens": 500, "output_tokens": 9})
+"""Of its usage the start is known: 500 read, 1 produced."""
+
+
+async def test_what_a_subagent_used_is_counted_where_an_abort_cuts_its_response(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
+    abort, watch = AbortSignal(), Watch()
+    server.reply(_tasks(("scout", "one")), DONE)
+    server.reply_to("one", BEGUN)
+
+    def stop(_: str) -> None:
+        abort.abort("cancel")
+
+    def subagent(_call_id: str, _name: str) -> EngineCallbacks:
+        return EngineCallbacks(on_token=stop)
+
+    callbacks = replace(watch.callbacks(), subagent=subagent)
+    options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS)
+    running = engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort)
+    result = await asyncio.wait_for(running, 10)
+    assert (result.stop_reason, result.tool_calls[0].status) == ("aborted", "interrupted")
+    assert watch.main.records[0].tool_usage.total_tokens == 501
+    assert result.usage.tokens.total_tokens == 15 + 501
+
+
+async def test_what_a_subagent_used_is_counted_where_the_limit_of_its_call_cuts_its_response(
+    server: ModelServer, bench: Bench
+) -> None:
+    watch = Watch()
+    server.reply(_tasks(("scout", "one")), DONE)
+    # What broke off before counts as well.
+    server.reply_to("one", replace(BEGUN, parts=(Part("cut"),)), BEGUN)
+    hasty = Resilience.of_one_process(Policy(backoff_s=0.01))
+    engine = AnthropicEngine(api_key="k", base_url=server.url, resilience=hasty)
+    result = await _run(engine, bench, watch, tool_timeout_s=0.5)
+    await engine.close()
+    assert (result.text, result.tool_calls[0].status) == ("Done", "failed")
+    assert watch.main.records[0].tool_usage.total_tokens == 2 * 501
+    assert result.usage.tokens.total_tokens == 15 + 2 * 501 + 15
 
 
 async def test_without_callbacks_of_its_own_a_subagents_tools_are_authorized_all_the_same(

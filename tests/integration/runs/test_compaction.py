@@ -10,8 +10,11 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import model_windows
 from nova_workers.config import ModelSettings, Settings
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.runs import Submission
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.history import load_history_turns
+from nova_workers.ledger.history import HistoryTurn, load_history_turns
+from nova_workers.runs.compaction import turn_sizes
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.invariants import check_any_time, check_heads
@@ -110,6 +113,37 @@ async def test_an_overflow_is_compacted_and_asked_again_once(small_floor: Floor)
     assert (row["status"], row["error_kind"]) == ("failed", "context_overflow")
     triggers = await small_floor.database.fetch("SELECT trigger FROM compactions")
     assert [row["trigger"] for row in triggers] == ["overflow_recovery"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "media_type"), [("image", "image/jpeg"), ("document", "application/pdf")], ids=["a picture", "a document"]
+)
+async def test_a_picture_counts_as_what_a_model_reads_of_it(
+    database: Database, redis: Redis, settings: Settings, kind: str, media_type: str
+):
+    settings = settings.model_copy(update={"model": ModelSettings(max_context_tokens=20_000)})
+    floor = Floor(database, redis, settings)
+    await floor.open()
+    thread_id = await _say(floor, _answer("x" * 20_000, context_tokens=2_000))
+    # Its base64 would fill the window of 20,000 tokens, and then be too much to be kept beside the summary.
+    source = {"type": "base64", "media_type": media_type, "data": "A" * 100_000}
+    content = ({"type": kind, "source": source}, text_block(_answer("short", context_tokens=17_000)))
+    await floor.submitter.submit(Submission(floor.tenant_id, content, thread_id=thread_id))
+    await floor.settle(floor.workers[0])
+    assert await database.fetchval("SELECT count(*) FROM compactions") == 0
+    await _say(floor, _answer("short", context_tokens=100), thread_id)
+    assert await _told(floor, thread_id) == ["summary", "turn", "turn"]
+    await floor.close()
+
+
+def test_what_tools_show_counts_likewise():
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}}
+    shown = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [picture, text_block("a cat")]}
+    plain, with_picture = (
+        HistoryTurn(str(at), False, (Message("user", (block,)),)) for at, block in enumerate((text_block("hi"), shown))
+    )
+    sizes = turn_sizes([plain, with_picture], 0)
+    assert 1_600 < sizes[1] < 1_700
 
 
 async def test_a_lost_reply_to_the_compaction_writes_it_once(small_floor: Floor):

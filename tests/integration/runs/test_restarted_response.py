@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import cast
 
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.keys import run_events
 from nova_workers.streams.wire import FIELD, decode
 from tests.support.executor import AGENT, Floor
-from tests.support.model_server import Part, Stream, model_server
+from tests.support.model_server import Part, Status, Stream, model_server
 
 
 async def test_followers_are_told_that_the_first_words_are_void_and_the_ledger_has_only_the_last(floor: Floor) -> None:
@@ -28,6 +29,30 @@ async def test_followers_are_told_that_the_first_words_are_void_and_the_ledger_h
     assert events[-1]["text"] == "A whole one"
     said = [row["content"] for row in await floor.transcript(accepted.run_id) if row["role"] == "assistant"]
     assert said == [[{"type": "text", "text": "A whole one"}]]
+
+
+async def test_what_broke_off_costs_and_does_not_make_the_conversation_longer(floor: Floor) -> None:
+    used = {"input_tokens": 1_000, "output_tokens": 50}
+    broken = Stream((Part("text", ["Half a"]), Part("cut")), usage=used)
+    call = Stream((Part("tool", ("toolu_1", "nobody", {})),), usage=used)
+    whole = Stream((Part("text", ["A whole one"]),), usage=used)
+    hasty = Resilience.of_one_process(Policy(backoff_s=0.01))
+    async with model_server() as server:
+        engine = AnthropicEngine(api_key="k", base_url=server.url, resilience=hasty)
+        floor.engines[AGENT] = engine
+        worker = floor.worker()
+        for replies in ((broken, call, broken, whole), (broken, call, Status(400, "invalid_request_error"))):
+            # At the end of a step, at the end of the turn, and at that of a turn that fails.
+            server.reply(*replies)
+            accepted = await floor.submit("hi")
+            await floor.settle(worker)
+            row = await floor.database.fetchrow(
+                "SELECT context_tokens, input_tokens FROM turns WHERE run_id = $1", accepted.run_id
+            )
+            assert row is not None
+            told = sum(isinstance(reply, Stream) for reply in replies)
+            assert (row["context_tokens"], row["input_tokens"]) == (1_050, told * 1_000)
+        await engine.close()
 
 
 async def _events(floor: Floor, run_id: str) -> list[dict[str, object]]:

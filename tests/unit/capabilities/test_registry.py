@@ -130,6 +130,14 @@ async def test_a_grant_becomes_a_server_with_its_allow_list() -> None:
     assert await registry.resolve(_spec(), CONTEXT) == {}
 
 
+async def test_servers_with_tools_that_nobody_knows_come_after_our_own() -> None:
+    outside, given = Parrot(name="outside", tool="outside_say"), Parrot(name="given", tool="given_say")
+    outside.tools, given.injected = None, lambda _: True
+    registry = CapabilityRegistry([outside, Parrot(), given])
+    servers = await registry.resolve(_spec(outside=CapabilityGrant(), parrot=CapabilityGrant()), CONTEXT)
+    assert list(servers) == ["parrot", "given", "outside"]
+
+
 @pytest.mark.parametrize("twin", [Parrot(), Parrot(name="other")])
 def test_two_of_one_name_stop_the_process(twin: Parrot) -> None:
     with pytest.raises(ConfigurationError, match="Two"):

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.engine import EngineCallbacks, StdioMcpServer, ToolCall
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.engine import EngineCallbacks, StdioMcpServer, ToolAuthorization, ToolCall
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.claude_agent.family import MARK
 from tests.integration.engines.claude_agent.conftest import MakeEngine
@@ -141,6 +142,24 @@ async def test_no_other_process_can_read_a_secret_in_the_command_line(
     assert seen
     assert "secret" not in "".join(seen)
     assert "prompt-secret" in str(server.requests[0]["system"])
+
+
+async def test_a_tool_of_a_qualified_server_has_the_same_name_as_with_any_engine(
+    engine: ClaudeAgentEngine, server: ModelServer
+) -> None:
+    asked: list[str] = []
+
+    async def authorize(name: str, _: JsonObject) -> ToolAuthorization:
+        asked.append(name)
+        return ToolAuthorization(allowed=True)
+
+    child = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_stdio_server"), qualified=True)
+    server.reply(calling(("mcp__nova__mcp__nova__echo", {"text": "hello"})), saying("ok"))
+    given = options(mcp_servers={"mcp__nova": child})
+    result = await engine.run("hi", given, "sandbox", callbacks=EngineCallbacks(authorize_tool=authorize))
+    assert results(result) == [("completed", "hello")]
+    assert asked == ["mcp__nova__echo"]
+    assert [call.tool_name for call in result.tool_calls] == asked
 
 
 async def test_more_turns_than_places_wait_for_each_other(make_engine: MakeEngine, server: ModelServer) -> None:

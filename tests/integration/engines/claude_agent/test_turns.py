@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, SubagentConfig, ToolCall
+from nova_workers.engines.anthropic import ModelPrice
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.errors import EngineErrorKind
 from tests.contract.engines.stage import Bench, Witness
@@ -72,6 +74,15 @@ async def test_usage_has_cache_and_reasoning_tokens_and_a_price(engine: ClaudeAg
     assert server.requests[0]["thinking"]["type"] == "enabled"
 
 
+async def test_the_operators_price_holds_where_the_answer_has_another_name(
+    make_engine: MakeEngine, server: ModelServer
+) -> None:
+    engine = make_engine(prices={"house-model": ModelPrice(input=1.0, output=10.0, cache_read=0.1, cache_write=2.0)})
+    server.reply(replace(saying("ok"), model="house-model-20260101", usage={"input_tokens": 1_000, "output_tokens": 2}))
+    result = await engine.run("hi", options(model="house-model"), "sandbox")
+    assert result.usage.tokens.cost_usd == pytest.approx(0.00102)
+
+
 async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgentEngine, server: ModelServer) -> None:
     begun: list[tuple[str, str]] = []
     heard: list[str] = []
@@ -101,6 +112,8 @@ async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgent
     assert "There is one." in results(result)[0][1]
     assert result.usage.tokens.input_tokens == 40
     assert result.usage.turns == 2
+    # The conversation is no longer for what the subagent read.
+    assert [(step.usage.input_tokens, step.tool_usage.input_tokens) for step in witness.records] == [(10, 0), (10, 20)]
 
 
 async def test_images_go_to_the_model(engine: ClaudeAgentEngine, server: ModelServer) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from redis.asyncio import Redis
 
 from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.engine import EngineCallbacks, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.integration.engines.resilience.conftest import HASTY
 from tests.integration.engines.resilience.stage import (
@@ -75,14 +76,59 @@ async def test_of_all_who_wait_one_tries_first(server: ModelServer, make: Make, 
     server.reply(BROKEN)
     for _ in range(3):
         error_of(await turn(opener))
-    server.reply(Stream((Part("sleep", 0.1), *FINE.parts)))
+    begins = asyncio.Event()
+    server.reply(replace(FINE, begins=begins))
     engines = [make(redis=redis) for _ in range(3)]
     turns = [asyncio.create_task(turn(engine)) for engine in engines for _ in range(3)]
     await until(lambda: len(server.requests) > 3)
     await asyncio.sleep(0.05)
     assert len(server.requests) == 4
+    begins.set()
     results = await asyncio.gather(*turns)
     assert [result.text for result in results] == ["Well done"] * 9
+
+
+async def test_a_probe_that_begins_to_answer_lets_the_others_go(server: ModelServer, make: Make, redis: Redis) -> None:
+    engine = await _half_open(server, make, redis)
+    done = asyncio.Event()
+    server.reply(Stream((Part("text", ["Well"]), Part("wait", done))), FINE)
+    probing = asyncio.create_task(turn(engine))
+    await until(lambda: len(server.requests) == 4)
+    # It waits for the probe for 0.6 s, and the probe ends when this is over.
+    assert (await turn(engine)).text == "Well done"
+    done.set()
+    assert (await probing).text == "Well"
+
+
+async def test_failures_while_others_begin_to_answer_are_not_consecutive(
+    server: ModelServer, make: Make, redis: Redis
+) -> None:
+    engine, done = make(redis=redis, policy=FALLS_AT_ONCE), asyncio.Event()
+    server.reply_when(lambda _, body: "broken" in str(body["messages"]), BROKEN)
+    shown: list[str] = []
+    answers: list[asyncio.Task[EngineResult]] = []
+    for at in range(4):
+        # Each was asked for before the failure that it begins after, and none ends before all failures are over.
+        begins = asyncio.Event()
+        server.reply(Stream((Part("text", [f"{at}"]), Part("wait", done)), begins=begins))
+        answers.append(asyncio.create_task(turn(engine, callbacks=EngineCallbacks(on_token=shown.append))))
+        await until(lambda at=at: len(server.requests) == 2 * at + 1)
+        error_of(await turn(engine, "broken"))
+        begins.set()
+        await until(lambda at=at: f"{at}" in shown)
+    assert len(server.requests) == 8
+    done.set()
+    assert [(await answer).text for answer in answers] == ["0", "1", "2", "3"]
+
+
+async def test_a_model_that_breaks_off_what_it_began_is_asked_again_and_not_left_alone(
+    server: ModelServer, make: Make, counts: Counts
+) -> None:
+    server.reply(*[Stream((Part("text", ["So"]), Part("cut")))] * 4, FINE)
+    callbacks = EngineCallbacks(on_token=lambda _: None, on_restart=lambda: None)
+    result = await turn(make(policy=replace(HASTY, breaker_open_s=60.0)), callbacks=callbacks)
+    assert (result.text, len(server.requests)) == ("Well done", 5)
+    assert ("claude-sonnet-5-5", True) not in counts.breaker
 
 
 async def test_a_probe_that_fails_opens_it_again(server: ModelServer, make: Make, redis: Redis) -> None:

@@ -20,6 +20,7 @@ USED = Stream(
     },
 )
 PRICE = ModelPrice(input=1.0, output=10.0, cache_read=0.1, cache_write=2.0)
+DEAR = ModelPrice(input=1_000.0, output=1_000.0, cache_read=1_000.0, cache_write=1_000.0)
 
 
 async def test_a_model_of_the_operators_own_has_the_operators_price(server: ModelServer, make: Make) -> None:
@@ -32,6 +33,24 @@ async def test_an_alias_stands_for_its_model(server: ModelServer, make: Make) ->
     server.reply(USED)
     engine = make(prices={"swift": PRICE}, aliases={"swift": "claude-haiku-4-5"})
     assert (await turn(engine, model="claude-haiku-4-5")).usage.tokens.cost_usd == 0.0293
+
+
+@pytest.mark.parametrize(
+    ("prices", "asked", "answers", "cost_usd"),
+    [
+        pytest.param({"haiku": PRICE}, "haiku", "claude-haiku-4-5-20251001", 0.0293, id="the operator's, as asked"),
+        pytest.param({"house-1": PRICE}, "haiku", "house-1", 0.0293, id="the operator's, as answered"),
+        pytest.param({"a": DEAR, "b": PRICE}, "a", "b", 0.0293, id="the answer's before the request's"),
+        pytest.param({}, "claude-haiku-4-5", "house-1", 0.0163, id="the list's, as asked"),
+    ],
+)
+async def test_a_price_is_found_by_the_name_of_the_model_that_answered_or_of_the_one_that_was_asked(
+    server: ModelServer, make: Make, prices: dict[str, ModelPrice], asked: str, answers: str, cost_usd: float
+) -> None:
+    server.reply(replace(USED, model=answers))
+    result = await turn(make(prices=prices), model=asked)
+    assert result.usage.tokens.cost_usd == pytest.approx(cost_usd)
+    assert result.model == answers
 
 
 async def test_an_unknown_price_is_said_once(server: ModelServer, make: Make) -> None:

@@ -8,9 +8,10 @@ from typing import cast
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.engines.resilience import HealthKeys, Policy, RedisHealth, SharedHealth
+from nova_workers.engines.resilience import HealthKeys, Policy, RateLimiter, RedisHealth, Resilience, SharedHealth
 from nova_workers.engines.resilience.health import HealthStore
 from nova_workers.engines.resilience.memory_health import MemoryHealth
+from nova_workers.engines.resilience.shared import Probe
 from tests.integration.engines.resilience.stage import FakeClock
 
 POLICY = Policy(
@@ -145,9 +146,14 @@ async def test_the_providers_word_goes_before_ours_and_may_lengthen_a_rest(stage
 
 
 class CountingHealth(MemoryHealth):
-    """Counts what it is asked."""
+    """Counts what it is asked and told."""
 
     asked = 0
+    recovered = 0
+
+    async def recover(self, model: str) -> None:
+        self.recovered += 1
+        await super().recover(model)
 
     async def admit(self, *args: object) -> object:  # type: ignore[override]  # counts, and passes on what it gets
         self.asked += 1
@@ -166,6 +172,28 @@ async def test_a_model_that_is_well_is_asked_for_once_in_a_while(clock: FakeCloc
     await health.fail("m")
     assert (await health.admit("m", ["p"])).failures == 1
     assert shared.asked == 3
+
+
+async def test_an_answer_is_told_only_where_failures_are_known(clock: FakeClock) -> None:
+    shared = CountingHealth(POLICY, clock)
+    health = SharedHealth(cast("HealthStore", shared), POLICY, clock)
+    resilience = Resilience(POLICY, health, RateLimiter({}))
+
+    async def answer() -> int:
+        resilience.answered("m", Probe(reported=False))
+        await resilience.close()
+        return shared.recovered
+
+    await health.admit("m", ["p"])
+    assert await answer() == 0
+    await health.fail("m")
+    assert [await answer() for _ in range(3)] == [1, 1, 1]
+    # A failure of another worker is known once this one asks.
+    await shared.fail("m")
+    assert await answer() == 1
+    await health.admit("m", ["p"])
+    assert [await answer() for _ in range(3)] == [2, 2, 2]
+    assert (await health.admit("m", ["p"])).failures == 0
 
 
 async def test_a_probe_that_was_stopped_makes_room_for_the_next(stage: Stage) -> None:

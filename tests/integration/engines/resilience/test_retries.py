@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.engine import EngineCallbacks
+from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict
 from nova_workers.engines.resilience import Policy
 from tests.integration.engines.resilience.conftest import HASTY
 from tests.integration.engines.resilience.stage import (
@@ -26,6 +26,7 @@ MALFORMED = Part("raw", b"event: content_block_delta\ndata: {broken\n\n")
 OUT_OF_ORDER = Part("event", ("content_block_delta", {"index": 7, "delta": {"type": "text_delta", "text": "x"}}))
 IN_MID_STREAM = Part("event", ("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}}))
 THE_TEXT = Part("text", ["So far", " so good"])
+USED = {"input_tokens": 7, "output_tokens": 3}
 
 
 class Reader:
@@ -139,12 +140,23 @@ async def test_without_a_way_to_take_words_back_the_turn_fails_with_what_there_w
     assert len(server.requests) == 1
 
 
-async def test_what_a_broken_response_used_is_counted(server: ModelServer, make: Make) -> None:
-    used = {"input_tokens": 7, "output_tokens": 3}
-    server.reply(Stream((THE_TEXT, Part("cut")), usage=used), Stream(FINE.parts, usage=used))
-    result = await turn(make(), callbacks=Reader().callbacks())
+@pytest.mark.parametrize("ends", [Stream(FINE.parts, usage=USED), Stream((THE_TEXT, Part("stall")), usage=USED)])
+async def test_what_a_broken_response_used_is_counted_apart_from_the_one_that_came_anew(
+    server: ModelServer, make: Make, ends: Stream
+) -> None:
+    server.reply(Stream((THE_TEXT, Part("cut")), usage=USED), ends)
+    records: list[StepRecord] = []
+
+    async def on_step(record: StepRecord) -> StepVerdict:
+        records.append(record)
+        return "continue"
+
+    result = await turn(make(), callbacks=replace(Reader().callbacks(), on_step=on_step), timeout_s=0.5)
+    (step,) = records
     # Of the broken one only the start was counted: 7 read, 1 produced.
-    assert (result.usage.tokens.input_tokens, result.usage.tokens.output_tokens) == (14, 4)
+    assert (step.tool_usage.input_tokens, step.tool_usage.output_tokens) == (7, 1)
+    assert step.usage.input_tokens == 7
+    assert result.usage.tokens == step.usage + step.tool_usage
     assert result.usage.turns == 1
 
 

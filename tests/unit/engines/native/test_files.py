@@ -75,7 +75,7 @@ PNG = base64.b64decode(
 
 async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(hands: Hands) -> None:
     (hands.workdir / "a.png").write_bytes(PNG)
-    (hands.workdir / "a.pdf").write_bytes(b"%PDF-1.7 and so on")
+    (hands.workdir / "a.pdf").write_bytes(b"%PDF-1.7 and so on\n%%EOF\n")
     (hands.workdir / "lie.png").write_bytes(b"<html>")
     (hands.workdir / "empty.pdf").touch()
     (image,) = (await hands.outcome("Read", file_path="a.png")).content
@@ -85,6 +85,39 @@ async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(hands: Hands)
     # A provider refuses every later request of a conversation with such a block in it.
     for lie in ("lie.png", "empty.pdf"):
         assert "something else" in await hands.failure("Read", file_path=lie)
+
+
+WEBP = b"RIFF\x0c\x00\x00\x00WEBPVP8 \x00\x00\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("a.png", PNG),
+        ("a.png", PNG + b"padding"),
+        ("a.jpg", b"\xff\xd8\xff\xe0 a thumbnail \xff\xda\xff\xd9, then \xff\xda and so on \xff\xd9"),
+        ("a.gif", b"GIF89a and so on \x00;"),
+        ("a.webp", WEBP),
+        ("a.pdf", b"%PDF-1.7 and so on %%EOF\n"),
+    ],
+    ids=["png", "padded png", "jpeg", "gif", "webp", "pdf"],
+)
+async def test_a_file_that_is_half_an_image_or_a_pdf_is_not_shown(hands: Hands, name: str, whole: bytes) -> None:
+    path = hands.workdir / name
+    path.write_bytes(whole)
+    assert (await hands.outcome("Read", file_path=name)).content[0]["type"] in ("image", "document")
+    path.write_bytes(whole[: len(PNG) - 5 if whole.startswith(PNG) else -4])
+    assert "broken or incomplete" in await hands.failure("Read", file_path=name)
+
+
+async def test_a_picture_of_a_camera_that_writes_much_after_it_is_whole(hands: Hands) -> None:
+    (hands.workdir / "a.jpg").write_bytes(b"\xff\xd8\xff\xe0\xff\xda and so on \xff\xd9" + b"notes " * 1_000)
+    assert (await hands.outcome("Read", file_path="a.jpg")).content[0]["type"] == "image"
+
+
+async def test_a_sound_is_no_image(hands: Hands) -> None:
+    (hands.workdir / "a.webp").write_bytes(WEBP.replace(b"WEBP", b"WAVE"))
+    assert "something else" in await hands.failure("Read", file_path="a.webp")
 
 
 async def test_directories_are_reached_and_nothing_beside_them(hands: Hands, outside: Path, tmp_path: Path) -> None:

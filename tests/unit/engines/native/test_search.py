@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from nova_workers.engines.native import search
+from nova_workers.engines.native.confined import Confinement
 from tests.unit.engines.native.conftest import Hands
 
 
@@ -63,3 +65,27 @@ async def test_a_hostile_expression_is_ended_in_time_and_holds_nobody_up(
         longest_s, last_s = max(longest_s, time.monotonic() - last_s), time.monotonic()
     assert "longer than" in await searching
     assert longest_s < 0.4
+
+
+async def test_a_search_that_is_cancelled_while_it_begins_leaves_no_descriptor(
+    hands: Hands, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, go_on, opened = threading.Event(), threading.Event(), list[int]()
+    open_place = Confinement.open_place
+
+    def slowly(self: Confinement, target: Path) -> int:
+        opening.set()
+        go_on.wait(5)
+        opened.append(open_place(self, target))
+        return opened[0]
+
+    monkeypatch.setattr(Confinement, "open_place", slowly)
+    searching = asyncio.create_task(hands.call("Glob", pattern="*", path=str(tree)))
+    assert await asyncio.to_thread(opening.wait, 5)
+    searching.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await searching
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
