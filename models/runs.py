@@ -138,7 +138,7 @@ class Run(Table, table=True):
 
 
 class RunWait(Table, table=True):
-    """What a waiting run waits for, and until when. One row a tool call."""
+    """What a run waits for, or waited for, and until when. Of a tool call one at a time is open."""
 
     __tablename__ = "run_waits"
     __table_args__ = (
@@ -147,7 +147,14 @@ class RunWait(Table, table=True):
         Index("ix_run_waits__due", "due_at", postgresql_where=text("status = 'open'")),
         Index("ix_run_waits__child", "child_run_id", postgresql_where=text("status = 'open'")),
         Index("ix_run_waits__tenant_open", "tenant_id", "id", postgresql_where=text("status = 'open'")),
-        Index("uq_run_waits__run_id_tool_call_id", "run_id", "tool_call_id", unique=True),
+        # A call that a person permitted may wait again, for somebody else.
+        Index(
+            "uq_run_waits__run_id_tool_call_id",
+            "run_id",
+            "tool_call_id",
+            unique=True,
+            postgresql_where=text("status = 'open'"),
+        ),
     )
 
     id: str = pk()

@@ -11,7 +11,6 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, ThreadIdPath
 from api.state import State
 from nova_workers.contracts.wire import (
-    BulkCancel,
     MessageView,
     Page,
     RunView,
@@ -87,9 +86,8 @@ async def patch_thread(thread_id: ThreadIdPath, body: ThreadPatch, caller: RunsC
 async def delete_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> None:
     """Delete a thread, and cancel its open runs. Forks of it keep their history, but no search finds it."""
     async with state.services.database.transaction() as transaction:
-        await ledger.delete_thread(transaction, caller.tenant_id, thread_id)
-    # First the thread, so that no run comes after; a run that this cancel misses finds a thread it cannot claim.
-    await state.services.canceller.cancel_many(caller.tenant_id, BulkCancel(thread_id=thread_id))
+        canceled = await ledger.delete_thread(transaction, caller.tenant_id, thread_id)
+    await state.services.canceller.requested(canceled)
 
 
 @router.post("/{thread_id}/fork", status_code=201, responses=problems(404, 409, 410, body=True))

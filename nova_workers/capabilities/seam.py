@@ -3,7 +3,7 @@
 Above: the registry, which knows grants and allow-lists. Below: whatever the capability reaches, such as the ledger.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -138,8 +138,17 @@ class Revealed:
 class RevealsSecrets(Protocol):
     """What a capability also is whose tools can bring secrets into a run."""
 
-    async def revealed(self, connection: Connection, tenant_id: str, config: BaseModel) -> Revealed:
-        """Return the secrets that a run with this grant may meet. Those that are missing are left out."""
+    async def revealed(
+        self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None
+    ) -> Revealed:
+        """Return the secrets that a run with this grant may meet. Those that are missing are left out.
+
+        Args:
+            connection: Where secrets are.
+            tenant_id: Whose.
+            config: An instance of the class in `config`.
+            tools: The grant's allow-list; None is all tools.
+        """
         ...
 
 

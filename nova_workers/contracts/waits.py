@@ -13,7 +13,10 @@ from nova_workers.contracts.agents import AgentId
 
 __all__ = [
     "MAX_DELEGATION_DEPTH",
+    "MAX_MESSAGE_CHARS",
+    "MAX_OPTION_CHARS",
     "MAX_WAIT_S",
+    "MAX_WORDS_CHARS",
     "Answer",
     "AskAgent",
     "AskApproval",
@@ -34,8 +37,16 @@ MAX_WAIT_S = 365 * 86_400.0
 MAX_DELEGATION_DEPTH = 3
 """How many agents may stand one behind the other: an agent that was asked by one that was asked by one asks nobody."""
 
-_Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
-_Option = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+MAX_WORDS_CHARS = 10_000
+"""Longest question, and longest answer to one."""
+
+MAX_OPTION_CHARS = 200
+
+MAX_MESSAGE_CHARS = 200_000
+"""Longest message to an agent."""
+
+_Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORDS_CHARS)]
+_Option = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_OPTION_CHARS)]
 
 
 class _Value(BaseModel):
@@ -82,7 +93,7 @@ class AskAgent(_Value):
 
     kind: Literal["agent"] = "agent"
     agent_id: AgentId
-    message: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200_000)]
+    message: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_MESSAGE_CHARS)]
     timeout_s: Annotated[float, Field(gt=0, le=MAX_WAIT_S)] | None = None
 
 

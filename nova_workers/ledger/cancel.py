@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.ledger.database import Connection
+from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.run_ends import LISTENED_TO
 
-__all__ = ["CancelRequest", "edit_queued", "request_cancel", "run_status", "select_open", "withdraw_queued"]
+__all__ = [
+    "CancelRequest",
+    "edit_queued",
+    "request_cancel",
+    "request_cancel_on_thread",
+    "run_status",
+    "select_open",
+    "withdraw_queued",
+]
 
 # What ends here is told outside like any end. A run has one such effect, so its id can follow from the run's.
 _TOLD = f"""told AS (
@@ -20,13 +28,15 @@ _TOLD = f"""told AS (
      WHERE mine.status = 'canceled' AND {LISTENED_TO}
 )"""
 
+
 # A run that was never begun ends here and now. Any other is asked; its worker, or the next claim, ends it.
 # Rows are locked as other statements lock several: those that run before those that may join them, each by id.
-_REQUEST = f"""
+def _request(which: str) -> str:
+    return f"""
 WITH wanted AS (
     SELECT id
       FROM runs
-     WHERE tenant_id = $1 AND id = ANY($2::text[]) AND status IN ('queued', 'running', 'waiting')
+     WHERE tenant_id = $1 AND {which} AND status IN ('queued', 'running', 'waiting')
      ORDER BY status = 'queued', id
        FOR UPDATE
 ), mine AS (
@@ -43,6 +53,10 @@ WITH wanted AS (
 ), {_TOLD}
 SELECT id, thread_id, queue, status FROM mine
 """
+
+
+_REQUEST = _request("id = ANY($2::text[])")
+_REQUEST_ON_THREAD = _request("thread_id = $2")
 
 _SELECT_OPEN = """
 SELECT id FROM runs
@@ -88,16 +102,12 @@ class CancelRequest:
 
 async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[CancelRequest]:
     """Cancel open runs. Runs that are over, unknown or another tenant's are not in the answer."""
-    rows = await connection.fetch(_REQUEST, tenant_id, list(run_ids))
-    return [
-        CancelRequest(
-            Doorbell(row["id"], row["thread_id"], row["queue"]),
-            ended=row["status"] == "canceled",
-            running=row["status"] == "running",
-            waiting=row["status"] == "waiting",
-        )
-        for row in rows
-    ]
+    return _requests(await connection.fetch(_REQUEST, tenant_id, list(run_ids)))
+
+
+async def request_cancel_on_thread(connection: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
+    """Cancel every open run of a thread, however many there are."""
+    return _requests(await connection.fetch(_REQUEST_ON_THREAD, tenant_id, thread_id))
 
 
 async def select_open(
@@ -137,3 +147,15 @@ async def withdraw_queued(connection: Connection, tenant_id: str, run_id: str) -
     """End a run that was never begun. Empty where it is past that."""
     rows = await connection.fetch(_WITHDRAW, tenant_id, run_id)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+
+
+def _requests(rows: Iterable[Row]) -> list[CancelRequest]:
+    return [
+        CancelRequest(
+            Doorbell(row["id"], row["thread_id"], row["queue"]),
+            ended=row["status"] == "canceled",
+            running=row["status"] == "running",
+            waiting=row["status"] == "waiting",
+        )
+        for row in rows
+    ]

@@ -10,6 +10,7 @@ import asyncpg
 from nova_workers.contracts.wire import ThreadView
 from nova_workers.errors import Conflict, Gone, NotFound
 from nova_workers.ids import new_id
+from nova_workers.ledger.cancel import CancelRequest, request_cancel_on_thread
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.embeddings import forget_thread
 
@@ -179,13 +180,16 @@ async def patch_thread(
     return await get_thread(connection, tenant_id, thread_id) if row is None else _view(row)
 
 
-async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str) -> None:
-    """Delete a thread: it takes no runs from now on, and no search finds it.
+async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
+    """Delete a thread: it takes no runs from now on, those that are open are cancelled, and no search finds it.
 
     Its words and vectors go. Its turns go after a while (`thread_purge`), but for those that other threads go on from.
 
     Args:
         transaction: A transaction, so that all of it is gone or nothing.
+
+    Returns:
+        What became of its open runs, for `Canceller.requested` once the transaction is committed.
 
     Raises:
         NotFound: There is no such thread.
@@ -194,6 +198,8 @@ async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str)
     if await transaction.fetchval(_DELETE, tenant_id, thread_id) is None:
         await get_thread(transaction, tenant_id, thread_id)
     await forget_thread(transaction, tenant_id, thread_id)
+    # Whoever submits takes the thread's row: no run comes after this statement, and it sees all that came before.
+    return await request_cancel_on_thread(transaction, tenant_id, thread_id)
 
 
 async def fork_thread(

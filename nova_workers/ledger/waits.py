@@ -7,14 +7,17 @@ come one after the other, and the second knows of the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+import structlog
+from pydantic import ValidationError
+
 from nova_workers.contracts.content import ContentBlock, JsonObject, storable
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.waits import WaitRequest, wait_adapter
+from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, WaitRequest, wait_adapter
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
@@ -28,6 +31,8 @@ __all__ = [
     "list_waits",
     "resolve_wait",
 ]
+
+_log = structlog.get_logger(__name__)
 
 _WAIT_COLUMNS = """
 w.id, w.tenant_id, w.run_id, w.tool_call_id, w.kind, w.request, w.child_run_id, w.status, w.due_at, w.created_at,
@@ -98,13 +103,14 @@ SELECT {_WAIT_COLUMNS}, c.status AS child_status, c.result_text, c.error_message
  LIMIT $3
 """
 
-# A question that nobody answered goes to an agent: the wait stays, and waits for that agent's run.
+# A question that nobody answered goes to an agent: the wait stays, and waits for that agent's run. $6 is how many
+# agents may stand one behind the other.
 _ESCALATE = """
 WITH asked AS (
     SELECT w.id, w.tenant_id, r.id AS run_id, r.queue, r.priority, r.depth, r.traceparent
       FROM run_waits w JOIN runs r ON r.id = w.run_id
       JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = $2 AND a.deleted_at IS NULL
-     WHERE w.id = $1 AND w.status = 'open' AND w.child_run_id IS NULL
+     WHERE w.id = $1 AND w.status = 'open' AND w.child_run_id IS NULL AND r.depth + 1 < $6
        FOR UPDATE OF w
 ), thread AS (
     INSERT INTO threads (id, tenant_id, agent_id, next_seq) SELECT $3, tenant_id, $2, 2 FROM asked
@@ -156,7 +162,7 @@ class Resolution:
 
 async def find_wait(connection: Connection, tenant_id: str, run_id: str, wait_id: str | None) -> list[Wait]:
     """Return the waits of a tenant's run, open ones first; only `wait_id` where it is given."""
-    return [_wait(row) for row in await connection.fetch(_FIND, tenant_id, run_id, wait_id)]
+    return _waits(await connection.fetch(_FIND, tenant_id, run_id, wait_id))
 
 
 async def list_waits(
@@ -169,7 +175,7 @@ async def list_waits(
     limit: int,
 ) -> list[Wait]:
     """Return a tenant's open waits, newest first, those before `before`."""
-    return [_wait(row) for row in await connection.fetch(_LIST, tenant_id, list(kinds), before, agent_id, limit)]
+    return _waits(await connection.fetch(_LIST, tenant_id, list(kinds), before, agent_id, limit))
 
 
 async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolution) -> tuple[bool, Doorbell | None]:
@@ -196,7 +202,7 @@ async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolutio
 
 async def find_due_waits(connection: Connection, *, limit: int) -> list[Wait]:
     """Return open waits whose time has come, oldest first."""
-    return [_wait(row) for row in await connection.fetch(_DUE, limit)]
+    return _waits(await connection.fetch(_DUE, limit))
 
 
 async def find_answered_children(
@@ -215,17 +221,33 @@ async def find_answered_children(
     """
     ids = None if child_run_ids is None else list(child_run_ids)
     rows = await connection.fetch(_OF_ENDED_CHILDREN, ids, ended_within, limit)
-    return [_wait(row, (row["child_status"], row["result_text"] or row["error_message"] or "")) for row in rows]
+    return _waits(rows, lambda row: (row["child_status"], row["result_text"] or row["error_message"] or ""))
 
 
 async def escalate(connection: Connection, wait: Wait, agent_id: str, message: str) -> Doorbell | None:
-    """Ask an agent what nobody answered. None where there is no such agent, or somebody answered just now."""
+    """Ask an agent what nobody answered.
+
+    None where there is no such agent, too many stand one behind the other, or somebody answered just now.
+    """
     content = [{"type": "text", "text": message}]
-    row = await connection.fetchrow(_ESCALATE, wait.id, agent_id, new_id("thr"), new_id("run"), content)
+    row = await connection.fetchrow(
+        _ESCALATE, wait.id, agent_id, new_id("thr"), new_id("run"), content, MAX_DELEGATION_DEPTH
+    )
     return None if row is None else Doorbell(row["id"], row["thread_id"], row["queue"])
 
 
-def _wait(row: Row, child_end: tuple[str, str] | None = None) -> Wait:
+def _waits(rows: Iterable[Row], child_end: Callable[[Row], tuple[str, str] | None] = lambda _: None) -> list[Wait]:
+    """Return the waits of rows. One that cannot be read stays where it is: the others do not wait for it."""
+    waits: list[Wait] = []
+    for row in rows:
+        try:
+            waits.append(_wait(row, child_end(row)))
+        except ValidationError:
+            _log.exception("wait.not_read", tenant_id=row["tenant_id"], run_id=row["run_id"], wait_id=row["id"])
+    return waits
+
+
+def _wait(row: Row, child_end: tuple[str, str] | None) -> Wait:
     return Wait(
         id=row["id"],
         tenant_id=row["tenant_id"],

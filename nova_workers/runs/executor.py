@@ -12,7 +12,7 @@ from ulid import ULID
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts import events as live
-from nova_workers.contracts.engine import EngineResult
+from nova_workers.contracts.engine import EngineError, EngineResult
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
@@ -25,7 +25,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.claiming import claim_run
 from nova_workers.runs.fairness import FairLine
-from nova_workers.runs.outcome import Outcome, ended_before_start
+from nova_workers.runs.outcome import Outcome, ended_before_start, failed
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.permission import tool_policy
 from nova_workers.runs.persist import persist
@@ -209,7 +209,16 @@ class RunExecutor:
         if outcome.status == "requeue":
             return await self._requeue(run, events)
         if outcome.status == "suspend" and outcome.result is not None:
-            return await self._suspend(run, outcome.result, events)
+            try:
+                return await self._suspend(run, outcome.result, events)
+            except RunLost:
+                raise
+            except Exception as error:
+                # A defect, and one that the next attempt would meet again. The run ends, and says so.
+                _log.exception("run.not_suspended")
+                why = f"{type(error).__name__} when the run was to wait; see the log."
+                defect = EngineError("unknown", why, retryable=False)
+                outcome = failed(defect, recorder.journal())
         duration_s = parts.clock.monotonic_s() - started_s
         return await self._finish(run, outcome, recorder, events, duration_s)
 

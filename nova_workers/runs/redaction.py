@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
@@ -22,6 +23,7 @@ from nova_workers.contracts.engine import (
     ToolCall,
 )
 from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
+from nova_workers.contracts.waits import MAX_MESSAGE_CHARS, MAX_OPTION_CHARS, MAX_WORDS_CHARS
 from nova_workers.ledger.resume import Journal
 from nova_workers.observability.redactor import Redactor
 
@@ -29,6 +31,16 @@ __all__ = ["RedactedSessions", "Veil", "redact_result", "restore_open_calls"]
 
 _UPDATE = "secret_update"
 """The tool that is given a value which is a secret from then on."""
+
+_WORDS: dict[str, int | None] = {
+    "question": MAX_WORDS_CHARS,
+    "options": MAX_OPTION_CHARS,
+    "default": MAX_WORDS_CHARS,
+    "message": MAX_MESSAGE_CHARS,
+    "params": None,
+    "reason": None,
+}
+"""What a model, or a person, has written in a `WaitRequest`, and how many characters it may have. The rest is form."""
 
 
 class Veil:
@@ -175,7 +187,7 @@ def redact_result(result: EngineResult, redactor: Redactor) -> EngineResult:
         compaction=None if compaction is None else replace(compaction, summary=redactor.text(compaction.summary)),
         output=redactor.json(result.output),
         deferred=tuple(
-            DeferredCall(_call(each.call, redactor), redactor.json(each.request)) for each in result.deferred
+            DeferredCall(_call(each.call, redactor), _request(each.request, redactor)) for each in result.deferred
         ),
     )
 
@@ -221,6 +233,24 @@ def _call(call: ToolCall, redactor: Redactor) -> ToolCall:
         result=None if call.result is None else tuple(redactor.json(block) for block in call.result),
         error=None if call.error is None else redactor.text(call.error),
     )
+
+
+def _request(request: JsonObject, redactor: Redactor) -> JsonObject:
+    """Return what a call waits for without secrets. Only words change, within their bounds: it stays what it is."""
+    # A default is one of the options, if there are any: the two are cut alike.
+    bounds = {**_WORDS, "default": MAX_OPTION_CHARS} if request.get("options") else _WORDS
+    return {
+        key: _within(redactor.json(value), bounds[key]) if key in bounds else value for key, value in request.items()
+    }
+
+
+def _within(value: Any, max_chars: int | None) -> Any:
+    """Return a text, or each of a list, within a bound: a placeholder may be longer than what it stands for."""
+    if isinstance(value, list):
+        return [_within(item, max_chars) for item in value]
+    if isinstance(value, str) and max_chars is not None and len(value) > max_chars:
+        return value[: max_chars - 1] + "…"
+    return value
 
 
 def _messages(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import structlog
@@ -10,7 +11,7 @@ from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.waits import Answer, AskAgent, AskApproval, AskUser, Pause
-from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
+from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound, Unavailable
 from nova_workers.ledger import waits as ledger
 from nova_workers.ledger.cancel import run_status
 from nova_workers.ledger.database import Database
@@ -69,19 +70,16 @@ class Waiting:
 
         Args:
             thorough: Look at all children, and not only at those that ended of late.
+
+        Raises:
+            Unavailable: The database does not answer; the next pass finds them again.
         """
         async with self._database.connection() as connection:
             due = await ledger.find_due_waits(connection, limit=_BATCH)
             over = await ledger.find_answered_children(
                 connection, ended_within=None if thorough else _LOOK_BACK, limit=_BATCH
             )
-        for wait in due:
-            await self._time_out(wait)
-        for wait in over:
-            async with self._database.transaction() as connection:
-                _, bell = await ledger.resolve_wait(connection, wait, from_child(wait))
-            self._ring(bell)
-        return len(due) + len(over)
+        return await self._each(due, self._time_out) + await self._each(over, self._hear)
 
     async def _find(self, tenant_id: str, run_id: str, wait_id: str | None) -> Wait:
         async with self._database.connection() as connection:
@@ -100,6 +98,26 @@ class Waiting:
             ids = ", ".join(wait.id for wait in fitting)
             raise Conflict(f"Run {run_id!r} waits for several answers; say which with wait_id: {ids}.", wait_ids=ids)
         return fitting[0]
+
+    async def _each(self, waits: Sequence[Wait], end: Callable[[Wait], Awaitable[None]]) -> int:
+        """End each wait by itself, and return how many were. One that fails is left to the next pass."""
+        ended = 0
+        for wait in waits:
+            try:
+                await end(wait)
+            except Unavailable:
+                raise
+            except Exception:
+                _log.exception("wait.not_ended", tenant_id=wait.tenant_id, run_id=wait.run_id, wait_id=wait.id)
+            else:
+                ended += 1
+        return ended
+
+    async def _hear(self, wait: Wait) -> None:
+        """Take the end of the run that was asked for the answer."""
+        async with self._database.transaction() as connection:
+            _, bell = await ledger.resolve_wait(connection, wait, from_child(wait))
+        self._ring(bell)
 
     async def _time_out(self, wait: Wait) -> None:
         request = wait.request

@@ -2,9 +2,9 @@
 
 What the model does stands in the message, as JSON: ``{"steps": [["search", "wait:door"], []], "id": "m1"}`` calls two
 tools, then ends. A tool called ``wait:<name>`` ends when the test opens that door; ``fail:…`` fails; ``again:…``
-declares that it may be run twice; ``ask:…`` waits for a person, and ``agent:…`` for a run of the puppet; ``nul``
-returns what no database takes. ``"doors": {"0": "thinking"}`` makes the model stop in the middle of response 0 until
-the door opens. Any other text is answered at once.
+declares that it may be run twice; ``ask:…`` waits for a person, ``agent:…`` for a run of the puppet, and ``odd:…`` for
+what nobody knows; ``nul`` returns what no database takes. ``"doors": {"0": "thinking"}`` makes the model stop in the
+middle of response 0 until the door opens. Any other text is answered at once.
 """
 
 from __future__ import annotations
@@ -168,6 +168,8 @@ class _Tools:
         if kind == "agent":
             asked = AskAgent(agent_id="puppet", message=plan(["asked"]))
             return ToolOutcome((), deferral=asked.model_dump(mode="json"))
+        if kind == "odd":
+            return ToolOutcome((), deferral={"kind": rest})
         if kind == "nul":
             return ToolOutcome((text_block("a\x00b and \ud83d"),))
         return ToolOutcome((text_block(f"result of {call.tool_name}"),))

@@ -2,27 +2,19 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from nova_workers.capabilities.delegation import ASK_AGENT, AgentsConfig, check_delegation
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
-from nova_workers.contracts.agents import AgentId
-from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, MAX_WAIT_S, AskAgent
+from nova_workers.contracts.waits import MAX_WAIT_S, AskAgent
 from nova_workers.contracts.wire import AgentView
-from nova_workers.errors import InvalidInput, ToolFailure
-from nova_workers.ledger.agents import get_agent, list_agents
+from nova_workers.ledger.agents import list_agents
 from nova_workers.ledger.database import Database
 
 __all__ = ["capability"]
 
 _MAX_LISTED = 200
-
-
-class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    may_ask: Annotated[tuple[AgentId, ...] | None, Field(max_length=200)] = None
-    """Which agents it may ask and see; None is all."""
 
 
 class _List(ToolInput):
@@ -53,7 +45,7 @@ class _AgentTools:
                 read_only=True,
             ),
             ToolDeclaration(
-                name="ask_agent",
+                name=ASK_AGENT,
                 description=(
                     "Give another agent a task or a question and wait for its answer. It works in a conversation of "
                     "its own and knows nothing of this one. Calls made together run at the same time."
@@ -68,27 +60,18 @@ class _AgentTools:
     async def _list(self, context: CapabilityContext, _: _List) -> str:
         async with self._database.connection() as connection:
             agents = await list_agents(connection, context.tenant_id, after=None, limit=_MAX_LISTED)
-        lines = [_line(agent) for agent in agents if agent.id != context.agent_id and _may_ask(context, agent.id)]
+        config = _config(context)
+        lines = [_line(agent) for agent in agents if agent.id != context.agent_id and config.covers(agent.id)]
         return "\n".join(lines) or "There are no other agents."
 
     async def _ask(self, context: CapabilityContext, given: _Ask) -> AskAgent:
-        if given.agent_id == context.agent_id:
-            raise InvalidInput("agent_id: you cannot ask yourself.", field="agent_id")
-        if context.depth + 1 >= MAX_DELEGATION_DEPTH:
-            raise ToolFailure(
-                f"You were asked by an agent that was asked itself: at most {MAX_DELEGATION_DEPTH} agents stand one "
-                "behind the other. Do it yourself, or say in your answer who should be asked."
-            )
-        if not _may_ask(context, given.agent_id):
-            raise InvalidInput(f"agent_id: you may not ask {given.agent_id!r}.", field="agent_id")
-        async with self._database.connection() as connection:
-            await get_agent(connection, context.tenant_id, given.agent_id)
+        await check_delegation(self._database, context, _config(context), given.agent_id, field="agent_id")
         return AskAgent(agent_id=given.agent_id, message=given.message, timeout_s=given.timeout_s)
 
 
-def _may_ask(context: CapabilityContext, agent_id: str) -> bool:
-    config = context.config
-    return not isinstance(config, _Config) or config.may_ask is None or agent_id in config.may_ask
+def _config(context: CapabilityContext) -> AgentsConfig:
+    assert isinstance(context.config, AgentsConfig)  # noqa: S101 - narrows the type; the registry parses it as this class
+    return context.config
 
 
 def _line(agent: AgentView) -> str:
@@ -103,5 +86,5 @@ def capability(parts: CapabilityParts) -> Capability:
         "agents",
         "Shows the other agents and asks them; their answers come back to the agent that asked.",
         _AgentTools(parts.database).declare(),
-        config=_Config,
+        config=AgentsConfig,
     )

@@ -1,5 +1,6 @@
 """The `secrets` capability: values that an agent uses and that nobody else sees."""
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
@@ -15,6 +16,9 @@ from nova_workers.workspace.secrets import MAX_SECRETS, Secrets
 from nova_workers.workspace.vault import Vault
 
 __all__ = ["capability"]
+
+_GET = "secret_get"
+"""The tool that gives the model values."""
 
 _Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Z*?][A-Z0-9_*?]{0,63}$")]
 
@@ -55,7 +59,7 @@ class _SecretTools:
     def declare(self) -> tuple[ToolDeclaration[Any], ...]:
         return (
             ToolDeclaration(
-                name="secret_get",
+                name=_GET,
                 description=(
                     "Read a secret, to use it in a tool call. It is taken out of everything that is kept: where you "
                     "see [secret:NAME] in an earlier message and need the value, read it again. Tell it to nobody."
@@ -117,11 +121,14 @@ class _SecretsCapability(ToolCapability):
         )
         self._secrets = secrets
 
-    async def revealed(self, connection: Connection, tenant_id: str, config: BaseModel) -> Revealed:
+    async def revealed(
+        self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None
+    ) -> Revealed:
         """Return the secrets that the grant covers."""
         assert isinstance(config, _Config)  # noqa: S101 - narrows the type; the registry parses it as this class
         values = await self._secrets.readable(connection, tenant_id)
-        return Revealed({name: value for name, value in values.items() if config.covers(name)}, readable=True)
+        covered = {name: value for name, value in values.items() if config.covers(name)}
+        return Revealed(covered, readable=tools is None or _GET in tools)
 
 
 def _config(context: CapabilityContext) -> _Config:

@@ -5,11 +5,13 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from nova_workers.capabilities.delegation import check_delegation, granted_delegation
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
 from nova_workers.clock import Clock
 from nova_workers.contracts.waits import MAX_WAIT_S, AskUser, Pause
 from nova_workers.errors import InvalidInput
+from nova_workers.ledger.database import Database
 
 __all__ = ["capability"]
 
@@ -23,7 +25,9 @@ class _Ask(ToolInput):
         float | None, Field(gt=0, le=MAX_WAIT_S, description="Seconds to wait at most. Leave it out to wait for ever.")
     ] = None
     default: Annotated[str | None, Field(description="The answer if nobody answers in time.")] = None
-    escalate_to: Annotated[str | None, Field(description="Id of the agent to ask if nobody answers in time.")] = None
+    escalate_to: Annotated[
+        str | None, Field(description="Id of the agent to ask if nobody answers in time; one that you may ask.")
+    ] = None
 
 
 class _Sleep(ToolInput):
@@ -31,20 +35,18 @@ class _Sleep(ToolInput):
     seconds: Annotated[float | None, Field(gt=0, le=MAX_WAIT_S, description="Or how long to wait.")] = None
 
 
-async def _ask(context: CapabilityContext, given: _Ask) -> AskUser:
-    if given.escalate_to == context.agent_id:
-        raise InvalidInput("escalate_to: you cannot be asked in a person's place by yourself.", field="escalate_to")
-    try:
-        return AskUser.model_validate(given.model_dump())
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in problem["loc"]) or "arguments"
-        raise InvalidInput(f"{where}: {problem['msg']}", field=where) from error
-
-
-class _Sleeper:
-    def __init__(self, clock: Clock) -> None:
+class _UserTools:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
         self._clock = clock
+
+    async def ask(self, context: CapabilityContext, given: _Ask) -> AskUser:
+        question = _question(given)
+        if question.escalate_to is not None:
+            # An agent that is asked in a person's place is asked all the same.
+            config = granted_delegation(context, "escalate_to")
+            await check_delegation(self._database, context, config, question.escalate_to, field="escalate_to")
+        return question
 
     async def sleep(self, _: CapabilityContext, given: _Sleep) -> Pause:
         if (given.until is None) == (given.seconds is None):
@@ -56,8 +58,18 @@ class _Sleeper:
         return Pause(until=until)
 
 
+def _question(given: _Ask) -> AskUser:
+    try:
+        return AskUser.model_validate(given.model_dump())
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in problem["loc"]) or "arguments"
+        raise InvalidInput(f"{where}: {problem['msg']}", field=where) from error
+
+
 def capability(parts: CapabilityParts) -> Capability:
     """Return the capability."""
+    tools = _UserTools(parts.database, parts.clock)
     return ToolCapability(
         "user",
         "Asks a person, or waits for a time. The run waits for as long as it takes and costs nothing meanwhile.",
@@ -69,7 +81,7 @@ def capability(parts: CapabilityParts) -> Capability:
                     "go on without a decision that is not yours."
                 ),
                 input=_Ask,
-                run=_ask,
+                run=tools.ask,
                 # It has no effect before the run waits: a crash until then leaves nothing behind.
                 idempotent=True,
             ),
@@ -77,7 +89,7 @@ def capability(parts: CapabilityParts) -> Capability:
                 name="wait_until",
                 description="Go on later: at a time, or after so many seconds.",
                 input=_Sleep,
-                run=_Sleeper(parts.clock).sleep,
+                run=tools.sleep,
                 idempotent=True,
             ),
         ),

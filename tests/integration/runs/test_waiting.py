@@ -10,9 +10,11 @@ import pytest
 from nova_workers.contracts.runs import Accepted
 from nova_workers.contracts.waits import Answer
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
+from nova_workers.ledger.threads import delete_thread
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.invariants import check_any_time
+from tests.support.puppet import plan
 from tests.support.taps import Fault
 
 _ASK: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea or coffee?", "options": ["tea", "coffee"]}}
@@ -298,6 +300,132 @@ async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_anot
     status, said = await _result_of(fleet, run.run_id)
     assert status == "interrupted"
     assert "interrupted before it ended" in said
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "said"),
+    [
+        (_ASK, Answer(text="tea"), "tea"),
+        (ask("b", {"say": "from b"}), None, "from b"),
+        ({"name": "wait_until", "input": {"seconds": 3600}}, None, "It is "),
+    ],
+)
+@proves("suspend.approval")
+async def test_a_call_that_is_permitted_may_wait_in_its_turn(
+    fleet: Floor, call: dict[str, Any], answer: Answer | None, said: str
+):
+    asks = {"approvals": [{"tool": "*", "decision": "ask"}]}
+    grants = {"user": {}, "agents": {}}
+    await fleet.add_agent("timid", {"name": "timid", "engine": "scripted", "capabilities": grants, "permissions": asks})
+    run = await _begin(fleet, {"tool": call}, {"say": "done"}, agent_id="timid")
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
+    await fleet.settle(*fleet.workers)
+    if answer is not None:
+        await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, answer)
+    await _pass_time(fleet)
+    await fleet.settle(*fleet.workers)
+    row = await fleet.run(run.run_id)
+    assert (row["status"], row["result_text"], row["losses"]) == ("succeeded", "done", 0)
+    assert await fleet.database.fetchval("SELECT count(*) FROM run_waits WHERE run_id = $1", run.run_id) == 2
+    assert (await _result_of(fleet, run.run_id))[1].startswith(said)
+    await check_any_time(fleet.database)
+
+
+async def test_a_permitted_call_that_a_dead_worker_had_begun_is_asked_about_again_where_it_may_be_repeated(
+    fleet: Floor,
+):
+    again = {"name": "memory_list", "input": {}}
+    run = await _begin(fleet, {"tool": again}, {"say": "listed"}, agent_id="careful")
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
+    worker, other = fleet.worker(), fleet.worker()
+    worker.tap.plan("crash_before", "commit_step", nth=1)
+    await fleet.settle(worker)
+    await worker.crash()
+    await fleet.recover()
+    await fleet.settle(other)
+    row = await fleet.run(run.run_id)
+    assert (row["status"], row["losses"]) == ("waiting", 1)
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
+    await fleet.settle(other)
+    assert (await fleet.run(run.run_id))["result_text"] == "listed"
+
+
+async def test_a_run_that_cannot_wait_for_what_a_tool_wants_fails_at_once_and_says_so(fleet: Floor):
+    run = await fleet.submit(plan(["odd:weather"]))
+    await fleet.settle(fleet.worker())
+    row = await fleet.run(run.run_id)
+    assert (row["status"], row["attempt"], row["losses"], row["error_kind"]) == ("failed", 1, 0, "unknown")
+    assert row["error_message"] == "ValidationError when the run was to wait; see the log."
+    assert (await _result_of(fleet, run.run_id))[0] == "interrupted"
+    await check_any_time(fleet.database)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        # A wait that cannot be read, and one that cannot be ended.
+        "UPDATE run_waits SET request = '{}' WHERE run_id = $1",
+        "UPDATE runs SET depth = 2147483647 WHERE id = $1",
+    ],
+)
+async def test_a_wait_that_cannot_be_ended_keeps_no_other_from_its_end(fleet: Floor, harm: str):
+    late = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "b"}}
+    broken = await _begin(fleet, {"tool": late}, {"say": "never"})
+    run = await _begin(fleet, {"tool": late}, {"say": "settled"}, agent_id="c")
+    child = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "heard"})
+    await fleet.database.execute(
+        "UPDATE runs SET status = 'succeeded', result_text = 'b says', finished_at = now() WHERE parent_run_id = $1",
+        child.run_id,
+    )
+    await fleet.database.execute(harm, broken.run_id)
+    await fleet.database.execute(
+        "UPDATE run_waits SET due_at = now() - interval '1 hour' WHERE run_id = $1", broken.run_id
+    )
+    await _pass_time(fleet)
+    await fleet.settle(*fleet.workers)
+    assert await fleet.status(broken.run_id) == "waiting"
+    assert (await fleet.run(run.run_id))["result_text"] == "settled"
+    assert (await fleet.run(child.run_id))["result_text"] == "heard"
+
+
+@pytest.mark.parametrize("grants", [{}, {"agents": {"tools": ["list_agents"]}}])
+async def test_who_may_ask_no_agents_may_not_name_one_in_a_persons_place(fleet: Floor, grants: dict[str, Any]):
+    await fleet.add_agent("alone", {"name": "alone", "engine": "scripted", "capabilities": {"user": {}} | grants})
+    question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "b"}}
+    run = await _begin(fleet, {"tool": question}, {"say": "done"}, agent_id="alone")
+    assert await _result_of(fleet, run.run_id) == (
+        "failed",
+        "escalate_to: you may not ask other agents. Leave it out.",
+    )
+
+
+async def test_who_is_asked_in_a_persons_place_stands_at_most_third(fleet: Floor):
+    question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "d"}}
+    run = await _begin(fleet, {"tool": ask("b", {"tool": ask("c", {"tool": question}, {"say": "c"})})}, {"say": "a"})
+    said = await fleet.database.fetchval("SELECT error FROM tool_calls WHERE tool_name = 'ask_user'")
+    assert "at most 3 agents" in said
+    # Nor where the question was asked under another rule.
+    run = await _begin(fleet, {"tool": question}, {"say": "then not"})
+    await fleet.database.execute("UPDATE runs SET depth = 2 WHERE id = $1", run.run_id)
+    await _pass_time(fleet)
+    await fleet.settle(*fleet.workers)
+    assert await _result_of(fleet, run.run_id) == ("failed", "The person did not answer in time.")
+
+
+async def test_whoever_dies_with_a_thread_deleted_leaves_the_end_of_its_runs_to_the_reconciler(fleet: Floor):
+    run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "never"})
+    behind = await fleet.submit(script({"say": "never"}), run.thread_id)
+    async with fleet.database.transaction() as transaction:
+        canceled = await delete_thread(transaction, fleet.tenant_id, run.thread_id)
+    assert [(each.doorbell.run_id, each.waiting, each.ended) for each in canceled] == [
+        (run.run_id, True, False),
+        (behind.run_id, False, True),
+    ]
+    await fleet.reconciler.reconcile()
+    await fleet.settle(*fleet.workers)
+    statuses = await fleet.database.fetch("SELECT DISTINCT status FROM runs")
+    assert [row["status"] for row in statuses] == ["canceled"]
+    await check_any_time(fleet.database)
 
 
 @proves("suspend.cancel")

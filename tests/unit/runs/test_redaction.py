@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import given
@@ -23,6 +24,7 @@ from nova_workers.contracts.engine import (
     ToolCall,
 )
 from nova_workers.contracts.sessions import NewSession, StoredSession
+from nova_workers.contracts.waits import MAX_OPTION_CHARS, AskAgent, AskApproval, AskUser, Pause, wait_adapter
 from nova_workers.ledger.resume import Journal
 from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.redaction import RedactedSessions, Veil, redact_result, restore_open_calls
@@ -241,6 +243,33 @@ def test_a_result_has_no_secret_in_any_field() -> None:
     assert VALUE not in repr(clean)
     assert clean.output == {"key": [HIDDEN]}
     assert clean.stop_reason == "end_turn"
+
+
+def test_what_a_call_waits_for_stays_what_it_is_without_its_secrets() -> None:
+    """Secrets may be as long as a bound, shorter than their placeholder, or words of the form."""
+    # A name of 64 characters: its placeholder is longer than the values.
+    name = "N" * 64
+    redactor = Redactor({name: VALUE, "FORM": "question", "WHO": "expert-1", "KIND": "approval"})
+    long = f"{VALUE}{'x' * (MAX_OPTION_CHARS - len(VALUE))}"
+    requests = (
+        AskUser(question=VALUE * 1_000, options=("no", long), expires_in_s=9, default=long),
+        AskUser(question="q", expires_in_s=9, default=VALUE * 1_000),
+        AskUser(question="q", expires_in_s=9, escalate_to="expert-1"),
+        AskAgent(agent_id="expert-1", message=VALUE * 20_000),
+        AskApproval(tool_name="question", params={"k": VALUE}, reason=f"May it? {VALUE}"),
+        Pause(until=datetime(2030, 1, 1, tzinfo=UTC)),
+    )
+    deferred = tuple(DeferredCall(a_call(), request.model_dump(mode="json")) for request in requests)
+    clean = redact_result(EngineResult(text="", stop_reason="tool_use", deferred=deferred), redactor).deferred
+    assert VALUE not in repr(clean)
+    first, _, escalated, asked, approval, pause = (wait_adapter.validate_python(each.request) for each in clean)
+    assert isinstance(first, AskUser)
+    assert first.default == first.options[1]
+    assert (escalated, pause) == (requests[2], requests[5])
+    assert isinstance(asked, AskAgent)
+    assert asked.agent_id == "expert-1"
+    assert isinstance(approval, AskApproval)
+    assert (approval.tool_name, approval.params) == ("question", {"k": f"[secret:{name}]"})
 
 
 def test_calls_that_are_still_to_be_made_get_their_arguments_back() -> None:

@@ -1,0 +1,80 @@
+"""Whom an agent may ask: by `ask_agent`, or in the place of a person who does not answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nova_workers.capabilities.seam import CapabilityContext
+from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH
+from nova_workers.errors import InvalidInput, ToolFailure
+from nova_workers.ledger.agents import get_agent
+from nova_workers.ledger.database import Database
+
+__all__ = ["ASK_AGENT", "AgentsConfig", "check_delegation", "granted_delegation"]
+
+ASK_AGENT = "ask_agent"
+"""The tool whose grant lets an agent ask others."""
+
+_CAPABILITY = "agents"
+
+
+class AgentsConfig(BaseModel):
+    """Configuration of the capability `agents`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    may_ask: Annotated[tuple[AgentId, ...] | None, Field(max_length=200)] = None
+    """Which agents it may ask and see; None is all."""
+
+    def covers(self, agent_id: str) -> bool:
+        """Return whether it may ask and see an agent."""
+        return self.may_ask is None or agent_id in self.may_ask
+
+
+def granted_delegation(context: CapabilityContext, field: str) -> AgentsConfig:
+    """Return what the agent of a run may ask, by its grant of `agents`. For tools of other capabilities.
+
+    Args:
+        context: The run.
+        field: The argument that names whom to ask, for the error.
+
+    Raises:
+        InvalidInput: It has no such grant, or one without `ask_agent`.
+    """
+    grant = context.agent.capabilities.get(_CAPABILITY)
+    if grant is None or (grant.tools is not None and ASK_AGENT not in grant.tools):
+        raise InvalidInput(f"{field}: you may not ask other agents. Leave it out.", field=field)
+    return AgentsConfig.model_validate(grant.config)
+
+
+async def check_delegation(
+    database: Database, context: CapabilityContext, config: AgentsConfig, agent_id: str, *, field: str
+) -> None:
+    """Check that the agent of a run may ask another one.
+
+    Args:
+        database: Where agents are.
+        context: The run.
+        config: What its grant says.
+        agent_id: Whom it wants to ask.
+        field: The argument that names it, for the error.
+
+    Raises:
+        InvalidInput: It is the agent itself, or none that the grant covers.
+        ToolFailure: Too many agents stand one behind the other.
+        NotFound: There is no such agent.
+    """
+    if agent_id == context.agent_id:
+        raise InvalidInput(f"{field}: you cannot ask yourself.", field=field)
+    if context.depth + 1 >= MAX_DELEGATION_DEPTH:
+        raise ToolFailure(
+            f"You were asked by an agent that was asked itself: at most {MAX_DELEGATION_DEPTH} agents stand one "
+            "behind the other. Do it yourself, or say in your answer who should be asked."
+        )
+    if not config.covers(agent_id):
+        raise InvalidInput(f"{field}: you may not ask {agent_id!r}.", field=field)
+    async with database.connection() as connection:
+        await get_agent(connection, context.tenant_id, agent_id)
