@@ -81,7 +81,7 @@ async def test_a_secret_reaches_the_server_and_nothing_else(stage: Stage, http: 
         (
             Part("thinking", ["The value is ", VALUE[:5], VALUE[5:], "."]),
             Part("text", ["I have ", VALUE[:4], VALUE[4:9], VALUE[9:], " now.", VALUE[:3]]),
-            Part("tool", ("toolu_1", "deliver", {"text": f"key={VALUE}"})),
+            Part("tool", ("toolu_1", "mcp__post__deliver", {"text": f"key={VALUE}"})),
             Part("tool", ("toolu_2", "memory_save", {"content": f"It is {VALUE}"})),
         )
     )
@@ -123,7 +123,7 @@ async def test_the_next_turn_sees_a_placeholder_and_reads_the_secret_again(stage
     second = await stage.run(
         "Send it",
         calls(("secret_get", {"name": "TOKEN"})),
-        calls(("deliver", {"text": VALUE})),
+        calls(("mcp__post__deliver", {"text": VALUE})),
         says("Done"),
         agent_id="clerk",
         thread_id=first.thread_id,
@@ -141,12 +141,12 @@ async def test_a_call_that_waited_for_permission_is_made_with_the_value(
 ) -> None:
     floor = stage.floor
     spec = await database.fetchval("SELECT spec FROM agents WHERE id = 'clerk'")
-    asks = {"approvals": [{"tool": "deliver", "decision": "ask"}]}
+    asks = {"approvals": [{"tool": "mcp__post__deliver", "decision": "ask"}]}
     await stage.agent("careful", **{**spec, "permissions": asks})
     waiting = await stage.run(
         "Send it",
         calls(("secret_get", {"name": "TOKEN"})),
-        calls(("deliver", {"text": f"key={VALUE}"})),
+        calls(("mcp__post__deliver", {"text": f"key={VALUE}"})),
         says("Done"),
         agent_id="careful",
     )
