@@ -347,6 +347,7 @@ def test_lists_page_by_cursor(nova: Nova) -> None:
 
 
 def test_fleet_status_shows_workers_and_queues(nova: Nova, fleet: Fleet) -> None:
+    nova.good("send", "hello")
     view = nova.good("fleet", "status", "--json").json
     assert [worker["pid"] for worker in view["workers"]] == [fleet.workers[0].pid]
     shown = nova.good("fleet", "status").out
