@@ -337,7 +337,7 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova) -> None:
 
 
 def test_lists_page_by_cursor(nova: Nova) -> None:
-    for _ in range(3):
+    for _ in range(4):
         nova.good("send", "x", "--no-wait")
     first = nova.good("runs", "list", "-n", "2", "--json").json
     second = nova.good("runs", "list", "-n", "2", "--cursor", first["next_cursor"], "--json").json
