@@ -19,4 +19,5 @@ metadata.naming_convention = {
 class Table(SQLModel):
     """Base of every table. Narrows SQLModel's computed table name to the plain one that each class gives."""
 
+    # SQLModel computes it, and types it as what computes it.
     __tablename__: ClassVar[str]  # pyright: ignore[reportIncompatibleVariableOverride, reportAssignmentType]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nova_workers.capabilities.seam import CapabilityContext
-from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.agents import AgentId, ApprovalRule
 from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH
 from nova_workers.errors import InvalidInput, ToolFailure
 from nova_workers.ledger.agents import get_agent
@@ -42,12 +44,22 @@ def granted_delegation(context: CapabilityContext, field: str) -> AgentsConfig:
         field: The argument that names whom to ask, for the error.
 
     Raises:
-        InvalidInput: It has no such grant, or one without `ask_agent`.
+        InvalidInput: It has no such grant, or one without `ask_agent`, or a person decides over its calls.
     """
     grant = context.agent.capabilities.get(_CAPABILITY)
     if grant is None or (grant.tools is not None and ASK_AGENT not in grant.tools):
         raise InvalidInput(f"{field}: you may not ask other agents. Leave it out.", field=field)
+    rule = _rule_on_asking(context.agent.permissions.approvals)
+    if rule is not None and rule.decision != "always":
+        # Nobody can be asked when it comes to it: the person has not answered.
+        raise InvalidInput(f"{field}: your calls of {ASK_AGENT} need permission. Leave it out.", field=field)
     return AgentsConfig.model_validate(grant.config)
+
+
+def _rule_on_asking(rules: Iterable[ApprovalRule]) -> ApprovalRule | None:
+    """Return the rule that decides over `ask_agent`. Which calls a rule forbids is not looked at: any is enough."""
+    on_asking = (rule for rule in rules if fnmatchcase(ASK_AGENT, rule.tool))
+    return next((rule for rule in on_asking if rule.pattern is None or rule.decision != "always"), None)
 
 
 async def check_delegation(

@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType]
+        return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType] - whatever it holds
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - whatever it holds
     return value

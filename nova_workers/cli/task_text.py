@@ -127,7 +127,7 @@ def _fact(name: str, value: Any) -> str:
         case "canceled_with", int(number):
             return f"with task {number}"
         case "canceled_with_it", list(numbers):
-            return f"with it tasks {', '.join(map(str, numbers))}"  # pyright: ignore[reportUnknownArgumentType]
+            return f"with it tasks {', '.join(map(str, numbers))}"  # pyright: ignore[reportUnknownArgumentType] - JSON
         case _:
             return f"{name.replace('_', ' ')} {value if isinstance(value, str) else json.dumps(value)}"
 

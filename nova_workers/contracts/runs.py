@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.content import ContentBlock, Message
+from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
 from nova_workers.contracts.usage import TokenUsage
 
@@ -20,7 +20,6 @@ __all__ = [
     "FinishStatus",
     "Finished",
     "Submission",
-    "TurnContext",
 ]
 
 CancelReason = Literal["cancel", "interrupt"]
@@ -143,14 +142,6 @@ class Claim:
     budgets: DailyBudgets = DailyBudgets()
     left_usd: float | None = None
     """What the day's budgets leave for it; None where there is none, or nobody has looked yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnContext:
-    """What the conversation held before the turn, and the steps that an earlier attempt committed."""
-
-    history: tuple[Message, ...]
-    journal: tuple[StepRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ __all__ = [
     "DueEffect",
     "EffectEnd",
     "Opening",
-    "any_effect_due",
     "claim_effects",
     "open_title",
     "release_effects",
@@ -136,10 +135,6 @@ UPDATE effects e
  WHERE e.id = held.id AND e.attempts = held.attempt AND e.status = 'running'
 """
 
-_ANY_DUE = """
-SELECT EXISTS (SELECT 1 FROM effects WHERE status IN ('pending', 'running') AND due_at <= now())
-"""
-
 # The first messages of a thread that lives, has no title, and has at least two messages of the user. Texts are cut
 # here: a message may hold a megabyte. $1 tenant, $2 thread, $3 most user messages, $4 most characters of each.
 _OPEN_TITLE = """
@@ -218,11 +213,6 @@ async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> i
 async def release_effects(connection: Connection, effects: Sequence[DueEffect]) -> None:
     """Give claimed effects back, due at once, without counting the attempt."""
     await connection.execute(_RELEASE, [effect.id for effect in effects], [effect.attempt for effect in effects])
-
-
-async def any_effect_due(connection: Connection) -> bool:
-    """Return whether a doorbell for effects is worth ringing. An index lookup."""
-    return await connection.fetchval(_ANY_DUE)
 
 
 async def open_title(

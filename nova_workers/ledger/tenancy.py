@@ -19,7 +19,6 @@ __all__ = [
     "create_key",
     "create_tenant",
     "find_key",
-    "get_key",
     "hash_secret",
     "list_keys",
     "revoke_key",
@@ -48,8 +47,6 @@ _FIND = """
 SELECT id, tenant_id, scopes, expires_at FROM api_keys
  WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 """
-
-_GET = f"SELECT {_COLUMNS} FROM api_keys WHERE tenant_id = $1 AND id = $2"
 
 _LIST = f"""
 SELECT {_COLUMNS} FROM api_keys
@@ -123,15 +120,6 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
     if row is None:
         return None
     return AuthenticatedKey(row["id"], row["tenant_id"], frozenset(row["scopes"]), row["expires_at"])
-
-
-async def get_key(connection: Connection, tenant_id: str, key_id: str) -> KeyView:
-    """Return a key of the tenant, without its secret.
-
-    Raises:
-        NotFound: There is no such key.
-    """
-    return _view(await connection.fetchrow(_GET, tenant_id, key_id), key_id)
 
 
 async def list_keys(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[KeyView]:

@@ -92,7 +92,6 @@ GIVEN: dict[str, dict[str, Any]] = {
                   "request": {"kind": "user", "question": "Which?"}},
     "thread_heads": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": "run_1", "move": "turn"},
 }  # fmt: skip
-TAKEN = [("threads", "thr_1"), ("runs", "run_1"), ("turns", "turn_1")]
 
 
 async def _insert(database: Database, tenant_id: str, table: str, **given: Any) -> None:

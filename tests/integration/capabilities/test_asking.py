@@ -67,6 +67,26 @@ async def test_an_agents_answer_is_the_result_that_the_asking_model_gets(stage: 
     assert [thread["agent_id"] for thread in threads] == ["boss", "expert"]
 
 
+@pytest.mark.parametrize(
+    ("approvals", "allowed"),
+    [
+        ([{"tool": "ask_agent", "decision": "never"}], False),
+        ([{"tool": "ask_*", "pattern": "*tea*", "decision": "ask"}, {"tool": "ask_user", "decision": "always"}], False),
+        ([{"tool": "ask_agent", "decision": "always"}, {"tool": "ask_agent", "decision": "never"}], True),
+    ],
+)
+async def test_rules_on_asking_agents_hold_for_one_in_a_persons_place(
+    stage: Stage, approvals: list[dict[str, str]], allowed: bool
+):
+    await stage.agent("expert")
+    await stage.agent("boss", capabilities={"user": {}, "agents": {}}, permissions={"approvals": approvals})
+    question = {"question": "Which?", "expires_in_s": 3600, "escalate_to": "expert"}
+    run = await stage.run("Go", calls(("ask_user", question)), says("I see."), agent_id="boss")
+    assert run.status == ("waiting" if allowed else "succeeded")
+    if not allowed:
+        assert "your calls of ask_agent need permission" in str(stage.model.requests[-1]["messages"][-1])
+
+
 async def test_a_native_tool_that_needs_permission_waits_for_it(stage: Stage):
     approvals = [{"tool": "Write", "decision": "ask"}]
     await stage.agent("writer", trust="controlled", permissions={"approvals": approvals})

@@ -9,7 +9,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from nova_workers.config import EffectSettings, TelemetrySettings
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.effects import DueEffect, any_effect_due
+from nova_workers.ledger.effects import DueEffect
+from nova_workers.ledger.upkeep import has_due_effects
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from tests.integration.effects.conftest import MakeRunner, Recorder
@@ -263,7 +264,7 @@ async def test_the_claim_does_not_slow_down_with_finished_effects(database: Data
 
 async def any_effect_due_in(database: Database) -> bool:
     async with database.connection() as connection:
-        return await any_effect_due(connection)
+        return await has_due_effects(connection)
 
 
 async def test_the_reconciler_sees_what_is_due(database: Database, make_runner: MakeRunner) -> None:
