@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, cast
 
@@ -19,24 +18,15 @@ from redis.exceptions import RedisError
 from nova_workers.clock import Clock
 from nova_workers.config import EffectSettings
 from nova_workers.contracts.ports import Embedder
-from nova_workers.errors import ConfigurationError, InvalidInput, Unavailable
+from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.keys import broker_queue
 from nova_workers.ledger import backfill as ledger
 from nova_workers.ledger import upkeep_cursors as cursors
 from nova_workers.ledger.backfill import EndedRun
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.embeddings import (
-    MAX_VECTOR_CHARS,
-    MAX_WORD_CHARS,
-    EmbeddedMessage,
-    MessageText,
-    forget_deleted,
-    save_embeddings,
-    save_texts,
-    texts_to_embed,
-)
 from nova_workers.ledger.upkeep_cursors import Cursor
 from nova_workers.observability.metrics import Metrics
+from nova_workers.scheduling.portions import Backfilled, PortionMaker
 
 __all__ = ["Backfill", "Backfilled"]
 
@@ -68,23 +58,6 @@ _LIVE_QUEUES: Final = ("interactive", "background", "effects")
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Backfilled:
-    """What one tick did.
-
-    Attributes:
-        runs: Looked at and done.
-        yielded: It stopped since live work waits.
-    """
-
-    runs: int = 0
-    words: int = 0
-    vectors: int = 0
-    dropped: int = 0
-    refused: int = 0
-    yielded: bool = False
-
-
 class Backfill:
     """Makes what is missing, portion by portion, tenant by tenant. Any number of copies share the cursors."""
 
@@ -110,7 +83,8 @@ class Backfill:
         """
         self._database = database
         self._redis = redis
-        self._embedder = embedder
+        self._maker = PortionMaker(database, embedder, batch=settings.embedding_batch)
+        self._variant = "" if embedder is None else embedder.model
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
@@ -147,10 +121,6 @@ class Backfill:
         for work in self._working:
             work.cancel()
 
-    @property
-    def _variant(self) -> str:
-        return "" if self._embedder is None else self._embedder.model
-
     async def _work(self, done: Backfilled) -> None:
         until_s = self._clock.monotonic_s() + self._settings.backfill_every_s * self._settings.backfill_busy
         async with self._database.connection() as connection:
@@ -176,7 +146,8 @@ class Backfill:
                     settled=_SETTLED,
                     limit=_RUNS,
                 )
-            if await self._make(cursor.tenant_id, [run for run in runs if run.covered], until_s, done):
+            covered = [run for run in runs if run.covered]
+            if await self._maker.make(cursor.tenant_id, covered, done, lambda: self._must_stop(until_s, done)):
                 move.to(runs, more=len(runs) == _RUNS)
                 done.runs += len(runs)
             return True
@@ -206,66 +177,6 @@ class Backfill:
                 )
         except Unavailable as error:
             _log.warning("backfill.not_given_back", error=str(error), due_again_after_s=_LEASE.seconds)
-
-    async def _make(self, tenant_id: str, runs: Sequence[EndedRun], until_s: float, done: Backfilled) -> bool:
-        """Make what runs lack. False where it had to stop before it was through."""
-        if not runs:
-            return True
-        keys = await self._save_words([(tenant_id, str(run.run_id)) for run in runs], done)
-        try:
-            return self._embedder is None or not keys or await self._embed(self._embedder, keys, until_s, done)
-        finally:
-            async with self._database.connection() as connection:
-                await forget_deleted(connection, [run.thread_id for run in runs])
-
-    async def _save_words(self, keys: Sequence[tuple[str, str]], done: Backfilled) -> list[tuple[str, str]]:
-        """Make the words of runs, and return the runs. One of whom that fails is left out, and holds up no other."""
-        try:
-            async with self._database.connection() as connection:
-                done.words += await save_texts(connection, keys, max_chars=MAX_WORD_CHARS)
-        except Unavailable:
-            raise
-        except Exception:
-            if len(keys) == 1:
-                _log.exception("backfill.passed_over", tenant_id=keys[0][0], run_id=keys[0][1])
-                return []
-            middle = len(keys) // 2
-            return [*await self._save_words(keys[:middle], done), *await self._save_words(keys[middle:], done)]
-        return list(keys)
-
-    async def _embed(
-        self, embedder: Embedder, keys: Sequence[tuple[str, str]], until_s: float, done: Backfilled
-    ) -> bool:
-        async with self._database.connection() as connection:
-            texts = await texts_to_embed(connection, keys, model=embedder.model, max_chars=MAX_VECTOR_CHARS)
-        size = self._settings.embedding_batch
-        for start in range(0, len(texts), size):
-            # What was made stays made, so a portion that is begun again is shorter.
-            if start and await self._must_stop(until_s, done):
-                return False
-            await self._save(embedder, texts[start : start + size], done)
-        async with self._database.connection() as connection:
-            done.dropped += await ledger.drop_other_models(
-                connection, keys[0][0], [run for _, run in keys], model=embedder.model
-            )
-        return True
-
-    async def _save(self, embedder: Embedder, texts: Sequence[MessageText], done: Backfilled) -> None:
-        try:
-            vectors = await embedder.embed([item.text for item in texts])
-        except InvalidInput as error:
-            if len(texts) > 1:
-                # One of them: the others shall have theirs.
-                for item in texts:
-                    await self._save(embedder, [item], done)
-                return
-            done.refused += 1
-            _log.warning("backfill.refused", message_id=texts[0].message_id, error=str(error))
-            return
-        embedded = [EmbeddedMessage(item, vector) for item, vector in zip(texts, vectors, strict=True)]
-        async with self._database.connection() as connection:
-            await save_embeddings(connection, embedded, model=embedder.model)
-        done.vectors += len(embedded)
 
     async def _must_stop(self, until_s: float, done: Backfilled) -> bool:
         if self._draining or self._clock.monotonic_s() >= until_s:
