@@ -63,6 +63,9 @@ class RunEndEffect:
         self._routes = routes
         self._dispatcher = dispatcher
 
+    async def prepare(self, effects: Sequence[DueEffect]) -> None:
+        """Do nothing: all of it is one transaction."""
+
     async def handle(self, effects: Sequence[DueEffect]) -> None:
         """Put the ends of these runs into the outbox. See `EffectHandler.handle`."""
         async with self._database.transaction() as connection:

@@ -22,7 +22,7 @@ class EmbeddingEffect:
     """Indexes the user's messages and the answer of each run, many runs at once.
 
     Every message has its words once, and at most one vector a model: doing a run again does what is missing. Words
-    come first, so that a message is found by them while the provider is away.
+    wait for no turn, so that a message is found by them while the provider is busy, or away.
     """
 
     def __init__(
@@ -51,14 +51,16 @@ class EmbeddingEffect:
         """Most calls at the same time."""
         return self._at_once
 
-    async def handle(self, effects: Sequence[DueEffect]) -> None:
-        """Index the runs' messages. See `EffectHandler.handle`."""
-        runs = [(effect.tenant_id, effect.run_id) for effect in effects]
+    async def prepare(self, effects: Sequence[DueEffect]) -> None:
+        """Save the words. See `EffectHandler.prepare`."""
         async with self._database.connection() as connection:
-            await save_texts(connection, runs, max_chars=MAX_WORD_CHARS)
+            await save_texts(connection, _runs(effects), max_chars=MAX_WORD_CHARS)
+
+    async def handle(self, effects: Sequence[DueEffect]) -> None:
+        """Save the vectors. See `EffectHandler.handle`."""
         try:
             if self._provider is not None:
-                await self._embed(self._provider, runs)
+                await self._embed(self._provider, _runs(effects))
         finally:
             async with self._database.connection() as connection:
                 await forget_deleted(connection, [effect.thread_id for effect in effects])
@@ -77,3 +79,7 @@ class EmbeddingEffect:
             embedded = [EmbeddedMessage(item, vector) for item, vector in zip(batch, vectors, strict=True)]
             async with self._database.connection() as connection:
                 await save_embeddings(connection, embedded, model=provider.model)
+
+
+def _runs(effects: Sequence[DueEffect]) -> list[tuple[str, str]]:
+    return [(effect.tenant_id, effect.run_id) for effect in effects]

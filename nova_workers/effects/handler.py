@@ -13,7 +13,7 @@ class EffectHandler(Protocol):
 
     Attributes:
         batch_size: Most effects of one call.
-        at_once: Most calls at the same time.
+        at_once: Most calls of `handle` at the same time.
     """
 
     @property
@@ -23,7 +23,20 @@ class EffectHandler(Protocol):
 
     @property
     def at_once(self) -> int:
-        """Most calls at the same time."""
+        """Most calls of `handle` at the same time."""
+        ...
+
+    async def prepare(self, effects: Sequence[DueEffect]) -> None:
+        """Do what needs no turn, before one is waited for: the quick part of work whose rest is slow.
+
+        As idempotent as `handle`, which comes after it, or does not: the effects may be given back in between.
+
+        Args:
+            effects: Those that `handle` will get.
+
+        Raises:
+            Exception: As of `handle`, which is not called then.
+        """
         ...
 
     async def handle(self, effects: Sequence[DueEffect]) -> None:

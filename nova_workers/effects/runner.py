@@ -6,8 +6,8 @@ in the order of their positions; an effect that failed for good does not hold up
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -159,39 +159,48 @@ class EffectRunner:
         return batches
 
     async def _run_batch(self, batch: Sequence[DueEffect], claimed_s: float) -> None:
-        async with self._slots[batch[0].kind]:
-            if self._clock.monotonic_s() - claimed_s > _START_WINDOW_S:
-                await self._release(batch)
-                return
-            ends = await self._handle(batch)
+        kind = batch[0].kind
+        started_at, started_s = self._clock.now(), self._clock.monotonic_s()
+        error = await self._attempt(self._handlers[kind].prepare, batch)
+        if error is None:
+            async with self._slots[kind]:
+                started_at, started_s = self._clock.now(), self._clock.monotonic_s()
+                if started_s - claimed_s > _START_WINDOW_S:
+                    await self._release(batch)
+                    return
+                error = await self._attempt(self._handlers[kind].handle, batch)
+        self._metrics.effect_duration_s.labels(kind).observe(self._clock.monotonic_s() - started_s)
+        self._trace(batch, started_at)
+        ends = [self._end(effect, error) for effect in batch]
         async with self._database.connection() as connection:
             await settle_effects(connection, ends)
         for end in ends:
             self._count(end.effect, end.outcome)
 
-    async def _handle(self, batch: Sequence[DueEffect]) -> list[EffectEnd]:
-        kind = batch[0].kind
-        started_at, started_s = self._clock.now(), self._clock.monotonic_s()
-        error: Exception | None = None
+    async def _attempt(
+        self, part: Callable[[Sequence[DueEffect]], Awaitable[None]], batch: Sequence[DueEffect]
+    ) -> Exception | None:
+        """Have one part done, and return why it was not."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                await self._handlers[kind].handle(batch)
+                await part(batch)
         except NovaError as expected:
-            error = expected
+            return expected
         except Exception as unexpected:  # the loop head of effects: whatever it was, the run is not touched
-            error = unexpected
-            _log.exception("effect.crashed", kind=kind, effects=len(batch))
+            _log.exception("effect.crashed", kind=batch[0].kind, effects=len(batch))
+            return unexpected
+        return None
+
+    def _trace(self, batch: Sequence[DueEffect], started_at: datetime) -> None:
         ended_at = self._clock.now()
-        self._metrics.effect_duration_s.labels(kind).observe(self._clock.monotonic_s() - started_s)
         for effect in batch:
             self._tracing.record(
-                f"effect.{kind}",
+                f"effect.{effect.kind}",
                 start=started_at,
                 end=ended_at,
                 parent=effect.traceparent,
                 attributes={"nova.run_id": effect.run_id, "nova.attempt": effect.attempt, "nova.batch": len(batch)},
             )
-        return [self._end(effect, error) for effect in batch]
 
     def _end(self, effect: DueEffect, error: Exception | None) -> EffectEnd:
         if error is None:

@@ -90,6 +90,9 @@ class TitleEffect:
         self._engine = engine
         self._metrics = metrics
 
+    async def prepare(self, effects: Sequence[DueEffect]) -> None:
+        """Do nothing: all of it needs the model."""
+
     async def handle(self, effects: Sequence[DueEffect]) -> None:
         """Name the threads of these runs that want a title. See `EffectHandler.handle`.
 

@@ -32,7 +32,7 @@ def test_what_was_said_is_found(nova: Nova) -> None:
         found = nova.good("search", "where", "was", "the", word, "--agent", "nova", "--json").json["items"]
         return found if any(word in hit["excerpt"] for hit in found) else []
 
-    # Its effect comes after the run; until then others are found by what they mean.
+    # Its effect comes after the run; until then others are found, by the other words.
     hits = wait_for(look, what="the message to be found")
     assert {hit["thread_id"] for hit in hits if word in hit["excerpt"]} == {thread_id}
     shown = nova.good("search", word)

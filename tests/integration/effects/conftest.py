@@ -33,6 +33,9 @@ class Recorder:
         """The runs it got, in order."""
         return [effect.run_id for batch in self.batches for effect in batch]
 
+    async def prepare(self, effects: Sequence[DueEffect]) -> None:
+        pass
+
     async def handle(self, effects: Sequence[DueEffect]) -> None:
         self.batches.append(list(effects))
         error = self.fails(effects)

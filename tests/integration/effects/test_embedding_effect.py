@@ -1,9 +1,12 @@
 """What was said in a run gets words and vectors, by which it is found again; and loses them with its thread."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Sequence
 
 from nova_workers.effects.embeddings import EmbeddingEffect
+from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import Vector
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.embeddings import forget_thread
@@ -98,6 +101,39 @@ async def test_while_the_provider_is_away_words_are_there_already(database: Data
     assert await _kept(database, run) == (2, 0)
 
 
+async def test_while_the_model_is_busy_words_are_there_already(database: Database, make_runner: MakeRunner) -> None:
+    model = LocalEmbeddings()
+    await model.embed(["hello"])
+    child = model.child_pid
+    assert child is not None
+    os.kill(child, signal.SIGSTOP)
+    runner = make_runner({"embeddings": EmbeddingEffect(database, model, batch_size=32)})
+    runs, working = [], []
+    try:
+        # The first has the model's only turn, the second waits for it.
+        for _ in range(2):
+            runs.append(await seed_run(database, effects=["embeddings"]))
+            working.append(asyncio.create_task(runner.run_due()))
+            await _until_kept(database, runs[-1], (2, 0))
+        os.kill(child, signal.SIGCONT)
+        await asyncio.gather(*working)
+    finally:
+        await model.close()
+    assert [await _kept(database, run) for run in runs] == [(2, 2), (2, 2)]
+
+
+async def test_words_that_cannot_be_saved_cost_no_call_of_the_model(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    run = await seed_run(database, effects=["embeddings"])
+    await database.execute("ALTER TABLE message_texts ADD CONSTRAINT none_today CHECK (false) NOT VALID")
+    model = Directions()
+    await make_runner({"embeddings": EmbeddingEffect(database, model, batch_size=32)}).run_due()
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["attempts"], model.calls) == ("pending", 1, [])
+    assert "none_today" in str(row["error"])
+
+
 async def test_switched_off_it_is_done_with_words_alone(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     await make_runner({"embeddings": EmbeddingEffect(database, None, batch_size=32)}).run_due()
@@ -189,6 +225,12 @@ async def test_a_thread_that_is_deleted_while_it_is_embedded_leaves_nothing(
                 await asyncio.sleep(0.005)
     await working
     assert await _kept(database, run) == (0, 0)
+
+
+async def _until_kept(database: Database, run: SeededRun, kept: tuple[int, int]) -> None:
+    async with asyncio.timeout(20):
+        while await _kept(database, run) != kept:  # noqa: ASYNC110 - it waits for rows
+            await asyncio.sleep(0.01)
 
 
 async def _kept(database: Database, run: SeededRun) -> tuple[int, int]:

@@ -56,7 +56,9 @@ class Past:
             "UPDATE messages SET created_at = $2 WHERE turn_id = $1", run.turn_id, NOW - timedelta(days=days_ago)
         )
         due = DueEffect("eff_1", run.tenant_id, run.run_id, run.thread_id, "embeddings", 1)
-        await EmbeddingEffect(self.database, self._provider, batch_size=32).handle([due])
+        effect = EmbeddingEffect(self.database, self._provider, batch_size=32)
+        await effect.prepare([due])
+        await effect.handle([due])
         return run
 
     async def find(

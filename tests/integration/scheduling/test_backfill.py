@@ -301,7 +301,9 @@ async def test_what_the_effect_made_is_not_made_again(desk: Desk) -> None:
     run = await old_run(desk.database, "made", thread=await desk.thread())
     model = Directions()
     due = DueEffect("eff_1", run.tenant_id, run.run_id, run.thread_id, "embeddings", 1)
-    await EmbeddingEffect(desk.database, model, batch_size=32).handle([due])
+    effect = EmbeddingEffect(desk.database, model, batch_size=32)
+    await effect.prepare([due])
+    await effect.handle([due])
     calls = len(model.calls)
     await desk.backfill(model).tick()
     assert len(model.calls) == calls
