@@ -112,7 +112,9 @@ _NEAR_NOTHING = "SELECT NULL::text, NULL::float8 WHERE $7::real[] IS NOT NULL AN
 
 
 # Reciprocal rank fusion (Cormack, Clarke, Büttcher 2009): each way votes with 1 / (60 + place). It needs no common
-# scale, and what both ways find goes before what one finds. $10 most hits.
+# scale, and what both ways find goes before what one finds. What has no vector of the model yet could not be found by
+# meaning: there the words vote for both, or what was said a moment ago would stand behind all that has one. $10 most
+# hits.
 def _search(near: str) -> str:
     return f"""
 WITH {_BY_WORDS}, near AS (
@@ -122,8 +124,13 @@ WITH {_BY_WORDS}, near AS (
     SELECT message_id, place, 'words' AS way FROM by_words
     UNION ALL
     SELECT message_id, place, 'meaning' FROM near
+    UNION ALL
+    SELECT message_id, place, 'words'
+      FROM by_words b
+     WHERE $9::text IS NOT NULL
+       AND NOT EXISTS (SELECT FROM embeddings e WHERE e.message_id = b.message_id AND e.model = $9::text)
 ), fused AS (
-    SELECT message_id, sum(1.0 / (60 + place))::float8 AS score, array_agg(way ORDER BY way DESC) AS ways
+    SELECT message_id, sum(1.0 / (60 + place))::float8 AS score, array_agg(DISTINCT way ORDER BY way DESC) AS ways
       FROM votes
      GROUP BY message_id
 ), highlight AS (

@@ -141,6 +141,18 @@ async def test_what_both_ways_find_goes_before_what_one_finds(database: Database
     assert [hit.score for hit in result.items] == sorted((hit.score for hit in result.items), reverse=True)
 
 
+async def test_what_has_no_vector_yet_does_not_stand_behind_all_that_has_one(database: Database) -> None:
+    provider = Directions()
+    past = Past(database, provider)
+    for number in range(15):
+        await past.say(f"{('Anchors', 'Buckets', 'Candles')[number % 3]} of shipment {number}")
+    late = await Past(database).say("The heron")
+    found = await past.find("anchors buckets candles heron", embedder=provider, limit=10)
+    assert found[0] == late.message_ids[0]
+    result = await History(database, provider).search(NOVA, "anchors heron", limit=10)
+    assert [hit.found_by for hit in result.items if hit.message_id == late.message_ids[0]] == [["words"]]
+
+
 @proves("history.hybrid")
 async def test_with_the_model_away_words_are_still_found_and_that_is_said(database: Database) -> None:
     provider = Directions()
