@@ -150,7 +150,7 @@ async def test_an_address_that_never_answers_holds_up_nobody(post: PostOffice) -
         await post.say(f"{number}", run_id=f"run_{number}")
     sending = asyncio.create_task(post.sender.run_due())
     # All of it, while the first tries of the dead one still wait for an answer.
-    await until(lambda: len(post.receiver.at("/alive")) == 30, timeout_s=1.9)
+    await until(lambda: len(post.receiver.at("/alive")) == 30, timeout_s=3.9)
     assert not sending.done()
     per_target = post.settings.delivery.at_once_per_target
     assert len(post.receiver.at("/dead")) == per_target

@@ -137,8 +137,8 @@ async def test_a_provider_that_accepts_and_never_begins_is_given_up_long_before_
 
 
 async def test_a_response_that_has_begun_may_take_its_time(server: ModelServer) -> None:
-    server.reply(Stream((Part("sleep", 0.6), SO_FAR)))
-    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, first_byte_timeout_s=0.3)
+    server.reply(Stream((Part("sleep", 1.5), SO_FAR)))
+    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, first_byte_timeout_s=1.0)
     result = await engine.run("hi", EngineOptions(), "sandbox")
     await engine.close()
     assert (result.error, result.text) == (None, "So far")

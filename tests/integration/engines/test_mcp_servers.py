@@ -206,7 +206,7 @@ async def test_a_server_that_did_not_answer_is_left_alone_for_a_while(
 ) -> None:
     play = Player(avoid_s=avoid_s)
     log = tmp_path / "log"
-    mute = StdioMcpServer(command="sh", args=("-c", f"echo started >> {log}; sleep 60"), timeout_s=0.5)
+    mute = StdioMcpServer(command="sh", args=("-c", f"echo started >> {log}; sleep 60"), timeout_s=1.5)
     for _ in range(2):
         await play({"mute": mute}, PID)
     assert log.read_text().count("started") == tries
@@ -230,7 +230,7 @@ async def test_an_abort_while_connecting_stops_the_child(play: Player) -> None:
     started_s = time.monotonic()
     result = await play({"mute": StdioMcpServer(command="sleep", args=("60",))}, {"name": "echo"}, abort=abort)
     assert result.stop_reason == "aborted"
-    assert time.monotonic() - started_s < 1.5
+    assert time.monotonic() - started_s < 10
 
 
 async def test_an_abort_cancels_the_call_at_the_server(play: Player) -> None:
@@ -261,7 +261,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
     aborted_s = time.monotonic()
     abort.abort("cancel")
     assert (await running).stop_reason == "aborted"
-    assert time.monotonic() - aborted_s < 0.5
+    assert time.monotonic() - aborted_s < 5
     await play({"rude": rude, "child": CHILD}, PID)
     first, second = (int(pid) for pid in pids.read_text().split())
     assert first != second
@@ -362,7 +362,7 @@ async def test_an_http_server_gets_its_headers_and_no_other_turns(play: Player, 
 
 
 async def test_an_http_server_that_hangs_is_a_tool_error(play: Player, web: Web) -> None:
-    server = HttpMcpServer(web.url, timeout_s=0.5)
+    server = HttpMcpServer(web.url, timeout_s=2.0)
     result = await play({"web": server}, {"name": "hang"}, {"name": "secret"})
     assert [call.status for call in result.tool_calls] == ["failed", "completed"]
     assert "timed out" in (result.tool_calls[0].error or "")
@@ -376,7 +376,7 @@ async def test_an_abort_reaches_an_http_server(play: Player, web: Web) -> None:
     started_s = time.monotonic()
     abort.abort("cancel")
     assert (await running).stop_reason == "aborted"
-    assert time.monotonic() - started_s < 0.5
+    assert time.monotonic() - started_s < 5
     await asyncio.wait_for(web.cancelled.wait(), 10)
 
 

@@ -259,7 +259,7 @@ async def test_what_a_subagent_used_is_counted_where_the_limit_of_its_call_cuts_
     server.reply_to("one", replace(BEGUN, parts=(Part("cut"),)), BEGUN)
     hasty = Resilience.of_one_process(Policy(backoff_s=0.01))
     engine = AnthropicEngine(api_key="k", base_url=server.url, resilience=hasty)
-    result = await _run(engine, bench, watch, tool_timeout_s=0.5)
+    result = await _run(engine, bench, watch, tool_timeout_s=2.0)
     await engine.close()
     assert (result.text, result.tool_calls[0].status) == ("Done", "failed")
     assert watch.main.records[0].tool_usage.total_tokens == 2 * 501

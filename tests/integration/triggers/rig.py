@@ -56,7 +56,7 @@ class Rig:
         """Return a ticker of its own, behind a tap if one is given."""
         floor = self.floor
         database = floor.database if tap is None else TappedDatabase(floor.database, tap)
-        outbound = Outbound(OutboundRules(allow_hosts=("127.0.0.1",), timeout_s=2))
+        outbound = Outbound(OutboundRules(allow_hosts=("127.0.0.1",), timeout_s=4))
         return TriggerTicker(
             database,
             floor.bells,

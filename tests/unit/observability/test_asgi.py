@@ -39,7 +39,7 @@ class _Api:
         async def events() -> StreamingResponse:
             async def body() -> AsyncIterator[bytes]:
                 yield b": hi\n\n"
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(1)
                 yield b": there\n\n"
 
             return StreamingResponse(body(), media_type="text/event-stream")
@@ -103,7 +103,7 @@ async def test_an_event_stream_is_timed_to_its_first_byte(api: _Api, client: htt
     labels = {"method": "GET", "route": "/v1/events"}
     seconds = api.metrics.registry.get_sample_value("nova_http_request_duration_seconds_sum", labels)
     assert seconds is not None
-    assert seconds < 0.25
+    assert seconds < 0.9
 
 
 async def test_probes_are_counted_but_neither_traced_nor_logged(api: _Api, client: httpx2.AsyncClient) -> None:

@@ -97,9 +97,9 @@ async def test_what_the_guard_refuses_the_model_is_told() -> None:
 async def test_a_page_made_to_bring_a_parser_down_holds_nobody_up(web: WebServer) -> None:
     web.page("/", reply(b"<blockquote>" * 40_000, kind="text/html"))
     fetching = asyncio.create_task(_fetch(web))
-    longest_s, last_s = 0.0, time.monotonic()
+    longest_s, last_s = 0.0, time.thread_time()
     while not fetching.done():
         await asyncio.sleep(0.005)
-        longest_s, last_s = max(longest_s, time.monotonic() - last_s), time.monotonic()
+        longest_s, last_s = max(longest_s, time.thread_time() - last_s), time.thread_time()
     assert longest_s < 0.4
     await fetching

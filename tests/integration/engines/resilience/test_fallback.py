@@ -67,7 +67,7 @@ async def test_a_model_whose_server_never_begins_to_answer_gives_way_to_the_next
 ) -> None:
     server.reply_when(model(SONNET), Hang())
     server.reply(FINE)
-    engine = make(first_byte_timeout_s=0.1, policy=replace(HASTY, max_retries=1))
+    engine = make(first_byte_timeout_s=0.6, policy=replace(HASTY, max_retries=1))
     result = await asyncio.wait_for(turn(engine, fallback_models=(HAIKU,)), 10)
     assert (result.model, models_asked(server)) == (HAIKU, [SONNET, SONNET, HAIKU])
     assert counts.fallbacks == [(SONNET, HAIKU)]
