@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.openapi import PROBLEM_MEDIA_TYPE, methods_of
-from nova_workers.contracts.wire import Problem
+from nova_workers.contracts.bodies import Problem
 from nova_workers.errors import (
     Conflict,
     Forbidden,

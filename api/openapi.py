@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.routing import compile_path
 
-from nova_workers.contracts.wire import Problem
+from nova_workers.contracts.bodies import Problem
 
 __all__ = ["PROBLEM_MEDIA_TYPE", "install_openapi", "methods_of", "problems"]
 

@@ -16,7 +16,7 @@ import orjson
 from fastapi import Query
 
 from api.errors import InvalidCursor
-from nova_workers.contracts.wire import Page
+from nova_workers.contracts.bodies import Page
 
 __all__ = ["Cursor", "Limit", "Pager", "Position"]
 

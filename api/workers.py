@@ -7,7 +7,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.contracts.wire import WorkerView
+from nova_workers.contracts.fleet import WorkerView
 from nova_workers.keys import worker_presence, workers_index
 
 __all__ = ["live_workers"]

@@ -12,7 +12,8 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdPath
 from api.state import State
-from nova_workers.contracts.wire import AgentCreate, AgentPatch, AgentReplace, AgentView, Page
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger import agents as ledger
 from nova_workers.workspace.agents import PERSON

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from api.auth import AgentsCaller
 from api.openapi import problems
 from api.state import State
-from nova_workers.contracts.wire import Page
+from nova_workers.contracts.bodies import Page
 
 __all__ = ["router"]
 

@@ -12,8 +12,8 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, DeliveryIdPath, FileIdPath, ThreadIdQuery, WebhookIdQuery
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
-from nova_workers.contracts.wire import Page
 from nova_workers.ledger.deliveries import get_delivery, list_deliveries
 from nova_workers.ledger.sent_files import list_files
 from nova_workers.workspace import files

@@ -7,7 +7,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.state import ApiState, State
 from api.workers import live_workers
-from nova_workers.contracts.wire import FleetPause, FleetView
+from nova_workers.contracts.fleet import FleetPause, FleetView
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger import agents
 from nova_workers.ledger import fleet as ledger

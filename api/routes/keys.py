@@ -8,7 +8,8 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import KeyIdPath
 from api.state import State
-from nova_workers.contracts.wire import KeyCreate, KeyCreated, KeyView, Page
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.keys import KeyCreate, KeyCreated, KeyView
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger import tenancy as ledger
 

@@ -10,8 +10,8 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import MemoryIdPath
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.memories import MAX_MEMORY_CHARS, PERSON, MemoryCreate, MemoryView
-from nova_workers.contracts.wire import Page
 from nova_workers.errors import NotFound
 from nova_workers.ledger import memories as ledger
 

@@ -10,8 +10,8 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, NoteIdPath
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.notes import NoteCreate, NotePatch, NoteSummary, NoteView
-from nova_workers.contracts.wire import Page
 from nova_workers.ledger.notes import list_notes
 from nova_workers.workspace import notes
 from nova_workers.workspace.notes import NoteChange

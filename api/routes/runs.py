@@ -11,15 +11,8 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, RunIdPath, ThreadIdQuery
 from api.state import State
 from api.submitting import content_of
-from nova_workers.contracts.wire import (
-    BulkCancel,
-    BulkCancelled,
-    Page,
-    RunEdit,
-    RunQueue,
-    RunStatus,
-    RunView,
-)
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.wire import BulkCancel, BulkCancelled, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.ledger import run_reads
 
 __all__ = ["router"]

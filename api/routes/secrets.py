@@ -8,8 +8,8 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import SecretNamePath
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.secrets import SecretPut, SecretRotation, SecretView
-from nova_workers.contracts.wire import Page
 
 __all__ = ["router"]
 

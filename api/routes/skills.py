@@ -11,8 +11,8 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import SkillNamePath
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
-from nova_workers.contracts.wire import Page
 from nova_workers.ledger import skills as ledger
 from nova_workers.workspace import skills as workspace
 

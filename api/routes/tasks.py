@@ -10,6 +10,7 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, ResourceIdPath, StepIdPath, TaskIdPath
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.tasks import (
     ResourceView,
     StepPatch,
@@ -25,7 +26,7 @@ from nova_workers.contracts.tasks import (
     TaskSummary,
     TaskView,
 )
-from nova_workers.contracts.wire import Page, RunView
+from nova_workers.contracts.wire import RunView
 from nova_workers.ledger.run_reads import get_run
 from nova_workers.workspace.tasks import PERSON
 

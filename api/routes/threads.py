@@ -10,9 +10,9 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, ThreadIdPath
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.wire import (
     MessageView,
-    Page,
     RunView,
     ThreadCreate,
     ThreadFork,

@@ -11,8 +11,8 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, TriggerIdPath
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.triggers import TriggerCreate, TriggerFiringView, TriggerPatch, TriggerPreview, TriggerView
-from nova_workers.contracts.wire import Page
 from nova_workers.ledger import trigger_outcomes
 from nova_workers.ledger import triggers as ledger
 from nova_workers.workspace import triggers as workspace

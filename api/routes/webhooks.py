@@ -8,9 +8,9 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import WebhookIdPath
 from api.state import State
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import DeliveryView
 from nova_workers.contracts.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookSecret, WebhookView
-from nova_workers.contracts.wire import Page
 from nova_workers.ledger import webhooks as ledger
 
 __all__ = ["router"]

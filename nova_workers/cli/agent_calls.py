@@ -3,7 +3,8 @@
 from pydantic import BaseModel, ConfigDict
 
 from nova_workers.cli.transport import Transport
-from nova_workers.contracts.wire import AgentCreate, AgentPatch, AgentReplace, AgentView, Page
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
 __all__ = ["Agents"]
 

@@ -17,7 +17,8 @@ from redis.exceptions import RedisError
 from models import migrate
 from nova_workers.cli.client import NovaClient
 from nova_workers.cli.target import Servers, Target
-from nova_workers.contracts.wire import Scope, WorkerView
+from nova_workers.contracts.fleet import WorkerView
+from nova_workers.contracts.keys import Scope
 from nova_workers.errors import Forbidden, NotFound, NovaError
 from nova_workers.keys import broker_queue, worker_presence, workers_index
 from nova_workers.ledger.database import Connection

@@ -27,14 +27,11 @@ from nova_workers.cli.transport import Retry, Transport
 from nova_workers.cli.trigger_calls import Triggers
 from nova_workers.cli.usage_calls import UsageReports
 from nova_workers.cli.webhook_calls import Webhooks
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.fleet import FleetPause, FleetView
+from nova_workers.contracts.keys import KeyCreate, KeyCreated, KeyView
 from nova_workers.contracts.wire import (
-    FleetPause,
-    FleetView,
-    KeyCreate,
-    KeyCreated,
-    KeyView,
     MessageView,
-    Page,
     RunView,
     ThreadCreate,
     ThreadFork,

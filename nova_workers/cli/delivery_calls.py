@@ -1,8 +1,8 @@
 """``/v1/deliveries`` and ``/v1/files``: what agents handed over."""
 
 from nova_workers.cli.transport import Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
-from nova_workers.contracts.wire import Page
 
 __all__ = ["Deliveries", "Files"]
 

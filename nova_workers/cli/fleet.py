@@ -8,7 +8,7 @@ from nova_workers.cli.chart import bar
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.output import age, stamp
 from nova_workers.cli.run_calls import ENDED
-from nova_workers.contracts.wire import FleetPause, FleetView
+from nova_workers.contracts.fleet import FleetPause, FleetView
 
 __all__ = ["app"]
 

@@ -8,7 +8,7 @@ import typer
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.output import Column, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
-from nova_workers.contracts.wire import KeyCreate, KeyView, Scope
+from nova_workers.contracts.keys import KeyCreate, KeyView, Scope
 
 __all__ = ["app"]
 

@@ -3,9 +3,9 @@
 from datetime import datetime
 
 from nova_workers.cli.transport import Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.history import SearchResult
 from nova_workers.contracts.memories import MemoryCreate, MemoryView
-from nova_workers.contracts.wire import Page
 
 __all__ = ["History", "Memories"]
 

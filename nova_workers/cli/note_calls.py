@@ -1,8 +1,8 @@
 """``/v1/notes``: markdown documents of agents."""
 
 from nova_workers.cli.transport import Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.notes import NoteCreate, NotePatch, NoteSummary, NoteView
-from nova_workers.contracts.wire import Page
 
 __all__ = ["Notes"]
 

@@ -7,7 +7,7 @@ import typer
 from pydantic import BaseModel
 
 from nova_workers.cli.output import Column, Output
-from nova_workers.contracts.wire import Page
+from nova_workers.contracts.bodies import Page
 
 __all__ = ["CursorOption", "LimitOption", "show_page"]
 

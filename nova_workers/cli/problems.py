@@ -5,7 +5,7 @@ import os
 import httpx2
 from pydantic import ValidationError
 
-from nova_workers.contracts.wire import Problem
+from nova_workers.contracts.bodies import Problem
 from nova_workers.errors import (
     ConfigurationError,
     Conflict,

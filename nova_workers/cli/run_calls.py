@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from pydantic import ValidationError
 
 from nova_workers.cli.transport import EventSource, Params, Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
 from nova_workers.contracts.waits import RunAnswer, WaitKind, WaitView
 from nova_workers.contracts.wire import (
     BulkCancel,
     BulkCancelled,
-    Page,
     RunCreate,
     RunEdit,
     RunQueue,

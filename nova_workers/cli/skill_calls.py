@@ -1,8 +1,8 @@
 """``/v1/skills`` of the client."""
 
 from nova_workers.cli.transport import Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
-from nova_workers.contracts.wire import Page
 
 __all__ = ["Skills"]
 

@@ -1,6 +1,7 @@
 """``/v1/tasks``."""
 
 from nova_workers.cli.transport import Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.tasks import (
     ResourceView,
     StepPatch,
@@ -15,7 +16,7 @@ from nova_workers.contracts.tasks import (
     TaskSummary,
     TaskView,
 )
-from nova_workers.contracts.wire import Page, RunView
+from nova_workers.contracts.wire import RunView
 
 __all__ = ["Tasks"]
 

@@ -1,6 +1,7 @@
 """``/v1/triggers`` of the client."""
 
 from nova_workers.cli.transport import Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.triggers import (
     TriggerCreate,
     TriggerFiringView,
@@ -8,7 +9,6 @@ from nova_workers.contracts.triggers import (
     TriggerPreview,
     TriggerView,
 )
-from nova_workers.contracts.wire import Page
 
 __all__ = ["Triggers"]
 

@@ -1,9 +1,9 @@
 """``/v1/webhooks`` of the client."""
 
 from nova_workers.cli.transport import Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import DeliveryView
 from nova_workers.contracts.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookSecret, WebhookView
-from nova_workers.contracts.wire import Page
 
 __all__ = ["Webhooks"]
 

@@ -2,7 +2,9 @@
 
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from nova_workers.contracts.bodies import View
 
 __all__ = ["ARCHIVE_FORMAT", "ENDED_RUNS", "ENDED_TURNS", "MEDIA_TYPE", "ImportResult"]
 
@@ -17,10 +19,8 @@ ENDED_RUNS: Final = ("succeeded", "failed", "canceled", "merged")
 ENDED_TURNS: Final = ("succeeded", "failed", "aborted")
 
 
-class ImportResult(BaseModel):
+class ImportResult(View):
     """What an import wrote."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     status: Literal["imported"] = "imported"
     written: dict[str, int] = Field(default_factory=dict[str, int])

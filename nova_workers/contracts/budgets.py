@@ -3,16 +3,14 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import computed_field
+
+from nova_workers.contracts.bodies import View
 
 __all__ = ["BudgetView", "BudgetsView"]
 
 
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class BudgetView(_Out):
+class BudgetView(View):
     """A bound on what a day costs, and how far it is used up."""
 
     kind: Literal["tenant", "agent", "trigger"]
@@ -30,7 +28,7 @@ class BudgetView(_Out):
         return None if self.max_usd is None else max(self.max_usd - self.spent_usd, 0.0)
 
 
-class BudgetsView(_Out):
+class BudgetsView(View):
     """A tenant's daily budgets: its own first, then those of agents and triggers that have one."""
 
     timezone: str

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from nova_workers.contracts.bodies import View
 
 __all__ = [
     "INBOX",
@@ -79,11 +79,7 @@ class Sender:
     run_id: str
 
 
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class DeliveryView(_Out):
+class DeliveryView(View):
     """A row of the outbox: something for one target."""
 
     id: str
@@ -110,7 +106,7 @@ class DeliveryView(_Out):
     delivered_at: datetime | None
 
 
-class SentFileView(_Out):
+class SentFileView(View):
     """A file that an agent sent, without its content."""
 
     id: str

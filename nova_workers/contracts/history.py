@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
+from nova_workers.contracts.bodies import View
 from nova_workers.contracts.content import storable
 
 __all__ = ["MAX_HITS", "MAX_QUERY_CHARS", "Moment", "SaidMessage", "SearchHit", "SearchQuery", "SearchResult"]
@@ -33,11 +34,7 @@ Moment = Annotated[datetime, AfterValidator(_in_utc)]
 """A time in RFC 3339, or a date, which is its first moment. Without a zone it is UTC."""
 
 
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class SaidMessage(_Out):
+class SaidMessage(View):
     """What a person or an agent said."""
 
     message_id: str
@@ -46,7 +43,7 @@ class SaidMessage(_Out):
     text: str
 
 
-class SearchHit(_Out):
+class SearchHit(View):
     """A message that fits a query."""
 
     message_id: str
@@ -62,7 +59,7 @@ class SearchHit(_Out):
     found_by: list[Literal["words", "meaning"]]
 
 
-class SearchResult(_Out):
+class SearchResult(View):
     """What a search found, best first."""
 
     items: list[SearchHit]

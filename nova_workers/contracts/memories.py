@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
+from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 
 __all__ = ["MAX_MEMORY_CHARS", "PERSON", "MemoryCreate", "MemoryText", "MemoryView"]
@@ -23,19 +24,15 @@ MemoryText = Annotated[
 """One fact."""
 
 
-class MemoryCreate(BaseModel):
+class MemoryCreate(Body):
     """A fact to remember."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     content: MemoryText
     """In a sentence that makes sense on its own."""
 
 
-class MemoryView(BaseModel):
+class MemoryView(View):
     """A fact that is remembered."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str
     content: str

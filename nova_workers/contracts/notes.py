@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 
 __all__ = [
@@ -35,15 +36,7 @@ NoteText = Annotated[str, StringConstraints(max_length=MAX_NOTE_CHARS), AfterVal
 """Markdown."""
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class NoteCreate(_In):
+class NoteCreate(Body):
     """A new note, which belongs to an agent."""
 
     agent_id: AgentId
@@ -54,7 +47,7 @@ class NoteCreate(_In):
     pinned: bool = False
 
 
-class NotePatch(_In):
+class NotePatch(Body):
     """Fields to change; those left out, or null, stay."""
 
     title: NoteTitle | None = None
@@ -64,7 +57,7 @@ class NotePatch(_In):
     pinned: bool | None = None
 
 
-class NoteSummary(_Out):
+class NoteSummary(View):
     """A note without its content."""
 
     id: str

@@ -3,7 +3,9 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
+
+from nova_workers.contracts.bodies import Body, View
 
 __all__ = ["MAX_SECRET_BYTES", "SECRET_NAME_PATTERN", "SecretName", "SecretPut", "SecretRotation", "SecretView"]
 
@@ -15,10 +17,8 @@ SecretName = Annotated[str, StringConstraints(pattern=SECRET_NAME_PATTERN)]
 """Capital letters, digits and underscores, as an environment variable has them; unique within a tenant."""
 
 
-class SecretPut(BaseModel):
+class SecretPut(Body):
     """A secret's new value."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # Not in the representation, so that no traceback or log line shows it.
     value: Annotated[str, Field(repr=False, min_length=1, max_length=MAX_SECRET_BYTES)]
@@ -27,10 +27,8 @@ class SecretPut(BaseModel):
     """What it is for; agents see it. None keeps what is there."""
 
 
-class SecretView(BaseModel):
+class SecretView(View):
     """What may be known of a secret."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: str
     description: str
@@ -42,7 +40,7 @@ class SecretView(BaseModel):
     updated_at: datetime
 
 
-class SecretRotation(BaseModel):
+class SecretRotation(View):
     """What became of a rotation.
 
     Attributes:
@@ -52,8 +50,6 @@ class SecretRotation(BaseModel):
             are more than one call does; call again.
         unreadable: How many of those could not be opened.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     key_id: str
     rotated: int

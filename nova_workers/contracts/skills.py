@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from nova_workers.contracts.bodies import Body, View
+
 __all__ = [
     "MAX_AGENT_SKILLS",
     "MAX_FILES",
@@ -80,14 +82,6 @@ class SkillDirectory:
     files: tuple[SkillFile, ...] = field(default=())
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
 class SkillFront(BaseModel):
     """The front matter of a SKILL.md."""
 
@@ -106,7 +100,7 @@ class SkillFront(BaseModel):
     """What its author would use. It grants nothing: what an agent may do is said by its trust and its capabilities."""
 
 
-class SkillFilePut(_In):
+class SkillFilePut(Body):
     """A file beside a SKILL.md."""
 
     path: Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -115,7 +109,7 @@ class SkillFilePut(_In):
     executable: bool = False
 
 
-class SkillPut(_In):
+class SkillPut(Body):
     """A whole skill; takes the place of the one that has its name."""
 
     skill_md: Annotated[str, StringConstraints(min_length=1, max_length=MAX_SKILL_MD_CHARS)]
@@ -123,7 +117,7 @@ class SkillPut(_In):
     files: Annotated[list[SkillFilePut], Field(max_length=MAX_FILES)] = Field(default_factory=list[SkillFilePut])
 
 
-class SkillFileInfo(_Out):
+class SkillFileInfo(View):
     """A file beside a SKILL.md, without its content."""
 
     path: str
@@ -137,7 +131,7 @@ class SkillFileContent(SkillFileInfo):
     content_base64: str
 
 
-class SkillView(_Out):
+class SkillView(View):
     """A skill of the library, without its text."""
 
     name: str

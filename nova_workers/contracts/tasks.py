@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 
 __all__ = [
@@ -102,15 +103,7 @@ _Revision = Annotated[
 ]
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class StepInput(_In):
+class StepInput(Body):
     """A step of a plan. With the id of a step that is there it is that step."""
 
     id: Annotated[StepId | None, Field(description="Of a step that is there: it stays the same step.")] = None
@@ -122,7 +115,7 @@ class StepInput(_In):
 Steps = Annotated[tuple[StepInput, ...], Field(max_length=MAX_STEPS)]
 
 
-class TaskResourceAdd(_In):
+class TaskResourceAdd(Body):
     """Something that a task works with."""
 
     kind: Annotated[ResourceKind, Field(description="url: an http or https address; file: a path.")]
@@ -155,7 +148,7 @@ def _check_url(value: str) -> None:
         raise ValueError(f"value: {value[:80]!r} is not an http or https address")
 
 
-class TaskCreate(_In):
+class TaskCreate(Body):
     """A new task."""
 
     title: Annotated[_Title, Field(description="What is to be reached, in a line.")]
@@ -168,7 +161,7 @@ class TaskCreate(_In):
     resources: Annotated[tuple[TaskResourceAdd, ...], Field(max_length=MAX_RESOURCES)] = ()
 
 
-class TaskPatch(_In):
+class TaskPatch(Body):
     """Fields to change; those left out stay."""
 
     title: Annotated[_Title | None, Field(description="The new title.")] = None
@@ -180,20 +173,20 @@ class TaskPatch(_In):
     revision: _Revision = None
 
 
-class TaskEnd(_In):
+class TaskEnd(Body):
     """How a task ends."""
 
     outcome: Annotated[_Outcome | None, Field(description="What came of it, or why it is canceled.")] = None
 
 
-class StepsReplace(_In):
+class StepsReplace(Body):
     """The whole plan anew. Steps given with their id stay the same steps, others are new, those left out go."""
 
     steps: Annotated[Steps, Field(description="The whole plan, in order.")]
     revision: _Revision = None
 
 
-class StepPatch(_In):
+class StepPatch(Body):
     """Fields of a step to change; those left out stay."""
 
     title: Annotated[_StepTitle | None, Field(description="The new title.")] = None
@@ -201,7 +194,7 @@ class StepPatch(_In):
     done: Annotated[bool | None, Field(description="Whether it is done. A step with a subtask follows that.")] = None
 
 
-class SubtaskCreate(_In):
+class SubtaskCreate(Body):
     """A task that does one step of another."""
 
     title: Annotated[_Title | None, Field(description="Left out: the step's title.")] = None
@@ -213,7 +206,7 @@ class SubtaskCreate(_In):
     steps: Annotated[Steps, Field(description="Its plan, in order.")] = ()
 
 
-class SubtaskView(_Out):
+class SubtaskView(View):
     """The task that does a step."""
 
     id: int
@@ -222,7 +215,7 @@ class SubtaskView(_Out):
     owner_agent_id: str
 
 
-class StepView(_Out):
+class StepView(View):
     """A step of a plan. With a subtask, `done` follows that."""
 
     id: str
@@ -232,7 +225,7 @@ class StepView(_Out):
     subtask: SubtaskView | None
 
 
-class ResourceView(_Out):
+class ResourceView(View):
     """Something that a task works with."""
 
     id: str
@@ -242,7 +235,7 @@ class ResourceView(_Out):
     created_at: datetime
 
 
-class TaskSummary(_Out):
+class TaskSummary(View):
     """A task in a list."""
 
     id: int
@@ -264,7 +257,7 @@ class TaskSummary(_Out):
     ended_at: datetime | None
 
 
-class TaskView(_Out):
+class TaskView(View):
     """A task as it stands."""
 
     id: int
@@ -296,7 +289,7 @@ class TaskView(_Out):
     ended_at: datetime | None
 
 
-class TaskChangeView(_Out):
+class TaskChangeView(View):
     """One thing that happened to a task. Never changed."""
 
     id: str

@@ -3,15 +3,15 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
+
+from nova_workers.contracts.bodies import Body, View
 
 __all__ = ["TenantPatch", "TenantView"]
 
 
-class TenantView(BaseModel):
+class TenantView(View):
     """A tenant as it stands."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str
     name: str
@@ -36,10 +36,10 @@ def _without_defaults(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-class TenantPatch(BaseModel):
+class TenantPatch(Body):
     """Settings to change; those left out stay. `weight` and `max_running` take the scope `operator`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_without_defaults)
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
 
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] = "UTC"
     """IANA name, such as ``Europe/Berlin``."""

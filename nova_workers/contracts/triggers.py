@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, TypeAdapter
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 
 __all__ = [
@@ -79,15 +80,7 @@ _Title = Annotated[
 _ThreadId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class UrlGate(_In):
+class UrlGate(Body):
     """Fires where an address answers, or answers something new. It is fetched as agents' tools fetch, without login."""
 
     kind: Literal["url"]
@@ -97,13 +90,13 @@ class UrlGate(_In):
     """Only if the body is another than when it fired last."""
 
 
-class OpenTasksGate(_In):
+class OpenTasksGate(Body):
     """Fires where the agent owns an active task."""
 
     kind: Literal["open_tasks"]
 
 
-class IdleGate(_In):
+class IdleGate(Body):
     """Fires where the agent has been left alone: none of its runs is open, or ended within so many seconds."""
 
     kind: Literal["idle"]
@@ -114,7 +107,7 @@ Gate = Annotated[UrlGate | OpenTasksGate | IdleGate, Field(discriminator="kind")
 GATE: TypeAdapter[UrlGate | OpenTasksGate | IdleGate] = TypeAdapter(Gate)
 
 
-class TriggerCreate(_In):
+class TriggerCreate(Body):
     """A new trigger."""
 
     agent_id: AgentId
@@ -152,7 +145,7 @@ class TriggerCreate(_In):
     """What has to be so for a slot to fire; looking costs no model call."""
 
 
-class TriggerPatch(_In):
+class TriggerPatch(Body):
     """Fields to change; those left out stay.
 
     Null clears ``title``, ``thread_id``, ``starts_at``, ``ends_at``, ``max_runs_per_day``, ``max_cost_usd_per_day`` and
@@ -178,7 +171,7 @@ class TriggerPatch(_In):
     gate: Gate | None = None
 
 
-class TriggerView(_Out):
+class TriggerView(View):
     """A trigger as it stands."""
 
     id: str
@@ -214,7 +207,7 @@ class TriggerView(_Out):
     updated_at: datetime
 
 
-class Firing(_Out):
+class Firing(View):
     """One time at which a trigger fires."""
 
     at: datetime
@@ -223,7 +216,7 @@ class Firing(_Out):
     """The same in the trigger's time zone, in RFC 3339."""
 
 
-class TriggerFiringView(_Out):
+class TriggerFiringView(View):
     """What came of one slot of a trigger."""
 
     id: str
@@ -243,7 +236,7 @@ class TriggerFiringView(_Out):
     """Somebody asked for it."""
 
 
-class TriggerPreview(_Out):
+class TriggerPreview(View):
     """The next times at which a trigger would fire if it were enabled; fewer than asked for where it ends."""
 
     trigger_id: str

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from nova_workers.contracts.bodies import View
 
 __all__ = ["MAX_USAGE_DAYS", "UsageGrouping", "UsageReport", "UsageSum"]
 
@@ -13,11 +13,7 @@ MAX_USAGE_DAYS = 400
 UsageGrouping = Literal["agent", "day", "model"]
 
 
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class UsageSum(_Out):
+class UsageSum(View):
     """What one agent, day or model used, or all."""
 
     key: str | None = None
@@ -36,7 +32,7 @@ class UsageSum(_Out):
     """Runs and compactions whose cost is not known, and not in `cost_usd`."""
 
 
-class UsageReport(_Out):
+class UsageReport(View):
     """What a tenant used from `since` on and before `until`."""
 
     group_by: UsageGrouping

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.bodies import View
 
 __all__ = [
     "MAX_DELEGATION_DEPTH",
@@ -131,10 +132,8 @@ class RunAnswer(Answer):
     """Which wait is meant, where the run waits for several answers."""
 
 
-class WaitView(BaseModel):
+class WaitView(View):
     """What a run waits for."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str
     run_id: str

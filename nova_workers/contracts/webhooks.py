@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 
 __all__ = [
@@ -31,15 +32,7 @@ _Description = Annotated[str, StringConstraints(strip_whitespace=True, max_lengt
 _Kinds = Annotated[tuple[WebhookKind, ...], Field(max_length=20)]
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class WebhookCreate(_In):
+class WebhookCreate(Body):
     """A new webhook. Its secret is made here, and told once."""
 
     url: _Url
@@ -52,7 +45,7 @@ class WebhookCreate(_In):
     enabled: bool = True
 
 
-class WebhookPatch(_In):
+class WebhookPatch(Body):
     """Fields to change; those left out stay. Null clears ``agent_id``. ``enabled: true`` forgives past failures."""
 
     url: _Url | None = None
@@ -62,14 +55,14 @@ class WebhookPatch(_In):
     enabled: bool | None = None
 
 
-class WebhookRotate(_In):
+class WebhookRotate(Body):
     """How a secret is replaced."""
 
     grace_s: Annotated[int, Field(ge=0, le=MAX_GRACE_S)] = 86_400
     """So long the old secret signs too, beside the new one. 0 ends it at once."""
 
 
-class WebhookView(_Out):
+class WebhookView(View):
     """A webhook as it stands, without its secret."""
 
     id: str
@@ -89,7 +82,7 @@ class WebhookView(_Out):
     updated_at: datetime
 
 
-class WebhookSecret(_Out):
+class WebhookSecret(View):
     """A webhook with its secret, which is shown this once."""
 
     webhook: WebhookView

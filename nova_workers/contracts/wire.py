@@ -1,15 +1,15 @@
-"""The HTTP contract: every request and response body, shared by the API and the typed client.
+"""The HTTP contract of agents, threads and runs, shared by the API and the typed client.
 
-Inputs forbid unknown fields, so that a typing error is a 422 and not a setting that silently did nothing.
-Times are RFC 3339 in UTC. Lists come in pages with an opaque `next_cursor`.
+What else there is has modules of its own beside this one; `bodies` says what all of them have in common.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
+from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.waits import WaitView
@@ -21,26 +21,16 @@ __all__ = [
     "AgentView",
     "BulkCancel",
     "BulkCancelled",
-    "FleetPause",
-    "FleetView",
-    "KeyCreate",
-    "KeyCreated",
-    "KeyView",
     "MessageView",
     "Metadata",
     "OnBusy",
-    "Page",
-    "Problem",
-    "QueueDepth",
     "RunCreate",
     "RunEdit",
     "RunError",
     "RunQueue",
     "RunStatus",
     "RunView",
-    "Scope",
     "StatelessRunCreate",
-    "SwitchView",
     "ThreadCreate",
     "ThreadFork",
     "ThreadPatch",
@@ -48,52 +38,14 @@ __all__ = [
     "ToolCallView",
     "TurnView",
     "UsageView",
-    "WorkerView",
 ]
 
 OnBusy = Literal["enqueue", "reject", "interrupt", "steer"]
 RunStatus = Literal["queued", "running", "waiting", "succeeded", "failed", "canceled", "merged"]
 RunQueue = Literal["interactive", "background"]
 
-Scope = Literal["runs", "agents", "workspace", "secrets", "keys", "operator"]
-"""What a key may do. `runs`: threads, runs, answers to them, usage. `agents`: agents. `workspace`: tasks, notes, files,
-memories, skills, triggers, and the whole of it as an export. `secrets`: secrets. `keys`: API keys of its tenant.
-`operator`: the whole fleet, across tenants (pause, depth, workers)."""
-
 _Text = Annotated[str, StringConstraints(min_length=1)]
 Metadata = Annotated[dict[str, Any], Field(max_length=64)]
-T = TypeVar("T")
-
-
-class _In(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Out(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Problem(_Out):
-    """An error, as RFC 9457 has it (``application/problem+json``).
-
-    `code` is stable for programs; `detail` quotes the value and says what to do; `errors` names fields.
-    """
-
-    type: str = "about:blank"
-    title: str
-    status: int
-    detail: str
-    code: str
-    instance: str | None = None
-    errors: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
-    context: dict[str, Any] = Field(default_factory=dict[str, Any])
-
-
-class Page(_Out, Generic[T]):
-    """One page of a list, newest first unless said otherwise. `next_cursor` is null on the last page."""
-
-    items: list[T]
-    next_cursor: str | None = None
 
 
 class AgentCreate(AgentSpec):
@@ -119,7 +71,7 @@ class AgentPatch(AgentSpec):
     name: Annotated[str, Field(min_length=1, max_length=200)] = "unchanged"
 
 
-class AgentView(_Out):
+class AgentView(View):
     """An agent as it stands, or one of its versions."""
 
     id: str
@@ -131,7 +83,7 @@ class AgentView(_Out):
     updated_at: datetime
 
 
-class ThreadCreate(_In):
+class ThreadCreate(Body):
     """A new, empty conversation."""
 
     agent_id: AgentId = "nova"
@@ -140,7 +92,7 @@ class ThreadCreate(_In):
     metadata: Metadata = Field(default_factory=dict[str, Any])
 
 
-class ThreadPatch(_In):
+class ThreadPatch(Body):
     """Fields to change; those left out stay."""
 
     title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
@@ -148,7 +100,7 @@ class ThreadPatch(_In):
     metadata: Metadata | None = None
 
 
-class ThreadFork(_In):
+class ThreadFork(Body):
     """A new thread that goes on from a turn of this one. Nothing is copied."""
 
     turn_id: str | None = None
@@ -157,7 +109,7 @@ class ThreadFork(_In):
     label: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
 
 
-class ThreadView(_Out):
+class ThreadView(View):
     """A conversation."""
 
     id: str
@@ -174,7 +126,7 @@ class ThreadView(_Out):
     updated_at: datetime
 
 
-class RunCreate(_In):
+class RunCreate(Body):
     """A message for the agent of a thread."""
 
     message: _Text | Annotated[list[ContentBlock], Field(min_length=1, max_length=200)]
@@ -195,13 +147,13 @@ class StatelessRunCreate(RunCreate):
     agent_id: AgentId | None = None
 
 
-class RunEdit(_In):
+class RunEdit(Body):
     """A new message for a run that is still queued."""
 
     message: _Text | Annotated[list[ContentBlock], Field(min_length=1, max_length=200)]
 
 
-class RunError(_Out):
+class RunError(View):
     """Why a run failed."""
 
     kind: str
@@ -209,7 +161,7 @@ class RunError(_Out):
     retryable: bool
 
 
-class UsageView(_Out):
+class UsageView(View):
     """Tokens and cost. `cost_usd` is null where the price of the model is not known."""
 
     input_tokens: int = 0
@@ -220,7 +172,7 @@ class UsageView(_Out):
     cost_usd: float | None = None
 
 
-class RunView(_Out):
+class RunView(View):
     """A run as it stands."""
 
     id: str
@@ -261,7 +213,7 @@ class RunView(_Out):
     finished_at: datetime | None = None
 
 
-class BulkCancel(_In):
+class BulkCancel(Body):
     """Which runs to cancel: all open ones that match every field given. At least one field is needed."""
 
     thread_id: str | None = None
@@ -270,7 +222,7 @@ class BulkCancel(_In):
     run_ids: Annotated[list[str], Field(max_length=1_000)] | None = None
 
 
-class BulkCancelled(_Out):
+class BulkCancelled(View):
     """What a bulk cancel did."""
 
     canceled: int
@@ -279,7 +231,7 @@ class BulkCancelled(_Out):
     """Running; they stop in a moment."""
 
 
-class ToolCallView(_Out):
+class ToolCallView(View):
     """A tool call of a turn."""
 
     id: str
@@ -293,7 +245,7 @@ class ToolCallView(_Out):
     completed_at: datetime | None
 
 
-class TurnView(_Out):
+class TurnView(View):
     """An executed turn."""
 
     id: str
@@ -316,7 +268,7 @@ class TurnView(_Out):
     completed_at: datetime | None
 
 
-class MessageView(_Out):
+class MessageView(View):
     """A message of a conversation, oldest first."""
 
     id: str
@@ -326,77 +278,3 @@ class MessageView(_Out):
     role: str
     content: list[ContentBlock]
     created_at: datetime
-
-
-class KeyCreate(_In):
-    """A new API key."""
-
-    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    scopes: Annotated[list[Scope], Field(min_length=1)] = Field(default_factory=lambda: ["runs", "agents", "workspace"])
-    expires_at: datetime | None = None
-
-
-class KeyView(_Out):
-    """An API key, without its secret."""
-
-    id: str
-    name: str
-    prefix: str
-    scopes: list[Scope]
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-
-
-class KeyCreated(KeyView):
-    """A new key with its secret, which is shown this once."""
-
-    key: str
-
-
-class QueueDepth(_Out):
-    """Runs that stand in line on one queue."""
-
-    queue: str
-    queued: int
-    oldest_queued_age_s: float | None
-
-
-class WorkerView(_Out):
-    """A live worker process."""
-
-    id: str
-    host: str
-    pid: int
-    queues: list[str]
-    slots: int
-    busy: int
-    draining: bool
-    seen_at: datetime
-
-
-class SwitchView(_Out):
-    """A pause that stands."""
-
-    scope: Literal["fleet", "tenant", "agent"]
-    target: str | None
-    reason: str | None
-    created_at: datetime
-
-
-class FleetPause(_In):
-    """What to pause or resume. `fleet` needs the `operator` scope; `agent` takes the agent's id."""
-
-    scope: Literal["fleet", "tenant", "agent"] = "tenant"
-    agent_id: AgentId | None = None
-    reason: Annotated[str, StringConstraints(max_length=500)] | None = None
-
-
-class FleetView(_Out):
-    """The fleet at a glance. Counts are of the key's tenant, or of all with the `operator` scope."""
-
-    runs: dict[str, int]
-    """Open runs by status, and those that ended in the last hour."""
-    queues: list[QueueDepth]
-    workers: list[WorkerView]
-    switches: list[SwitchView]

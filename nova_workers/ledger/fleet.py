@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from nova_workers.contracts.fleet import QueueDepth, SwitchView
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.wire import QueueDepth, SwitchView
 from nova_workers.ledger.database import Connection
 
 __all__ = ["Depth", "Switch", "fleet_depth", "list_switches", "pause", "resume", "waiting_front"]

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.contracts.wire import KeyCreated, KeyView
+from nova_workers.contracts.keys import KeyCreated, KeyView
 from nova_workers.errors import NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from nova_workers.contracts.keys import Scope
 from nova_workers.contracts.tenants import TenantPatch, TenantView
-from nova_workers.contracts.wire import Scope
 from nova_workers.errors import Forbidden
 from nova_workers.ledger import tenants as ledger
 from nova_workers.ledger.database import Connection

@@ -28,7 +28,7 @@ from typing import Self
 
 from nova_workers.cli.client import NovaClient
 from nova_workers.config import Settings
-from nova_workers.contracts.wire import WorkerView
+from nova_workers.contracts.fleet import WorkerView
 from nova_workers.devstack.commands import api_command, beat_command, worker_command
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.errors import NovaError

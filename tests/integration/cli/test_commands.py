@@ -11,7 +11,7 @@ import pytest
 
 from nova_workers.cli import command
 from nova_workers.cli.output import Output
-from nova_workers.contracts.wire import Scope
+from nova_workers.contracts.keys import Scope
 from tests.support.command_line import Nova, wait_for
 from tests.support.fleet import Fleet
 

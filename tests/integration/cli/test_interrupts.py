@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from nova_workers.cli.command import open_session
 from nova_workers.cli.follow import Interrupt
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import StreamEnd, StreamStart, Token
-from nova_workers.contracts.wire import Page
 from tests.support.command_line import Child, Done, Nova
 from tests.support.wire_server import WireServer, all_frames, run_view, says, streams, wire_server
 

@@ -3,8 +3,8 @@ import pytest
 
 from nova_workers.cli.command import build
 from nova_workers.cli.problems import error_of_response, error_of_transport
+from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.tasks import TaskCreate
-from nova_workers.contracts.wire import Problem
 from nova_workers.errors import (
     IdempotencyMismatch,
     InvalidInput,

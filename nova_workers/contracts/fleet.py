@@ -1,0 +1,59 @@
+"""The HTTP contract of the fleet: its queues, workers and pauses."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import StringConstraints
+
+from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.bodies import Body, View
+
+__all__ = ["FleetPause", "FleetView", "QueueDepth", "SwitchView", "WorkerView"]
+
+
+class QueueDepth(View):
+    """Runs that stand in line on one queue."""
+
+    queue: str
+    queued: int
+    oldest_queued_age_s: float | None
+
+
+class WorkerView(View):
+    """A live worker process."""
+
+    id: str
+    host: str
+    pid: int
+    queues: list[str]
+    slots: int
+    busy: int
+    draining: bool
+    seen_at: datetime
+
+
+class SwitchView(View):
+    """A pause that stands."""
+
+    scope: Literal["fleet", "tenant", "agent"]
+    target: str | None
+    reason: str | None
+    created_at: datetime
+
+
+class FleetPause(Body):
+    """What to pause or resume. `fleet` needs the `operator` scope; `agent` takes the agent's id."""
+
+    scope: Literal["fleet", "tenant", "agent"] = "tenant"
+    agent_id: AgentId | None = None
+    reason: Annotated[str, StringConstraints(max_length=500)] | None = None
+
+
+class FleetView(View):
+    """The fleet at a glance. Counts are of the key's tenant, or of all with the `operator` scope."""
+
+    runs: dict[str, int]
+    """Open runs by status, and those that ended in the last hour."""
+    queues: list[QueueDepth]
+    workers: list[WorkerView]
+    switches: list[SwitchView]

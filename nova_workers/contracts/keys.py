@@ -1,0 +1,41 @@
+"""The HTTP contract of API keys."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from nova_workers.contracts.bodies import Body, View
+
+__all__ = ["KeyCreate", "KeyCreated", "KeyView", "Scope"]
+
+Scope = Literal["runs", "agents", "workspace", "secrets", "keys", "operator"]
+"""What a key may do. `runs`: threads, runs, answers to them, usage. `agents`: agents. `workspace`: tasks, notes, files,
+memories, skills, triggers, and the whole of it as an export. `secrets`: secrets. `keys`: API keys of its tenant.
+`operator`: the whole fleet, across tenants (pause, depth, workers)."""
+
+
+class KeyCreate(Body):
+    """A new API key."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    scopes: Annotated[list[Scope], Field(min_length=1)] = Field(default_factory=lambda: ["runs", "agents", "workspace"])
+    expires_at: datetime | None = None
+
+
+class KeyView(View):
+    """An API key, without its secret."""
+
+    id: str
+    name: str
+    prefix: str
+    scopes: list[Scope]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class KeyCreated(KeyView):
+    """A new key with its secret, which is shown this once."""
+
+    key: str
