@@ -184,6 +184,9 @@ class StreamHub:
             return
         async with self._lock:
             left = self._asked - self._feeds.keys()
+            if not left:
+                # Another left them while this one waited. A command without a name would leave every channel there is.
+                return
             self._asked -= left
             self._subscribed -= left
             try:

@@ -148,6 +148,32 @@ async def test_a_run_that_was_left_can_be_followed_again(redis: Redis):
             assert texts(await collect(feed, _at(5))) == ["1-5 e"]
 
 
+@proves("events.resume")
+async def test_those_who_stay_hear_on_while_a_crowd_comes_and_leaves(redis: Redis):
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
+        events = publisher.open(RUN, 1)
+        async with hub.follow(RUN, _START) as feed:
+            say(events, "a")
+            await collect(feed, _at(1))
+            until = asyncio.Event()
+            crowd: list[asyncio.Task[None]] = []
+            for wave in range(4):
+                leaving, until = until, asyncio.Event()
+                crowd += [asyncio.create_task(_stay(hub, f"{RUN}_{wave}_{at}", until)) for at in range(100)]
+                # The next ones join while these leave.
+                leaving.set()
+                await asyncio.sleep(0.01)
+            until.set()
+            await asyncio.gather(*crowd)
+            say(events, "b")
+            assert texts(await collect(feed, _at(2))) == ["1-2 b"]
+
+
+async def _stay(hub: StreamHub, run_id: str, until: asyncio.Event) -> None:
+    async with hub.follow(run_id, _START):
+        await until.wait()
+
+
 async def _follow(hub: StreamHub, run_id: str, upto: int) -> None:
     async with hub.follow(run_id, _START) as feed:
         got = await collect(feed, _at(upto))
