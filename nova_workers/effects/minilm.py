@@ -95,9 +95,19 @@ def _serve(model: MiniLM, requests: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
+def _go_to_the_back() -> None:
+    """Lower the priority of this process, and of its session where Linux weighs sessions before processes."""
+    os.nice(NICENESS)
+    try:
+        Path("/proc/self/autogroup").write_text(str(NICENESS), encoding="ascii")
+    except OSError:
+        # Not there, or not ours to set: then the process's own priority is what counts.
+        return
+
+
 def main() -> None:
     """Serve until stdin ends."""
-    os.nice(NICENESS)
+    _go_to_the_back()
     # Anything that prints must not land between two frames.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

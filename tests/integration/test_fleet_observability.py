@@ -74,7 +74,7 @@ def collector() -> Iterator[Collector]:
     collector.close()
 
 
-async def _until(done: Callable[[], Any], what: str, timeout_s: float = 30.0) -> Any:
+async def _until(done: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
     """Wait until `done` gives something true, and return it."""
     async with asyncio.timeout(timeout_s):
         while True:

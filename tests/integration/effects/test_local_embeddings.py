@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -23,6 +24,14 @@ async def _until_gone(pid: int) -> None:
     async with asyncio.timeout(10):
         while _is_alive(pid):  # noqa: ASYNC110 - another process's end has no event
             await asyncio.sleep(0.01)
+
+
+def _session_niceness(pid: int) -> int | None:
+    """Return the niceness of a process's session; None where the kernel does not group by sessions."""
+    try:
+        return int(Path(f"/proc/{pid}/autogroup").read_text(encoding="ascii").split()[-1])
+    except FileNotFoundError:
+        return None
 
 
 def _is_alive(pid: int) -> bool:
@@ -76,6 +85,8 @@ async def test_the_child_is_nice_and_in_a_session_of_its_own(local: LocalEmbeddi
     assert local.child_pid is not None
     child = psutil.Process(local.child_pid)
     assert child.nice() >= psutil.Process().nice() + 10 or child.nice() == 19
+    # Its session too: a niceness counts within the session alone, where the kernel groups processes by sessions.
+    assert _session_niceness(child.pid) in (10, None)
     assert os.getsid(child.pid) == child.pid
     assert child.memory_info().rss < 300_000_000
 
@@ -101,7 +112,7 @@ async def test_a_child_that_is_killed_in_the_middle_is_replaced(local: LocalEmbe
     await local.embed(["hello"])
     first = local.child_pid
     assert first is not None
-    busy = asyncio.create_task(local.embed(["word " * 3000] * 10))
+    busy = asyncio.create_task(local.embed(["word " * 100] * 10))
     await asyncio.sleep(0)
     os.kill(first, signal.SIGKILL)
     assert len(await busy) == 10
@@ -109,7 +120,7 @@ async def test_a_child_that_is_killed_in_the_middle_is_replaced(local: LocalEmbe
 
 
 async def test_a_child_that_hangs_is_stopped_and_replaced() -> None:
-    local = LocalEmbeddings(timeout_s=3.0)
+    local = LocalEmbeddings(timeout_s=20.0)
     await local.embed(["hello"])
     first = local.child_pid
     assert first is not None
