@@ -1,6 +1,6 @@
 """The one typed client of the HTTP API.
 
-Every method is one endpoint; it takes and returns the bodies of `nova_workers.contracts.wire` and raises the
+Every method is one endpoint; it takes and returns the bodies of `nova_workers.contracts` and raises the
 errors of `nova_workers.errors`. The commands use it, and so may any asyncio program:
 
     async with NovaClient("http://127.0.0.1:8700", key) as nova:

@@ -18,6 +18,9 @@ INDEXED_DIMENSIONS = 384
 _CANDIDATES = 50
 """What each of the two ways brings to the vote: of more, those far down would hardly count."""
 
+_FEW = 10
+"""A word that so many messages have says something however short the history is."""
+
 _EXCERPT_CHARS = 700
 """Of a text that is longer the pieces around the words are shown, or its beginning."""
 
@@ -50,23 +53,24 @@ tenant_id = $1 AND ($2::text IS NULL OR agent_id = $2) AND ($3::timestamptz IS N
 # What each brings is bounded, so that the cost has a bound. A word that many messages have says little, and costs most.
 # So those that the table's own statistics have in more than a tenth of all messages are left out, unless there is no
 # other; and what more than a quarter of the messages here have (or 1,000, where there are as many) does not count,
-# unless nothing rarer was found. What counts, counts by its rarity. Postgres' own ranks know nothing of rarity, and its
-# lists of stop words know one language each.
+# unless nothing rarer was found. What a few have is neither. What counts, counts by its rarity. Postgres' own ranks
+# know nothing of rarity, and its lists of stop words know one language each.
 _BY_WORDS = rf"""
 common AS (
-    SELECT e.lexeme, e.share
+    SELECT e.lexeme, e.share, e.share * t.reltuples AS spread
       FROM pg_stats s
+      JOIN pg_class t ON t.oid = 'message_texts'::regclass
      CROSS JOIN LATERAL unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS e (lexeme, share)
      WHERE s.schemaname = current_schema() AND s.tablename = 'message_texts' AND s.attname = 'words'
 ), asked AS (
-    SELECT q.lexeme, COALESCE(c.share, 0) AS share,
+    SELECT q.lexeme, COALESCE(c.share, 0) AS share, COALESCE(c.spread, 0) AS spread,
            row_number() OVER (ORDER BY COALESCE(c.share, 0), char_length(q.lexeme) DESC, q.lexeme) AS place
       FROM unnest(to_tsvector('simple', $6::text)) q LEFT JOIN common c ON c.lexeme = q.lexeme
 ), words AS (
     SELECT (E'\'' || replace(replace(lexeme, E'\\', E'\\\\'), '''', '''''') || ''''
             || CASE WHEN char_length(lexeme) >= 4 THEN ':*' ELSE '' END)::tsquery AS query
       FROM asked
-     WHERE place = 1 OR (place <= 12 AND share <= 0.1)
+     WHERE place = 1 OR (place <= 12 AND (share <= 0.1 OR spread <= {_FEW}))
 ), terms AS (
     SELECT query FROM words
     UNION ALL
@@ -83,7 +87,7 @@ common AS (
 ), telling AS (
     SELECT f.message_id, ln((c.size + 1.0) / f.spread + 1.0) AS weight
       FROM (SELECT *, min(spread) OVER () AS rarest FROM found) f CROSS JOIN corpus c
-     WHERE f.spread <= GREATEST(f.rarest, CASE WHEN c.size < 1000 THEN c.size / 4 ELSE 999 END)
+     WHERE f.spread <= GREATEST(f.rarest, CASE WHEN c.size < 1000 THEN GREATEST(c.size / 4, {_FEW}) ELSE 999 END)
 ), by_words AS (
     SELECT message_id, row_number() OVER (ORDER BY sum(weight) DESC, message_id DESC) AS place
       FROM telling

@@ -44,6 +44,17 @@ async def test_a_rare_word_goes_before_many_common_ones(database: Database) -> N
     assert found[0] == wanted.message_ids[0]
 
 
+async def test_in_a_short_history_a_word_that_two_messages_have_is_not_common(database: Database) -> None:
+    past = Past(database)
+    await past.say("It was late", "Work on it now.")
+    wanted = await past.say("We saw the heron today", "You said: We saw the heron today")
+    found = await past.find("where was the heron")
+    assert set(found[:2]) == set(wanted.message_ids)
+    # Nor is it for the statistics.
+    await database.execute("ANALYZE message_texts")
+    assert set((await past.find("where was the heron"))[:2]) == set(wanted.message_ids)
+
+
 async def test_of_two_messages_the_one_with_more_of_the_words_goes_first(database: Database) -> None:
     past = Past(database)
     one = await past.say("The invoice of March")
