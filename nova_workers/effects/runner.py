@@ -6,8 +6,10 @@ in the order of their positions; an effect that failed for good does not hold up
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import structlog
@@ -29,6 +31,9 @@ _TIMEOUT_S: Final = 90.0
 
 _START_WINDOW_S: Final = 30.0
 """A claimed effect whose turn has not come after this is given back: its call might outlast its lease."""
+
+_IN_WAITING: Final = 8
+"""Batches of a kind that may wait for a turn. Each holds a slot of the worker; the rest wait in the ledger."""
 
 _LEASE: Final = timedelta(seconds=_START_WINDOW_S + _TIMEOUT_S + 10)
 """An effect whose worker died is due again after this."""
@@ -92,6 +97,8 @@ class EffectRunner:
         self._draining = False
         self._working: set[asyncio.Task[None]] = set()
         self._slots = {kind: asyncio.Semaphore(handler.at_once) for kind, handler in handlers.items()}
+        self._open: Counter[str] = Counter()
+        """Batches of each kind that were begun, or are being claimed."""
 
     async def run_due(self) -> int:
         """Work off one round of effects that are due.
@@ -99,18 +106,15 @@ class EffectRunner:
         When cancelled or drained, what is not done yet is given back at once and its attempt is not counted.
 
         Returns:
-            How many effects were claimed. As long as it is not 0, more may be due: ring again.
+            How many effects were claimed. As long as it is not 0, more may be due: ring again. Of a kind that has
+            enough in waiting none are claimed; whoever ends one of those rings.
 
         Raises:
             Unavailable: The database cannot be reached; whatever was claimed is due again after its lease.
         """
         if self._draining or not self._settings.enabled or not self._handlers:
             return 0
-        wanted = [(kind, handler.batch_size * handler.at_once) for kind, handler in self._handlers.items()]
-        async with self._database.connection() as connection:
-            claimed, given_up = await claim_effects(
-                connection, wanted, max_attempts=self._settings.max_attempts, lease=_LEASE
-            )
+        claimed, given_up = await self._claim()
         claimed_s = self._clock.monotonic_s()
         for effect in given_up:
             self._count(effect, "failed")
@@ -129,12 +133,33 @@ class EffectRunner:
         for handler in self._handlers.values():
             await handler.close()
 
+    async def _claim(self) -> tuple[list[DueEffect], list[DueEffect]]:
+        room = {kind: handler.at_once + _IN_WAITING - self._open[kind] for kind, handler in self._handlers.items()}
+        batches = Counter({kind: min(room[kind], self._handlers[kind].at_once) for kind in room if room[kind] > 0})
+        if not batches:
+            return [], []
+        self._open.update(batches)
+        try:
+            async with self._database.connection() as connection:
+                return await claim_effects(
+                    connection,
+                    [(kind, self._handlers[kind].batch_size * count) for kind, count in batches.items()],
+                    max_attempts=self._settings.max_attempts,
+                    lease=_LEASE,
+                )
+        finally:
+            self._open.subtract(batches)
+
     async def _run_all(self, batches: Sequence[Sequence[DueEffect]], claimed_s: float) -> None:
         """Wait for every batch, also for those beside one that fails; give back those that were stopped."""
         if not batches:
             return
         work = {asyncio.create_task(self._run_batch(batch, claimed_s)): batch for batch in batches}
         self._working.update(work)
+        for task, batch in work.items():
+            kind = batch[0].kind
+            self._open[kind] += 1
+            task.add_done_callback(partial(self._close_batch, kind))
         if self._draining:  # since the claim was sent
             self.drain()
         try:
@@ -150,6 +175,9 @@ class EffectRunner:
         for task in work:
             if not task.cancelled():
                 task.result()
+
+    def _close_batch(self, kind: str, _: asyncio.Task[None]) -> None:
+        self._open[kind] -= 1
 
     def _split(self, effects: Sequence[DueEffect]) -> list[list[DueEffect]]:
         batches = [[effect] for effect in effects if effect.attempt > 1]

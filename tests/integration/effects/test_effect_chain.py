@@ -298,6 +298,36 @@ async def test_a_drain_gives_back_what_is_under_way_and_claims_nothing_more(
     assert (await effect(database, run.run_id, "embeddings"))["status"] == "pending"
 
 
+async def test_a_busy_kind_holds_few_rounds_and_no_other_kind(database: Database, make_runner: MakeRunner) -> None:
+    free = asyncio.Event()
+
+    class Busy(Recorder):
+        async def handle(self, effects: Sequence[DueEffect]) -> None:
+            await super().handle(effects)
+            await free.wait()
+
+    busy, quick = Busy(batch_size=1, at_once=1), Recorder()
+    runner = make_runner({"embeddings": busy, "title": quick})
+    for _ in range(12):
+        await seed_run(database, effects=["embeddings"])
+    rounds = [asyncio.create_task(runner.run_due()) for _ in range(12)]
+    # One has the only turn and eight wait for it; the others left at once, and their effects to the ledger.
+    async with asyncio.timeout(10):
+        while sum(task.done() for task in rounds) < 3:  # noqa: ASYNC110 - it waits for the database
+            await asyncio.sleep(0.01)
+    assert sum(task.result() for task in rounds if task.done()) == 0
+    assert await database.fetchval("SELECT count(*) FROM effects WHERE status = 'pending'") == 3
+    run = await seed_run(database, effects=["title"])
+    assert await runner.run_due() == 1
+    assert (await effect(database, run.run_id, "title"))["status"] == "done"
+    free.set()
+    assert sum(await asyncio.gather(*rounds)) == 9
+    while await runner.run_due():
+        pass
+    assert len(busy.runs) == 12
+    assert await database.fetchval("SELECT count(*) FROM effects WHERE status <> 'done'") == 0
+
+
 async def test_a_defect_in_one_batch_does_not_hold_up_the_others(
     database: Database, make_runner: MakeRunner, metrics: Metrics
 ) -> None:
