@@ -310,12 +310,15 @@ async def test_a_busy_kind_holds_few_rounds_and_no_other_kind(database: Database
     runner = make_runner({"embeddings": busy, "title": quick})
     for _ in range(12):
         await seed_run(database, effects=["embeddings"])
-    rounds = [asyncio.create_task(runner.run_due()) for _ in range(12)]
-    # One has the only turn and eight wait for it; the others left at once, and their effects to the ledger.
-    async with asyncio.timeout(10):
-        while sum(task.done() for task in rounds) < 3:  # noqa: ASYNC110 - it waits for the database
-            await asyncio.sleep(0.01)
-    assert sum(task.result() for task in rounds if task.done()) == 0
+    # One has the only turn, and eight wait for it.
+    rounds: list[asyncio.Task[int]] = []
+    for begun in range(1, 10):
+        rounds.append(asyncio.create_task(runner.run_due()))
+        async with asyncio.timeout(10):
+            while await database.fetchval("SELECT count(*) FROM effects WHERE status = 'running'") < begun:  # noqa: ASYNC110 - it waits for rows
+                await asyncio.sleep(0.005)
+    # The others stay in the ledger.
+    assert await runner.run_due() == 0
     assert await database.fetchval("SELECT count(*) FROM effects WHERE status = 'pending'") == 3
     run = await seed_run(database, effects=["title"])
     assert await runner.run_due() == 1
