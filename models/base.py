@@ -19,5 +19,4 @@ metadata.naming_convention = {
 class Table(SQLModel):
     """Base of every table. Narrows SQLModel's computed table name to the plain one that each class gives."""
 
-    # SQLModel computes it, and types it as what computes it.
-    __tablename__: ClassVar[str]  # pyright: ignore[reportIncompatibleVariableOverride, reportAssignmentType]
+    __tablename__: ClassVar[str]  # pyright: ignore[reportIncompatibleVariableOverride, reportAssignmentType] - computed

@@ -107,8 +107,7 @@ def _entry(body: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         inspect.Parameter("api_key", keyword, default=None, annotation=ApiKeyOption),
     ]
     parameters = [*(parameter.replace(kind=keyword) for parameter in own), *common]
-    # Typer reads the signature of what it is given.
-    entry.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    entry.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess] - Typer reads it
     entry.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     entry.__doc__ = body.__doc__
     entry.__name__ = getattr(body, "__name__", "command")

@@ -12,7 +12,7 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.threads import delete_thread
 from tests.requirements import proves
-from tests.support.executor import Floor
+from tests.support.executor import Floor, Worker
 from tests.support.invariants import check_any_time
 from tests.support.puppet import plan
 from tests.support.taps import Fault
@@ -290,12 +290,7 @@ async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_anot
     )
     run = await _begin(fleet, {"tool": forget}, {"say": "done"}, agent_id="wary")
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
-    worker, other = fleet.worker(), fleet.worker()
-    worker.tap.plan("crash_before", "commit_step", nth=1)
-    await fleet.settle(worker)
-    await worker.crash()
-    await fleet.recover()
-    await fleet.settle(other)
+    await fleet.settle(await _worker_after_one_that_died_in_the_call(fleet))
     assert (await fleet.run(run.run_id))["result_text"] == "done"
     status, said = await _result_of(fleet, run.run_id)
     assert status == "interrupted"
@@ -337,11 +332,7 @@ async def test_a_permitted_call_that_a_dead_worker_had_begun_is_asked_about_agai
     again = {"name": "memory_list", "input": {}}
     run = await _begin(fleet, {"tool": again}, {"say": "listed"}, agent_id="careful")
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
-    worker, other = fleet.worker(), fleet.worker()
-    worker.tap.plan("crash_before", "commit_step", nth=1)
-    await fleet.settle(worker)
-    await worker.crash()
-    await fleet.recover()
+    other = await _worker_after_one_that_died_in_the_call(fleet)
     await fleet.settle(other)
     row = await fleet.run(run.run_id)
     assert (row["status"], row["losses"]) == ("waiting", 1)
@@ -500,6 +491,16 @@ async def test_a_delegation_survives_a_fault_at_each_of_its_writes(fleet: Floor,
     assert (await fleet.run(run.run_id))["result_text"] == "from a"
     assert await _result_of(fleet, run.run_id) == ("completed", "from b")
     assert await fleet.database.fetchval("SELECT count(*) FROM runs") == 2
+
+
+async def _worker_after_one_that_died_in_the_call(fleet: Floor) -> Worker:
+    """Have a worker begin the permitted call and die before it is written down; return the next worker."""
+    worker, other = fleet.worker(), fleet.worker()
+    worker.tap.plan("crash_before", "commit_step", nth=1)
+    await fleet.settle(worker)
+    await worker.crash()
+    await fleet.recover()
+    return other
 
 
 async def _pass_time(fleet: Floor) -> None:
