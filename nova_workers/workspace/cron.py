@@ -1,10 +1,11 @@
 """When a cron line fires. Pure: time comes in, times go out.
 
 **Lines** have five fields: minute, hour, day of the month, month, day of the week; a sixth, the last, is the second. A
-field is ``*``, a value, a range ``a-b`` (which may go past the end: ``22-2``), each with a step ``/n`` if need be, or a
-list of these. Months and days of the week have English names of three letters, Sunday is 0 and 7, and ``L`` is the last
-day of the month. Where neither of the two day fields begins with ``*``, a day that fits one of them is enough; else it
-has to fit both.
+field is ``*``, a value, a range ``a-b`` (which may go past the end: ``22-2``), each with an optional step ``/n``, or a
+list of these. A step counts from the first value: ``22-10/5`` is 22, 3 and 8. Months and days of the week have English
+names of three letters, Sunday is 0 and 7, and ``L`` is the last day of the month. Where neither of the two day fields
+begins with ``*``, a day that fits one of them is enough; else it has to fit both. Fields are expanded to plain values
+here: croniter counts the steps of a range past the end from its cycle, and takes a list of every value for a star.
 
 **When clocks change**, lines of two kinds differ. A line whose minute or hour begins with ``*`` is an interval; every
 other one names times of the day.
@@ -24,7 +25,9 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
@@ -34,12 +37,17 @@ from nova_workers.errors import InvalidInput
 __all__ = ["cron_firings", "names_many_seconds", "parse_cron"]
 
 _FIELDS = ("minute", "hour", "day of the month", "month", "day of the week", "second")
+_CYCLES = (range(60), range(24), range(1, 32), range(1, 13), range(7), range(60))
+_DAY_OF_MONTH, _DAY_OF_WEEK, _SECONDS = 2, 4, 5
 _NUMBER = r"\d{1,2}"
 _POSITIVE = r"0?[1-9]|[1-9]\d"
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _DAYS = "sun|mon|tue|wed|thu|fri|sat"
 _VALUES = (_NUMBER, _NUMBER, _POSITIVE, f"{_POSITIVE}|{_MONTHS}", rf"\d|{_DAYS}", _NUMBER)
-_ITEMS = tuple(re.compile(rf"(?:\*|({value})(?:-({value}))?)(?:/(?:{_POSITIVE}))?", re.ASCII) for value in _VALUES)
+_ITEMS = tuple(
+    re.compile(rf"(?:\*|(?P<low>{value})(?:-(?P<high>{value}))?)(?:/(?P<step>{_POSITIVE}))?", re.ASCII)
+    for value in _VALUES
+)
 _NUMBERS = {name: str(number) for number, name in (*enumerate(_MONTHS.split("|"), 1), *enumerate(_DAYS.split("|")))}
 _LAST_DAY = "l"
 _FORM = "Give minute, hour, day of the month, month and day of the week, such as '30 9 * * mon-fri'"
@@ -50,39 +58,87 @@ _LAST_YEAR = 2199
 """Nobody waits longer; and arithmetic at the calendar's end fails."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Expanded:
+    """A line as plain lists of values. `either_day`: a day that fits one of the two day fields is enough."""
+
+    line: str
+    either_day: bool
+
+
 def parse_cron(text: str) -> str:
     """Return a cron line in its plain form: lower case, one space between fields.
 
     Raises:
-        InvalidInput: It is none, or never fires; the field is ``schedule``.
+        InvalidInput: It is no cron line, or never fires; the field is ``schedule``.
     """
     fields = text.lower().split()
     if len(fields) not in (5, 6):
         raise _refused(text, f"it has {len(fields)} fields")
-    for field, name, form in zip(fields, _FIELDS, _ITEMS, strict=False):
-        for item in field.split(","):
-            found = form.fullmatch(item)
-            if (name == "day of the month" and item == _LAST_DAY) or (found is not None and not _is_empty(found)):
-                continue
-            raise _refused(text, f"its {name} is {item!r}")
     line = " ".join(fields)
     try:
         _walls(line, _ANY_YEAR).get_next()
-    except CroniterError as error:
+    except (CroniterError, _NoValueError) as error:
         raise _refused(text, str(error)) from error
     return line
 
 
-def _is_empty(item: re.Match[str]) -> bool:
-    """Whether a range goes from a value to itself, which croniter takes for the whole cycle."""
-    low, high = (_NUMBERS.get(value, value) for value in (item[1] or "", item[2] or ""))
-    return bool(high) and int(low) == int(high)
-
-
 def names_many_seconds(line: str) -> bool:
-    """Whether a line, which is a good one, may fire more than once a minute."""
-    seconds = croniter.expand(line)[0][5:]
-    return bool(seconds) and (len(seconds[0]) > 1 or seconds[0] == ["*"])
+    """Whether a line from `parse_cron` may fire more than once a minute."""
+    seconds = line.split()[_SECONDS:]
+    return bool(seconds) and len(_values(_SECONDS, seconds[0])) > 1
+
+
+class _NoValueError(ValueError):
+    """A field has an item of no known form."""
+
+
+@lru_cache(1_024)
+def _expanded(line: str) -> _Expanded:
+    fields = line.split()
+    values = [_values(place, field) for place, field in enumerate(fields)]
+    either_day = not (fields[_DAY_OF_MONTH].startswith("*") or fields[_DAY_OF_WEEK].startswith("*"))
+    lists = [_listed(place, found) for place, found in enumerate(values)]
+    if either_day and "*" in (lists[_DAY_OF_MONTH], lists[_DAY_OF_WEEK]):
+        lists[_DAY_OF_MONTH] = lists[_DAY_OF_WEEK] = "*"
+    return _Expanded(" ".join(lists), either_day)
+
+
+def _values(place: int, field: str) -> set[int | str]:
+    """Return all that a field names: numbers, and `_LAST_DAY`."""
+    values: set[int | str] = set()
+    for item in field.split(","):
+        if place == _DAY_OF_MONTH and item == _LAST_DAY:
+            values.add(_LAST_DAY)
+        else:
+            values.update(_numbers(place, item))
+    return values
+
+
+def _numbers(place: int, item: str) -> Iterator[int]:
+    found, cycle = _ITEMS[place].fullmatch(item), _CYCLES[place]
+    if found is None:
+        raise _NoValueError(f"its {_FIELDS[place]} is {item!r}")
+    step = int(found["step"] or 1)
+    if found["low"] is None:
+        return iter(cycle[::step])
+    low = int(_NUMBERS.get(found["low"], found["low"]))
+    high = low if found["high"] is None else int(_NUMBERS.get(found["high"], found["high"]))
+    # Sunday is 7 too.
+    most = cycle[-1] + (place == _DAY_OF_WEEK)
+    if max(low, high) > most or (found["high"] is not None and low == high):
+        raise _NoValueError(f"its {_FIELDS[place]} is {item!r}")
+    if found["high"] is None and found["step"] is not None:
+        high = cycle[-1]
+    if low > high:
+        high += len(cycle)
+    return ((value - cycle[0]) % len(cycle) + cycle[0] for value in range(low, high + 1, step))
+
+
+def _listed(place: int, values: set[int | str]) -> str:
+    if values.issuperset(_CYCLES[place]):
+        return "*"
+    return ",".join(sorted(map(str, values)))
 
 
 def cron_firings(line: str, zone: ZoneInfo, *, after: datetime) -> Iterator[datetime]:
@@ -134,8 +190,8 @@ def _all_walls(line: str, after: datetime) -> Iterator[datetime]:
 
 
 def _walls(line: str, after: datetime) -> croniter[datetime]:
-    # Days are combined as cron does it, also where a field is a star with a step.
-    return croniter(line, after, ret_type=datetime, implement_cron_bug=True)
+    expanded = _expanded(line)
+    return croniter(expanded.line, after, ret_type=datetime, day_or=expanded.either_day)
 
 
 def _instants(wall: datetime, zone: ZoneInfo, *, both: bool, made_up: bool) -> tuple[datetime, ...]:
