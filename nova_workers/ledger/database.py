@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import asyncpg
 import orjson
 
 from nova_workers.contracts.content import storable_json
 from nova_workers.errors import Unavailable
+from nova_workers.ledger.named_sql import bind
 
 __all__ = ["Connection", "Database", "Row", "Snapshot"]
 
@@ -38,21 +39,24 @@ _UNAVAILABLE = (
 
 
 class Connection(Protocol):
-    """What a ledger function needs of a connection. Each call is one round trip."""
+    """What a ledger function needs of a connection. Each call is one round trip.
 
-    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
+    Values go to the parameters of a statement by name: ``fetch("SELECT … WHERE id = :run_id", run_id=run_id)``.
+    """
+
+    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
         """Run a statement and return its rows."""
         ...
 
-    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Row | None:
+    async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
         """Run a statement and return its first row."""
         ...
 
-    async def fetchval(self, query: str, *args: Any, column: int = 0, timeout: float | None = None) -> Any:
-        """Run a statement and return one value."""
+    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
+        """Run a statement and return the first column of its first row."""
         ...
 
-    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+    async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
         """Run a statement and return its command tag, such as ``UPDATE 1``."""
         ...
 
@@ -60,25 +64,47 @@ class Connection(Protocol):
 class Snapshot(Protocol):
     """A view of the database as it stood at one moment, in UTC, for reading row by row."""
 
-    def rows(self, query: str, *args: Any, at_once: int) -> AsyncGenerator[Row]:
+    def rows(self, statement: str, /, *args: Any, at_once: int, **values: Any) -> AsyncGenerator[Row]:
         """Yield the rows of a statement, of which no more than `at_once` are in memory."""
         ...
 
-    async def fetchval(self, query: str, *args: Any) -> Any:
-        """Run a statement and return one value."""
+    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
+        """Run a statement and return the first column of its first row."""
         ...
 
 
-class _Cursors:
+class _BoundConnection:
+    """A connection of the pool that takes values by name."""
+
+    __slots__ = ("_connection",)
+
     def __init__(self, connection: asyncpg.pool.PoolConnectionProxy) -> None:  # type: ignore[type-arg]
         self._connection = connection
 
-    async def rows(self, query: str, *args: Any, at_once: int) -> AsyncGenerator[Row]:
-        async for row in self._connection.cursor(query, *args, prefetch=at_once):
+    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
+        text, arguments = _bind(statement, args, values)
+        return await self._connection.fetch(text, *arguments)
+
+    async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
+        text, arguments = _bind(statement, args, values)
+        return await self._connection.fetchrow(text, *arguments)
+
+    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
+        text, arguments = _bind(statement, args, values)
+        return await self._connection.fetchval(text, *arguments)
+
+    async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
+        text, arguments = _bind(statement, args, values)
+        return await self._connection.execute(text, *arguments)
+
+    async def rows(self, statement: str, /, *args: Any, at_once: int, **values: Any) -> AsyncGenerator[Row]:
+        text, arguments = _bind(statement, args, values)
+        async for row in self._connection.cursor(text, *arguments, prefetch=at_once):
             yield row
 
-    async def fetchval(self, query: str, *args: Any) -> Any:
-        return await self._connection.fetchval(query, *args)
+
+def _bind(statement: str, args: Sequence[Any], values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
+    return (statement, args) if args else bind(statement, values)
 
 
 class _PlainConnection(asyncpg.Connection):  # type: ignore[type-arg]
@@ -149,7 +175,7 @@ class Database:
         pool = await self._require_pool()
         try:
             async with self._lend(pool) as connection:
-                yield cast(Connection, connection)
+                yield _BoundConnection(connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error) from error
 
@@ -164,7 +190,7 @@ class Database:
         pool = await self._require_pool()
         try:
             async with self._lend(pool) as connection, connection.transaction():
-                yield cast(Connection, connection)
+                yield _BoundConnection(connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error) from error
 
@@ -183,7 +209,7 @@ class Database:
             ):
                 # For this transaction only.
                 await connection.execute("SET LOCAL TimeZone = 'UTC'")
-                yield _Cursors(connection)
+                yield _BoundConnection(connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error) from error
 
@@ -197,25 +223,25 @@ class Database:
                 connection.terminate()
                 raise
 
-    async def fetch(self, query: str, *args: Any) -> list[Row]:
+    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
         """Run one statement in its own transaction and return its rows."""
         async with self.connection() as connection:
-            return await connection.fetch(query, *args)
+            return await connection.fetch(statement, *args, **values)
 
-    async def fetchrow(self, query: str, *args: Any) -> Row | None:
+    async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
         """Run one statement in its own transaction and return its first row."""
         async with self.connection() as connection:
-            return await connection.fetchrow(query, *args)
+            return await connection.fetchrow(statement, *args, **values)
 
-    async def fetchval(self, query: str, *args: Any) -> Any:
+    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
         """Run one statement in its own transaction and return one value."""
         async with self.connection() as connection:
-            return await connection.fetchval(query, *args)
+            return await connection.fetchval(statement, *args, **values)
 
-    async def execute(self, query: str, *args: Any) -> str:
+    async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
         """Run one statement in its own transaction and return its command tag."""
         async with self.connection() as connection:
-            return await connection.execute(query, *args)
+            return await connection.execute(statement, *args, **values)
 
     async def _require_pool(self) -> asyncpg.Pool:  # type: ignore[type-arg]
         if self._pool is None:

@@ -211,17 +211,17 @@ class _TappedConnection:
         self._connection = connection
         self._tap = tap
 
-    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> list[Row]:
-        return await self._pass(query, lambda: self._connection.fetch(query, *args, timeout=timeout))
+    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
+        return await self._pass(statement, lambda: self._connection.fetch(statement, *args, **values))
 
-    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Row | None:
-        return await self._pass(query, lambda: self._connection.fetchrow(query, *args, timeout=timeout))
+    async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
+        return await self._pass(statement, lambda: self._connection.fetchrow(statement, *args, **values))
 
-    async def fetchval(self, query: str, *args: Any, column: int = 0, timeout: float | None = None) -> Any:
-        return await self._pass(query, lambda: self._connection.fetchval(query, *args, column=column, timeout=timeout))
+    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
+        return await self._pass(statement, lambda: self._connection.fetchval(statement, *args, **values))
 
-    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
-        return await self._pass(query, lambda: self._connection.execute(query, *args, timeout=timeout))
+    async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
+        return await self._pass(statement, lambda: self._connection.execute(statement, *args, **values))
 
     async def _pass(self, query: str, execute: Callable[[], Awaitable[T]]) -> T:
         return await self._tap.around(query, execute)
