@@ -3,18 +3,22 @@
 `nova --help` imports none of them, which keeps it under a third of a second; a command pays for what it uses.
 """
 
+import errno
 import importlib
+import signal
 import sys
 from dataclasses import dataclass
-from io import TextIOWrapper
-from typing import Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from nova_workers.errors import NovaError
+from nova_workers.program import OutputFailed, raise_on_interrupt
 
 __all__ = ["COMMANDS", "Lazy", "main"]
+
+_EXIT_NO_READER = 128 + signal.SIGPIPE
 
 _TALK = "Talk to agents"
 _LOOK = "Look and change"
@@ -92,6 +96,8 @@ class _Table(TyperGroup):
 
 def _load(entry: Lazy) -> Any:
     loaded: typer.Typer = importlib.import_module(entry.module).app
+    # What is left is the command's own work, which may have something to end in order.
+    raise_on_interrupt()
     command = typer.main.get_command(loaded)
     if isinstance(command, TyperGroup) and entry.name in command.commands:
         # A module of several top-level commands, rather than a group of its own.
@@ -112,22 +118,44 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"nova {importlib.import_module('nova_workers.cli.version').version_of('nova-workers')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line; the entry point of `nova`.
+    """Run the command line.
 
-    Exits with 0; 1 for an expected failure, told in one line on stderr; 2 for a usage error; 130 after Ctrl-C.
+    Exits with 0; 1 for an expected failure, which is one line on stderr; 2 for a usage error; 130 after Ctrl-C; 141
+    where the reader of stdout left, as any program in a pipe does.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            # A terminal that cannot show a character shows a mark; it does not end the answer.
-            stream.reconfigure(errors="replace")
     try:
-        typer.main.get_command(app)(prog_name="nova")
+        try:
+            typer.main.get_command(app)(prog_name="nova")
+        finally:
+            # What is in its buffer is the last that can fail.
+            sys.stdout.flush()
+    except OutputFailed as error:
+        if error.errno == errno.EPIPE:
+            sys.exit(_EXIT_NO_READER)
+        _fail(str(error))
     except NovaError as error:
-        sys.stderr.write(f"nova: {error.message}\n")
-        sys.exit(1)
+        _fail(error.message)
+    except OSError as error:
+        # A file that a command reads or writes; the wire's own failures are in our error tree.
+        _fail(str(error))
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"nova: {message}\n")
+    sys.exit(1)

@@ -7,7 +7,7 @@ import typer
 
 from nova_workers.cli.output import JsonOption, Output
 
-__all__ = ["app"]
+__all__ = ["app", "version_of"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -17,7 +17,7 @@ _SHOWN = ("nova-workers", "celery", "anthropic", "mcp", "fastapi", "redis", "asy
 @app.command("version")
 def version(json_mode: JsonOption = False) -> None:
     """Print the versions of this installation."""
-    found = {name: _version_of(name) for name in _SHOWN} | {"python": platform.python_version()}
+    found = {name: version_of(name) for name in _SHOWN} | {"python": platform.python_version()}
     out = Output(json_mode=json_mode)
     if out.json:
         out.document(found)
@@ -25,7 +25,8 @@ def version(json_mode: JsonOption = False) -> None:
         out.facts(found.items())
 
 
-def _version_of(distribution: str) -> str:
+def version_of(distribution: str) -> str:
+    """Return the version of an installed distribution, or why it has none."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

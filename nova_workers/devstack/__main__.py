@@ -1,25 +1,22 @@
 """``python -m nova_workers.devstack``: what `nova up` becomes."""
 
-import argparse
+import importlib
 import sys
 
-from nova_workers.config import load_settings
-from nova_workers.devstack.run import run_stack
-from nova_workers.devstack.stack import StackOptions
-from nova_workers.errors import NovaError
+from nova_workers.program import guard_streams, leave_on_interrupt
+
+__all__ = ["main"]
 
 
 def main() -> int:
-    """Run the stack and return the exit code."""
-    parser = argparse.ArgumentParser(prog="nova up")
-    parser.add_argument("--port", type=int)
-    parser.add_argument("--workers", type=int, default=1)
-    options = parser.parse_args()
+    """Load the stack, run it and return the exit code."""
+    leave_on_interrupt()
+    guard_streams()
     try:
-        return run_stack(load_settings(), StackOptions(port=options.port, workers=options.workers))
-    except NovaError as error:
-        sys.stderr.write(f"nova: {error.message}\n")
-        return 1
+        return importlib.import_module("nova_workers.devstack.run").main()
+    finally:
+        # The stack is stopped, or its second Ctrl-C killed it.
+        leave_on_interrupt()
 
 
 if __name__ == "__main__":

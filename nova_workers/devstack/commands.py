@@ -24,7 +24,7 @@ _UVICORN_DRAIN_S = 10
 def api_command(*, host: str, port: int, log_level: str = "warning") -> list[str]:
     """Return the command line of one API process."""
     return [
-        *(sys.executable, "-m", "uvicorn", API_APP, "--factory", "--host", host, "--port", str(port)),
+        *_module("uvicorn", API_APP, "--factory", "--host", host, "--port", str(port)),
         *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", log_level),
         *("--timeout-graceful-shutdown", str(_UVICORN_DRAIN_S)),
     ]
@@ -59,4 +59,8 @@ def flower_command(*, host: str, port: int) -> list[str]:
 
 
 def _celery(app: str, program: str) -> list[str]:
-    return [sys.executable, "-m", "celery", "--quiet", "--app", app, program]
+    return _module("celery", "--quiet", "--app", app, program)
+
+
+def _module(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "nova_workers.devstack.run_module", name, *arguments]

@@ -4,6 +4,8 @@ import os
 import sys
 from typing import Protocol, TextIO
 
+from nova_workers.program import OutputFailed
+
 __all__ = ["LineSink", "TerminalLines"]
 
 _COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
@@ -60,6 +62,6 @@ class TerminalLines:
         try:
             self._stream.write(f"{prefix} {text}\n")
             self._stream.flush()
-        except (BrokenPipeError, ValueError):
-            # Whoever read us has gone (`nova up | head`); the fleet goes on.
+        except (OutputFailed, OSError, ValueError):
+            # The reader left (`nova up | head`), or the disk is full; the fleet goes on.
             self._stream = None

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import signal
+import sys
 
-from nova_workers.config import Settings
+from nova_workers.config import Settings, load_settings
 from nova_workers.devstack.home import StackState, lock_home
 from nova_workers.devstack.log_lines import LineSink, TerminalLines
 from nova_workers.devstack.stack import Stack, StackOptions
 from nova_workers.errors import NovaError
 
-__all__ = ["run_stack"]
+__all__ = ["main", "run_stack"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main() -> int:
+    """Read the command line, run the stack in the foreground and return the exit code."""
+    parser = argparse.ArgumentParser(prog="nova up")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    try:
+        return run_stack(load_settings(), StackOptions(port=options.port, workers=options.workers))
+    except NovaError as error:
+        sys.stderr.write(f"nova: {error.message}\n")
+        return 1
 
 
 def run_stack(settings: Settings, options: StackOptions | None = None, sink: LineSink | None = None) -> int:

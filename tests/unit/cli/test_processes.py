@@ -39,7 +39,7 @@ def _free_port() -> str:
 def test_api_becomes_uvicorn_where_the_settings_say(tmp_path: Path) -> None:
     port = _free_port()
     command, environment = _become(tmp_path, "api", **SERVERS, NOVA_API__PORT=port)
-    assert command[:4] == ["-m", "uvicorn", "api.app:create_app", "--factory"]
+    assert command[1:5] == ["nova_workers.devstack.run_module", "uvicorn", "api.app:create_app", "--factory"]
     assert f"--host 127.0.0.1 --port {port}" in " ".join(command)
     assert environment["NOVA_DATABASE_URL"] == SERVERS["NOVA_DATABASE_URL"]
 

@@ -1,0 +1,22 @@
+"""``python -m nova_workers.devstack.run_module MODULE [ARGUMENT…]``: ``python -m MODULE`` without Ctrl-C tracebacks.
+
+uvicorn and Celery install their signal handlers when they serve, seconds after their first import.
+"""
+
+import runpy
+import sys
+
+from nova_workers.program import leave_on_interrupt
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the module that the first argument names, with the arguments that follow."""
+    leave_on_interrupt()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

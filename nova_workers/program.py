@@ -1,0 +1,97 @@
+"""How a program of ours begins and ends: Ctrl-C outside its main part, and standard streams that cannot be written."""
+
+import io
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any, TextIO
+
+__all__ = ["EXIT_INTERRUPTED", "OutputFailed", "guard_streams", "leave_on_interrupt", "raise_on_interrupt"]
+
+EXIT_INTERRUPTED = 130
+"""What a shell reports for a program that Ctrl-C ended."""
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+
+
+class OutputFailed(Exception):
+    """Stdout cannot be written; `__cause__` is the operating system's error. Raised once: what follows is dropped."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"The output could not be written: {error.strerror}.")
+        self.errno = error.errno
+
+
+def leave_on_interrupt() -> None:
+    """Let Ctrl-C end this process at once, without a traceback.
+
+    For the moments in which a `KeyboardInterrupt` would break an import in half, or come after everything that could
+    handle it. A process that ignores Ctrl-C, as a job in the background does, goes on doing so.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def raise_on_interrupt() -> None:
+    """Let Ctrl-C raise `KeyboardInterrupt` again, if `leave_on_interrupt` was called."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def guard_streams() -> None:
+    """Make a stdout that cannot be written raise `OutputFailed`, and drop what a stderr does not take.
+
+    A stream that was closed when the process began is there afterwards: writes to stdout fail, stdin is empty.
+    """
+    for number in (_STDIN, _STDOUT, _STDERR):
+        _ensure_open(number)
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - it is, where it was closed at the start
+        sys.stdin = open(_STDIN, encoding="utf-8", closefd=False)
+    sys.stdout = _guarded(sys.stdout, _STDOUT)
+    sys.stderr = _guarded(sys.stderr, _STDERR)
+
+
+class _GuardedFile(io.FileIO):
+    """A standard stream. After its first failed write it takes everything, so that nothing fails again at exit."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "w", closefd=False)
+        self._failed = False
+
+    def write(self, data: Any, /) -> int:
+        if not self._failed:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self._failed = True
+                if self.fileno() == _STDOUT:
+                    raise OutputFailed(error) from error
+        return memoryview(data).nbytes
+
+
+def _guarded(stream: TextIO | None, number: int) -> io.TextIOWrapper:
+    if stream is not None:
+        stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(_GuardedFile(number)),
+        encoding=stream.encoding if stream is not None else "utf-8",
+        # A terminal that cannot show a character shows a mark; it does not end the answer.
+        errors="replace",
+        line_buffering=number == _STDERR or os.isatty(number),
+    )
+
+
+def _ensure_open(number: int) -> None:
+    """Open a closed descriptor on nothing: the next file or socket would get its number, and what is printed."""
+    try:
+        os.fstat(number)
+    except OSError:
+        opened = os.open(os.devnull, os.O_WRONLY if number == _STDERR else os.O_RDONLY)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    os._exit(EXIT_INTERRUPTED)

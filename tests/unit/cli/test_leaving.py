@@ -1,0 +1,108 @@
+"""How commands end when their output has nowhere to go, or when a person presses Ctrl-C: never with a traceback."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_NOVA = [sys.executable, "-m", "nova_workers.cli"]
+_COMMANDS = (["--help"], ["version"], ["version", "--json"], ["send", "--help"], ["--version"])
+
+
+def _hears_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.parametrize("arguments", _COMMANDS, ids=" ".join)
+def test_a_full_stdout_is_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*_NOVA, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "nova: The output could not be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize("arguments", _COMMANDS, ids=" ".join)
+def test_a_reader_that_left_ends_a_command_quietly(arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*_NOVA, *arguments], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", _COMMANDS, ids=" ".join)
+def test_a_closed_stdout_is_one_line(arguments: list[str]) -> None:
+    command = f"{' '.join([*_NOVA, *arguments])} >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "nova: The output could not be written: Bad file descriptor.\n"
+
+
+@pytest.mark.parametrize("where", ["/dev/full", "&-"])
+def test_a_stderr_that_cannot_be_written_hides_no_answer(where: str) -> None:
+    command = f"{' '.join([*_NOVA, 'version'])} 2>{where}"
+    done = subprocess.run(["/bin/sh", "-c", command], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    assert "nova-workers" in done.stdout
+
+
+def test_a_stderr_that_cannot_be_written_leaves_the_exit_status_of_an_error() -> None:
+    command = f"{' '.join(_NOVA)} runs list --api-url nonsense 2>/dev/full"
+    assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 1
+
+
+_PRESSED = """
+import atexit, importlib, os, signal, sys
+
+program, moment, *sys.argv[1:] = sys.argv[1:]
+press = lambda: os.kill(os.getpid(), signal.SIGINT)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == moment:
+            sys.meta_path.remove(self)
+            press()
+
+sys.meta_path.insert(0, Finder())
+if moment == "the end":
+    atexit.register(press)
+sys.exit(importlib.import_module(program).main())
+"""
+"""Runs a program, and presses Ctrl-C when it begins to load a module, or as it ends."""
+
+
+@pytest.mark.parametrize(
+    ("program", "moment", "arguments"),
+    [
+        ("nova_workers.cli.__main__", "nova_workers.cli.app", ["version"]),
+        ("nova_workers.cli.__main__", "typer", ["version"]),
+        ("nova_workers.cli.__main__", "nova_workers.cli.version", ["version"]),
+        ("nova_workers.cli.__main__", "pydantic_core", ["runs", "list"]),
+        ("nova_workers.cli.__main__", "httpx2", ["chat"]),
+        ("nova_workers.cli.__main__", "nova_workers.config.sections", ["up"]),
+        ("nova_workers.cli.__main__", "the end", ["version"]),
+        ("nova_workers.devstack.__main__", "nova_workers.devstack.stack", []),
+        ("nova_workers.devstack.__main__", "the end", ["--help"]),
+        ("nova_workers.devstack.run_module", "uvicorn.config", ["uvicorn", "api.app:create_app", "--factory"]),
+        ("nova_workers.devstack.run_module", "celery.bin.worker", ["celery", "--app", "beat.app:app", "beat"]),
+    ],
+)
+def test_ctrl_c_while_a_program_loads_or_ends_is_quiet(program: str, moment: str, arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _PRESSED, program, moment, *arguments],
+        preexec_fn=_hears_interrupts,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_the_version_is_an_option_too() -> None:
+    done = subprocess.run([*_NOVA, "--version"], capture_output=True, text=True, check=False)
+    assert re.fullmatch(r"nova \d+\.\d+\.\d+\S*\n", done.stdout)
