@@ -18,7 +18,7 @@ from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.engines.connection_pool import ConnectionPool, Lease
 from nova_workers.engines.connections import OnProgress
 from nova_workers.engines.spans import tool_span
-from nova_workers.engines.summaries import line
+from nova_workers.contracts.summaries import line
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 from nova_workers.observability.redaction import hide

@@ -20,18 +20,26 @@ SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reaso
   FROM turns WHERE id = $1
 """
 _LOAD_CALLS = """
-SELECT call_id, step, sequence, tool_name, params, status, result, error, started_at, completed_at
-  FROM tool_calls WHERE turn_id = $1 ORDER BY sequence
+SELECT call_id, step, sequence, tool_name, params, status, result, error, started_at, completed_at,
+       c.result IS NOT NULL
+       AND EXISTS (SELECT 1 FROM turns t JOIN run_waits w ON w.run_id = t.run_id
+                    WHERE t.id = c.turn_id AND w.tool_call_id = c.call_id) AS answered
+  FROM tool_calls c WHERE turn_id = $1 ORDER BY sequence
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The committed steps of a turn, the place of the next message in it, and what it has used."""
+    """The committed steps of a turn, the place of the next message in it, and what it has used.
+
+    Attributes:
+        answered: Calls of the open step whose results came from outside, while no worker had the run.
+    """
 
     steps: tuple[StepRecord, ...]
     next_seq: int
     spent: TokenUsage = field(default_factory=TokenUsage)
+    answered: tuple[ToolCall, ...] = ()
 
 
 async def load_journal(connection: Connection, turn_id: str) -> Journal:
@@ -50,11 +58,16 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
     ordered[-1] = replace(ordered[-1], complete=_is_complete(ordered[-1]))
     used = await connection.fetchrow(_LOAD_USAGE, turn_id)
     spent = TokenUsage() if used is None else TokenUsage(*used)
-    return Journal(tuple(ordered), messages[-1]["seq"] + 1, spent)
+    answered = () if ordered[-1].complete else _answered(calls, step=ordered[-1].index)
+    return Journal(tuple(ordered), messages[-1]["seq"] + 1, spent, answered)
 
 
 def _empty_step(index: int, calls: Sequence[Row]) -> StepRecord:
     return StepRecord(index=index, messages=(), tool_calls=tuple(_call(row) for row in calls if row["step"] == index))
+
+
+def _answered(calls: Sequence[Row], *, step: int) -> tuple[ToolCall, ...]:
+    return tuple(_call(row) for row in calls if row["step"] == step and row["answered"])
 
 
 def _call(row: Row) -> ToolCall:

@@ -252,6 +252,7 @@ class RunExecutor:
         self, run: HeldRun, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, duration_s: float
     ) -> Doorbell | None:
         parts = self._parts
+        recorder.close(outcome.step)
         finish = self._describe(run.claim, outcome, recorder, events, duration_s)
         run.ending = True
 

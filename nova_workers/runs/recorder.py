@@ -13,6 +13,7 @@ from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, ToolAuthorization, ToolCall
 from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.ledger import journal as ledger
 from nova_workers.ledger.database import Connection, Database
@@ -58,6 +59,10 @@ class TurnRecorder:
         self._steering: tuple[ledger.Absorbed, ...] = ()
         self._spent = journal.spent
         self._steps = {step.index: step for step in journal.steps}
+        self._answered = journal.answered
+        answered = {call.id for call in journal.answered}
+        self._ended = {call.id for step in journal.steps for call in step.tool_calls if call.result is not None}
+        self._ended -= answered
         last = journal.steps[-1] if journal.steps else None
         # The response of a step that is not complete stands in the journal already; its step is committed at its place.
         self.seq = journal.next_seq - (len(last.messages) if last is not None and not last.complete else 0)
@@ -124,7 +129,22 @@ class TurnRecorder:
 
         await persist(self._database, self._run.abort, write)
 
-    async def _on_tool_result(self, call: ToolCall, summary: str) -> None:
+    def announce_answers(self) -> None:
+        """Emit the end of each call whose result came from outside since the last attempt."""
+        self._announce_ends(self._answered)
+
+    def close(self, step: StepRecord | None) -> None:
+        """Emit the end of each call of the turn's last step that was cut short."""
+        if step is not None:
+            self._announce_ends(step.tool_calls)
+
+    def _announce_ends(self, calls: Sequence[ToolCall]) -> None:
+        for call in calls:
+            if call.id not in self._ended:
+                self._announce_end(call, tool_result_summary(call))
+
+    def _announce_end(self, call: ToolCall, summary: str) -> None:
+        self._ended.add(call.id)
         self._events.emit(
             live.ToolStatus(
                 tool_call_id=call.id,
@@ -133,6 +153,9 @@ class TurnRecorder:
                 summary=summary,
             )
         )
+
+    async def _on_tool_result(self, call: ToolCall, summary: str) -> None:
+        self._announce_end(call, summary)
         step = self._steps[call.step]
         self._steps[call.step] = replace(
             step, tool_calls=tuple(call if known.id == call.id else known for known in step.tool_calls)

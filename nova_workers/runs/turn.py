@@ -116,6 +116,7 @@ class TurnRunner:
         if await self._assembler.learn_secrets(claim, redactor, run.abort):
             veil = Veil(callbacks, redactor)
             callbacks = veil.callbacks()
+        recorder.announce_answers()
         journal = restore_open_calls(recorder.journal(), redactor)
         options = await self._assembler.options(claim, journal, run.abort)
         if veil is not None and options.sessions is not None:

@@ -13,7 +13,7 @@ import structlog
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import EngineCallbacks, EngineEvent, ToolAuthorization, ToolCall
-from nova_workers.engines.summaries import tool_result_summary, tool_use_summary
+from nova_workers.contracts.summaries import tool_result_summary, tool_use_summary
 from nova_workers.engines.turn.eager import EagerCalls, Started
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.output import within_bounds

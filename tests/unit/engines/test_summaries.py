@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import ToolCall, ToolCallStatus
-from nova_workers.engines.summaries import MAX_SUMMARY_CHARS, tool_result_summary, tool_use_summary
+from nova_workers.contracts.summaries import MAX_SUMMARY_CHARS, tool_result_summary, tool_use_summary
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import ToolCall
-from nova_workers.engines.summaries import MAX_SUMMARY_CHARS, line, tool_result_summary, tool_use_summary
+from nova_workers.contracts.summaries import MAX_SUMMARY_CHARS, line, tool_result_summary, tool_use_summary
 from nova_workers.observability.redaction import hiding
 from nova_workers.observability.redactor import Redactor
 

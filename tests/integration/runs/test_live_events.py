@@ -1,0 +1,104 @@
+"""What followers of a run see of it: every call ends, usage grows, and each event says when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.waits import Answer
+from nova_workers.keys import run_events
+from nova_workers.ledger.replay import load_recorded_run
+from nova_workers.streams.replay import replay
+from nova_workers.streams.wire import FIELD, decode
+from nova_workers.contracts.events import EventCursor
+from tests.support.executor import Floor
+from tests.support.puppet import plan
+
+ASK: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea or coffee?"}}
+
+
+def script(*items: dict[str, Any]) -> str:
+    return orjson.dumps({"script": list(items)}).decode()
+
+
+async def events_of(floor: Floor, run_id: str) -> list[JsonObject]:
+    """Return the live events of a run that is over."""
+    for worker in floor.workers:
+        await worker.publisher.drain(5)
+    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await floor.redis.xrange(run_events(run_id)))
+    return [live.event for _, entry in entries for live in decode(entry[FIELD])]
+
+
+async def replay_of(floor: Floor, run_id: str) -> list[JsonObject]:
+    """Return the events of a run that is over, from the ledger."""
+    async with floor.database.connection() as connection:
+        recorded = await load_recorded_run(connection, floor.tenant_id, run_id)
+    assert recorded is not None
+    return [event.model_dump(mode="json", exclude_none=True) for _, event in replay(recorded, EventCursor())]
+
+
+def statuses(events: list[JsonObject]) -> list[tuple[str, str]]:
+    return [(event["tool_name"], event["status"]) for event in events if event["type"] == "tool_status"]
+
+
+@pytest.fixture
+async def fleet(floor: Floor) -> Floor:
+    """A fleet whose scripted agents may ask people, and must ask before they remember."""
+    grants = {"user": {}, "memory": {}}
+    await floor.add_agent("asker", {"name": "Asker", "engine": "scripted", "capabilities": grants})
+    careful = {"approvals": [{"tool": "memory_*", "decision": "ask"}]}
+    await floor.add_agent(
+        "careful", {"name": "careful", "engine": "scripted", "capabilities": grants, "permissions": careful}
+    )
+    return floor
+
+
+async def test_a_call_that_a_person_answers_completes_for_those_who_follow(fleet: Floor):
+    worker = fleet.worker()
+    run = await fleet.submit(script({"tool": ASK}, {"say": "As you like."}), agent_id="asker")
+    await fleet.settle(worker)
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
+    await fleet.settle(worker)
+    events = await events_of(fleet, run.run_id)
+    assert statuses(events) == [("ask_user", "started"), ("ask_user", "completed")]
+    (ended,) = [event for event in events if event.get("status") == "completed"]
+    assert ended["summary"] == "ask_user: coffee"
+    kinds = [event["type"] for event in events]
+    assert kinds.index("stream_start", 1) < events.index(ended) < kinds.index("step", kinds.index("stream_start", 1))
+
+
+async def test_a_call_that_a_person_refuses_fails_for_those_who_follow(fleet: Floor):
+    worker = fleet.worker()
+    save = {"name": "memory_save", "input": {"content": "Never"}}
+    run = await fleet.submit(script({"tool": save}, {"say": "then not"}), agent_id="careful")
+    await fleet.settle(worker)
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=False))
+    await fleet.settle(worker)
+    assert statuses(await events_of(fleet, run.run_id)) == [("memory_save", "failed")]
+
+
+async def test_a_call_that_is_cut_by_a_cancel_ends_as_interrupted_for_those_who_follow(fleet: Floor):
+    worker = fleet.worker(control=True)
+    await fleet.hears_nudges()
+    run, slot = await fleet.begin(worker, plan(["quick", "wait:a"]), "a")
+    await fleet.canceller.cancel(fleet.tenant_id, run.run_id)
+    await slot
+    assert statuses(await events_of(fleet, run.run_id)) == [
+        ("quick", "started"),
+        ("wait:a", "started"),
+        ("quick", "completed"),
+        ("wait:a", "interrupted"),
+    ]
+
+
+async def test_a_run_that_is_canceled_while_it_waits_ends_its_open_call(fleet: Floor):
+    worker = fleet.worker()
+    run = await fleet.submit(script({"tool": ASK}, {"say": "never"}), agent_id="asker")
+    await fleet.settle(worker)
+    await fleet.canceller.cancel(fleet.tenant_id, run.run_id)
+    await fleet.settle(worker)
+    assert statuses(await events_of(fleet, run.run_id)) == [("ask_user", "started"), ("ask_user", "interrupted")]
