@@ -5,16 +5,19 @@ run, seq counts events within the attempt from 1. Ids of one run only grow, so a
 id it saw can tell a gap from silence, and resumes exactly.
 """
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nova_workers.contracts.engine import Limit
+from nova_workers.contracts.usage import TokenUsage
 
 __all__ = [
     "EVENTS_VERSION",
     "AssistantMessage",
     "Compaction",
+    "DeliveryTarget",
     "Event",
     "EventCursor",
     "Reasoning",
@@ -39,6 +42,27 @@ EVENTS_VERSION = 1
 class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    at: datetime | None = None
+    """When it happened, by the worker's clock. None in a replay of what the ledger has no time of."""
+
+
+class DeliveryTarget(BaseModel):
+    """Where a run's answer is read, beside its stream."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    channel: str | None = None
+    """The ``channel`` of the run's metadata."""
+    to: str | None = None
+    """The recipient in that channel: the ``to`` of the run's metadata."""
+    run_id: str | None = None
+    """The run that waits for this one's answer, where an agent asked."""
+
+    @classmethod
+    def of(cls, channel: str | None, to: str | None, run_id: str | None) -> "DeliveryTarget | None":
+        """Return the target with these parts; None where there are none."""
+        return cls(channel=channel, to=to, run_id=run_id) if channel or to or run_id else None
+
 
 class StreamStart(_Event):
     """A worker began an attempt. Text of an earlier attempt that no `step` closed is void."""
@@ -50,6 +74,10 @@ class StreamStart(_Event):
     attempt: int
     agent_id: str
     model: str | None = None
+    label: str | None = None
+    """The thread's label."""
+    target: DeliveryTarget | None = None
+    """None where the answer is read on the stream or from the run, and nowhere else."""
 
 
 class Token(_Event):
@@ -120,7 +148,7 @@ class Step(_Event):
 
 
 class Usage(_Event):
-    """Tokens and cost of the turn so far."""
+    """Tokens and cost of the turn so far. Comes before each `step` but the last, whose usage is in `stream_end`."""
 
     type: Literal["usage"] = "usage"
     input_tokens: int
@@ -129,6 +157,18 @@ class Usage(_Event):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     cost_usd: float | None = None
+
+    @classmethod
+    def of(cls, used: TokenUsage) -> "Usage":
+        """Return the event that tells of these counts."""
+        return cls(
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cache_read_tokens=used.cache_read_tokens,
+            cache_write_tokens=used.cache_write_tokens,
+            reasoning_tokens=used.reasoning_tokens,
+            cost_usd=used.cost_usd,
+        )
 
 
 class Waiting(_Event):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
+from nova_workers.contracts.events import DeliveryTarget
 from nova_workers.contracts.usage import TokenUsage
 
 __all__ = [
@@ -133,6 +134,9 @@ class Claim:
     thread_title: str | None = None
     channel: str | None = None
     """Where the answer is read, as the run's metadata have it under ``channel``; at most 64 characters."""
+    recipient: str | None = None
+    """Who reads it in that channel, as the metadata have it under ``to``; at most 256 characters."""
+    thread_label: str | None = None
     trigger_id: str | None = None
     """The trigger that fired it."""
     capped: bool = False
@@ -142,6 +146,11 @@ class Claim:
     budgets: DailyBudgets = DailyBudgets()
     left_usd: float | None = None
     """What the day's budgets leave for it; None where there is none, or nobody has looked yet."""
+
+    @property
+    def target(self) -> DeliveryTarget | None:
+        """Where the answer is read, beside the run's stream."""
+        return DeliveryTarget.of(self.channel, self.recipient, self.parent_run_id)
 
 
 @dataclass(frozen=True, slots=True)

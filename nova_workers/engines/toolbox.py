@@ -15,10 +15,10 @@ from mcp.types import ContentBlock as McpContent
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
+from nova_workers.contracts.summaries import line
 from nova_workers.engines.connection_pool import ConnectionPool, Lease
 from nova_workers.engines.connections import OnProgress
 from nova_workers.engines.spans import tool_span
-from nova_workers.contracts.summaries import line
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 from nova_workers.observability.redaction import hide

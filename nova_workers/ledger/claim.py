@@ -29,7 +29,7 @@ EXISTS (SELECT 1 FROM switches s
 # before the statement began, which so sees every claim that was made under it. What is only to be ended needs no room.
 _CLAIM = f"""
 WITH thread AS (
-    SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, deleted_at IS NOT NULL AS deleted
+    SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, deleted_at IS NOT NULL AS deleted
       FROM threads
      WHERE id = $1 AND active_run_id IS NULL
        FOR UPDATE
@@ -57,7 +57,7 @@ WITH thread AS (
                                              WHERE o.tenant_id = a.tenant_id AND o.agent_id = a.id
                                                AND o.status = 'running'))))
     RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
-              t.title AS thread_title, t.deleted AS thread_deleted, n.queued_at AS entered_at,
+              t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
               w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
               w.max_cost_usd_per_day AS tenant_budget, a.max_cost_usd_per_day AS agent_budget
 ), held AS (
@@ -82,7 +82,8 @@ SELECT n.tenant_id AS in_line, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agen
        (SELECT h.context_tokens FROM turns h WHERE h.id = c.head_turn_id) AS context_tokens,
        c.thread_session_id, c.thread_task_id, c.content, c.model, c.max_turns, c.queue, c.source, c.depth,
        c.parent_run_id, c.traceparent, c.created_at,
-       c.thread_title, left(c.meta->>'channel', 64) AS channel, c.trigger_id, c.capped,
+       c.thread_title, c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
+       c.trigger_id, c.capped,
        c.tenant_budget::float8, c.agent_budget::float8,
        (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
        EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
@@ -168,7 +169,9 @@ async def claim_next(
         created_at=row["created_at"],
         claim_latency_s=row["claim_latency_s"],
         thread_title=row["thread_title"],
+        thread_label=row["thread_label"],
         channel=row["channel"],
+        recipient=row["recipient"],
         trigger_id=row["trigger_id"],
         capped=row["capped"],
         has_memories=row["has_memories"],

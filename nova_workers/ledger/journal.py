@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from nova_workers.contracts.content import JsonObject, Message, storable
@@ -37,7 +37,7 @@ mine AS (
 )
 """
 
-MESSAGE_COLUMNS = "id text, seq int, step int, kind text, role text, content jsonb, event_id text"
+MESSAGE_COLUMNS = "id text, seq int, step int, kind text, role text, content jsonb, event_id text, used jsonb"
 CALL_COLUMNS = (
     "id text, call_id text, step int, sequence int, tool_name text, params jsonb, status text, result jsonb, "
     "error text, started_at timestamptz, completed_at timestamptz"
@@ -46,8 +46,9 @@ CALL_COLUMNS = (
 # A statement whose reply was lost is sent again: rows that are there already are left, or brought up to date.
 MESSAGES = f"""
 messages_in AS (
-    INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, step, kind, role, content, event_id)
-    SELECT x.id, mine.tenant_id, mine.thread_id, mine.turn_id, x.seq, x.step, x.kind, x.role, x.content, x.event_id
+    INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, step, kind, role, content, event_id, used)
+    SELECT x.id, mine.tenant_id, mine.thread_id, mine.turn_id, x.seq, x.step, x.kind, x.role, x.content, x.event_id,
+           x.used
       FROM mine, jsonb_to_recordset($3) AS x({MESSAGE_COLUMNS})
     ON CONFLICT (turn_id, seq) DO NOTHING
 )
@@ -201,6 +202,7 @@ async def commit_step(
     *,
     seq: int,
     event_id: str,
+    used: TokenUsage,
     absorb: bool,
 ) -> tuple[Absorbed, ...]:
     """Commit a whole step, and take the steering messages that wait into the turn.
@@ -208,6 +210,7 @@ async def commit_step(
     Args:
         seq: Place in the turn of the step's first message.
         event_id: Id of the live event that will close the step.
+        used: What the turn has used, with this step.
         absorb: Whether steering messages may join here.
 
     Raises:
@@ -217,7 +220,7 @@ async def commit_step(
         _COMMIT_STEP,
         run_id,
         fence,
-        message_rows(step.messages, step.index, seq, event_id),
+        message_rows(step.messages, step.index, seq, event_id, used),
         call_rows(step),
         step.index,
         *usage_columns(step.usage),
@@ -236,8 +239,11 @@ async def commit_step(
     )
 
 
-def message_rows(messages: Sequence[Message], step: int, seq: int, event_id: str | None) -> list[JsonObject]:
-    """Return a step's messages as rows of `MESSAGE_COLUMNS`."""
+def message_rows(
+    messages: Sequence[Message], step: int, seq: int, event_id: str | None, used: TokenUsage | None = None
+) -> list[JsonObject]:
+    """Return a step's messages as rows of `MESSAGE_COLUMNS`. The last one has what the turn has used by then."""
+    last = len(messages) - 1
     return [
         {
             "id": new_id("msg"),
@@ -247,6 +253,7 @@ def message_rows(messages: Sequence[Message], step: int, seq: int, event_id: str
             "role": message.role,
             "content": list(message.content),
             "event_id": event_id,
+            "used": asdict(used) if used is not None and offset == last else None,
         }
         for offset, message in enumerate(messages)
     ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
-from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.events import DeliveryTarget, EventCursor
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection, Row
 
@@ -16,19 +17,24 @@ __all__ = ["RecordedCall", "RecordedRun", "RecordedStep", "load_recorded_run"]
 _RUN = """
 SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_into, r.stop_reason,
        r.limit_reached, r.result_text,
-       r.error_kind, r.error_message, r.error_retryable, r.final_event_id, COALESCE(t.model, r.model) AS model,
+       r.error_kind, r.error_message, r.error_retryable, r.final_event_id, r.started_at, r.finished_at, r.parent_run_id,
+       left(r.meta->>'channel', 64) AS channel, left(r.meta->>'to', 256) AS recipient, h.label,
+       COALESCE(t.model, r.model) AS model,
        COALESCE(t.steps, 0) AS steps,
        t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
        t.cost_usd::float8 AS cost_usd
-  FROM runs r LEFT JOIN turns t ON t.id = r.turn_id
+  FROM runs r JOIN threads h ON h.id = r.thread_id LEFT JOIN turns t ON t.id = r.turn_id
  WHERE r.tenant_id = $1 AND r.id = $2
 """
 
 _MESSAGES = """
-SELECT step, kind, content, run_id, event_id FROM messages WHERE turn_id = $1 AND step IS NOT NULL ORDER BY seq
+SELECT step, kind, content, run_id, event_id, used, created_at
+  FROM messages WHERE turn_id = $1 AND step IS NOT NULL ORDER BY seq
 """
 
-_CALLS = "SELECT call_id, step, tool_name, status FROM tool_calls WHERE turn_id = $1 ORDER BY sequence"
+_CALLS = """
+SELECT call_id, step, tool_name, status, started_at, completed_at FROM tool_calls WHERE turn_id = $1 ORDER BY sequence
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,8 @@ class RecordedCall:
     call_id: str
     tool_name: str
     status: str
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,9 @@ class RecordedStep:
     Attributes:
         closed_by: Id of the live event that closed it; None where that was the run's final event.
         steered_by: Runs whose messages joined the turn after it.
+        used: What the turn had used by then. None of the last step: that is the run's.
+        said_at: When its response was committed.
+        closed_at: When all of it was.
     """
 
     index: int
@@ -54,6 +65,9 @@ class RecordedStep:
     text: str
     calls: tuple[RecordedCall, ...]
     steered_by: tuple[str, ...]
+    used: TokenUsage | None = None
+    said_at: datetime | None = None
+    closed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,10 @@ class RecordedRun:
     usage: TokenUsage | None
     final_event: EventCursor | None
     steps: tuple[RecordedStep, ...]
+    label: str | None = None
+    target: DeliveryTarget | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
 
 
 async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str) -> RecordedRun | None:
@@ -105,6 +123,10 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
         usage=_usage(row),
         final_event=_cursor(row["final_event_id"]),
         steps=steps,
+        label=row["label"],
+        target=DeliveryTarget.of(row["channel"], row["recipient"], row["parent_run_id"]),
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
     )
 
 
@@ -112,7 +134,7 @@ def _steps(messages: list[Row], calls: list[Row], *, committed: int) -> tuple[Re
     """Gather rows by step. One whose tools had not all ended when it was read is left out: it may still change."""
     calls_of: defaultdict[int, list[RecordedCall]] = defaultdict(list)
     for call in calls:
-        calls_of[call["step"]].append(RecordedCall(call["call_id"], call["tool_name"], call["status"]))
+        calls_of[call["step"]].append(_call(call))
     rows_of: defaultdict[int, list[Row]] = defaultdict(list)
     for row in messages:
         if row["step"] < committed:
@@ -125,9 +147,16 @@ def _steps(messages: list[Row], calls: list[Row], *, committed: int) -> tuple[Re
             text="".join(_text(row["content"]) for row in rows if row["kind"] == "response"),
             calls=tuple(calls_of[index]),
             steered_by=tuple(row["run_id"] for row in rows if row["kind"] == "steering"),
+            used=next((TokenUsage(**row["used"]) for row in rows if row["used"] is not None), None),
+            said_at=rows[0]["created_at"],
+            closed_at=rows[-1]["created_at"],
         )
         for index, rows in sorted(rows_of.items())
     )
+
+
+def _call(row: Row) -> RecordedCall:
+    return RecordedCall(row["call_id"], row["tool_name"], row["status"], row["started_at"], row["completed_at"])
 
 
 def _text(content: list[ContentBlock]) -> str:

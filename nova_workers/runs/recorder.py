@@ -173,7 +173,9 @@ class TurnRecorder:
             self.final_step = step
             return "stop"
         stop = self._run.stop_at_step
-        event_id = str(self._events.upcoming())
+        spent = self._spent + step.usage + step.tool_usage
+        # The usage event comes first: the step's own event is what closes it.
+        event_id = str(self._events.upcoming(2))
 
         async def write(connection: Connection) -> tuple[ledger.Absorbed, ...]:
             return await ledger.commit_step(
@@ -183,14 +185,16 @@ class TurnRecorder:
                 step,
                 seq=self.seq,
                 event_id=event_id,
+                used=spent,
                 absorb=not stop,
             )
 
         absorbed = await persist(self._database, self._run.abort, write)
+        self._events.emit(live.Usage.of(spent))
         self._events.emit(live.Step(index=step.index))
         self.seq += len(step.messages) + len(absorbed)
         self._steps[step.index] = step
-        self._spent += step.usage + step.tool_usage
+        self._spent = spent
         self._steering = absorbed
         self._announce_steering(absorbed)
         return "stop" if stop or self._run.stop_at_step else "continue"

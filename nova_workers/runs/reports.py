@@ -35,7 +35,6 @@ class RunReports:
                     partial=bool(finish.text),
                 )
             )
-        usage = finished.usage
         events.emit(
             live.StreamEnd(
                 run_id=claim.run_id,
@@ -44,14 +43,7 @@ class RunReports:
                 stop_reason=finish.stop_reason,
                 limit=finish.limit,
                 text=finish.text,
-                usage=live.Usage(
-                    input_tokens=usage.input_tokens,
-                    output_tokens=usage.output_tokens,
-                    cache_read_tokens=usage.cache_read_tokens,
-                    cache_write_tokens=usage.cache_write_tokens,
-                    reasoning_tokens=usage.reasoning_tokens,
-                    cost_usd=usage.cost_usd,
-                ),
+                usage=live.Usage.of(finished.usage),
             ),
             urgent=True,
         )

@@ -59,6 +59,8 @@ class TurnRunner:
                 attempt=claim.attempt,
                 agent_id=claim.agent_id,
                 model=claim.model or claim.agent.model,
+                label=claim.thread_label,
+                target=claim.target,
             )
         )
         try:

@@ -51,7 +51,7 @@ class RunEvents:
         """Send an event soon, and return its id. An urgent one does not wait for the flush interval."""
         self._seq += 1
         if not self.refused:
-            self._buffer.append((self._seq, _to_json(event)))
+            self._buffer.append((self._seq, _to_json(self._publisher.stamped(event))))
             self.due_s = 0.0 if urgent else self.due_s
             self._publisher.mark_dirty(self)
         return EventCursor.model_construct(attempt=self.attempt, seq=self._seq)
@@ -88,6 +88,10 @@ class EventPublisher:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+
+    def stamped(self, event: Event) -> Event:
+        """Return an event with the present time."""
+        return event.model_copy(update={"at": self._clock.now()})
 
     def open(self, run_id: str, attempt: int) -> RunEvents:
         """Begin the stream of an attempt."""

@@ -71,6 +71,10 @@ def _start(
                 attempt=attempt,
                 agent_id=run.agent_id,
                 model=run.model,
+                label=run.label,
+                target=run.target,
+                # When a later attempt began is not kept.
+                at=run.started_at if attempt == 1 else None,
             ),
         )
 
@@ -78,22 +82,25 @@ def _start(
 def _step_events(step: RecordedStep) -> list[Event]:
     events: list[Event] = []
     if step.text:
-        events.append(AssistantMessage(text=step.text))
+        events.append(AssistantMessage(text=step.text, at=step.said_at))
     for call in step.calls:
         events.extend(_call_events(call))
     if step.steered_by:
-        events.append(Steered(run_ids=step.steered_by))
-    events.append(Step(index=step.index))
+        events.append(Steered(run_ids=step.steered_by, at=step.closed_at))
+    if step.used is not None:
+        events.append(Usage.of(step.used).model_copy(update={"at": step.closed_at}))
+    events.append(Step(index=step.index, at=step.closed_at))
     return events
 
 
 def _call_events(call: RecordedCall) -> Iterator[Event]:
-    yield ToolStatus(tool_call_id=call.call_id, tool_name=call.tool_name, status="started")
+    yield ToolStatus(tool_call_id=call.call_id, tool_name=call.tool_name, status="started", at=call.started_at)
     yield ToolStatus(
         tool_call_id=call.call_id,
         tool_name=call.tool_name,
         # One that was never ended was cut off.
         status="completed" if call.status == "completed" else "failed" if call.status == "failed" else "interrupted",
+        at=call.completed_at,
     )
 
 
@@ -101,17 +108,8 @@ def _ending(run: RecordedRun) -> list[Event]:
     events: list[Event] = []
     if run.error is not None:
         kind, message, retryable = run.error
-        events.append(StreamError(error=message, kind=kind, retryable=retryable, partial=bool(run.text)))
-    usage = None
-    if run.usage is not None:
-        usage = Usage(
-            input_tokens=run.usage.input_tokens,
-            output_tokens=run.usage.output_tokens,
-            cache_read_tokens=run.usage.cache_read_tokens,
-            cache_write_tokens=run.usage.cache_write_tokens,
-            reasoning_tokens=run.usage.reasoning_tokens,
-            cost_usd=run.usage.cost_usd,
-        )
+        partial = bool(run.text)
+        events.append(StreamError(error=message, kind=kind, retryable=retryable, partial=partial, at=run.finished_at))
     events.append(
         StreamEnd(
             run_id=run.run_id,
@@ -121,7 +119,8 @@ def _ending(run: RecordedRun) -> list[Event]:
             limit=run.limit,
             text=run.text,
             merged_into=run.merged_into,
-            usage=usage,
+            usage=None if run.usage is None else Usage.of(run.usage),
+            at=run.finished_at,
         )
     )
     return events

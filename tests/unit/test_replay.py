@@ -22,8 +22,9 @@ def recorded_runs(draw: st.DrawFn) -> RecordedRun:
             for n in range(draw(st.integers(0, 2)))
         )
         # A live step has an event for each of its own, at the least.
-        seq += 2 + 2 * len(calls) + draw(st.integers(0, 30))
-        steps.append(RecordedStep(index, EventCursor(attempt=attempt, seq=seq), f"text {index}", calls, ()))
+        used = draw(st.sampled_from([None, TokenUsage(input_tokens=10)]))
+        seq += 3 + 2 * len(calls) + draw(st.integers(0, 30))
+        steps.append(RecordedStep(index, EventCursor(attempt=attempt, seq=seq), f"text {index}", calls, (), used))
     if draw(st.booleans()):
         attempt, seq = attempt + 1, 1
     final = EventCursor(attempt=attempt, seq=seq + 4)

@@ -5,8 +5,8 @@ from dataclasses import replace
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, ToolCall
 from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME
-from nova_workers.engines.native import Toolset
 from nova_workers.contracts.summaries import tool_use_summary
+from nova_workers.engines.native import Toolset
 
 __all__ = ["announcing", "permitted"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineCallbacks, ToolAuthorization, ToolCall
-from nova_workers.engines.claude_agent.names import own_name
 from nova_workers.contracts.summaries import tool_use_summary
+from nova_workers.engines.claude_agent.names import own_name
 
 __all__ = ["Subagents"]
 

@@ -69,7 +69,8 @@ class Turn:
         if results:
             messages.append(Message("user", results))
         step = StepRecord(self.step, tuple(messages), tool_calls=calls, usage=TokenUsage(10, 5), model="scripted")
-        closing = self.events.upcoming()
+        closing = self.events.upcoming(2)
+        used = TokenUsage(10 * (self.step + 1), 5 * (self.step + 1))
         async with self.hands.database.connection() as connection:
             await commit_step(
                 connection,
@@ -78,11 +79,12 @@ class Turn:
                 step,
                 seq=self.seq,
                 event_id=str(closing),
+                used=used,
                 absorb=True,
             )
         self.step += 1
         self.seq += len(messages)
-        await self.emit(live.Step(index=step.index))
+        await self.emit(live.Usage.of(used), live.Step(index=step.index))
         return closing
 
     async def finish(

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.waits import Answer
 from nova_workers.keys import run_events
 from nova_workers.ledger.replay import load_recorded_run
 from nova_workers.streams.replay import replay
 from nova_workers.streams.wire import FIELD, decode
-from nova_workers.contracts.events import EventCursor
 from tests.support.executor import Floor
 from tests.support.puppet import plan
 
@@ -102,3 +102,41 @@ async def test_a_run_that_is_canceled_while_it_waits_ends_its_open_call(fleet: F
     await fleet.canceller.cancel(fleet.tenant_id, run.run_id)
     await fleet.settle(worker)
     assert statuses(await events_of(fleet, run.run_id)) == [("ask_user", "started"), ("ask_user", "interrupted")]
+
+
+async def test_usage_is_told_after_each_step_and_the_ledger_tells_the_same(floor: Floor):
+    worker = floor.worker()
+    run = await floor.submit(plan(["look"], ["look"], []))
+    await floor.settle(worker)
+    live, replayed = await events_of(floor, run.run_id), await replay_of(floor, run.run_id)
+    for events in (live, replayed):
+        told = [(event["input_tokens"], event["cost_usd"]) for event in events if event["type"] == "usage"]
+        assert told == [(10, 0.25), (20, 0.5)]
+        kinds = [event["type"] for event in events]
+        assert [kinds[at + 1] for at, kind in enumerate(kinds) if kind == "usage"] == ["step", "step"]
+        assert events[-1]["usage"]["input_tokens"] == 30
+
+
+async def test_the_start_names_the_label_and_where_the_answer_is_read(floor: Floor):
+    worker = floor.worker()
+    thread_id = await floor.thread()
+    await floor.database.execute("UPDATE threads SET label = 'support' WHERE id = $1", thread_id)
+    run = await floor.submit("hi", thread_id, metadata={"channel": "telegram", "to": "4711", "mine": 1})
+    await floor.settle(worker)
+    for events in (await events_of(floor, run.run_id), await replay_of(floor, run.run_id)):
+        assert (events[0]["label"], events[0]["target"]) == ("support", {"channel": "telegram", "to": "4711"})
+    plain = await floor.submit("hi")
+    await floor.settle(worker)
+    assert "target" not in (await events_of(floor, plain.run_id))[0]
+
+
+async def test_every_event_says_when_and_the_ledger_knows_it_too(floor: Floor):
+    worker = floor.worker()
+    before = datetime.now(UTC)
+    run = await floor.submit(plan(["look"], []))
+    await floor.settle(worker)
+    after = datetime.now(UTC)
+    for events in (await events_of(floor, run.run_id), await replay_of(floor, run.run_id)):
+        times = [datetime.fromisoformat(event["at"]) for event in events]
+        assert all(before <= time <= after for time in times)
+        assert times == sorted(times)

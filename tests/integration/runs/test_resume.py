@@ -9,6 +9,7 @@ import pytest
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.runs import Claim, Finish
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ledger import journal
 from nova_workers.ledger.claim import claim_next
@@ -229,7 +230,7 @@ async def test_no_write_with_an_old_fence_is_accepted(floor: Floor, write: str):
             "calls": lambda: journal.commit_calls(connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1"),
             "result": lambda: journal.commit_result(connection, stale.run_id, stale.fence, step.tool_calls[0]),
             "step": lambda: journal.commit_step(
-                connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1", absorb=True
+                connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1", used=TokenUsage(), absorb=True
             ),
             "finish": lambda: finish_run(connection, stale, Finish("succeeded", "end_turn", "mine"), seq=1),
             "requeue": lambda: requeue_run(connection, stale),
