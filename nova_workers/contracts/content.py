@@ -1,13 +1,16 @@
 """Messages and content blocks, in the vocabulary of the Messages API, as the ledger keeps them."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 __all__ = [
+    "MAX_STORED_DEPTH",
     "ContentBlock",
     "JsonObject",
     "Message",
     "Role",
+    "is_storable_integer",
     "media_tokens",
     "storable",
     "storable_json",
@@ -23,6 +26,13 @@ ContentBlock = JsonObject
 "image" | "document", …}``, stored and replayed byte for byte."""
 
 Role = Literal["user", "assistant", "system"]
+
+MAX_STORED_DEPTH = 200
+"""Nesting of arrays and objects in a stored JSON value. The encoder takes 254 levels, those of the row included."""
+
+_LEAST_INTEGER, _GREATEST_INTEGER = -(2**63), 2**64 - 1
+_DECIMAL_BITS = 10_000
+_TOO_DEEP = "[nested too deep]"
 
 _MEDIA_TOKENS = {"image": 1_600, "document": 3_000}
 """A picture of the size that models look at; two pages."""
@@ -67,12 +77,32 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\ufffd").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def storable_json(value: Any) -> Any:
-    """Return a JSON value whose every string is `storable`."""
+def storable_json(value: Any, *, max_depth: int = MAX_STORED_DEPTH) -> Any:
+    """Return a JSON value that every store takes, and gives back as it was.
+
+    Every string is `storable`. An integer over 64 bits becomes its digits, a number that is not finite becomes None,
+    and an array or object below `max_depth` levels becomes the text ``[nested too deep]``.
+    """
     if isinstance(value, str):
         return storable(value)
-    if isinstance(value, dict):
-        return {storable(key): storable_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [storable_json(item) for item in value]
+    if isinstance(value, dict | list | tuple):
+        return _storable_container(value, max_depth)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, int) and not is_storable_integer(value):
+        # Python refuses to write very long integers in decimal.
+        return str(value) if value.bit_length() < _DECIMAL_BITS else hex(value)
     return value
+
+
+def is_storable_integer(value: int) -> bool:
+    """Return whether an integer fits in 64 bits, with or without a sign."""
+    return _LEAST_INTEGER <= value <= _GREATEST_INTEGER
+
+
+def _storable_container(value: dict[Any, Any] | list[Any] | tuple[Any, ...], max_depth: int) -> Any:
+    if max_depth <= 0:
+        return _TOO_DEEP
+    if isinstance(value, dict):
+        return {storable(str(key)): storable_json(item, max_depth=max_depth - 1) for key, item in value.items()}
+    return [storable_json(item, max_depth=max_depth - 1) for item in value]

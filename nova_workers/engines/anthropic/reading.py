@@ -103,8 +103,6 @@ class MessageReader:
         if message.stop_reason == "refusal":
             raise _refusal(message)
         ending = _ENDINGS.get(message.stop_reason, "end")
-        if ending == "tools":
-            message.require_readable_calls()
         return Response(_replayable(message.content, ending), ending, draft.usage, message.model)
 
 

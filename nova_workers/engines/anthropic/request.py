@@ -7,6 +7,7 @@ mark after the old conversation is there because the provider looks for an earli
 one step with many calls is longer.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,9 @@ _NO_TEMPERATURE_SINCE = (4, 7)
 _LEAST_THINKING_TOKENS = 1024
 _ANSWER_TOKENS = 1024
 """Room for the answer beside the thinking, where `max_tokens` covers both."""
+_MAX_NAME_CHARS = 128
+_TOOL_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_NAME_CHARS}}}")
+_NOT_ALLOWED_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _FILES_BETA = "files-api-2025-04-14"
 
 
@@ -143,8 +147,15 @@ def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: boo
 def _sendable(message: Message) -> list[ContentBlock]:
     """Return the blocks of a message as the provider takes them, whatever the ledger kept; none to leave it out."""
     if message.role == "assistant":
-        return without_last_thoughts(message.content)
+        return [_with_fit_name(block) for block in without_last_thoughts(message.content)]
     return [_result(block) if block.get("type") == "tool_result" else block for block in message.content]
+
+
+def _with_fit_name(block: ContentBlock) -> ContentBlock:
+    """Return a call under a name that the provider takes, also where a model made the name up."""
+    if block.get("type") != "tool_use" or _TOOL_NAME.fullmatch(block["name"]):
+        return block
+    return {**block, "name": _NOT_ALLOWED_IN_NAMES.sub("_", block["name"])[:_MAX_NAME_CHARS]}
 
 
 def _result(block: ContentBlock) -> ContentBlock:

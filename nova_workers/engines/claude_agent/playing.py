@@ -107,7 +107,7 @@ class ClaudeTurn:
         models = [self._launcher.model, *map(self._launcher.resolve, options.fallback_models)]
         responder = ResilientResponder(behind, models, shared.resilience)
         limit = options.max_tool_output_chars
-        tools = ClaudeTools(self._tools, self._own, self._gate, lambda: self._opener.conversation is not None, limit)
+        tools = ClaudeTools(self._tools, self._own, self._gate, lambda: behind.running, limit)
         # Whatever the turn is doing at that moment, the program does nothing more.
         release = abort.subscribe(lambda _: self._freeze()) if abort is not None else None
         try:

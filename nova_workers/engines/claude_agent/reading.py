@@ -1,6 +1,5 @@
 """Puts a response together from the raw events of the Messages API that the program passes on."""
 
-import json
 from typing import Any
 
 from anthropic.types.beta import BetaUsage
@@ -10,6 +9,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic.prices import Prices
 from nova_workers.engines.claude_agent.transcript import to_own_names
 from nova_workers.engines.turn import Draft, Ending, Response
+from nova_workers.engines.turn.intake import parse_input
 from nova_workers.errors import EngineFailure
 
 __all__ = ["ResponseReader", "usage_of"]
@@ -110,7 +110,7 @@ class ResponseReader:
                 block[field] = (block.get(field) or "") + "".join(pieces)
         given = "".join(self._pieces.get((index, "input_json_delta"), ()))
         if given:
-            block["input"] = json.loads(given)
+            block["input"] = parse_input(given)
         return to_own_names(block)
 
     def _count(self, usage: JsonObject | None) -> None:

@@ -24,6 +24,7 @@ from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.reading import ResponseReader, usage_of
 from nova_workers.engines.resilience import AttemptFailed, ModelLimits, Route, TokenEstimate
 from nova_workers.engines.turn import Ask, Draft, Response
+from nova_workers.engines.turn.intake import admit
 from nova_workers.errors import EngineFailure
 
 __all__ = ["ClaudeProvider", "Opener"]
@@ -97,6 +98,11 @@ class ClaudeProvider:
         current = self._route.profile
         return (current, *(name for name in names if name != current))
 
+    @property
+    def running(self) -> bool:
+        """Whether a program runs, which then carries out the calls."""
+        return self._conversation is not None
+
     async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
         """Get the next response. See `Provider.attempt`."""
         conversation = await self._at_work(route, ask)
@@ -108,6 +114,10 @@ class ClaudeProvider:
                 # There is no key that could rest.
                 failure.cause = "request"
             raise
+        if response.ending == "tools" and admit(response, ask.messages).amended:
+            # The program's own transcript holds what the model sent, and the program would send that again. The turn
+            # runs the calls itself, and another program goes on from the ledger's messages.
+            await self._leave(conversation)
         used = response.usage
         self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
         return response
@@ -128,14 +138,18 @@ class ClaudeProvider:
             await self._go_on(self._conversation, ask)
             return self._conversation
         if self._conversation is not None:
-            # What it had to say is in the messages, and what it counted is told.
-            await self._conversation.close()
-            self._gate.begin_step()
-            self._steering = []
-            self._counted, self._told = TokenUsage(), {}
+            await self._leave(self._conversation)
         self._route, self._failed = route, False
         self._conversation = await self._opener.open(ask.messages, route, history=self._history)
         return self._conversation
+
+    async def _leave(self, conversation: Conversation) -> None:
+        """End a program. What it had to say is in the messages, and what it counted is in the usage."""
+        self._conversation = None
+        await conversation.close()
+        self._gate.begin_step()
+        self._steering = []
+        self._counted, self._told = TokenUsage(), {}
 
     async def _go_on(self, conversation: Conversation, ask: Ask) -> None:
         self._steering += ask.steering

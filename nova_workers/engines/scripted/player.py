@@ -61,7 +61,12 @@ class Player:
             blocks.append(text_block(draft.text))
         tools = items[-1].tools
         blocks += [
-            {"type": "tool_use", "id": call_id(self._call_prefix, ask.step, at), "name": tool.name, "input": tool.input}
+            {
+                "type": "tool_use",
+                "id": call_id(self._call_prefix, ask.step, at) if tool.id is None else tool.id,
+                "name": tool.name,
+                "input": tool.input,
+            }
             for at, tool in enumerate(tools)
         ]
         usage = next((item.usage.value() for item in reversed(items) if item.usage), None) or _usage(ask, draft)
@@ -114,11 +119,11 @@ class PlayerTools:
         return self._toolbox is not None and name in await self._toolbox.connect()
 
     def _tool(self, call: ToolCall) -> ScriptedTool | None:
-        place = call.id.rpartition("_")[2]
-        if call.step >= len(self._responses) or not place.isdigit():
+        if call.step >= len(self._responses):
             return None
         tools = self._responses[call.step][-1].tools
-        return tools[int(place)] if int(place) < len(tools) else None
+        place = call.sequence - sum(len(items[-1].tools) for items in self._responses[: call.step])
+        return tools[place] if 0 <= place < len(tools) else None
 
 
 def call_id(prefix: str, step: int, at: int) -> str:

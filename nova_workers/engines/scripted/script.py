@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from nova_workers.contracts.content import JsonObject, Message, text_of
+from nova_workers.contracts.content import Message, text_of
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineErrorKind, EngineFailure
@@ -37,7 +37,10 @@ class ScriptedTool(_Value):
     """A call. A tool that an MCP server of the turn has is really called, after `sleep_s`."""
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
-    input: JsonObject = Field(default_factory=dict[str, Any])
+    input: Any = Field(default_factory=dict[str, Any])
+    """What the model puts in: an object, or something that the turn has to reject."""
+    id: Annotated[str, Field(max_length=1_000)] | None = None
+    """Of the call; None makes one that is the same in every attempt."""
     result: Any = "ok"
     """What the tool returns; anything but a string as JSON."""
     sleep_s: Seconds = 0.0

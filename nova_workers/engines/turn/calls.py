@@ -86,6 +86,8 @@ class CallRunner:
             TurnStopped: The turn must stop. Calls that ended in time have their results.
             RunLost: A callback said so.
         """
+        for at in step.rejected:
+            await self._settle(step, at, step.calls[at])
         runs: _Runs = {}
         try:
             async with asyncio.TaskGroup() as group:

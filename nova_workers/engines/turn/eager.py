@@ -13,6 +13,7 @@ from typing import Any
 
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import ToolAuthorization, ToolCall
+from nova_workers.engines.turn.intake import input_problem
 from nova_workers.engines.turn.seam import ToolOutcome
 
 __all__ = ["EagerCalls", "Started"]
@@ -52,10 +53,13 @@ class EagerCalls:
 
     def begin(self, block: ContentBlock) -> None:
         """Start the call that a whole block makes, if its tool only reads."""
-        name, given = block["name"], block["input"]
-        if block["id"] in self._started or not self._reads_only(name):
+        call_id, name = block.get("id"), block.get("name")
+        given: Any = block.get("input")
+        if not isinstance(call_id, str) or not isinstance(name, str) or input_problem(given) is not None:
             return
-        call = ToolCall(block["id"], name, given, step=self._step, sequence=0, status="running")
+        if call_id in self._started or not self._reads_only(name):
+            return
+        call = ToolCall(call_id, name, given, step=self._step, sequence=0, status="running")
         verdict = asyncio.create_task(self._judge(call), name=f"authorize-{name}")
         outcome = asyncio.create_task(self._run(call, verdict), name=f"eager-{name}")
         self._started[call.id] = Started(given, datetime.now(UTC), verdict, outcome)

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import structlog
+
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import (
     EngineCallbacks,
@@ -19,6 +21,7 @@ from nova_workers.engines.turn.answer import AnswerCheck
 from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.calls import CallRunner
 from nova_workers.engines.turn.clocks import ReasoningClock
+from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
@@ -26,6 +29,8 @@ from nova_workers.engines.turn.tally import STOP_REASONS, Tally, stopped_because
 from nova_workers.errors import EngineFailure
 
 __all__ = ["Turn"]
+
+_log = structlog.get_logger(__name__)
 
 THINKING_DELAY_S = 0.5
 """After tool results the model mostly answers faster than a reader wants to be told that it is waited for."""
@@ -193,14 +198,17 @@ class Turn:
         return asyncio.get_running_loop().call_later(THINKING_DELAY_S, announce)
 
     async def _carry_out(self, response: Response, beside: TokenUsage) -> StopReason | None:
+        admitted = admit(response, self._conversation)
+        if admitted.amended:
+            _log.warning("model_response_amended", step=self._index, rejected=dict(admitted.rejected))
         with self._interruption.section():
             # Asking tools what they declare may connect to their servers.
-            step = await open_step(self._index, response, self._tools.is_idempotent, first_sequence=self._sequence)
+            step = await open_step(self._index, admitted, self._tools.is_idempotent, first_sequence=self._sequence)
         self._sequence += len(step.calls)
         self._step, self._draft = step, None
         step.tool_usage = beside
         self._use(response.usage + beside)
-        self._tally.model = response.model or self._tally.model
+        self._tally.model = step.model or self._tally.model
         self._tell(step)
         ending = response.ending
         if step.calls:

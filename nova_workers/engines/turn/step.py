@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
 from nova_workers.contracts.engine import DeferredCall, StepRecord, ToolCall
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines.turn.seam import Response, ToolOutcome
+from nova_workers.engines.turn.intake import Admitted
+from nova_workers.engines.turn.seam import ToolOutcome
 
 __all__ = ["OpenStep", "ended", "interrupted", "open_step"]
 
@@ -28,6 +29,7 @@ class OpenStep:
         follow_up: What is said to the model after its response.
         deferred: Calls whose result comes from outside.
         approved: Ids of calls that were deferred and may begin now.
+        rejected: Positions of calls that ended before they began, since their input cannot be used.
     """
 
     index: int
@@ -40,6 +42,7 @@ class OpenStep:
     follow_up: tuple[Message, ...] = ()
     deferred: list[DeferredCall] = field(default_factory=list[DeferredCall])
     approved: frozenset[str] = frozenset()
+    rejected: tuple[int, ...] = ()
 
     @classmethod
     def reopened(cls, record: StepRecord) -> "OpenStep":
@@ -96,16 +99,17 @@ class OpenStep:
 
 
 async def open_step(
-    index: int, response: Response, is_idempotent: Callable[[str], Awaitable[bool]], *, first_sequence: int
+    index: int, admitted: Admitted, is_idempotent: Callable[[str], Awaitable[bool]], *, first_sequence: int
 ) -> OpenStep:
-    """Return the step that a response begins, with its calls pending.
+    """Return the step that a response begins, with its calls pending and those that were rejected failed.
 
     Args:
         index: Of the step, within the turn.
-        response: The response. Where it does not end in tools, calls in it are dropped.
+        admitted: The response. Where it does not end in tools, calls in it are dropped.
         is_idempotent: What tools declare. May connect to their servers.
         first_sequence: Of its first call, within the turn.
     """
+    response = admitted.response
     with_tools = response.ending == "tools"
     content = tuple(block for block in response.content if with_tools or block.get("type") != "tool_use")
     calls = [
@@ -115,14 +119,18 @@ async def open_step(
             params=block["input"],
             step=index,
             sequence=sequence,
-            idempotent=await is_idempotent(block["name"]),
+            idempotent=block["id"] not in admitted.rejected and await is_idempotent(block["name"]),
         )
         for sequence, block in enumerate(
             (block for block in content if block.get("type") == "tool_use"), first_sequence
         )
     ]
+    rejected = tuple(at for at, call in enumerate(calls) if call.id in admitted.rejected)
+    for at in rejected:
+        why = text_block(admitted.rejected[calls[at].id])
+        calls[at] = ended(calls[at], ToolOutcome((why,), failed=True))
     message = (Message("assistant", content),) if content else ()
-    return OpenStep(index, message, calls, response.usage, response.model)
+    return OpenStep(index, message, calls, response.usage, response.model, rejected=rejected)
 
 
 def ended(call: ToolCall, outcome: ToolOutcome) -> ToolCall:

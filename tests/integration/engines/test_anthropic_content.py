@@ -264,9 +264,20 @@ async def test_a_blank_text_is_not_kept(server: ModelServer, engine: AnthropicEn
     assert_valid(result.messages)
 
 
-async def test_a_call_whose_input_is_no_json_may_be_tried_again(server: ModelServer, engine: AnthropicEngine) -> None:
-    server.reply(Stream((Part("tool", ("toolu_1", "show", '{"a": }')),)))
+async def test_a_call_whose_input_is_no_json_is_a_tool_error(server: ModelServer, engine: AnthropicEngine) -> None:
+    server.reply(Stream((Part("tool", ("toolu_1", "show", '{"a": }')),)), HELLO)
     result = await engine.run("hi", EngineOptions(mcp_servers=_tool()), "sandbox")
-    assert result.error is not None
-    assert (result.error.kind, result.error.retryable) == ("model_error", True)
-    assert "is no JSON" in result.error.message
+    assert (result.text, result.error, len(server.requests)) == ("Hello", None, 2)
+    call, answer = (message["content"][0] for message in server.requests[1]["messages"][-2:])
+    assert call["input"] == {"invalid_input": '{"a": }'}
+    assert "not a JSON object" in answer["content"][0]["text"]
+
+
+async def test_a_made_up_tool_name_is_answered_under_a_name_that_the_provider_takes(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    server.reply(Stream((Part("tool", ("functions.show:0", "show me!", {})),)), HELLO)
+    result = await engine.run("hi", EngineOptions(mcp_servers=_tool()), "sandbox")
+    assert result.tool_calls[0].tool_name == "show me!"
+    call, answer = (message["content"][0] for message in server.requests[1]["messages"][-2:])
+    assert (call["id"], call["name"], answer["tool_use_id"]) == ("functions_show_0", "show_me_", "functions_show_0")

@@ -182,3 +182,25 @@ async def test_calls_of_the_programs_own_tools_are_told_with_a_summary(
     result = await engine.run("hi", options(cwd=str(workspace)), "controlled", callbacks=callbacks)
     assert summaries[0].startswith("Reading ")
     assert "inside" in results(result)[0][1]
+
+
+async def test_calls_that_cannot_be_kept_are_tool_errors_and_two_with_one_id_are_two(
+    engine: ClaudeAgentEngine, server: ModelServer
+) -> None:
+    def call(call_id: str, given: object) -> Part:
+        return Part("tool", (call_id, "mcp__nova__count", given))
+
+    server.reply(Stream((call("toolu_1", {}), call("toolu_1", {}), call("toolu_2", "[1e999]"))), saying("Ok."))
+    bench = Bench()
+    result = await engine.run("hi", options(mcp_servers=bench.servers()), "sandbox")
+    assert (result.text, result.error) == ("Ok.", None)
+    assert [(call.id, call.status) for call in result.tool_calls] == [
+        ("toolu_1", "completed"),
+        ("toolu_1_2", "completed"),
+        ("toolu_2", "failed"),
+    ]
+    blocks = [block for message in server.requests[-1]["messages"] for block in message["content"]]
+    calls = [block for block in blocks if block["type"] == "tool_use"]
+    assert [block["id"] for block in calls] == ["toolu_1", "toolu_1_2", "toolu_2"]
+    assert all(isinstance(block["input"], dict) for block in calls)
+    assert "not a JSON object" in told(server, len(server.requests) - 1)

@@ -1,0 +1,176 @@
+"""Makes each response storable and repeatable before any other part of the turn works with it.
+
+A model may send whatever JSON can express, and a gateway more than that. The ledger and the provider's next request
+take less: call ids that are unique in the conversation, inputs that are objects, numbers of 64 bits, text without NUL
+and lone surrogates, bounded nesting. A call that breaks one of these rules is kept in a form that both take, is not
+executed, and has an error for its result, which tells the model what to correct.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+from nova_workers.contracts.content import (
+    ContentBlock,
+    JsonObject,
+    Message,
+    is_storable_integer,
+    storable,
+    storable_json,
+)
+from nova_workers.engines.turn.seam import Response
+
+__all__ = ["Admitted", "admit", "input_problem", "parse_input"]
+
+_MAX_DEPTH = 100
+"""Nesting of a call's input. Libraries below us stop at about 250 levels, and they count what is around the input."""
+_MAX_KEPT_CHARS = 10_000
+"""Of an input that is not an object: enough to see what the model meant."""
+_MAX_PATH_CHARS = 200
+_MAX_ID_CHARS = 128
+_NOT_ALLOWED_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+"""What the provider refuses in the id of a call."""
+_NO_NAME = "unnamed_tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A response as the turn goes on with it.
+
+    Attributes:
+        rejected: Calls that must not be executed, by id in `response`, and the error for the model.
+        amended: Whether `response` differs from what the model sent.
+    """
+
+    response: Response
+    rejected: Mapping[str, str] = field(default_factory=dict[str, str])
+    amended: bool = False
+
+
+def admit(response: Response, conversation: Sequence[Message]) -> Admitted:
+    """Return a response in a form that the ledger stores and the provider takes back.
+
+    Args:
+        response: What the model sent.
+        conversation: All messages before it, whose call ids are taken.
+    """
+    taken = _call_ids(conversation) if any(map(_is_call, response.content)) else set[str]()
+    content: list[ContentBlock] = []
+    rejected: dict[str, str] = {}
+    for block in response.content:
+        if not _is_call(block):
+            content.append(_storable_block(block))
+            continue
+        call, problem = _admit_call(block, taken)
+        taken.add(call["id"])
+        if problem is not None:
+            rejected[call["id"]] = problem
+        content.append(call)
+    model = None if response.model is None else storable(response.model)
+    admitted = replace(response, content=tuple(content), model=model)
+    return Admitted(admitted, rejected, amended=bool(rejected) or admitted.content != response.content)
+
+
+def input_problem(given: object) -> str | None:
+    """Return what keeps a call's input from being stored and sent again; None for a good one."""
+    if not isinstance(given, dict):
+        return "the input is not a JSON object"
+    return _problem(given, "input", _MAX_DEPTH)
+
+
+def parse_input(text: str) -> Any:
+    """Return the input that a provider streamed as JSON. Text that cannot be parsed is returned itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _admit_call(block: ContentBlock, taken: set[str]) -> tuple[ContentBlock, str | None]:
+    given: Any = block.get("input")
+    problem = input_problem(given)
+    name = block.get("name")
+    if not isinstance(name, str) or not name.strip():
+        name, problem = _NO_NAME, "it names no tool"
+    call = {**_storable_block(block), "id": _free_id(block.get("id"), taken), "name": storable(name)}
+    call["input"] = _kept_input(given)
+    if problem is None:
+        return call, None
+    return call, f"This call was not made: {problem}. Correct that, and call the tool again."
+
+
+def _storable_block(block: ContentBlock) -> ContentBlock:
+    kept: ContentBlock = storable_json(block, max_depth=_MAX_DEPTH)
+    if "input" in kept and not isinstance(kept["input"], dict):
+        kept["input"] = _kept_input(kept["input"])
+    return kept
+
+
+def _kept_input(given: object) -> JsonObject:
+    if isinstance(given, dict):
+        kept: JsonObject = storable_json(given, max_depth=_MAX_DEPTH)
+        return kept
+    try:
+        text = given if isinstance(given, str) else json.dumps(given)
+    except (TypeError, ValueError, RecursionError):
+        text = f"a value of type {type(given).__name__}"
+    return {"invalid_input": storable(text)[:_MAX_KEPT_CHARS]}
+
+
+def _free_id(given: object, taken: set[str]) -> str:
+    text = given if isinstance(given, str) else ""
+    base = _NOT_ALLOWED_IN_IDS.sub("_", text)[:_MAX_ID_CHARS] or "call"
+    free, number = base, 1
+    while free in taken:
+        number += 1
+        suffix = f"_{number}"
+        free = base[: _MAX_ID_CHARS - len(suffix)] + suffix
+    return free
+
+
+def _call_ids(messages: Iterable[Message]) -> set[str]:
+    return {str(block.get("id")) for message in messages for block in message.content if _is_call(block)}
+
+
+def _is_call(block: ContentBlock) -> bool:
+    return block.get("type") == "tool_use"
+
+
+def _problem(value: object, path: str, depth: int) -> str | None:
+    if isinstance(value, dict | list):
+        return _container_problem(value, path, depth)
+    if isinstance(value, str):
+        return _text_problem(value, path)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{path} is {value}, which is not a JSON number"
+    if isinstance(value, int) and not is_storable_integer(value):
+        return f"{path} is an integer over 64 bits; give it as a string"
+    return None
+
+
+def _container_problem(value: dict[Any, Any] | list[Any], path: str, depth: int) -> str | None:
+    if depth <= 0:
+        return f"the input nests deeper than {_MAX_DEPTH} levels"
+    if isinstance(value, list):
+        found = (_problem(item, _step(path, f"[{at}]"), depth - 1) for at, item in enumerate(value))
+        return next(filter(None, found), None)
+    keys = (_text_problem(str(key), f"a key of {path}") for key in value)
+    items = (_problem(item, _step(path, f".{key}"), depth - 1) for key, item in value.items())
+    return next(filter(None, chain(keys, items)), None)
+
+
+def _step(path: str, step: str) -> str:
+    return path if len(path) > _MAX_PATH_CHARS else storable(path + step)[:_MAX_PATH_CHARS]
+
+
+def _text_problem(text: str, path: str) -> str | None:
+    if "\x00" in text:
+        return f"{path} holds the character U+0000, which cannot be stored"
+    # Two halves side by side become their character, and nothing is lost.
+    if storable(text).count("\ufffd") > text.count("\ufffd"):
+        return f"{path} holds half of a surrogate pair, which is no character"
+    return None
