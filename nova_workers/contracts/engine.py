@@ -7,20 +7,31 @@ nothing of ours but `nova_workers.contracts` and `nova_workers.errors`.
 The contract follows the OpenNova engine contract in names and meaning (`run`, trust levels, callbacks,
 resume fallback), and the agent engine interface in its richer result (stop reasons, error kinds, token
 counts, tool calls, compaction). What the run protocol adds is optional: `history`, `journal`,
-`token_budget`, `fallback_models`, and the awaited callbacks of `EngineCallbacks`.
+`token_budget`, `fallback_models`, and the awaited methods of `TurnListener`.
+
+This module is the contract's face: what steps consist of and how they are reported is defined in
+`nova_workers.contracts.steps` and `nova_workers.contracts.listener`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.listener import EngineCallbacks, ForwardingListener, TurnListener
 from nova_workers.contracts.sessions import SessionStore
 from nova_workers.contracts.skills import SkillDirectory
+from nova_workers.contracts.steps import (
+    EngineEvent,
+    StepRecord,
+    StepVerdict,
+    ToolAuthorization,
+    ToolCall,
+    ToolCallStatus,
+)
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineErrorKind
 
@@ -36,6 +47,7 @@ __all__ = [
     "EngineOptions",
     "EngineResult",
     "EngineUsage",
+    "ForwardingListener",
     "HttpMcpServer",
     "InProcessMcpServer",
     "Limit",
@@ -49,6 +61,7 @@ __all__ = [
     "ToolCall",
     "ToolCallStatus",
     "TrustLevel",
+    "TurnListener",
 ]
 
 TrustLevel = Literal["sandbox", "controlled", "unrestricted"]
@@ -61,19 +74,12 @@ verdict asked for it or `max_turns` was reached."""
 Limit = Literal["turns", "tokens", "cost"]
 """Which of its own bounds ended a turn: `max_turns`, `token_budget`, `cost_budget_usd`."""
 
-ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupted", "deferred", "approved"]
-"""``deferred``: its result comes from outside, later; the turn has stopped for it. ``approved``: it was deferred and
-may now begin. The others as they read."""
-
 DEFERRAL = "nova/deferral"
 """The key in a result's ``_meta`` by which a tool of this process says that its result comes later, from outside; the
 value says what it waits for, and concerns whoever runs the turn."""
 
 CompactionTrigger = Literal["context_limit", "overflow_recovery"]
 """Why a conversation was compacted: it came near the window, or the model said that it was over."""
-
-StepVerdict = Literal["continue", "stop"]
-"""What the caller says at a step boundary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,58 +152,6 @@ class SubagentConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One tool invocation as the ledger records it.
-
-    Attributes:
-        id: The model's id of the call; a result refers to it.
-        result: The content blocks of the result, None until it ended.
-        step: The step of the turn, from 0.
-        sequence: Order within the turn.
-        idempotent: Whether the tool's own declaration allows to run it again after a crash.
-    """
-
-    id: str
-    tool_name: str
-    params: JsonObject
-    step: int
-    sequence: int
-    status: ToolCallStatus = "pending"
-    result: tuple[JsonObject, ...] | None = None
-    error: str | None = None
-    started_at: datetime | None = None
-    completed_at: datetime | None = None
-    idempotent: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StepRecord:
-    """One model response and the results of the tools that it called: the unit of the journal.
-
-    Attributes:
-        index: From 0 within the turn.
-        messages: The assistant message, then the user message with every tool's result if it called any.
-            In a journal that is handed back, steering messages that joined at this boundary follow.
-        tool_calls: The calls of this step.
-        usage: What the response alone used: with it the conversation is that long.
-        tool_usage: What was used beside it, and is no part of the conversation's length: by tools that call a model
-            themselves (subagents), and by responses that broke off and came anew.
-        final: Whether the turn ends with this step. The caller commits a final step with the turn's end.
-        complete: False only in a journal that is handed back after a crash: the response is committed,
-            some of its tools may not have ended.
-    """
-
-    index: int
-    messages: tuple[Message, ...]
-    tool_calls: tuple[ToolCall, ...] = ()
-    usage: TokenUsage = field(default_factory=TokenUsage)
-    model: str | None = None
-    final: bool = False
-    complete: bool = True
-    tool_usage: TokenUsage = field(default_factory=TokenUsage)
-
-
-@dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Everything an engine needs for one turn, resolved. No SDK's permission fields: trust says it all."""
 
@@ -246,75 +200,6 @@ class EngineOptions:
     """Options that only one engine understands (the script of `scripted`)."""
     run_id: str | None = None
     """For traces and provider metadata only."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineEvent:
-    """A structured event: ``assistant_text`` (text), ``tool_use`` (name, input), ``result`` (cost and counts)."""
-
-    type: Literal["assistant_text", "tool_use", "result"]
-    data: JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class ToolAuthorization:
-    """The verdict on one tool call. A refusal's reason goes to the model as the tool's error."""
-
-    allowed: bool
-    reason: str | None = None
-    deferral: JsonObject | None = None
-    """With a call that is not allowed yet: what it waits for. The turn then stops for it, where it can."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCallbacks:
-    """Real-time visibility and the awaited seams of the run protocol. All are optional.
-
-    The plain ones must return at once and must not raise. The awaited ones may raise `RunLost`, upon
-    which the engine stops without any further callback.
-
-    Attributes:
-        on_thinking: At the start and after tool results: waiting for the model.
-        on_assistant_message: Text that accompanies tool use (narration). Text that ends the turn is not
-            given here; it is the result.
-        on_tool_use: Name, input, human-friendly summary of a call that begins; of one that the provider ran itself,
-            when its response is there.
-        on_tool_use_summary: What a tool did, in one line, when it ended.
-        on_tool_progress: A call that runs, and how far it is, in one line.
-        on_event: Every structured event.
-        on_token: A piece of the answer's text, as it arrives.
-        on_reasoning: A piece of extended thinking.
-        on_restart: The response that streams broke off and comes anew: what `on_token` and `on_reasoning` gave since
-            the last step is void. Without it such a response fails the turn, where any of it was passed on.
-        on_tool_result: Call id, tool name, ended well, summary; when a tool ended. Awaited with
-            the call so that it can be committed before the others of its step end.
-        on_tool_calls: Awaited after a response that calls tools and before the first of them runs: the
-            assistant message with its calls pending, so that a crash knows what was in flight.
-        on_step: Awaited after each step. ``stop`` ends the turn here with stop reason ``tool_use``. A turn that is
-            stopped or fails in mid-step hands over what there is of the step as final: the text so far, and
-            every call with a result, those that were cut as ``interrupted``. A final step's verdict is ignored.
-        take_steering: Awaited after each step that is not final: messages that join the turn now.
-        authorize_tool: Awaited before each call. For a tool that only reads, possibly while the response that calls it
-            still streams. For a tool that the provider runs itself, once a turn and without input, before it is
-            offered: what is not allowed at once is not.
-        subagent: Call id and name of a subagent that begins: returns the callbacks of its nested loop.
-    """
-
-    on_thinking: Callable[[], None] | None = None
-    on_assistant_message: Callable[[str], None] | None = None
-    on_tool_use: Callable[[ToolCall, str], None] | None = None
-    on_tool_use_summary: Callable[[str], None] | None = None
-    on_tool_progress: Callable[[ToolCall, str], None] | None = None
-    on_event: Callable[[EngineEvent], None] | None = None
-    on_token: Callable[[str], None] | None = None
-    on_reasoning: Callable[[str], None] | None = None
-    on_restart: Callable[[], None] | None = None
-    on_tool_result: Callable[[ToolCall, str], Awaitable[None]] | None = None
-    on_tool_calls: Callable[[StepRecord], Awaitable[None]] | None = None
-    on_step: Callable[[StepRecord], Awaitable[StepVerdict]] | None = None
-    take_steering: Callable[[], Awaitable[tuple[Message, ...]]] | None = None
-    authorize_tool: Callable[[str, JsonObject], Awaitable[ToolAuthorization]] | None = None
-    subagent: Callable[[str, str], EngineCallbacks] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +290,7 @@ class Engine(Protocol):
         options: EngineOptions,
         trust: TrustLevel,
         session_id: str | None = None,
-        callbacks: EngineCallbacks | None = None,
+        callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute one turn.
@@ -415,7 +300,7 @@ class Engine(Protocol):
             options: All that the turn needs.
             trust: Which native tools to offer.
             session_id: A transcript of the SDK to resume; if that fails, a new conversation is begun.
-            callbacks: See `EngineCallbacks`.
+            callbacks: Follows the turn: `EngineCallbacks`, or any other `TurnListener`.
             abort: Stops the turn at once; the result then has stop reason ``aborted`` and what there was.
 
         Returns:

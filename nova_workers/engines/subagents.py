@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, text_block
-from nova_workers.contracts.engine import EngineCallbacks, EngineResult, SubagentConfig, ToolCall
+from nova_workers.contracts.engine import EngineResult, SubagentConfig, ToolCall, TurnListener
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.toolbox import TellProgress, ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
@@ -21,8 +21,8 @@ __all__ = ["TASK_TOOL", "AllowedTools", "PlaySubagent", "SharedTools", "WithSuba
 
 TASK_TOOL = "Task"
 
-PlaySubagent = Callable[[SubagentConfig, str, EngineCallbacks], Awaitable[EngineResult]]
-"""Plays a subagent's turn: its configuration, its prompt, its callbacks."""
+PlaySubagent = Callable[[SubagentConfig, str, TurnListener], Awaitable[EngineResult]]
+"""Plays a subagent's turn: its configuration, its prompt, its listener."""
 
 
 class SharedTools(Protocol):
@@ -93,7 +93,7 @@ class WithSubagents:
         self,
         tools: SharedTools,
         agents: Mapping[str, SubagentConfig],
-        callbacks: EngineCallbacks,
+        listener: TurnListener,
         play: PlaySubagent,
     ) -> None:
         """Take what calls need; without agents there is no `Task`.
@@ -101,12 +101,12 @@ class WithSubagents:
         Args:
             tools: The turn's other tools.
             agents: The subagents by name.
-            callbacks: The turn's. A subagent gets its own from `EngineCallbacks.subagent`.
+            listener: The turn's. A subagent gets its own from `TurnListener.subagent`.
             play: Plays a subagent's turn.
         """
         self._tools = tools
         self._agents = agents
-        self._callbacks = callbacks
+        self._listener = listener
         self._play = play
 
     async def connect(self) -> Mapping[str, ToolDefinition]:
@@ -146,13 +146,7 @@ class WithSubagents:
             raise ToolFailure(f"There is no agent {name!r}. Available: {', '.join(self._agents)}.", tool=TASK_TOOL)
         if not isinstance(prompt, str) or not prompt.strip():
             raise ToolFailure("Task: 'prompt' must say what the agent is to do.", tool=TASK_TOOL)
-        return _outcome(name, await self._play(agent, prompt, self._nested(call.id, name)))
-
-    def _nested(self, call_id: str, name: str) -> EngineCallbacks:
-        if self._callbacks.subagent is not None:
-            return self._callbacks.subagent(call_id, name)
-        # Nobody watches, but what a tool may do is decided all the same.
-        return EngineCallbacks(authorize_tool=self._callbacks.authorize_tool)
+        return _outcome(name, await self._play(agent, prompt, self._listener.subagent(call.id, name)))
 
 
 def _outcome(name: str, result: EngineResult) -> ToolOutcome:

@@ -1,4 +1,4 @@
-"""What happens in a turn, written twice: to the journal, so that it lasts, and to the stream, so that it is seen."""
+"""Writes what happens in a turn to the journal, and publishes it as live events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject, Message
-from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, ToolAuthorization, ToolCall
+from nova_workers.contracts.engine import StepRecord, StepVerdict, ToolAuthorization, ToolCall, TurnListener
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
@@ -19,7 +19,7 @@ from nova_workers.ledger import journal as ledger
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.resume import Journal
 from nova_workers.runs.persist import persist
-from nova_workers.runs.subagent_events import subagent_callbacks
+from nova_workers.runs.subagent_events import SubagentEvents
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun
 from nova_workers.tools import ToolPolicy
@@ -29,8 +29,8 @@ __all__ = ["TurnRecorder"]
 _log = structlog.get_logger(__name__)
 
 
-class TurnRecorder:
-    """The callbacks of one turn.
+class TurnRecorder(TurnListener):
+    """The listener of one turn.
 
     A step that is not final is committed before the engine goes on. The final step is kept for the statement that ends
     the run, so a turn without tools costs no write between claim and finish.
@@ -68,27 +68,12 @@ class TurnRecorder:
         self.seq = journal.next_seq - (len(last.messages) if last is not None and not last.complete else 0)
         """Place in the turn of the next step's first message."""
 
-    def callbacks(self) -> EngineCallbacks:
-        """Return the callbacks to hand to the engine."""
-        emit = self._events.emit
-        return EngineCallbacks(
-            on_thinking=lambda: _ignore(emit(live.Thinking())),
-            on_assistant_message=lambda text: _ignore(emit(live.AssistantMessage(text=text))),
-            on_tool_use=self._on_tool_use,
-            on_tool_use_summary=lambda summary: _ignore(emit(live.ToolUseSummary(summary=summary))),
-            on_tool_progress=self._on_tool_progress,
-            on_token=self._on_token,
-            on_reasoning=self._on_reasoning,
-            on_restart=lambda: _ignore(emit(live.Restart())),
-            on_tool_result=self._on_tool_result,
-            on_tool_calls=self._on_tool_calls,
-            on_step=self._on_step,
-            take_steering=self._take_steering,
-            authorize_tool=self._authorize,
-            subagent=lambda _, name: subagent_callbacks(emit, name, self._authorize),
-        )
+    def subagent(self, call_id: str, name: str) -> TurnListener:
+        """Return the listener of a subagent, whose calls are judged as the turn's own."""
+        return SubagentEvents(self._events, name, self)
 
-    async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+    async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        """Judge a call by the tool policy. A call that needs approval waits for it, where it can."""
         verdict = self._policy.judge(tool_name, params)
         answer = verdict.authorization()
         if verdict.kind == "allow":
@@ -96,29 +81,50 @@ class TurnRecorder:
         _log.info("tool.refused", tool=tool_name, verdict=verdict.kind, rule=verdict.rule)
         if verdict.kind == "deny":
             return answer
-        # Who can wait for a person waits; who cannot takes the reason for a refusal.
+        # An engine that cannot wait takes the reason for a refusal.
         asked = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
         return replace(answer, deferral=asked.model_dump(mode="json"))
 
-    def _on_token(self, text: str) -> None:
+    def on_thinking(self) -> None:
+        """Publish that the turn waits for the model."""
+        self._events.emit(live.Thinking())
+
+    def on_token(self, text: str) -> None:
+        """Publish a piece of the answer."""
         if self.first_token_at is None:
             self.first_token_at = self._clock.now()
         self._events.emit(live.Token(text=text))
 
-    def _on_reasoning(self, text: str) -> None:
+    def on_reasoning(self, text: str) -> None:
+        """Publish a piece of thinking."""
         self._events.emit(live.Reasoning(text=text))
 
-    def _on_tool_use(self, call: ToolCall, summary: str) -> None:
+    def on_restart(self) -> None:
+        """Publish that what was streamed of the response is void."""
+        self._events.emit(live.Restart())
+
+    def on_assistant_message(self, text: str) -> None:
+        """Publish narration."""
+        self._events.emit(live.AssistantMessage(text=text))
+
+    def on_tool_use_summary(self, summary: str) -> None:
+        """Publish what a call did."""
+        self._events.emit(live.ToolUseSummary(summary=summary))
+
+    def on_tool_use(self, call: ToolCall, summary: str) -> None:
+        """Publish that a call begins."""
         self._events.emit(
             live.ToolStatus(tool_call_id=call.id, tool_name=call.tool_name, status="started", summary=summary)
         )
 
-    def _on_tool_progress(self, call: ToolCall, summary: str) -> None:
+    def on_tool_progress(self, call: ToolCall, summary: str) -> None:
+        """Publish how far a call is."""
         self._events.emit(
             live.ToolStatus(tool_call_id=call.id, tool_name=call.tool_name, status="running", summary=summary)
         )
 
-    async def _on_tool_calls(self, step: StepRecord) -> None:
+    async def on_tool_calls(self, step: StepRecord) -> None:
+        """Commit a response and its pending calls. Raises `RunLost`."""
         self._steps[step.index] = replace(step, complete=False)
         event_id = str(self._events.upcoming())
 
@@ -154,7 +160,8 @@ class TurnRecorder:
             )
         )
 
-    async def _on_tool_result(self, call: ToolCall, summary: str) -> None:
+    async def on_tool_result(self, call: ToolCall, summary: str) -> None:
+        """Publish and commit the result of a call. Raises `RunLost`."""
         self._announce_end(call, summary)
         step = self._steps[call.step]
         self._steps[call.step] = replace(
@@ -168,7 +175,8 @@ class TurnRecorder:
 
             await persist(self._database, self._run.abort, write)
 
-    async def _on_step(self, step: StepRecord) -> StepVerdict:
+    async def on_step(self, step: StepRecord) -> StepVerdict:
+        """Commit a step and what joins the turn after it; keep a final one for the end of the run. Raises `RunLost`."""
         if step.final:
             self.final_step = step
             return "stop"
@@ -199,7 +207,8 @@ class TurnRecorder:
         self._announce_steering(absorbed)
         return "stop" if stop or self._run.stop_at_step else "continue"
 
-    async def _take_steering(self) -> tuple[Message, ...]:
+    async def take_steering(self) -> tuple[Message, ...]:
+        """Return the messages that joined with the last step."""
         absorbed, self._steering = self._steering, ()
         return tuple(item.message for item in absorbed)
 
@@ -215,7 +224,3 @@ class TurnRecorder:
     def journal(self) -> Journal:
         """Return the steps of the turn so far. Of the last, calls may still be open."""
         return Journal(tuple(self._steps[index] for index in sorted(self._steps)), self.seq, self._spent)
-
-
-def _ignore(_: object) -> None:
-    return None

@@ -7,27 +7,28 @@ where it needs it. Only a call that is still to be made is given back what it wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
     DeferredCall,
-    EngineCallbacks,
     EngineEvent,
     EngineResult,
+    ForwardingListener,
     StepRecord,
     StepVerdict,
     ToolAuthorization,
     ToolCall,
+    TurnListener,
 )
 from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
 from nova_workers.contracts.waits import MAX_MESSAGE_CHARS, MAX_OPTION_CHARS, MAX_WORDS_CHARS
 from nova_workers.ledger.resume import Journal
 from nova_workers.observability.redactor import Redactor
 
-__all__ = ["RedactedSessions", "Veil", "redact_result", "restore_open_calls"]
+__all__ = ["RedactedListener", "RedactedSessions", "redact_result", "restore_open_calls"]
 
 _UPDATE = "secret_update"
 """The tool that is given a value which is a secret from then on."""
@@ -43,114 +44,114 @@ _WORDS: dict[str, int | None] = {
 """What a model, or a person, has written in a `WaitRequest`, and how many characters it may have. The rest is form."""
 
 
-class Veil:
-    """Callbacks that do the same and are told no secret.
+class RedactedListener(ForwardingListener):
+    """Passes everything on without secrets.
 
     Text that arrives in pieces is held back where it may be the beginning of a secret, until the next piece, or the
-    next event of another kind, tells.
+    next event of another kind, decides.
     """
 
-    def __init__(self, callbacks: EngineCallbacks, redactor: Redactor) -> None:
-        self._to = callbacks
+    def __init__(self, to: TurnListener, redactor: Redactor) -> None:
+        super().__init__(to)
         self._redactor = redactor
         self._text = redactor.stream()
         self._reasoning = redactor.stream()
-        self._nested: list[Veil] = []
-
-    def callbacks(self) -> EngineCallbacks:
-        """Return the callbacks to hand to the engine. What nobody listens to stays without a listener."""
-        to = self._to
-        return replace(
-            to,
-            on_thinking=to.on_thinking and self._on_thinking,
-            on_assistant_message=self._said(to.on_assistant_message),
-            on_tool_use=self._told(to.on_tool_use),
-            on_tool_use_summary=self._said(to.on_tool_use_summary),
-            on_tool_progress=self._told(to.on_tool_progress),
-            on_event=to.on_event and self._on_event,
-            on_token=to.on_token and self._on_token,
-            on_reasoning=to.on_reasoning and self._on_reasoning,
-            on_restart=to.on_restart and self._on_restart,
-            on_tool_result=to.on_tool_result and self._on_tool_result,
-            on_tool_calls=to.on_tool_calls and self._on_tool_calls,
-            on_step=to.on_step and self._on_step,
-            authorize_tool=to.authorize_tool and self._authorize,
-            subagent=to.subagent and self._subagent,
-        )
+        self._nested: list[RedactedListener] = []
 
     def settle(self) -> None:
         """Pass on what is held back: the text has ended."""
         for nested in self._nested:
             nested.settle()
-        _pass_on(self._reasoning.end(), self._to.on_reasoning)
-        _pass_on(self._text.end(), self._to.on_token)
+        self._end_reasoning()
+        self._end_text()
 
-    def _on_token(self, text: str) -> None:
-        _pass_on(self._reasoning.end(), self._to.on_reasoning)
-        _pass_on(self._text.feed(text), self._to.on_token)
+    def on_token(self, text: str) -> None:
+        """Pass on what is certain not to be part of a secret."""
+        self._end_reasoning()
+        clean = self._text.feed(text)
+        if clean:
+            self._to.on_token(clean)
 
-    def _on_reasoning(self, text: str) -> None:
-        _pass_on(self._text.end(), self._to.on_token)
-        _pass_on(self._reasoning.feed(text), self._to.on_reasoning)
+    def on_reasoning(self, text: str) -> None:
+        """Pass on what is certain not to be part of a secret."""
+        self._end_text()
+        clean = self._reasoning.feed(text)
+        if clean:
+            self._to.on_reasoning(clean)
 
-    def _on_restart(self) -> None:
+    def on_restart(self) -> None:
+        """Drop what is held back of the void response."""
         self._text.drop()
         self._reasoning.drop()
-        assert self._to.on_restart is not None  # noqa: S101 - else this is not a callback
         self._to.on_restart()
 
-    def _on_thinking(self) -> None:
+    def on_thinking(self) -> None:
+        """Pass on what is held back, then the event."""
         self.settle()
-        assert self._to.on_thinking is not None  # noqa: S101 - as above
         self._to.on_thinking()
 
-    def _said(self, to: Callable[[str], None] | None) -> Callable[[str], None] | None:
-        def say(text: str) -> None:
-            self.settle()
-            _pass_on(self._redactor.text(text), to)
+    def on_assistant_message(self, text: str) -> None:
+        """Pass on the narration without secrets."""
+        self.settle()
+        self._to.on_assistant_message(self._redactor.text(text))
 
-        return None if to is None else say
+    def on_tool_use(self, call: ToolCall, summary: str) -> None:
+        """Pass on the call without secrets."""
+        self.settle()
+        self._to.on_tool_use(_call(call, self._redactor), self._redactor.text(summary))
 
-    def _told(self, to: Callable[[ToolCall, str], None] | None) -> Callable[[ToolCall, str], None] | None:
-        if to is None:
-            return None
+    def on_tool_use_summary(self, summary: str) -> None:
+        """Pass on the summary without secrets."""
+        self.settle()
+        self._to.on_tool_use_summary(self._redactor.text(summary))
 
-        def tell(call: ToolCall, summary: str) -> None:
-            self.settle()
-            to(_call(call, self._redactor), self._redactor.text(summary))
+    def on_tool_progress(self, call: ToolCall, summary: str) -> None:
+        """Pass on the progress without secrets."""
+        self.settle()
+        self._to.on_tool_progress(_call(call, self._redactor), self._redactor.text(summary))
 
-        return tell
-
-    def _on_event(self, event: EngineEvent) -> None:
-        assert self._to.on_event is not None  # noqa: S101 - as above
+    def on_event(self, event: EngineEvent) -> None:
+        """Pass on the event without secrets."""
         self._to.on_event(EngineEvent(event.type, self._redactor.json(event.data)))
 
-    async def _on_tool_result(self, call: ToolCall, summary: str) -> None:
+    async def on_tool_result(self, call: ToolCall, summary: str) -> None:
+        """Pass on the result without secrets."""
         self.settle()
-        assert self._to.on_tool_result is not None  # noqa: S101 - as above
         await self._to.on_tool_result(_call(call, self._redactor), self._redactor.text(summary))
 
-    async def _on_tool_calls(self, step: StepRecord) -> None:
+    async def on_tool_calls(self, step: StepRecord) -> None:
+        """Pass on the response without secrets."""
         self.settle()
-        assert self._to.on_tool_calls is not None  # noqa: S101 - as above
         await self._to.on_tool_calls(_step(step, self._redactor))
 
-    async def _on_step(self, step: StepRecord) -> StepVerdict:
+    async def on_step(self, step: StepRecord) -> StepVerdict:
+        """Pass on the step without secrets."""
         self.settle()
-        assert self._to.on_step is not None  # noqa: S101 - as above
         return await self._to.on_step(_step(step, self._redactor))
 
-    async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+    async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        """Learn a secret that the call sets, and pass the call on as it is.
+
+        Patterns of commands are compared with what would run. What waits for a person is redacted with the result.
+        """
         _learn(tool_name, params, self._redactor)
-        assert self._to.authorize_tool is not None  # noqa: S101 - as above
-        # Patterns of commands are compared with what would run. What waits for a person is redacted with the result.
         return await self._to.authorize_tool(tool_name, params)
 
-    def _subagent(self, call_id: str, name: str) -> EngineCallbacks:
-        assert self._to.subagent is not None  # noqa: S101 - as above
-        nested = Veil(self._to.subagent(call_id, name), self._redactor)
+    def subagent(self, call_id: str, name: str) -> TurnListener:
+        """Redact what is reported of a subagent as well."""
+        nested = RedactedListener(self._to.subagent(call_id, name), self._redactor)
         self._nested.append(nested)
-        return nested.callbacks()
+        return nested
+
+    def _end_text(self) -> None:
+        rest = self._text.end()
+        if rest:
+            self._to.on_token(rest)
+
+    def _end_reasoning(self) -> None:
+        rest = self._reasoning.end()
+        if rest:
+            self._to.on_reasoning(rest)
 
 
 class RedactedSessions:
@@ -274,8 +275,3 @@ def _learn(tool_name: str, params: JsonObject, redactor: Redactor) -> None:
 def _is_update(tool_name: str) -> bool:
     # Engines put the server's name before it where names collide.
     return tool_name == _UPDATE or tool_name.endswith(f"__{_UPDATE}")
-
-
-def _pass_on(text: str, to: Callable[[str], None] | None) -> None:
-    if text and to is not None:
-        to(text)

@@ -1,50 +1,66 @@
-"""What is seen of a subagent while it works: the same events as of the agent, with the subagent's name on them."""
+"""Publishes what a subagent does: the same events as of the agent, with the subagent's name on them."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.engine import EngineCallbacks, ToolAuthorization, ToolCall
+from nova_workers.contracts.engine import ToolAuthorization, ToolCall, TurnListener
+from nova_workers.streams.publisher import RunEvents
 
-__all__ = ["subagent_callbacks"]
-
-Emit = Callable[[live.Event], object]
+__all__ = ["SubagentEvents"]
 
 
-def subagent_callbacks(
-    emit: Emit, agent: str, authorize: Callable[[str, JsonObject], Awaitable[ToolAuthorization]]
-) -> EngineCallbacks:
-    """Return the callbacks of a nested turn. Nothing of it is journalled: the call that runs it is, as a whole."""
+class SubagentEvents(TurnListener):
+    """The listener of a nested turn. Its steps are not journalled: the call that runs it is, as a whole."""
 
-    def tell(call: ToolCall, summary: str, status: str) -> None:
-        emit(
-            live.ToolStatus.model_validate(
-                {
-                    "tool_call_id": call.id,
-                    "tool_name": call.tool_name,
-                    "status": status,
-                    "summary": summary,
-                    "agent": agent,
-                }
+    def __init__(self, events: RunEvents, agent: str, turn: TurnListener) -> None:
+        """Take the run's events, the subagent's name, and the listener of the turn, which authorizes its calls."""
+        self._events = events
+        self._agent = agent
+        self._turn = turn
+
+    def on_assistant_message(self, text: str) -> None:
+        """Publish narration."""
+        self._events.emit(live.AssistantMessage(text=text, agent=self._agent))
+
+    def on_token(self, text: str) -> None:
+        """Publish a piece of the subagent's answer."""
+        self._events.emit(live.Token(text=text, agent=self._agent))
+
+    def on_reasoning(self, text: str) -> None:
+        """Publish a piece of thinking."""
+        self._events.emit(live.Reasoning(text=text, agent=self._agent))
+
+    def on_restart(self) -> None:
+        """Publish that what was streamed of the response is void."""
+        self._events.emit(live.Restart(agent=self._agent))
+
+    def on_tool_use(self, call: ToolCall, summary: str) -> None:
+        """Publish that a call begins."""
+        self._publish(call, summary, "started")
+
+    def on_tool_progress(self, call: ToolCall, summary: str) -> None:
+        """Publish how far a call is."""
+        self._publish(call, summary, "running")
+
+    async def on_tool_result(self, call: ToolCall, summary: str) -> None:
+        """Publish that a call ended."""
+        self._publish(call, summary, call.status if call.status in ("completed", "interrupted") else "failed")
+
+    async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        """Judge a call as one of the turn itself."""
+        return await self._turn.authorize_tool(tool_name, params)
+
+    def _publish(
+        self,
+        call: ToolCall,
+        summary: str,
+        status: Literal["started", "running", "completed", "failed", "interrupted"],
+    ) -> None:
+        self._events.emit(
+            live.ToolStatus(
+                tool_call_id=call.id, tool_name=call.tool_name, status=status, summary=summary, agent=self._agent
             )
         )
-
-    async def on_tool_result(call: ToolCall, summary: str) -> None:
-        tell(call, summary, call.status if call.status in ("completed", "interrupted") else "failed")
-
-    return EngineCallbacks(
-        on_assistant_message=lambda text: _ignore(emit(live.AssistantMessage(text=text, agent=agent))),
-        on_tool_use=lambda call, summary: tell(call, summary, "started"),
-        on_tool_progress=lambda call, summary: tell(call, summary, "running"),
-        on_token=lambda text: _ignore(emit(live.Token(text=text, agent=agent))),
-        on_reasoning=lambda text: _ignore(emit(live.Reasoning(text=text, agent=agent))),
-        on_restart=lambda: _ignore(emit(live.Restart(agent=agent))),
-        on_tool_result=on_tool_result,
-        authorize_tool=authorize,
-    )
-
-
-def _ignore(_: object) -> None:
-    return None

@@ -8,7 +8,7 @@ import structlog
 
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
-from nova_workers.contracts.engine import CompactionTrigger, Engine, EngineError, EngineResult
+from nova_workers.contracts.engine import CompactionTrigger, Engine, EngineError, EngineResult, TurnListener
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure, NovaError, RunLost
 from nova_workers.observability.metrics import Metrics
@@ -17,10 +17,10 @@ from nova_workers.observability.redactor import Redactor
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.compaction import Compactor
-from nova_workers.runs.observer import observed
+from nova_workers.runs.observer import ObservedTurn
 from nova_workers.runs.outcome import Outcome, failed, judge
 from nova_workers.runs.recorder import TurnRecorder
-from nova_workers.runs.redaction import RedactedSessions, Veil, redact_result, restore_open_calls
+from nova_workers.runs.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
 from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
 
@@ -114,24 +114,24 @@ class TurnRunner:
     async def _ask_engine(self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder) -> EngineResult:
         redactor = current_redactor()
         assert redactor is not None  # noqa: S101 - `play` has set it
-        callbacks, veil = recorder.callbacks(), None
+        listener: TurnListener = recorder
+        redacted = None
         if await self._assembler.learn_secrets(claim, redactor, run.abort):
-            veil = Veil(callbacks, redactor)
-            callbacks = veil.callbacks()
+            listener = redacted = RedactedListener(recorder, redactor)
         recorder.announce_answers()
         journal = restore_open_calls(recorder.journal(), redactor)
         options = await self._assembler.options(claim, journal, run.abort)
-        if veil is not None and options.sessions is not None:
+        if redacted is not None and options.sessions is not None:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
         result = await engine.run(
             claim.content,
             options,
             claim.agent.trust,
             session_id=claim.session_id,
-            callbacks=observed(callbacks, tracing=self._tracing, metrics=self._metrics, clock=self._clock),
+            callbacks=ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock),
             abort=run.abort,
         )
-        if veil is None:
+        if redacted is None:
             return result
-        veil.settle()
+        redacted.settle()
         return redact_result(result, redactor)

@@ -6,18 +6,25 @@ The time is the machine's monotonic clock in nanoseconds, which its processes sh
 """
 
 import time
-from dataclasses import replace
 
 from nova_workers.bootstrap import engines
 from nova_workers.config import load_settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, TrustLevel
+from nova_workers.contracts.engine import EngineOptions, EngineResult, ForwardingListener, TrustLevel, TurnListener
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.worker.app import create_app
 from tests.bench.stamped_worker_names import STAMP
 
 __all__ = ["app"]
+
+
+class Stamping(ForwardingListener):
+    """Passes on the time in place of the stamp."""
+
+    def on_token(self, text: str) -> None:
+        """Pass on a token."""
+        self._to.on_token(f" {time.monotonic_ns()}" if text.strip() == STAMP else text)
 
 
 class StampingEngine(ScriptedEngine):
@@ -29,18 +36,11 @@ class StampingEngine(ScriptedEngine):
         options: EngineOptions,
         trust: TrustLevel,
         session_id: str | None = None,
-        callbacks: EngineCallbacks | None = None,
+        callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Play one turn."""
-        given = callbacks or EngineCallbacks()
-        tell = given.on_token
-
-        def stamp(token: str) -> None:
-            if tell is not None:
-                tell(f" {time.monotonic_ns()}" if token.strip() == STAMP else token)
-
-        return await super().run(message, options, trust, session_id, replace(given, on_token=stamp), abort)
+        return await super().run(message, options, trust, session_id, Stamping(callbacks or TurnListener()), abort)
 
 
 # `build_engines` makes its engines itself, as it should; this process has another one under the same name.

@@ -17,7 +17,7 @@ import orjson
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
-from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, ToolCall, TrustLevel
+from nova_workers.contracts.engine import EngineOptions, EngineResult, ToolCall, TrustLevel, TurnListener
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
@@ -92,7 +92,7 @@ class Puppet:
         options: EngineOptions,
         trust: TrustLevel,
         session_id: str | None = None,
-        callbacks: EngineCallbacks | None = None,
+        callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Play one turn."""
@@ -101,7 +101,7 @@ class Puppet:
         tools = _Tools(self, options.run_id or "")
         with Interruption(abort, options.timeout_s) as interruption:
             turn = Turn(
-                _Model(self, script, options.run_id or ""), tools, options, callbacks or EngineCallbacks(), interruption
+                _Model(self, script, options.run_id or ""), tools, options, callbacks or TurnListener(), interruption
             )
             return await turn.play(content, provider=self.name)
 

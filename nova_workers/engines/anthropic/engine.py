@@ -27,12 +27,12 @@ from mcp.types import ContentBlock as McpContent
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import (
-    EngineCallbacks,
     EngineError,
     EngineOptions,
     EngineResult,
     SubagentConfig,
     TrustLevel,
+    TurnListener,
 )
 from nova_workers.contracts.native import SEARCH_TOOL
 from nova_workers.engines.anthropic.credentials import Clients, Profile
@@ -40,7 +40,7 @@ from nova_workers.engines.anthropic.prices import ModelPrice, Prices
 from nova_workers.engines.anthropic.reading import MessageReader
 from nova_workers.engines.anthropic.request import fixed_part
 from nova_workers.engines.anthropic.responder import AnthropicResponder, OfferedTools
-from nova_workers.engines.anthropic.web_search import announcing, permitted
+from nova_workers.engines.anthropic.web_search import AnnouncedSearches, permitted
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
@@ -132,19 +132,19 @@ class AnthropicEngine:
         options: EngineOptions,
         trust: TrustLevel,
         session_id: str | None = None,
-        callbacks: EngineCallbacks | None = None,
+        callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
-        callbacks = announcing(callbacks or EngineCallbacks())
+        listener = AnnouncedSearches(callbacks or TurnListener())
         unpriced = self._unpriced(options)
         if unpriced is not None:
             return EngineResult(text="", stop_reason="error", provider=self.name, error=unpriced)
         budget = Budget(options)
-        native = await permitted(self._native.for_turn(options, trust), callbacks)
-        shared = TurnTools(native, self._toolbox(options, callbacks))
+        native = await permitted(self._native.for_turn(options, trust), listener)
+        shared = TurnTools(native, self._toolbox(options, listener))
 
-        async def play_subagent(agent: SubagentConfig, prompt: str, nested: EngineCallbacks) -> EngineResult:
+        async def play_subagent(agent: SubagentConfig, prompt: str, nested: TurnListener) -> EngineResult:
             below = _options_of(agent, options)
             allowed = AllowedTools(shared, agent.tools, nested.on_tool_progress)
             responder = self._responder(below, allowed, _allowed_of(native.server_tools, agent))
@@ -155,7 +155,7 @@ class AnthropicEngine:
                     responder,
                     allowed,
                     below,
-                    announcing(nested),
+                    AnnouncedSearches(nested),
                     interruption,
                     budget=spent,
                     reads_only=allowed.reads_only,
@@ -163,23 +163,23 @@ class AnthropicEngine:
                 )
                 return await turn.play(prompt, provider=self.name)
 
-        tools = WithSubagents(shared, options.agents, callbacks, play_subagent)
+        tools = WithSubagents(shared, options.agents, listener, play_subagent)
         responder = self._responder(options, tools, native.server_tools)
         try:
             with Interruption(abort, options.timeout_s) as interruption:
                 turn = Turn(
-                    responder, tools, options, callbacks, interruption, budget=budget, reads_only=tools.reads_only
+                    responder, tools, options, listener, interruption, budget=budget, reads_only=tools.reads_only
                 )
                 return await turn.play(message, provider=self.name)
         finally:
             await shared.close()
 
-    def _toolbox(self, options: EngineOptions, callbacks: EngineCallbacks) -> Toolbox:
+    def _toolbox(self, options: EngineOptions, listener: TurnListener) -> Toolbox:
         return Toolbox(
             options.mcp_servers,
             _block,
             pool=self._connections,
-            tell_progress=callbacks.on_tool_progress,
+            tell_progress=listener.on_tool_progress,
         )
 
     def _responder(

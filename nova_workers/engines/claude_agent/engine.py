@@ -36,7 +36,7 @@ from pathlib import Path
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, text_block
-from nova_workers.contracts.engine import EngineCallbacks, EngineError, EngineOptions, EngineResult, TrustLevel
+from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import WebFetcher
 from nova_workers.engines.anthropic.credentials import Profile
@@ -133,7 +133,7 @@ class ClaudeAgentEngine:
         options: EngineOptions,
         trust: TrustLevel,
         session_id: str | None = None,
-        callbacks: EngineCallbacks | None = None,
+        callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
@@ -147,7 +147,7 @@ class ClaudeAgentEngine:
             turn = ClaudeTurn(
                 self._shared,
                 options,
-                callbacks or EngineCallbacks(),
+                callbacks or TurnListener(),
                 launcher=Launcher(self._settings, options, self._left_to_the_program(trust), home),
                 home=home,
                 # Files are the program's, and so is the shell, unless commands are to be confined.

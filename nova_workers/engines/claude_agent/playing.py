@@ -11,12 +11,11 @@ from mcp.types import ContentBlock as McpContent
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import (
-    EngineCallbacks,
     EngineOptions,
     EngineResult,
     StepRecord,
-    StepVerdict,
     SubagentConfig,
+    TurnListener,
 )
 from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.anthropic.prices import Prices
@@ -66,7 +65,7 @@ class ClaudeTurn:
         self,
         shared: Shared,
         options: EngineOptions,
-        callbacks: EngineCallbacks,
+        listener: TurnListener,
         *,
         launcher: Launcher,
         home: Home,
@@ -76,7 +75,7 @@ class ClaudeTurn:
     ) -> None:
         self._shared = shared
         self._options = options
-        self._callbacks = callbacks
+        self._listener = listener
         self._launcher = launcher
         self._holds_slot = False
         self._gate = CallGate()
@@ -84,13 +83,12 @@ class ClaudeTurn:
             options.mcp_servers,
             _block,
             pool=shared.connections,
-            tell_progress=callbacks.on_tool_progress,
+            tell_progress=listener.on_tool_progress,
         )
         self._tools = TurnTools(native, toolbox)
         self._own = own
         self._opener = SessionOpener(options, launcher, home, self._converse, session_id)
-        self._subagents = Subagents(callbacks)
-        self._final = False
+        self._subagents = Subagents(listener)
 
     async def play(
         self, content: tuple[ContentBlock, ...], abort: AbortSignal | None, *, provider: str
@@ -98,7 +96,7 @@ class ClaudeTurn:
         """Play the turn to its end.
 
         Raises:
-            RunLost: A callback said so.
+            RunLost: The listener said so.
         """
         shared, options = self._shared, self._options
         behind = ClaudeProvider(
@@ -112,10 +110,10 @@ class ClaudeTurn:
         release = abort.subscribe(lambda _: self._freeze()) if abort is not None else None
         try:
             with Interruption(abort, self._options.timeout_s) as interruption:
-                turn = Turn(responder, tools, self._options, self._watched(), interruption)
+                turn = Turn(responder, tools, self._options, self._listener, interruption)
                 result = await turn.play(content, provider=provider)
             self._freeze()
-            return await self._stored(result, content)
+            return await self._stored(result, content) if turn.is_final else result
         finally:
             if release is not None:
                 release()
@@ -138,19 +136,10 @@ class ClaudeTurn:
         )
         return Conversation(launch, parts)
 
-    def _watched(self) -> EngineCallbacks:
-        callbacks = self._callbacks
-
-        async def on_step(step: StepRecord) -> StepVerdict:
-            self._final = step.final
-            return "continue" if callbacks.on_step is None else await callbacks.on_step(step)
-
-        return replace(callbacks, on_step=on_step)
-
     async def _stored(self, result: EngineResult, content: tuple[ContentBlock, ...]) -> EngineResult:
-        """Store the session of a turn that has ended. One that is handed back goes on from its journal."""
+        """Store the session of a turn that has ended. One that is requeued or waits goes on from its journal."""
         sessions = self._options.sessions
-        if sessions is None or not self._final:
+        if sessions is None:
             return result
         journal = [message for step in self._options.journal for message in _committed(step)]
         session = self._opener.to_store((*self._options.history, Message("user", content), *journal, *result.messages))

@@ -3,11 +3,11 @@
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
-    EngineCallbacks,
     EngineError,
     EngineOptions,
     EngineResult,
     TrustLevel,
+    TurnListener,
 )
 from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.scripted.player import Echo, Player, PlayerTools
@@ -47,7 +47,7 @@ class ScriptedEngine:
         options: EngineOptions,
         trust: TrustLevel,
         session_id: str | None = None,
-        callbacks: EngineCallbacks | None = None,
+        callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Play one turn. See `nova_workers.contracts.engine.Engine.run`."""
@@ -61,9 +61,9 @@ class ScriptedEngine:
                 provider=self.name,
                 error=EngineError(failure.kind, failure.message, failure.retryable),
             )
-        callbacks = callbacks or EngineCallbacks()
+        listener = callbacks or TurnListener()
         toolbox = (
-            Toolbox(options.mcp_servers, plain_block, pool=self._connections, tell_progress=callbacks.on_tool_progress)
+            Toolbox(options.mcp_servers, plain_block, pool=self._connections, tell_progress=listener.on_tool_progress)
             if options.mcp_servers and responses
             else None
         )
@@ -71,7 +71,7 @@ class ScriptedEngine:
         responder = Echo() if responses is None else Player(responses, options.run_id or "local")
         try:
             with Interruption(abort, options.timeout_s) as interruption:
-                turn = Turn(responder, tools, options, callbacks, interruption)
+                turn = Turn(responder, tools, options, listener, interruption)
                 return await turn.play(content, provider=self.name)
         finally:
             if toolbox is not None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import structlog
 
 from nova_workers.contracts.content import text_block
-from nova_workers.contracts.engine import EngineCallbacks, EngineEvent, ToolAuthorization, ToolCall
+from nova_workers.contracts.engine import EngineEvent, ToolAuthorization, ToolCall, TurnListener
 from nova_workers.contracts.summaries import tool_result_summary, tool_use_summary
 from nova_workers.engines.turn.eager import EagerCalls, Started
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
@@ -40,7 +40,7 @@ class CallRunner:
     def __init__(
         self,
         tools: Tools,
-        callbacks: EngineCallbacks,
+        listener: TurnListener,
         interruption: Interruption,
         *,
         timeout_s: float,
@@ -49,7 +49,7 @@ class CallRunner:
         defers: bool,
     ) -> None:
         self._tools = tools
-        self._callbacks = callbacks
+        self._listener = listener
         self._interruption = interruption
         self._timeout_s = timeout_s
         self._max_output_chars = max_output_chars
@@ -60,7 +60,7 @@ class CallRunner:
     def eager(self, step: int) -> EagerCalls | None:
         """Return where the next response's calls may start before it is whole; None when none may."""
         if self._reads_only is not None:
-            self._eager = EagerCalls(self._reads_only, self._callbacks.authorize_tool, self._perform, step)
+            self._eager = EagerCalls(self._reads_only, self._listener.authorize_tool, self._perform, step)
         return self._eager
 
     async def drop_eager(self) -> None:
@@ -110,7 +110,7 @@ class CallRunner:
         if call.id in step.approved:
             return False
         verdict = await self._verdict(call)
-        if verdict is None or verdict.allowed:
+        if verdict.allowed:
             return False
         if verdict.deferral is not None and self._defers:
             step.defer(at, verdict.deferral)
@@ -119,13 +119,11 @@ class CallRunner:
         await self._settle(step, at, ended(call, ToolOutcome((text_block(reason),), failed=True)))
         return True
 
-    async def _verdict(self, call: ToolCall) -> ToolAuthorization | None:
+    async def _verdict(self, call: ToolCall) -> ToolAuthorization:
         started = self._started(call)
         if started is not None:
             return await started.verdict
-        if self._callbacks.authorize_tool is None:
-            return None
-        return await self._callbacks.authorize_tool(call.tool_name, call.params)
+        return await self._listener.authorize_tool(call.tool_name, call.params)
 
     def _started(self, call: ToolCall) -> Started | None:
         return None if self._eager is None else self._eager.started(call)
@@ -134,10 +132,8 @@ class CallRunner:
         started = self._started(call)
         begun = replace(call, status="running", started_at=datetime.now(UTC) if started is None else started.at)
         step.calls[at] = begun
-        if self._callbacks.on_tool_use is not None:
-            self._callbacks.on_tool_use(begun, tool_use_summary(begun.tool_name, begun.params))
-        if self._callbacks.on_event is not None:
-            self._callbacks.on_event(EngineEvent("tool_use", {"name": begun.tool_name, "input": begun.params}))
+        self._listener.on_tool_use(begun, tool_use_summary(begun.tool_name, begun.params))
+        self._listener.on_event(EngineEvent("tool_use", {"name": begun.tool_name, "input": begun.params}))
         return begun
 
     async def _perform(self, call: ToolCall) -> ToolOutcome:
@@ -176,10 +172,8 @@ class CallRunner:
     async def _settle(self, step: OpenStep, at: int, call: ToolCall) -> None:
         step.calls[at] = call
         summary = tool_result_summary(call)
-        if self._callbacks.on_tool_result is not None:
-            await self._callbacks.on_tool_result(call, summary)
-        if self._callbacks.on_tool_use_summary is not None:
-            self._callbacks.on_tool_use_summary(summary)
+        await self._listener.on_tool_result(call, summary)
+        self._listener.on_tool_use_summary(summary)
 
     def _salvage(self, step: OpenStep, runs: _Runs) -> None:
         """Keep the results of calls that ended while the turn was being stopped."""

@@ -18,8 +18,6 @@ from nova_workers.engines.turn.seam import ToolOutcome
 
 __all__ = ["EagerCalls", "Started"]
 
-_ALLOWED = ToolAuthorization(allowed=True)
-
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -41,7 +39,7 @@ class EagerCalls:
     def __init__(
         self,
         reads_only: Callable[[str], bool],
-        authorize: Callable[[str, JsonObject], Awaitable[ToolAuthorization]] | None,
+        authorize: Callable[[str, JsonObject], Awaitable[ToolAuthorization]],
         perform: Callable[[ToolCall], Awaitable[ToolOutcome]],
         step: int,
     ) -> None:
@@ -82,7 +80,7 @@ class EagerCalls:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _judge(self, call: ToolCall) -> ToolAuthorization:
-        return _ALLOWED if self._authorize is None else await self._authorize(call.tool_name, call.params)
+        return await self._authorize(call.tool_name, call.params)
 
     async def _run(self, call: ToolCall, verdict: asyncio.Task[ToolAuthorization]) -> ToolOutcome:
         if not (await verdict).allowed:

@@ -8,13 +8,13 @@ import structlog
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import (
-    EngineCallbacks,
     EngineError,
     EngineEvent,
     EngineOptions,
     EngineResult,
     StepRecord,
     StopReason,
+    TurnListener,
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.answer import AnswerCheck
@@ -52,7 +52,7 @@ class Turn:
         responder: Responder,
         tools: Tools,
         options: EngineOptions,
-        callbacks: EngineCallbacks,
+        listener: TurnListener,
         interruption: Interruption,
         *,
         budget: Budget | None = None,
@@ -65,7 +65,7 @@ class Turn:
             responder: The model.
             tools: Its tools.
             options: As the engine got them.
-            callbacks: As the engine got them.
+            listener: Follows the turn.
             interruption: Entered by the caller.
             budget: None makes one from the options.
             reads_only: Whether a tool is known to only read: its calls may then start while the response streams.
@@ -73,12 +73,12 @@ class Turn:
         """
         self._responder = responder
         self._options = options
-        self._callbacks = callbacks
+        self._listener = listener
         self._interruption = interruption
         self._budget = budget or Budget(options)
         self._runner = CallRunner(
             tools,
-            callbacks,
+            listener,
             interruption,
             timeout_s=options.tool_timeout_s,
             max_output_chars=options.max_tool_output_chars,
@@ -95,12 +95,14 @@ class Turn:
         self._step: OpenStep | None = None
         self._tally = Tally()
         self._check: AnswerCheck | None = None
+        self.is_final = False
+        """Whether the last step that was handed over ended the turn."""
 
     async def play(self, message: str | tuple[ContentBlock, ...], *, provider: str) -> EngineResult:
         """Play the turn to its end. Where it is cancelled, what it has used counts in the budget all the same.
 
         Raises:
-            RunLost: A callback said so; as any other error that a callback raises.
+            RunLost: The listener said so; as any other error that it raises.
         """
         started_s = time.monotonic()
         content = (text_block(message),) if isinstance(message, str) else message
@@ -158,9 +160,9 @@ class Turn:
             step = OpenStep.reopened(last)
             self._conversation.extend(step.response)
             self._step = step
-            if step.approved and self._callbacks.on_tool_calls is not None:
-                # Once begun, they may have had their effect: whoever comes after a crash must see that they were.
-                await self._callbacks.on_tool_calls(step.before_tools())
+            if step.approved:
+                # Once begun, they may have had their effect: the journal must say so before they begin.
+                await self._listener.on_tool_calls(step.before_tools())
             await self._runner.give_up_in_flight(step)
             await self._runner.run(step)
             return self._defer(step) if step.deferred else await self._close(step, "tools")
@@ -175,7 +177,7 @@ class Turn:
     def _begin_draft(self) -> Draft:
         eager = self._runner.eager(self._index)
         on_call = None if eager is None else eager.begin
-        self._draft = Draft(self._callbacks, self._interruption, self._announce_thinking(), on_call)
+        self._draft = Draft(self._listener, self._interruption, self._announce_thinking(), on_call)
         return self._draft
 
     async def _ask(self, draft: Draft) -> Response:
@@ -189,13 +191,10 @@ class Turn:
             draft.hush()
 
     def _announce_thinking(self) -> asyncio.TimerHandle | None:
-        announce = self._callbacks.on_thinking
-        if announce is None:
-            return None
         if self._tally.model_calls == 0:
-            announce()
+            self._listener.on_thinking()
             return None
-        return asyncio.get_running_loop().call_later(THINKING_DELAY_S, announce)
+        return asyncio.get_running_loop().call_later(THINKING_DELAY_S, self._listener.on_thinking)
 
     async def _carry_out(self, response: Response, beside: TokenUsage) -> StopReason | None:
         admitted = admit(response, self._conversation)
@@ -212,8 +211,7 @@ class Turn:
         self._tell(step)
         ending = response.ending
         if step.calls:
-            if self._callbacks.on_tool_calls is not None:
-                await self._callbacks.on_tool_calls(step.before_tools())
+            await self._listener.on_tool_calls(step.before_tools())
             await self._runner.run(step)
             if step.deferred:
                 return self._defer(step)
@@ -247,10 +245,9 @@ class Turn:
         self._tally.text = "".join(text_of(message.content) for message in step.response)
         if not self._tally.text:
             return
-        if self._callbacks.on_event is not None:
-            self._callbacks.on_event(EngineEvent("assistant_text", {"text": self._tally.text}))
-        if step.calls and self._callbacks.on_assistant_message is not None:
-            self._callbacks.on_assistant_message(self._tally.text)
+        self._listener.on_event(EngineEvent("assistant_text", {"text": self._tally.text}))
+        if step.calls:
+            self._listener.on_assistant_message(self._tally.text)
 
     async def _close(self, step: OpenStep, ending: Ending) -> StopReason | None:
         self._index = step.index + 1
@@ -267,20 +264,18 @@ class Turn:
 
     async def _hand_over(self, record: StepRecord, committed_messages: int = 0) -> str:
         self._step = self._draft = None
+        self.is_final = record.final
         fresh = record.messages[committed_messages:]
         self._conversation.extend(fresh)
         self._tally.messages.extend(fresh)
         self._tally.calls.extend(record.tool_calls)
-        if self._callbacks.on_step is None:
-            return "continue"
-        return await self._callbacks.on_step(record)
+        return await self._listener.on_step(record)
 
     async def _take_steering(self) -> None:
-        if self._callbacks.take_steering is not None:
-            joined = await self._callbacks.take_steering()
-            self._steering += joined
-            self._conversation.extend(joined)
-            self._tally.messages.extend(joined)
+        joined = await self._listener.take_steering()
+        self._steering += joined
+        self._conversation.extend(joined)
+        self._tally.messages.extend(joined)
 
     async def _break_off(self) -> None:
         """Hand over what there is of the step that the turn was in."""
@@ -301,7 +296,6 @@ class Turn:
                 await self._hand_over(StepRecord(self._index, messages, (), usage, model, final=True, tool_usage=rest))
 
     def _result(self, reason: StopReason, error: EngineError | None, provider: str, duration_ms: int) -> EngineResult:
-        if self._callbacks.on_event is not None:
-            self._callbacks.on_event(self._tally.event(duration_ms))
+        self._listener.on_event(self._tally.event(duration_ms))
         output = self._check.value if self._check is not None and reason == "end_turn" else None
         return self._tally.result(reason, error, provider=provider, duration_ms=duration_ms, output=output)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message
-from nova_workers.contracts.engine import EngineCallbacks, ToolCall
+from nova_workers.contracts.engine import ToolCall, TurnListener
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
 
@@ -56,13 +56,13 @@ class Draft:
     __slots__ = (
         "_hush",
         "_interruption",
+        "_listener",
         "_on_begin",
         "_on_call",
         "_on_reasoning",
-        "_on_restart",
         "_on_token",
         "_pieces",
-        "_shown",
+        "_reasoned",
         "beside",
         "model",
         "usage",
@@ -70,20 +70,20 @@ class Draft:
 
     def __init__(
         self,
-        callbacks: EngineCallbacks,
+        listener: TurnListener,
         interruption: Interruption,
         hush: asyncio.TimerHandle | None = None,
         on_call: Callable[[ContentBlock], None] | None = None,
     ) -> None:
-        self._on_token = callbacks.on_token
-        self._on_reasoning = callbacks.on_reasoning
-        self._on_restart = callbacks.on_restart
+        self._listener = listener
+        self._on_token = listener.on_token
+        self._on_reasoning = listener.on_reasoning
         self._interruption = interruption
         self._hush = hush
         self._on_call = on_call
         self._on_begin: Callable[[], None] | None = None
         self._pieces: list[str] = []
-        self._shown = False
+        self._reasoned = False
         self.usage = TokenUsage()
         """What is known of the response's usage so far. The responder keeps it current."""
         self.beside = TokenUsage()
@@ -114,17 +114,14 @@ class Draft:
         """
         self._pieces.append(text)
         self.hush()
-        if self._on_token is not None:
-            self._shown = True
-            self._on_token(text)
+        self._on_token(text)
         self._interruption.check()
 
     def reasoning(self, text: str) -> None:
         """Pass on a piece of extended thinking. Raises as `token` does."""
         self.hush()
-        if self._on_reasoning is not None:
-            self._shown = True
-            self._on_reasoning(text)
+        self._reasoned = True
+        self._on_reasoning(text)
         self._interruption.check()
 
     def call(self, block: ContentBlock) -> None:
@@ -135,14 +132,15 @@ class Draft:
 
     @property
     def restartable(self) -> bool:
-        """Whether the response may come anew: nothing was passed on, or the reader can be told that it is void."""
-        return not self._shown or self._on_restart is not None
+        """Whether the response may come anew: nothing was passed on, or the listener can take it back."""
+        text, reasoning = bool(self._pieces), self._reasoned
+        return not (text or reasoning) or self._listener.can_restart(text=text, reasoning=reasoning)
 
     def restart(self) -> None:
         """Begin the response anew: what was passed on is void. Only where it is `restartable`; harmless at first."""
-        if self._shown and self._on_restart is not None:
-            self._on_restart()
-        self._shown = False
+        if self._pieces or self._reasoned:
+            self._listener.on_restart()
+        self._reasoned = False
         self._pieces.clear()
         self.beside += self.usage
         self.usage = TokenUsage()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mcp.server import Server
@@ -14,6 +14,7 @@ from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import (
     Engine,
     EngineCallbacks,
+    EngineEvent,
     EngineOptions,
     InProcessMcpServer,
     StepRecord,
@@ -228,21 +229,39 @@ class Witness:
 
     def callbacks(self, **others: Any) -> EngineCallbacks:
         """Return the callbacks; `others` replace some."""
-        ours = EngineCallbacks(
-            on_thinking=lambda: self.log.append("thinking"),
-            on_assistant_message=lambda text: self.log.append(("narration", text)),
-            on_tool_use=lambda call, _: self.log.append(("tool", call.tool_name)),
-            on_tool_use_summary=lambda _: self.log.append("summary"),
-            on_event=lambda event: self.log.append(("event", event.type)),
-            on_token=self._token,
-            on_reasoning=lambda text: self.log.append(("reasoning", text)),
-            on_tool_result=self._tool_result,
-            on_tool_calls=self._tool_calls,
-            on_step=self._step,
-            take_steering=self._take_steering,
-            authorize_tool=self._authorize,
-        )
-        return replace(ours, **others)
+        ours: dict[str, Any] = {
+            "on_thinking": self._thinking,
+            "on_assistant_message": self._narration,
+            "on_tool_use": self._tool_use,
+            "on_tool_use_summary": self._summary,
+            "on_event": self._event,
+            "on_token": self._token,
+            "on_reasoning": self._reasoning,
+            "on_tool_result": self._tool_result,
+            "on_tool_calls": self._tool_calls,
+            "on_step": self._step,
+            "take_steering": self._take_steering,
+            "authorize_tool": self._authorize,
+        }
+        return EngineCallbacks(**{**ours, **others})
+
+    def _thinking(self) -> None:
+        self.log.append("thinking")
+
+    def _narration(self, text: str) -> None:
+        self.log.append(("narration", text))
+
+    def _tool_use(self, call: ToolCall, _: str) -> None:
+        self.log.append(("tool", call.tool_name))
+
+    def _summary(self, _: str) -> None:
+        self.log.append("summary")
+
+    def _event(self, event: EngineEvent) -> None:
+        self.log.append(("event", event.type))
+
+    def _reasoning(self, text: str) -> None:
+        self.log.append(("reasoning", text))
 
     def _token(self, text: str) -> None:
         self.tokens.append(text)

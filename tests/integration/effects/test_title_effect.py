@@ -5,12 +5,12 @@ import pytest
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import (
-    EngineCallbacks,
     EngineError,
     EngineOptions,
     EngineResult,
     EngineUsage,
     TrustLevel,
+    TurnListener,
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.effects.title import TITLE_INSTRUCTIONS, TitleEffect
@@ -36,7 +36,7 @@ class Says:
         options: EngineOptions,
         trust: TrustLevel,
         session_id: str | None = None,
-        callbacks: EngineCallbacks | None = None,
+        callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         self.asked.append((str(message), options, trust))
@@ -136,7 +136,7 @@ async def test_a_title_that_came_while_the_model_thought_stays(
             options: EngineOptions,
             trust: TrustLevel,
             session_id: str | None = None,
-            callbacks: EngineCallbacks | None = None,
+            callbacks: TurnListener | None = None,
             abort: AbortSignal | None = None,
         ) -> EngineResult:
             await database.execute("UPDATE threads SET title = 'Mine'")

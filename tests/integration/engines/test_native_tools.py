@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -266,7 +265,7 @@ async def test_what_the_providers_search_says_goes_back_as_it_came(
     def on_tool_use(call: ToolCall, _: str) -> None:
         told.append((call.id, call.tool_name, call.params))
 
-    callbacks = replace(_authorized("controlled"), on_tool_use=on_tool_use)
+    callbacks = EngineCallbacks(authorize_tool=_authorized("controlled").authorize_tool, on_tool_use=on_tool_use)
     await _run(engine, work, "controlled", callbacks=callbacks)
     assert told == [("srvtoolu_1", "WebSearch", {"query": "tea"})]
     sent = json.dumps(server.requests[1]["messages"][-1]["content"])

@@ -55,7 +55,7 @@ class Watch:
 
     def _begin(self, call_id: str, name: str) -> EngineCallbacks:
         witness = self.nested[call_id, name] = Witness()
-        return replace(witness.callbacks(), on_tool_calls=None, on_step=None, take_steering=None)
+        return witness.callbacks(on_tool_calls=None, on_step=None, take_steering=None)
 
 
 async def _run(engine: AnthropicEngine, bench: Bench, watch: Watch | None = None, **more: Any) -> EngineResult:
@@ -241,7 +241,7 @@ async def test_what_a_subagent_used_is_counted_where_an_abort_cuts_its_response(
     def subagent(_call_id: str, _name: str) -> EngineCallbacks:
         return EngineCallbacks(on_token=stop)
 
-    callbacks = replace(watch.callbacks(), subagent=subagent)
+    callbacks = watch.main.callbacks(subagent=subagent)
     options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS)
     running = engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort)
     result = await asyncio.wait_for(running, 10)
@@ -298,7 +298,7 @@ async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_coun
     def subagent(_call_id: str, _name: str) -> EngineCallbacks:
         return EngineCallbacks(authorize_tool=authorize)
 
-    callbacks = replace(Watch().callbacks(authorize_tool=authorize), subagent=subagent)
+    callbacks = Witness().callbacks(authorize_tool=authorize, subagent=subagent)
     options = EngineOptions(cwd=str(tmp_path), agents=AGENTS)
     result = await engine.run("hi", options, "unrestricted", callbacks=callbacks)
     await engine.close()

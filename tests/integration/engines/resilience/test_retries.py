@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,8 @@ class Reader:
         self.thoughts = ""
         self.restarts = 0
 
-    def callbacks(self) -> EngineCallbacks:
-        return EngineCallbacks(on_token=self._token, on_reasoning=self._think, on_restart=self._restart)
+    def callbacks(self, **others: Any) -> EngineCallbacks:
+        return EngineCallbacks(on_token=self._token, on_reasoning=self._think, on_restart=self._restart, **others)
 
     def _token(self, text: str) -> None:
         self.text += text
@@ -151,7 +152,7 @@ async def test_what_a_broken_response_used_is_counted_apart_from_the_one_that_ca
         records.append(record)
         return "continue"
 
-    result = await turn(make(), callbacks=replace(Reader().callbacks(), on_step=on_step), timeout_s=1.5)
+    result = await turn(make(), callbacks=Reader().callbacks(on_step=on_step), timeout_s=1.5)
     (step,) = records
     # Of the broken one only the start was counted: 7 read, 1 produced.
     assert (step.tool_usage.input_tokens, step.tool_usage.output_tokens) == (7, 1)
