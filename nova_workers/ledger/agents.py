@@ -25,73 +25,75 @@ __all__ = [
 # A deleted agent's id is free again. Its versions stay, since runs name them, so the new ones count on from there.
 _CREATE = """
 WITH made AS (
-    INSERT INTO agents AS a (tenant_id, id, version, spec) VALUES ($1, $2, 1, $3)
+    INSERT INTO agents AS a (tenant_id, id, version, spec) VALUES (:tenant_id, :agent_id, 1, :spec)
     ON CONFLICT (tenant_id, id) DO UPDATE
        SET version = a.version + 1, spec = EXCLUDED.spec, created_at = now(), updated_at = now(), deleted_at = NULL
      WHERE a.deleted_at IS NOT NULL
     RETURNING *
 ), kept AS (
     INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
-    SELECT tenant_id, id, version, spec, $4 FROM made
+    SELECT tenant_id, id, version, spec, :created_by FROM made
 )
-SELECT *, $4 AS created_by FROM made
+SELECT *, :created_by AS created_by FROM made
 """
 
-# Equal configuration makes no version, so that a repeated PUT changes nothing. $5: the version that this one follows.
+# Equal configuration makes no version, so that a repeated PUT changes nothing. `expected` is the version that this
+# one follows.
 _REPLACE = """
 WITH changed AS (
     UPDATE agents
-       SET version = version + 1, spec = $3, updated_at = now()
-     WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL AND spec <> $3 AND ($5::bigint IS NULL OR version = $5)
+       SET version = version + 1, spec = :spec, updated_at = now()
+     WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL AND spec <> :spec
+       AND (:expected::bigint IS NULL OR version = :expected)
     RETURNING *
 ), kept AS (
     INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
-    SELECT tenant_id, id, version, spec, $4 FROM changed
+    SELECT tenant_id, id, version, spec, :created_by FROM changed
 )
-SELECT *, $4 AS created_by FROM changed
+SELECT *, :created_by AS created_by FROM changed
 """
 
 _GET = """
 SELECT a.*, v.created_by
   FROM agents a
   JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version
- WHERE a.tenant_id = $1 AND a.id = $2
+ WHERE a.tenant_id = :tenant_id AND a.id = :agent_id
 """
 
 # Whoever changes what he reads holds the row meanwhile: of two changes at the same time neither is lost.
-_LOCK = "SELECT 1 FROM agents WHERE tenant_id = $1 AND id = $2 FOR NO KEY UPDATE"
+_LOCK = "SELECT 1 FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id FOR NO KEY UPDATE"
 
 _LIST = """
 SELECT a.*, v.created_by
   FROM agents a
   JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version
- WHERE a.tenant_id = $1 AND a.deleted_at IS NULL AND ($2::text IS NULL OR a.id > $2)
+ WHERE a.tenant_id = :tenant_id AND a.deleted_at IS NULL AND (:after::text IS NULL OR a.id > :after)
  ORDER BY a.id
- LIMIT $3
+ LIMIT :limit
 """
 
-_COUNT = "SELECT count(*) FROM agents WHERE tenant_id = $1 AND deleted_at IS NULL"
+_COUNT = "SELECT count(*) FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL"
 
 _DELETE = """
-UPDATE agents SET deleted_at = now() WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL RETURNING id
+UPDATE agents SET deleted_at = now() WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL RETURNING id
 """
 
 _VERSION = """
 SELECT agent_id AS id, version, spec, created_by, created_at, created_at AS updated_at FROM agent_versions
- WHERE tenant_id = $1 AND agent_id = $2 AND version = $3::bigint
+ WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND version = :version::bigint
 """
 
 _LIST_VERSIONS = """
 SELECT agent_id AS id, version, spec, created_by, created_at, created_at AS updated_at FROM agent_versions
- WHERE tenant_id = $1 AND agent_id = $2 AND ($3::int IS NULL OR version < $3)
+ WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND (:before::int IS NULL OR version < :before)
  ORDER BY version DESC
- LIMIT $4
+ LIMIT :limit
 """
 
 _SEED = """
 WITH made AS (
     INSERT INTO agents (tenant_id, id, version, spec)
-    SELECT $1, x.id, 1, x.spec FROM jsonb_to_recordset($2) AS x(id text, spec jsonb)
+    SELECT :tenant_id, x.id, 1, x.spec FROM jsonb_to_recordset(:rows) AS x(id text, spec jsonb)
     ON CONFLICT (tenant_id, id) DO NOTHING
     RETURNING *
 )
@@ -108,7 +110,9 @@ async def create_agent(
     Raises:
         Conflict: The id is taken.
     """
-    row = await connection.fetchrow(_CREATE, tenant_id, agent_id, _json(spec), created_by)
+    row = await connection.fetchrow(
+        _CREATE, tenant_id=tenant_id, agent_id=agent_id, spec=_json(spec), created_by=created_by
+    )
     if row is None:
         raise Conflict(
             f"There is an agent {agent_id!r} already; choose another id, or change that one.", agent_id=agent_id
@@ -140,7 +144,9 @@ async def replace_agent(
         Gone: It was deleted.
         VersionMismatch: Its newest version is not the one that was expected.
     """
-    row = await connection.fetchrow(_REPLACE, tenant_id, agent_id, _json(spec), created_by, expected)
+    row = await connection.fetchrow(
+        _REPLACE, tenant_id=tenant_id, agent_id=agent_id, spec=_json(spec), created_by=created_by, expected=expected
+    )
     if row is not None:
         return _view(row)
     agent = await get_agent(connection, tenant_id, agent_id)
@@ -170,7 +176,7 @@ async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> Ag
         NotFound: There is no such agent.
         Gone: It was deleted.
     """
-    row = await connection.fetchrow(_GET, tenant_id, agent_id)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, agent_id=agent_id)
     if row is None:
         raise NotFound(f"There is no agent {agent_id!r}.", agent_id=agent_id)
     if row["deleted_at"] is not None:
@@ -185,18 +191,18 @@ async def lock_agent(connection: Connection, tenant_id: str, agent_id: str) -> A
         NotFound: There is no such agent.
         Gone: It was deleted.
     """
-    await connection.execute(_LOCK, tenant_id, agent_id)
+    await connection.execute(_LOCK, tenant_id=tenant_id, agent_id=agent_id)
     return await get_agent(connection, tenant_id, agent_id)
 
 
 async def list_agents(connection: Connection, tenant_id: str, *, after: str | None, limit: int) -> list[AgentView]:
     """Return agents by id, those after `after`."""
-    return [_view(row) for row in await connection.fetch(_LIST, tenant_id, after, limit)]
+    return [_view(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, after=after, limit=limit)]
 
 
 async def count_agents(connection: Connection, tenant_id: str) -> int:
     """Return how many agents a tenant has."""
-    return await connection.fetchval(_COUNT, tenant_id)
+    return await connection.fetchval(_COUNT, tenant_id=tenant_id)
 
 
 async def delete_agent(connection: Connection, tenant_id: str, agent_id: str) -> None:
@@ -206,7 +212,7 @@ async def delete_agent(connection: Connection, tenant_id: str, agent_id: str) ->
         NotFound: There is no such agent.
         Gone: It was deleted before.
     """
-    if await connection.fetchval(_DELETE, tenant_id, agent_id) is None:
+    if await connection.fetchval(_DELETE, tenant_id=tenant_id, agent_id=agent_id) is None:
         await get_agent(connection, tenant_id, agent_id)
 
 
@@ -220,7 +226,7 @@ async def list_versions(
         Gone: It was deleted.
     """
     await get_agent(connection, tenant_id, agent_id)
-    rows = await connection.fetch(_LIST_VERSIONS, tenant_id, agent_id, before, limit)
+    rows = await connection.fetch(_LIST_VERSIONS, tenant_id=tenant_id, agent_id=agent_id, before=before, limit=limit)
     return [_view(row) for row in rows]
 
 
@@ -232,7 +238,7 @@ async def get_version(connection: Connection, tenant_id: str, agent_id: str, ver
         Gone: It was deleted.
     """
     agent = await get_agent(connection, tenant_id, agent_id)
-    row = await connection.fetchrow(_VERSION, tenant_id, agent_id, version)
+    row = await connection.fetchrow(_VERSION, tenant_id=tenant_id, agent_id=agent_id, version=version)
     if row is None:
         raise NotFound(
             f"Agent {agent_id!r} has no version {version}; its newest is {agent.version}.",
@@ -245,7 +251,7 @@ async def get_version(connection: Connection, tenant_id: str, agent_id: str, ver
 async def seed_defaults(connection: Connection, tenant_id: str) -> None:
     """Give a tenant the default agents. Those that it has, changed or deleted are left as they are."""
     rows = [{"id": agent_id, "spec": _json(spec)} for agent_id, spec in DEFAULT_AGENTS.items()]
-    await connection.execute(_SEED, tenant_id, rows)
+    await connection.execute(_SEED, tenant_id=tenant_id, rows=rows)
 
 
 def _json(spec: AgentSpec) -> dict[str, object]:

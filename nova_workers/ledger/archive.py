@@ -18,26 +18,26 @@ _ROWS_AT_ONCE = 25
 # A row as one line of JSON. Times are in UTC, whatever the session's time zone. Names in braces are ours.
 _ROWS: Final = """
 SELECT jsonb_build_object('table', '{table}', 'agent', {agent}, 'thread', {thread}, 'ended', {ended},
-                          'row', (to_jsonb(x) - $2::text[]){exact})::text
+                          'row', (to_jsonb(x) - :left_out::text[]){exact})::text
   FROM {table} x {join}
- WHERE x.tenant_id = $1 AND {only}
+ WHERE x.tenant_id = :tenant_id AND {only}
  ORDER BY {order}
 """
 
 _BEGIN = """
 SELECT jsonb_build_object('table', 'archive', 'row', jsonb_build_object(
-           'format', $2::int, 'next_task_id', next_task_id))::text
-  FROM tenants WHERE id = $1
+           'format', :format::int, 'next_task_id', next_task_id))::text
+  FROM tenants WHERE id = :tenant_id
 """
 
 # Names and descriptions: a value never leaves the fleet, and the ciphertext is of no use without its key.
 _SECRETS = """
 SELECT jsonb_build_object('table', 'secrets', 'row',
                           jsonb_build_object('name', name, 'description', description))::text
-  FROM secrets WHERE tenant_id = $1 AND $2 ORDER BY name
+  FROM secrets WHERE tenant_id = :tenant_id AND :with_secrets ORDER BY name
 """
 
-_OPEN = "SELECT count(*)::int FROM runs WHERE tenant_id = $1 AND status IN ('queued', 'running', 'waiting')"
+_OPEN = "SELECT count(*)::int FROM runs WHERE tenant_id = :tenant_id AND status IN ('queued', 'running', 'waiting')"
 
 
 async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool) -> AsyncGenerator[bytes]:
@@ -53,20 +53,24 @@ async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool
         Unavailable: The database went away.
     """
     async with database.snapshot() as snapshot:
-        async for line in _lines(snapshot, _BEGIN, tenant_id, ARCHIVE_FORMAT):
+        async for line in _lines(snapshot, _BEGIN, tenant_id=tenant_id, format=ARCHIVE_FORMAT):
             yield line
         for table in KEPT:
             at_once = 1 if table.bytes else _ROWS_AT_ONCE
-            async for line in _lines(snapshot, _query(table), tenant_id, list(table.left_out), at_once=at_once):
+            async for line in _lines(
+                snapshot, _query(table), at_once=at_once, tenant_id=tenant_id, left_out=list(table.left_out)
+            ):
                 yield line
-        async for line in _lines(snapshot, _SECRETS, tenant_id, with_secrets):
+        async for line in _lines(snapshot, _SECRETS, tenant_id=tenant_id, with_secrets=with_secrets):
             yield line
-        open_runs = await snapshot.fetchval(_OPEN, tenant_id)
+        open_runs = await snapshot.fetchval(_OPEN, tenant_id=tenant_id)
         yield b'{"table": "end", "row": {"open_runs": %d}}\n' % open_runs
 
 
-async def _lines(snapshot: Snapshot, query: str, *args: object, at_once: int = _ROWS_AT_ONCE) -> AsyncGenerator[bytes]:
-    async with aclosing(snapshot.rows(query, *args, at_once=at_once)) as rows:
+async def _lines(
+    snapshot: Snapshot, query: str, *, at_once: int = _ROWS_AT_ONCE, **values: object
+) -> AsyncGenerator[bytes]:
+    async with aclosing(snapshot.rows(query, at_once=at_once, **values)) as rows:
         async for row in rows:
             line: str = row[0]
             yield line.encode() + b"\n"

@@ -31,11 +31,11 @@ TABLES: Final[Mapping[str, KeptTable]] = {table.name: table for table in KEPT}
 _KEY = re.compile(r"Key \((?P<columns>[^)]*)\)=\((?P<values>.*)\) already exists", re.DOTALL)
 
 # One import of a tenant at a time; and no task gets its number twice, whatever the archive says.
-_BEGIN = "UPDATE tenants SET next_task_id = GREATEST(next_task_id, $2) WHERE id = $1 RETURNING id"
+_BEGIN = "UPDATE tenants SET next_task_id = GREATEST(next_task_id, :next_task_id) WHERE id = :tenant_id RETURNING id"
 
 _WRITE = """
 INSERT INTO {table} (tenant_id, {columns})
-SELECT $1, {columns} FROM jsonb_populate_recordset(NULL::{table}, $2) x WHERE {new}
+SELECT :tenant_id, {columns} FROM jsonb_populate_recordset(NULL::{table}, :rows) x WHERE {new}
 {conflict}
 """
 _KEEP = "ON CONFLICT DO NOTHING"
@@ -43,12 +43,14 @@ _KEEP = "ON CONFLICT DO NOTHING"
 # stays as it is has a history of its own, whose next version is still to come.
 _NEW: Final[Mapping[str, str]] = {
     "thread_heads": """
-NOT $3 OR NOT EXISTS (SELECT FROM thread_heads h
-                       WHERE h.tenant_id = $1 AND h.thread_id = x.thread_id AND h.changed_at = x.changed_at
-                         AND h.move = x.move AND h.turn_id IS NOT DISTINCT FROM x.turn_id)
+NOT :merge OR NOT EXISTS (SELECT FROM thread_heads h
+                           WHERE h.tenant_id = :tenant_id AND h.thread_id = x.thread_id
+                             AND h.changed_at = x.changed_at AND h.move = x.move
+                             AND h.turn_id IS NOT DISTINCT FROM x.turn_id)
 """,
     "agent_versions": """
-NOT $3 OR NOT EXISTS (SELECT FROM agents a WHERE a.tenant_id = $1 AND a.id = x.agent_id AND a.version < x.version)
+NOT :merge OR NOT EXISTS (SELECT FROM agents a
+                           WHERE a.tenant_id = :tenant_id AND a.id = x.agent_id AND a.version < x.version)
 """,
 }
 
@@ -56,27 +58,27 @@ NOT $3 OR NOT EXISTS (SELECT FROM agents a WHERE a.tenant_id = $1 AND a.id = x.a
 _DROP_SEEDS = """
 DELETE FROM agents a
  USING agent_versions v
- WHERE a.tenant_id = $1 AND a.id = ANY($2::text[]) AND a.version = 1 AND a.deleted_at IS NULL
+ WHERE a.tenant_id = :tenant_id AND a.id = ANY(:agent_ids::text[]) AND a.version = 1 AND a.deleted_at IS NULL
    AND v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = 1 AND v.created_by = 'seed'
    AND NOT EXISTS (SELECT FROM threads t WHERE t.tenant_id = a.tenant_id AND t.agent_id = a.id)
 """
 
 _FOREIGN = """
 SELECT x.{column} FROM {table} x JOIN {parent} p ON p.id = x.{column}
- WHERE x.tenant_id = $1 AND p.tenant_id <> $1
+ WHERE x.tenant_id = :tenant_id AND p.tenant_id <> :tenant_id
  LIMIT 1
 """
 # Without its newest turn a thread cannot go on; and a history that leads nowhere, or in a circle, has no beginning.
 _BROKEN = """
 SELECT 'threads.head_turn_id', x.id FROM threads x LEFT JOIN turns p ON p.id = x.head_turn_id
- WHERE x.tenant_id = $1 AND x.head_turn_id IS NOT NULL AND p.id IS NULL
+ WHERE x.tenant_id = :tenant_id AND x.head_turn_id IS NOT NULL AND p.id IS NULL
 UNION ALL
 SELECT 'turns.parent_turn_id', x.id FROM turns x LEFT JOIN turns p ON p.id = x.parent_turn_id
- WHERE x.tenant_id = $1 AND x.parent_turn_id IS NOT NULL AND (p.id IS NULL OR p.depth >= x.depth)
+ WHERE x.tenant_id = :tenant_id AND x.parent_turn_id IS NOT NULL AND (p.id IS NULL OR p.depth >= x.depth)
 UNION ALL
 SELECT 'tasks.parent_task_id', x.id::text FROM tasks x LEFT JOIN tasks p
     ON p.tenant_id = x.tenant_id AND p.id = x.parent_task_id
- WHERE x.tenant_id = $1 AND x.parent_task_id IS NOT NULL AND (p.id IS NULL OR p.id >= x.id)
+ WHERE x.tenant_id = :tenant_id AND x.parent_task_id IS NOT NULL AND (p.id IS NULL OR p.id >= x.id)
 LIMIT 1
 """
 
@@ -85,29 +87,29 @@ LIMIT 1
 _DIFFERENT = """
 SELECT a.id, a.version, 'is not in agent_versions' AS problem
   FROM agents a
- WHERE a.tenant_id = $1
+ WHERE a.tenant_id = :tenant_id
    AND NOT EXISTS (SELECT FROM agent_versions v
                     WHERE v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version)
 UNION ALL
 SELECT a.id, v.version, CASE WHEN v.version = a.version THEN 'has another spec in agent_versions than in agents'
                              ELSE 'is in agent_versions, but agents say that ' || a.version || ' is the newest' END
   FROM agents a JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id
- WHERE a.tenant_id = $1 AND (v.version > a.version OR (v.version = a.version AND v.spec <> a.spec))
+ WHERE a.tenant_id = :tenant_id AND (v.version > a.version OR (v.version = a.version AND v.spec <> a.spec))
 LIMIT 1
 """
 _UNKNOWN_SKILL = """
 SELECT a.id, s.name
   FROM agents a CROSS JOIN LATERAL jsonb_array_elements_text(a.spec -> 'skills') AS s (name)
- WHERE a.tenant_id = $1 AND a.deleted_at IS NULL
+ WHERE a.tenant_id = :tenant_id AND a.deleted_at IS NULL
    AND NOT EXISTS (SELECT FROM skills k WHERE k.tenant_id = a.tenant_id AND k.name = s.name)
 LIMIT 1
 """
 
-_SKILLS_WITH_FILES = "SELECT DISTINCT skill_name FROM skill_files WHERE tenant_id = $1 ORDER BY skill_name"
-# $2 most files, $3 most bytes. The size of a column that is stored out of line is known without reading it.
+_SKILLS_WITH_FILES = "SELECT DISTINCT skill_name FROM skill_files WHERE tenant_id = :tenant_id ORDER BY skill_name"
+# The size of a column that is stored out of line is known without reading it.
 _OVERSIZED = """
-SELECT skill_name FROM skill_files WHERE tenant_id = $1
- GROUP BY skill_name HAVING count(*) > $2 OR sum(octet_length(content)) > $3
+SELECT skill_name FROM skill_files WHERE tenant_id = :tenant_id
+ GROUP BY skill_name HAVING count(*) > :most_files OR sum(octet_length(content)) > :most_bytes
  LIMIT 1
 """
 
@@ -116,7 +118,7 @@ _EFFECTS = """
 INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
 SELECT 'eff_' || upper(left(md5(r.id), 26)), r.tenant_id, r.id, r.thread_id, 'embeddings', 1
   FROM runs r
- WHERE r.tenant_id = $1 AND r.status = 'succeeded'
+ WHERE r.tenant_id = :tenant_id AND r.status = 'succeeded'
    AND NOT EXISTS (SELECT FROM effects e WHERE e.run_id = r.id AND e.kind = 'embeddings')
 ON CONFLICT DO NOTHING
 """
@@ -124,12 +126,12 @@ ON CONFLICT DO NOTHING
 
 async def begin_import(connection: Connection, tenant_id: str, *, next_task_id: int) -> None:
     """Hold the tenant for an import. Must be called inside its transaction."""
-    await connection.execute(_BEGIN, tenant_id, next_task_id)
+    await connection.execute(_BEGIN, tenant_id=tenant_id, next_task_id=next_task_id)
 
 
 async def drop_untouched_seeds(connection: Connection, tenant_id: str, agent_ids: Sequence[str]) -> None:
     """Make room for agents that come in the place of default agents which nobody has touched."""
-    await connection.execute(_DROP_SEEDS, tenant_id, list(agent_ids))
+    await connection.execute(_DROP_SEEDS, tenant_id=tenant_id, agent_ids=list(agent_ids))
 
 
 async def write_rows(
@@ -155,9 +157,9 @@ async def write_rows(
         new=new or "true",
         conflict=_KEEP if merge else "",
     )
-    args: tuple[Any, ...] = (tenant_id, list(rows)) if new is None else (tenant_id, list(rows), merge)
+    values: dict[str, Any] = {"tenant_id": tenant_id, "rows": list(rows)} | ({} if new is None else {"merge": merge})
     try:
-        return int((await connection.execute(query, *args)).rpartition(" ")[2])
+        return int((await connection.execute(query, **values)).rpartition(" ")[2])
     except asyncpg.UniqueViolationError as error:
         raise Conflict(
             f"{_taken(table, error)} is there already. Import into a tenant without it, or with `--merge` "
@@ -175,13 +177,15 @@ async def check_references(connection: Connection, tenant_id: str) -> None:
         InvalidInput: Something does.
     """
     for table, column, parent in REFERENCES:
-        found = await connection.fetchval(_FOREIGN.format(table=table, column=column, parent=parent), tenant_id)
+        found = await connection.fetchval(
+            _FOREIGN.format(table=table, column=column, parent=parent), tenant_id=tenant_id
+        )
         if found is not None:
             raise InvalidInput(
                 f"{table}.{column}: {found!r} is not of this archive. Its id is taken in this database.",
                 field=f"{table}.{column}",
             )
-    broken = await connection.fetchrow(_BROKEN, tenant_id)
+    broken = await connection.fetchrow(_BROKEN, tenant_id=tenant_id)
     if broken is not None:
         raise InvalidInput(f"{broken[0]} of {broken[1]!r} leads nowhere, or in a circle.", field=broken[0])
 
@@ -192,13 +196,13 @@ async def check_agents(connection: Connection, tenant_id: str) -> None:
     Raises:
         InvalidInput: One is not, or has another; the message names it.
     """
-    different = await connection.fetchrow(_DIFFERENT, tenant_id)
+    different = await connection.fetchrow(_DIFFERENT, tenant_id=tenant_id)
     if different is not None:
         raise InvalidInput(
             f"agents {different['id']!r}: version {different['version']} {different['problem']}.",
             field="agent_versions.spec",
         )
-    unknown = await connection.fetchrow(_UNKNOWN_SKILL, tenant_id)
+    unknown = await connection.fetchrow(_UNKNOWN_SKILL, tenant_id=tenant_id)
     if unknown is not None:
         raise InvalidInput(
             f"agents {unknown['id']!r}: spec.skills: there is no skill {unknown['name']!r}.", field="agents.spec.skills"
@@ -207,18 +211,18 @@ async def check_agents(connection: Connection, tenant_id: str) -> None:
 
 async def oversized_skill(connection: Connection, tenant_id: str, *, most_files: int, most_bytes: int) -> str | None:
     """Return a skill of a tenant that has more files, or more in them, than a skill may; None where there is none."""
-    return await connection.fetchval(_OVERSIZED, tenant_id, most_files, most_bytes)
+    return await connection.fetchval(_OVERSIZED, tenant_id=tenant_id, most_files=most_files, most_bytes=most_bytes)
 
 
 async def skills_with_files(connection: Connection, tenant_id: str) -> list[str]:
     """Return the names of a tenant's skills that have files beside their SKILL.md."""
-    return [row["skill_name"] for row in await connection.fetch(_SKILLS_WITH_FILES, tenant_id)]
+    return [row["skill_name"] for row in await connection.fetch(_SKILLS_WITH_FILES, tenant_id=tenant_id)]
 
 
 async def end_import(connection: Connection, tenant_id: str) -> bool:
     """Have what follows a run be done for what was imported. Returns whether there is any."""
     await forget_passes(connection, tenant_id)
-    return not (await connection.execute(_EFFECTS, tenant_id)).endswith(" 0")
+    return not (await connection.execute(_EFFECTS, tenant_id=tenant_id)).endswith(" 0")
 
 
 def _taken(table: KeptTable, error: asyncpg.UniqueViolationError) -> str:

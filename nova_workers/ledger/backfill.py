@@ -14,33 +14,33 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["ENDED", "EndedRun", "drop_other_models", "ended_runs", "live_work_waits"]
 
-# $1 tenant, $2 and $3 the last one that was passed, $4 how long ago it must have ended, $5 how many. Runs that did not
-# succeed are passed, as the effect does not cover them; those whose thread is gone have a usage row and nothing else.
+# Runs that did not succeed are passed, as the effect does not cover them; those whose thread is gone have a usage row
+# and nothing else.
 ENDED = """
 SELECT u.id, u.created_at, u.run_id, u.thread_id, COALESCE(r.status = 'succeeded', false) AS covered
   FROM (SELECT id, created_at, run_id, thread_id
           FROM usage
-         WHERE tenant_id = $1 AND created_at >= COALESCE($2::timestamptz, '-infinity')
-           AND ($2::timestamptz IS NULL OR (created_at, id) > ($2, $3::text))
-           AND created_at < now() - $4::interval
+         WHERE tenant_id = :tenant_id AND created_at >= COALESCE(:passed_at::timestamptz, '-infinity')
+           AND (:passed_at::timestamptz IS NULL OR (created_at, id) > (:passed_at, :passed_id::text))
+           AND created_at < now() - :settled::interval
          ORDER BY created_at, id
-         LIMIT $5) u
-  LEFT JOIN runs r ON r.id = u.run_id AND r.tenant_id = $1
+         LIMIT :limit) u
+  LEFT JOIN runs r ON r.id = u.run_id AND r.tenant_id = :tenant_id
  ORDER BY u.created_at, u.id
 """
 
-# Vectors of other models go once the message has one of this model. $1 tenant, $2 runs, $3 model.
+# Vectors of other models go once the message has one of this model.
 _DROP_OTHERS = """
 DELETE FROM embeddings e
  USING turns t, messages m
- WHERE t.run_id = ANY($2::text[]) AND t.tenant_id = $1
-   AND m.turn_id = t.id AND e.message_id = m.id AND e.model <> $3
-   AND EXISTS (SELECT FROM embeddings made WHERE made.message_id = e.message_id AND made.model = $3)
+ WHERE t.run_id = ANY(:run_ids::text[]) AND t.tenant_id = :tenant_id
+   AND m.turn_id = t.id AND e.message_id = m.id AND e.model <> :model
+   AND EXISTS (SELECT FROM embeddings made WHERE made.message_id = e.message_id AND made.model = :model)
 """
 
-# Effects that have been due for longer than it takes to hear a doorbell. $1 that time.
+# Effects that have been due for longer than it takes to hear a doorbell.
 _WAITS = """
-SELECT EXISTS (SELECT FROM effects WHERE status IN ('pending', 'running') AND due_at <= now() - $1::interval)
+SELECT EXISTS (SELECT FROM effects WHERE status IN ('pending', 'running') AND due_at <= now() - :patience::interval)
 """
 
 
@@ -74,16 +74,18 @@ async def ended_runs(
     A transaction that is older than that is over, so nothing comes before a place that was passed; and effects have
     had their time to do their work.
     """
-    rows = await connection.fetch(ENDED, tenant_id, passed_at, passed_id, settled, limit)
+    rows = await connection.fetch(
+        ENDED, tenant_id=tenant_id, passed_at=passed_at, passed_id=passed_id, settled=settled, limit=limit
+    )
     return [EndedRun(row["id"], row["created_at"], row["run_id"], row["thread_id"], row["covered"]) for row in rows]
 
 
 async def drop_other_models(connection: Connection, tenant_id: str, run_ids: Sequence[str], *, model: str) -> int:
     """Delete the vectors of other models of runs' messages that have one of `model`. Returns how many went."""
-    tag = await connection.execute(_DROP_OTHERS, tenant_id, list(run_ids), model)
+    tag = await connection.execute(_DROP_OTHERS, tenant_id=tenant_id, run_ids=list(run_ids), model=model)
     return int(tag.rpartition(" ")[2])
 
 
 async def live_work_waits(connection: Connection, *, patience: timedelta) -> bool:
     """Whether effects of live runs have been due for longer than `patience`. An index lookup."""
-    return await connection.fetchval(_WAITS, patience)
+    return await connection.fetchval(_WAITS, patience=patience)

@@ -36,7 +36,7 @@ def _request(which: str) -> str:
 WITH wanted AS (
     SELECT id
       FROM runs
-     WHERE tenant_id = $1 AND {which} AND status IN ('queued', 'running', 'waiting')
+     WHERE tenant_id = :tenant_id AND {which} AND status IN ('queued', 'running', 'waiting')
      ORDER BY status = 'queued', id
        FOR UPDATE
 ), mine AS (
@@ -55,25 +55,25 @@ SELECT id, thread_id, queue, status FROM mine
 """
 
 
-_REQUEST = _request("id = ANY($2::text[])")
-_REQUEST_ON_THREAD = _request("thread_id = $2")
+_REQUEST = _request("id = ANY(:run_ids::text[])")
+_REQUEST_ON_THREAD = _request("thread_id = :thread_id")
 
 _SELECT_OPEN = """
 SELECT id FROM runs
- WHERE tenant_id = $1 AND status IN ('queued', 'running', 'waiting')
-   AND ($2::text IS NULL OR thread_id = $2)
-   AND ($3::text IS NULL OR agent_id = $3)
-   AND ($4::text IS NULL OR status = $4)
-   AND ($5::text[] IS NULL OR id = ANY($5))
+ WHERE tenant_id = :tenant_id AND status IN ('queued', 'running', 'waiting')
+   AND (:thread_id::text IS NULL OR thread_id = :thread_id)
+   AND (:agent_id::text IS NULL OR agent_id = :agent_id)
+   AND (:status::text IS NULL OR status = :status)
+   AND (:run_ids::text[] IS NULL OR id = ANY(:run_ids))
  ORDER BY id
- LIMIT $6
+ LIMIT :limit
 """
 
-_STATUS = "SELECT status FROM runs WHERE tenant_id = $1 AND id = $2"
+_STATUS = "SELECT status FROM runs WHERE tenant_id = :tenant_id AND id = :run_id"
 
 _EDIT = """
-UPDATE runs SET content = $3
- WHERE tenant_id = $1 AND id = $2 AND status = 'queued' AND attempt = 0 AND cancel_requested_at IS NULL
+UPDATE runs SET content = :content
+ WHERE tenant_id = :tenant_id AND id = :run_id AND status = 'queued' AND attempt = 0 AND cancel_requested_at IS NULL
 RETURNING id
 """
 
@@ -83,7 +83,7 @@ WITH mine AS (
     UPDATE runs
        SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
            cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
-     WHERE tenant_id = $1 AND id = $2 AND status = 'queued' AND attempt = 0
+     WHERE tenant_id = :tenant_id AND id = :run_id AND status = 'queued' AND attempt = 0
     RETURNING id, tenant_id, agent_id, thread_id, queue, status
 ), {_TOLD}
 SELECT id, thread_id, queue FROM mine
@@ -102,12 +102,12 @@ class CancelRequest:
 
 async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[CancelRequest]:
     """Cancel open runs. Runs that are over, unknown or another tenant's are not in the answer."""
-    return _requests(await connection.fetch(_REQUEST, tenant_id, list(run_ids)))
+    return _requests(await connection.fetch(_REQUEST, tenant_id=tenant_id, run_ids=list(run_ids)))
 
 
 async def request_cancel_on_thread(connection: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
     """Cancel every open run of a thread, however many there are."""
-    return _requests(await connection.fetch(_REQUEST_ON_THREAD, tenant_id, thread_id))
+    return _requests(await connection.fetch(_REQUEST_ON_THREAD, tenant_id=tenant_id, thread_id=thread_id))
 
 
 async def select_open(
@@ -123,29 +123,29 @@ async def select_open(
     """Return ids of a tenant's open runs that match every filter given, oldest first."""
     rows = await connection.fetch(
         _SELECT_OPEN,
-        tenant_id,
-        thread_id,
-        agent_id,
-        status,
-        None if run_ids is None else list(run_ids),
-        limit,
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        agent_id=agent_id,
+        status=status,
+        run_ids=None if run_ids is None else list(run_ids),
+        limit=limit,
     )
     return [row["id"] for row in rows]
 
 
 async def run_status(connection: Connection, tenant_id: str, run_id: str) -> str | None:
     """Return the status of a tenant's run, or None."""
-    return await connection.fetchval(_STATUS, tenant_id, run_id)
+    return await connection.fetchval(_STATUS, tenant_id=tenant_id, run_id=run_id)
 
 
 async def edit_queued(connection: Connection, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> bool:
     """Replace the message of a run that was never begun. False where it is past that."""
-    return await connection.fetchval(_EDIT, tenant_id, run_id, list(content)) is not None
+    return await connection.fetchval(_EDIT, tenant_id=tenant_id, run_id=run_id, content=list(content)) is not None
 
 
 async def withdraw_queued(connection: Connection, tenant_id: str, run_id: str) -> list[Doorbell]:
     """End a run that was never begun. Empty where it is past that."""
-    rows = await connection.fetch(_WITHDRAW, tenant_id, run_id)
+    rows = await connection.fetch(_WITHDRAW, tenant_id=tenant_id, run_id=run_id)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
 
 

@@ -9,6 +9,7 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.runs import Claim, DailyBudgets
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.inserts import insert_messages
 
 __all__ = ["PAUSED", "Capped", "claim_next", "lock_caps"]
 
@@ -20,8 +21,20 @@ EXISTS (SELECT 1 FROM switches s
             OR (s.scope = 'agent' AND s.tenant_id = r.tenant_id AND s.target = r.agent_id))
 """
 
-# $1 thread, $2 worker, $3 lease, $4 id for a new turn, $5 id for the query message, $6 losses allowed, $7 whether the
-# lock of the tenant's caps is held.
+# A run that is claimed for the first time begins its turn.
+_QUERY = insert_messages(
+    "claimed WHERE turn_id = :turn_id",
+    id=":message_id",
+    tenant_id="tenant_id",
+    thread_id="thread_id",
+    turn_id="turn_id",
+    run_id="id",
+    seq="0",
+    kind="'query'",
+    role="'user'",
+    content="content",
+)
+
 # The thread's row lock and `active_run_id IS NULL` let one claim through; the fence grows in the same statement, so
 # every later write can tell this claim from all before it. A run that was begun goes before the line, then one that
 # interrupted, then the line by place. What is left in the line of a deleted thread is claimed to be canceled: nothing
@@ -31,7 +44,7 @@ _CLAIM = f"""
 WITH thread AS (
     SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, deleted_at IS NOT NULL AS deleted
       FROM threads
-     WHERE id = $1 AND active_run_id IS NULL
+     WHERE id = :thread_id AND active_run_id IS NULL
        FOR UPDATE
 ), next AS (
     SELECT r.id, r.tenant_id, r.queued_at, r.cancel_requested_at IS NOT NULL OR t.deleted AS over
@@ -43,13 +56,13 @@ WITH thread AS (
        FOR UPDATE OF r
 ), claimed AS (
     UPDATE runs r
-       SET status = 'running', attempt = r.attempt + 1, fence = t.fence, worker_id = $2,
-           lease_expires_at = now() + $3, turn_id = COALESCE(r.turn_id, $4),
+       SET status = 'running', attempt = r.attempt + 1, fence = t.fence, worker_id = :worker_id,
+           lease_expires_at = now() + :lease_ttl, turn_id = COALESCE(r.turn_id, :turn_id),
            started_at = COALESCE(r.started_at, now()), agent_version = COALESCE(r.agent_version, a.version)
       FROM next n, thread t, agents a, tenants w
      WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
        AND (n.over OR (w.max_running IS NULL AND a.max_running IS NULL)
-            OR ($7 AND (w.max_running IS NULL
+            OR (:caps_locked AND (w.max_running IS NULL
                         OR w.max_running > (SELECT count(*) FROM runs o
                                              WHERE o.tenant_id = w.id AND o.status = 'running'))
                    AND (a.max_running IS NULL
@@ -67,17 +80,14 @@ WITH thread AS (
     SELECT c.turn_id, c.tenant_id, c.thread_id, c.id, c.head_turn_id,
            COALESCE((SELECT p.depth + 1 FROM turns p WHERE p.id = c.head_turn_id), 0), c.agent_id, c.agent_version
       FROM claimed c
-     WHERE c.turn_id = $4
+     WHERE c.turn_id = :turn_id
 ), query AS (
-    INSERT INTO messages (id, tenant_id, thread_id, turn_id, run_id, seq, kind, role, content)
-    SELECT $5, c.tenant_id, c.thread_id, c.turn_id, c.id, 0, 'query', 'user', c.content
-      FROM claimed c
-     WHERE c.turn_id = $4
+    {_QUERY}
 )
 SELECT n.tenant_id AS in_line, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
-       c.fence, c.attempt, c.losses, c.losses >= $6 AS spent,
+       c.fence, c.attempt, c.losses, c.losses >= :max_attempts AS spent,
        c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
-       CASE WHEN c.turn_id = $4 THEN c.head_turn_id
+       CASE WHEN c.turn_id = :turn_id THEN c.head_turn_id
             ELSE (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) END AS parent_turn_id,
        (SELECT h.context_tokens FROM turns h WHERE h.id = c.head_turn_id) AS context_tokens,
        c.thread_session_id, c.thread_task_id, c.content, c.model, c.max_turns, c.queue, c.source, c.depth,
@@ -95,7 +105,7 @@ SELECT n.tenant_id AS in_line, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agen
 
 
 # One lock a tenant, until the transaction ends. Only claims under a cap take it.
-_LOCK_CAPS = "SELECT pg_advisory_xact_lock(hashtextextended('nova caps ' || $1, 0))"
+_LOCK_CAPS = "SELECT pg_advisory_xact_lock(hashtextextended('nova caps ' || :tenant_id, 0))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +117,7 @@ class Capped:
 
 async def lock_caps(connection: Connection, tenant_id: str) -> None:
     """Have claims under a tenant's caps come one after the other, until the transaction ends."""
-    await connection.execute(_LOCK_CAPS, tenant_id)
+    await connection.execute(_LOCK_CAPS, tenant_id=tenant_id)
 
 
 async def claim_next(
@@ -129,13 +139,13 @@ async def claim_next(
     """
     row = await connection.fetchrow(
         _CLAIM,
-        thread_id,
-        worker_id,
-        timedelta(seconds=lease_ttl_s),
-        new_id("turn"),
-        new_id("msg"),
-        max_attempts,
-        caps_locked,
+        thread_id=thread_id,
+        worker_id=worker_id,
+        lease_ttl=timedelta(seconds=lease_ttl_s),
+        turn_id=new_id("turn"),
+        message_id=new_id("msg"),
+        max_attempts=max_attempts,
+        caps_locked=caps_locked,
     )
     if row is None:
         return None

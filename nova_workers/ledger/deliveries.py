@@ -24,58 +24,60 @@ response_status, CASE WHEN status = 'pending' AND target <> '{INBOX}' THEN due_a
 """
 
 # Two tools of one run may hand over at the same time; what counts a run's deliveries waits here for the other.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('outbox:' || $1, 0))"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('outbox:' || :run_id, 0))"
 
 _PAYLOADS = f"""
-SELECT id, payload FROM deliveries WHERE tenant_id = $1 AND run_id = $2 AND kind = $3 AND target = '{INBOX}'
+SELECT id, payload FROM deliveries
+ WHERE tenant_id = :tenant_id AND run_id = :run_id AND kind = :kind AND target = '{INBOX}'
 """
 
 _ADD = """
 INSERT INTO deliveries (id, tenant_id, run_id, agent_id, thread_id, kind, target, payload)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+VALUES (:delivery_id, :tenant_id, :run_id, :agent_id, :thread_id, :kind, :target, :payload)
 """
 
-# $4 the payload's field that names the thing, $5 its id.
+# `field` is the payload's field that holds the id.
 _WITHDRAW = """
 DELETE FROM deliveries
- WHERE tenant_id = $1 AND agent_id = $2 AND kind = $3 AND status = 'pending' AND payload ->> $4::text = $5
+ WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND kind = :kind AND status = 'pending'
+   AND payload ->> :field::text = :value
 """
 
 # One statement a set of filters, so that each has a plan of its own on the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM deliveries
- WHERE tenant_id = $1 AND target = $6 AND ($2::text IS NULL OR id < $2)
-   AND ($3::text IS NULL OR kind = $3) AND ($4::text IS NULL OR status = $4)
+ WHERE tenant_id = :tenant_id AND target = :target AND (:before::text IS NULL OR id < :before)
+   AND (:kind::text IS NULL OR kind = :kind) AND (:status::text IS NULL OR status = :status)
  ORDER BY id DESC
- LIMIT $5
+ LIMIT :limit
 """
 _LIST_OF_AGENT = f"""
 SELECT {_COLUMNS} FROM deliveries
- WHERE tenant_id = $1 AND target = $6 AND agent_id = $7 AND ($2::text IS NULL OR id < $2)
-   AND ($3::text IS NULL OR kind = $3) AND ($4::text IS NULL OR status = $4)
+ WHERE tenant_id = :tenant_id AND target = :target AND agent_id = :agent_id AND (:before::text IS NULL OR id < :before)
+   AND (:kind::text IS NULL OR kind = :kind) AND (:status::text IS NULL OR status = :status)
  ORDER BY id DESC
- LIMIT $5
+ LIMIT :limit
 """
 
-_GET = f"SELECT {_COLUMNS} FROM deliveries WHERE tenant_id = $1 AND id = $2"
+_GET = f"SELECT {_COLUMNS} FROM deliveries WHERE tenant_id = :tenant_id AND id = :delivery_id"
 
 # As if it were new, and under the same id: whoever had it knows it again.
 _REPLAY = f"""
 UPDATE deliveries
    SET status = 'pending', attempts = 0, due_at = now(), delivered_at = NULL, response_status = NULL, error = NULL
- WHERE tenant_id = $1 AND id = $2 AND status IN ('delivered', 'failed') AND target <> '{INBOX}'
+ WHERE tenant_id = :tenant_id AND id = :delivery_id AND status IN ('delivered', 'failed') AND target <> '{INBOX}'
 RETURNING {_COLUMNS}
 """
 
 
 async def lock_outbox_of_run(connection: Connection, run_id: str) -> None:
     """Keep others from handing over for this run before this transaction ends."""
-    await connection.execute(_LOCK, run_id)
+    await connection.execute(_LOCK, run_id=run_id)
 
 
 async def payloads_of_run(connection: Connection, sender: Sender, kind: DeliveryKind) -> dict[str, JsonObject]:
     """Return what a run has handed over of a kind, by the delivery's id."""
-    rows = await connection.fetch(_PAYLOADS, sender.tenant_id, sender.run_id, kind)
+    rows = await connection.fetch(_PAYLOADS, tenant_id=sender.tenant_id, run_id=sender.run_id, kind=kind)
     return {row["id"]: row["payload"] for row in rows}
 
 
@@ -86,14 +88,14 @@ async def add_delivery(
     delivery_id = new_id("dlv")
     await connection.execute(
         _ADD,
-        delivery_id,
-        sender.tenant_id,
-        sender.run_id,
-        sender.agent_id,
-        sender.thread_id,
-        kind,
-        target,
-        payload,
+        delivery_id=delivery_id,
+        tenant_id=sender.tenant_id,
+        run_id=sender.run_id,
+        agent_id=sender.agent_id,
+        thread_id=sender.thread_id,
+        kind=kind,
+        target=target,
+        payload=payload,
     )
     return delivery_id
 
@@ -102,7 +104,7 @@ async def withdraw(
     connection: Connection, tenant_id: str, agent_id: str, kind: DeliveryKind, *, field: str, named: str
 ) -> None:
     """Take back what nobody delivered yet: deliveries of an agent whose payload has `named` in `field`."""
-    await connection.execute(_WITHDRAW, tenant_id, agent_id, kind, field, named)
+    await connection.execute(_WITHDRAW, tenant_id=tenant_id, agent_id=agent_id, kind=kind, field=field, value=named)
 
 
 async def list_deliveries(
@@ -117,11 +119,18 @@ async def list_deliveries(
     before: str | None = None,
 ) -> list[DeliveryView]:
     """Return deliveries to a target, newest first, those before the one with the id `before`."""
-    given = (tenant_id, before, kind, status, limit, target)
+    given = {
+        "tenant_id": tenant_id,
+        "before": before,
+        "kind": kind,
+        "status": status,
+        "limit": limit,
+        "target": target,
+    }
     if agent_id is None:
-        rows = await connection.fetch(_LIST, *given)
+        rows = await connection.fetch(_LIST, **given)
     else:
-        rows = await connection.fetch(_LIST_OF_AGENT, *given, agent_id)
+        rows = await connection.fetch(_LIST_OF_AGENT, **given, agent_id=agent_id)
     return [DeliveryView.model_validate(dict(row)) for row in rows]
 
 
@@ -131,7 +140,7 @@ async def get_delivery(connection: Connection, tenant_id: str, delivery_id: str)
     Raises:
         NotFound: There is none in this tenant.
     """
-    row = await connection.fetchrow(_GET, tenant_id, delivery_id)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, delivery_id=delivery_id)
     if row is None:
         raise NotFound(f"There is no delivery {delivery_id!r}.", delivery_id=delivery_id)
     return DeliveryView.model_validate(dict(row))
@@ -143,7 +152,7 @@ async def replay_delivery(connection: Connection, tenant_id: str, delivery: Deli
     Raises:
         IllegalTransition: It is in the inbox, or on its way.
     """
-    row = await connection.fetchrow(_REPLAY, tenant_id, delivery.id)
+    row = await connection.fetchrow(_REPLAY, tenant_id=tenant_id, delivery_id=delivery.id)
     if row is not None:
         return DeliveryView.model_validate(dict(row))
     where = "is in the inbox, which nobody sends" if delivery.target == INBOX else "is on its way already"

@@ -65,14 +65,14 @@ class Opening:
     answer: str
 
 
-# Claims, for each kind in $1, up to $2 effects that are due. Two runners never get the same row: rows are locked
-# before they are read, and locked ones are passed over. An effect that spent its attempts without coming to an
-# end took its worker with it each time: it is failed here, or it would go on to kill workers for ever.
-# $3 most attempts, $4 lease.
+# Claims, for each of `kinds`, up to its number in `mosts` of effects that are due. Two runners never get the same
+# row: rows are locked before they are read, and locked ones are passed over. An effect that spent its attempts
+# without coming to an end took its worker with it each time: it is failed here, or it would go on to kill workers for
+# ever.
 _CLAIM = """
 WITH due AS (
     SELECT found.id
-      FROM unnest($1::text[], $2::int[]) AS wanted(kind, most)
+      FROM unnest(:kinds::text[], :mosts::int[]) AS wanted(kind, most)
      CROSS JOIN LATERAL (
            SELECT e.id
              FROM effects e
@@ -89,11 +89,11 @@ WITH due AS (
               FOR UPDATE OF e SKIP LOCKED) AS found
 )
 UPDATE effects e
-   SET status = CASE WHEN e.attempts < $3 THEN 'running' ELSE 'failed' END,
-       attempts = CASE WHEN e.attempts < $3 THEN e.attempts + 1 ELSE e.attempts END,
-       due_at = now() + $4::interval,
-       done_at = CASE WHEN e.attempts < $3 THEN NULL ELSE now() END,
-       error = CASE WHEN e.attempts < $3 THEN e.error
+   SET status = CASE WHEN e.attempts < :max_attempts THEN 'running' ELSE 'failed' END,
+       attempts = CASE WHEN e.attempts < :max_attempts THEN e.attempts + 1 ELSE e.attempts END,
+       due_at = now() + :lease::interval,
+       done_at = CASE WHEN e.attempts < :max_attempts THEN NULL ELSE now() END,
+       error = CASE WHEN e.attempts < :max_attempts THEN e.error
                     ELSE 'The worker was lost in each of ' || e.attempts || ' attempts. ' || coalesce(e.error, '') END
   FROM due, runs r
  WHERE e.id = due.id AND r.id = e.run_id
@@ -102,10 +102,9 @@ RETURNING e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status
 
 # Ends a batch of tries. A try that lost its lease to a later one changes nothing. What waits behind an effect that
 # is to be tried again is put off as long, so that a claim need not look at it meanwhile.
-# Per try: $1 id, $2 attempt, $3 outcome, $4 error, $5 delay.
 _SETTLE = """
 WITH tries AS (
-    SELECT * FROM unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::interval[])
+    SELECT * FROM unnest(:ids::text[], :attempts::int[], :outcomes::text[], :errors::text[], :delays::interval[])
                   AS t(id, attempt, outcome, error, delay)
 ), settled AS (
     UPDATE effects e
@@ -127,28 +126,27 @@ SELECT count(*)::int FROM settled
 """
 
 # Gives effects back as if they had not been claimed: the worker stops, which is not the effect's fault.
-# Per effect: $1 id, $2 attempt.
 _RELEASE = """
 UPDATE effects e
    SET status = 'pending', attempts = e.attempts - 1, due_at = now()
-  FROM unnest($1::text[], $2::int[]) AS held(id, attempt)
+  FROM unnest(:effect_ids::text[], :attempts::int[]) AS held(id, attempt)
  WHERE e.id = held.id AND e.attempts = held.attempt AND e.status = 'running'
 """
 
 # The first messages of a thread that lives, has no title, and has at least two messages of the user. Texts are cut
-# here: a message may hold a megabyte. $1 tenant, $2 thread, $3 most user messages, $4 most characters of each.
+# here: a message may hold a megabyte.
 _OPEN_TITLE = """
 WITH thread AS (
-    SELECT id FROM threads WHERE tenant_id = $1 AND id = $2 AND title IS NULL AND deleted_at IS NULL
+    SELECT id FROM threads WHERE tenant_id = :tenant_id AND id = :thread_id AND title IS NULL AND deleted_at IS NULL
 ), said AS (
     SELECT m.id, m.kind,
            left((SELECT string_agg(block->>'text', ' ')
                    FROM jsonb_array_elements(m.content) block
-                  WHERE block->>'type' = 'text'), $4) AS text
+                  WHERE block->>'type' = 'text'), :max_chars) AS text
       FROM messages m, thread
-     WHERE m.tenant_id = $1 AND m.thread_id = thread.id AND m.kind IN ('query', 'steering', 'response')
+     WHERE m.tenant_id = :tenant_id AND m.thread_id = thread.id AND m.kind IN ('query', 'steering', 'response')
 ), asked AS (
-    SELECT text, id FROM said WHERE kind <> 'response' ORDER BY id LIMIT $3
+    SELECT text, id FROM said WHERE kind <> 'response' ORDER BY id LIMIT :max_messages
 )
 SELECT (SELECT array_agg(coalesce(text, '') ORDER BY id) FROM asked) AS user_texts,
        (SELECT text FROM said WHERE kind = 'response' AND text <> '' ORDER BY id LIMIT 1) AS answer
@@ -159,8 +157,8 @@ SELECT (SELECT array_agg(coalesce(text, '') ORDER BY id) FROM asked) AS user_tex
 # The first title wins: one that the user or another effect gave meanwhile stays.
 _SET_TITLE = """
 UPDATE threads
-   SET title = $3, updated_at = now()
- WHERE tenant_id = $1 AND id = $2 AND title IS NULL AND deleted_at IS NULL
+   SET title = :title, updated_at = now()
+ WHERE tenant_id = :tenant_id AND id = :thread_id AND title IS NULL AND deleted_at IS NULL
 RETURNING id
 """
 
@@ -180,7 +178,11 @@ async def claim_effects(
         The effects to do now, and those that were failed as described.
     """
     rows = await connection.fetch(
-        _CLAIM, [kind for kind, _ in wanted], [most for _, most in wanted], max_attempts, lease
+        _CLAIM,
+        kinds=[kind for kind, _ in wanted],
+        mosts=[most for _, most in wanted],
+        max_attempts=max_attempts,
+        lease=lease,
     )
     claimed: list[DueEffect] = []
     given_up: list[DueEffect] = []
@@ -202,17 +204,19 @@ async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> i
     """Write how tries ended, in one statement. Returns how many counted: one that came too late does not."""
     return await connection.fetchval(
         _SETTLE,
-        [end.effect.id for end in ends],
-        [end.effect.attempt for end in ends],
-        [end.outcome for end in ends],
-        [end.error for end in ends],
-        [end.delay for end in ends],
+        ids=[end.effect.id for end in ends],
+        attempts=[end.effect.attempt for end in ends],
+        outcomes=[end.outcome for end in ends],
+        errors=[end.error for end in ends],
+        delays=[end.delay for end in ends],
     )
 
 
 async def release_effects(connection: Connection, effects: Sequence[DueEffect]) -> None:
     """Give claimed effects back, due at once, without counting the attempt."""
-    await connection.execute(_RELEASE, [effect.id for effect in effects], [effect.attempt for effect in effects])
+    await connection.execute(
+        _RELEASE, effect_ids=[effect.id for effect in effects], attempts=[effect.attempt for effect in effects]
+    )
 
 
 async def open_title(
@@ -223,10 +227,12 @@ async def open_title(
     Returns:
         None when the thread has a title, is deleted, or has fewer than two messages of the user.
     """
-    row = await connection.fetchrow(_OPEN_TITLE, tenant_id, thread_id, max_messages, max_chars)
+    row = await connection.fetchrow(
+        _OPEN_TITLE, tenant_id=tenant_id, thread_id=thread_id, max_messages=max_messages, max_chars=max_chars
+    )
     return None if row is None else Opening(user_texts=tuple(row["user_texts"]), answer=row["answer"] or "")
 
 
 async def set_title(connection: Connection, tenant_id: str, thread_id: str, title: str) -> bool:
     """Give a thread its title, unless it has one. Returns whether this one stands."""
-    return await connection.fetchval(_SET_TITLE, tenant_id, thread_id, title) is not None
+    return await connection.fetchval(_SET_TITLE, tenant_id=tenant_id, thread_id=thread_id, title=title) is not None

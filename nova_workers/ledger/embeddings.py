@@ -47,13 +47,13 @@ class EmbeddedMessage:
     vector: Sequence[float]
 
 
-# What is worth finding again of a run's turn: what the user said, and the answer. Not the narration between tool
-# calls, nor their results: they would drown it. Nor the standing words that begin work on a task, which nobody said.
-# The text never leaves the server. Per run: $1 tenant, $2 run. $3 most characters of a text.
+# What is worth finding again of a run's turn: what the user said, and the answer. Not the narration between tool calls,
+# nor their results: they would drown it. Nor the standing words that begin work on a task, which nobody said. The text
+# never leaves the server.
 _SAVE_TEXTS = """
 WITH wanted AS (
     SELECT t.id AS turn_id, t.tenant_id, t.agent_id, t.thread_id, t.run_id
-      FROM unnest($1::text[], $2::text[]) AS run(tenant_id, id)
+      FROM unnest(:tenant_ids::text[], :run_ids::text[]) AS run(tenant_id, id)
       JOIN turns t ON t.run_id = run.id AND t.tenant_id = run.tenant_id
       JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
 ), candidates AS (
@@ -71,7 +71,7 @@ WITH wanted AS (
     SELECT c.id, c.tenant_id, c.agent_id, c.thread_id, c.role, c.created_at,
            left(btrim((SELECT string_agg(block->>'text', E'\\n')
                          FROM jsonb_array_elements(c.content) block
-                        WHERE block->>'type' = 'text'), E' \\n\\t\\r'), $3) AS text
+                        WHERE block->>'type' = 'text'), E' \\n\\t\\r'), :max_chars) AS text
       FROM candidates c
      WHERE NOT EXISTS (SELECT FROM message_texts x WHERE x.message_id = c.id)
 )
@@ -80,39 +80,39 @@ SELECT id, tenant_id, agent_id, thread_id, role, text, created_at FROM texts WHE
 ON CONFLICT (message_id) DO NOTHING
 """
 
-# The texts of runs that have no vector of a model: a retry does only what is left. Per run: $1 tenant, $2 run.
-# $3 model, $4 most characters of a text.
+# The texts of runs that have no vector of a model: a retry does only what is left.
 _TEXTS_TO_EMBED = """
-SELECT x.message_id, x.tenant_id, x.agent_id, x.thread_id, x.said_at, left(x.content, $4) AS text
-  FROM unnest($1::text[], $2::text[]) AS run(tenant_id, id)
+SELECT x.message_id, x.tenant_id, x.agent_id, x.thread_id, x.said_at, left(x.content, :max_chars) AS text
+  FROM unnest(:tenant_ids::text[], :run_ids::text[]) AS run(tenant_id, id)
   JOIN turns t ON t.run_id = run.id AND t.tenant_id = run.tenant_id
   JOIN messages m ON m.turn_id = t.id
   JOIN message_texts x ON x.message_id = m.id
- WHERE NOT EXISTS (SELECT FROM embeddings e WHERE e.message_id = x.message_id AND e.model = $3)
+ WHERE NOT EXISTS (SELECT FROM embeddings e WHERE e.message_id = x.message_id AND e.model = :model)
  ORDER BY x.message_id
 """
 
-# One statement for a batch. The vectors travel as one flat array of 32-bit floats, $7 numbers each, which the
-# driver writes in binary: text would cost ten times the CPU and the bytes. A message that has its vector keeps it.
+# One statement for a batch. The vectors travel as one flat array of 32-bit floats, `dimensions` each, which the driver
+# writes in binary: text would cost ten times the CPU and the bytes. A message that has its vector keeps it.
 _SAVE = """
 INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, said_at, model, dimensions, embedding)
-SELECT x.id, x.tenant_id, x.agent_id, x.thread_id, x.message_id, x.said_at, $9, $7::int,
-       (($8::real[])[(x.place - 1) * $7::int + 1 : x.place * $7::int])::vector
-  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[])
+SELECT x.id, x.tenant_id, x.agent_id, x.thread_id, x.message_id, x.said_at, :model, :dimensions::int,
+       ((:numbers::real[])[(x.place - 1) * :dimensions::int + 1 : x.place * :dimensions::int])::vector
+  FROM unnest(:ids::text[], :tenant_ids::text[], :agent_ids::text[], :thread_ids::text[], :message_ids::text[],
+              :said_ats::timestamptz[])
        WITH ORDINALITY AS x(id, tenant_id, agent_id, thread_id, message_id, said_at, place)
 ON CONFLICT (message_id, model) DO NOTHING
 """
 
 _FORGET = """
-WITH vectors AS (DELETE FROM embeddings WHERE tenant_id = $1 AND thread_id = $2)
-DELETE FROM message_texts WHERE tenant_id = $1 AND thread_id = $2
+WITH vectors AS (DELETE FROM embeddings WHERE tenant_id = :tenant_id AND thread_id = :thread_id)
+DELETE FROM message_texts WHERE tenant_id = :tenant_id AND thread_id = :thread_id
 """
 
 # The lock waits for a deletion that is under way, and a deletion that comes waits for it: one of the two sees the rows
-# of the other. It lasts as long as this statement, which finds nothing but in that case. $1 threads.
+# of the other. It lasts as long as this statement, which finds nothing but in that case.
 _FORGET_DELETED = """
 WITH looked AS MATERIALIZED (
-    SELECT id, deleted_at FROM threads WHERE id = ANY($1::text[]) ORDER BY id FOR SHARE
+    SELECT id, deleted_at FROM threads WHERE id = ANY(:thread_ids::text[]) ORDER BY id FOR SHARE
 ), gone AS (
     SELECT id FROM looked WHERE deleted_at IS NOT NULL
 ), vectors AS (
@@ -130,7 +130,9 @@ async def save_texts(connection: Connection, runs: Sequence[tuple[str, str]], *,
         runs: Tenant and run ids. Runs of deleted threads are passed over.
         max_chars: Of longer texts only the beginning is found.
     """
-    tag = await connection.execute(_SAVE_TEXTS, [tenant for tenant, _ in runs], [run for _, run in runs], max_chars)
+    tag = await connection.execute(
+        _SAVE_TEXTS, tenant_ids=[tenant for tenant, _ in runs], run_ids=[run for _, run in runs], max_chars=max_chars
+    )
     return int(tag.rpartition(" ")[2])
 
 
@@ -146,7 +148,11 @@ async def texts_to_embed(
         max_chars: Longer texts are cut.
     """
     rows = await connection.fetch(
-        _TEXTS_TO_EMBED, [tenant for tenant, _ in runs], [run for _, run in runs], model, max_chars
+        _TEXTS_TO_EMBED,
+        tenant_ids=[tenant for tenant, _ in runs],
+        run_ids=[run for _, run in runs],
+        model=model,
+        max_chars=max_chars,
     )
     return [
         MessageText(
@@ -167,23 +173,23 @@ async def save_embeddings(connection: Connection, embedded: Sequence[EmbeddedMes
         return
     await connection.execute(
         _SAVE,
-        [new_id("emb") for _ in embedded],
-        [item.message.tenant_id for item in embedded],
-        [item.message.agent_id for item in embedded],
-        [item.message.thread_id for item in embedded],
-        [item.message.message_id for item in embedded],
-        [item.message.said_at for item in embedded],
-        len(embedded[0].vector),
-        [number for item in embedded for number in item.vector],
-        model,
+        ids=[new_id("emb") for _ in embedded],
+        tenant_ids=[item.message.tenant_id for item in embedded],
+        agent_ids=[item.message.agent_id for item in embedded],
+        thread_ids=[item.message.thread_id for item in embedded],
+        message_ids=[item.message.message_id for item in embedded],
+        said_ats=[item.message.said_at for item in embedded],
+        dimensions=len(embedded[0].vector),
+        numbers=[number for item in embedded for number in item.vector],
+        model=model,
     )
 
 
 async def forget_thread(transaction: Connection, tenant_id: str, thread_id: str) -> None:
     """Delete the words and vectors of a thread, in the transaction that deletes it, after its row was written."""
-    await transaction.execute(_FORGET, tenant_id, thread_id)
+    await transaction.execute(_FORGET, tenant_id=tenant_id, thread_id=thread_id)
 
 
 async def forget_deleted(connection: Connection, thread_ids: Sequence[str]) -> None:
     """Delete what was written for threads that were deleted meanwhile. For whoever wrote it, after its commit."""
-    await connection.execute(_FORGET_DELETED, sorted(set(thread_ids)))
+    await connection.execute(_FORGET_DELETED, thread_ids=sorted(set(thread_ids)))

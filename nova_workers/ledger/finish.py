@@ -8,7 +8,8 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.journal import CALLS, MESSAGES, UNCOUNTED, call_rows, message_rows, usage_columns
+from nova_workers.ledger.inserts import insert_usage
+from nova_workers.ledger.journal import CALLS, COUNTED, MESSAGES, UNCOUNTED, call_rows, message_rows, usage_values
 from nova_workers.ledger.run_ends import LISTENED_TO
 
 __all__ = ["finish_run", "requeue_run"]
@@ -21,49 +22,57 @@ LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
                     LIMIT 1) next ON true
 """
 
+_USED = insert_usage(
+    "turn t",
+    id=":usage_id",
+    tenant_id="t.tenant_id",
+    run_id="t.run_id",
+    turn_id="t.id",
+    thread_id="t.thread_id",
+    agent_id="t.agent_id",
+    model="t.model",
+    provider="t.provider",
+    input_tokens="t.input_tokens",
+    output_tokens="t.output_tokens",
+    cache_read_tokens="t.cache_read_tokens",
+    cache_write_tokens="t.cache_write_tokens",
+    reasoning_tokens="t.reasoning_tokens",
+    cost_usd="t.cost_usd",
+    model_calls="t.steps",
+    duration_ms=":duration_ms",
+)
+
 # One statement ends run, turn, usage, head pointer, its history and the thread's hold, and leaves the effects' rows.
-# The thread's row is locked first, as everywhere. $1 run, $2 fence, $3 messages, $4 calls (as in the journal), $18..
-# and $31.. usage of the last step's response and of its tools; $37, $38 limit and output.
+# The thread's row is locked first, as everywhere. Messages, calls and usage of the last step are as in the journal.
 _FINISH = f"""
 WITH thread AS (
-    SELECT id, title, turn_count FROM threads WHERE id = $5 FOR UPDATE
+    SELECT id, title, turn_count FROM threads WHERE id = :thread_id FOR UPDATE
 ), mine AS (
     UPDATE runs r
-       SET status = $6, stop_reason = $7, result_text = $8, error_kind = $9, error_message = $10,
-           error_retryable = $11, final_event_id = $12, first_token_at = $29, limit_reached = $37, output = $38,
+       SET status = :status, stop_reason = :stop_reason, result_text = :result_text, error_kind = :error_kind,
+           error_message = :error_message, error_retryable = :error_retryable, final_event_id = :final_event_id,
+           first_token_at = :first_token_at, limit_reached = :limit_reached, output = :output,
            lease_expires_at = NULL, finished_at = now()
       FROM thread
-     WHERE r.id = $1 AND r.fence = $2 AND r.status = 'running' AND r.thread_id = thread.id
+     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
     RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status
-), {MESSAGES}, {CALLS}, {UNCOUNTED.format(seq="$30")}, turn AS (
+), {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
-       SET status = $13, stop_reason = $7, error_kind = $9, error_message = $10, completed_at = now(),
-           engine = $14, model = COALESCE($15, t.model), provider = $16,
-           steps = t.steps + $17, tool_call_count = t.tool_call_count + jsonb_array_length($4),
-           input_tokens = t.input_tokens + uncounted.times * $18 + $31,
-           output_tokens = t.output_tokens + uncounted.times * $19 + $32,
-           cache_read_tokens = t.cache_read_tokens + uncounted.times * $20 + $33,
-           cache_write_tokens = t.cache_write_tokens + uncounted.times * $21 + $34,
-           reasoning_tokens = t.reasoning_tokens + uncounted.times * $22 + $35,
-           context_tokens = COALESCE(NULLIF($18::int + $19::int + $20::int + $21::int, 0), t.context_tokens),
-           cost_usd = $36::float8::numeric + CASE
-                           WHEN uncounted.times = 0 THEN t.cost_usd
-                           WHEN t.steps = 0 THEN $23::float8::numeric ELSE t.cost_usd + $23::float8::numeric END
+       SET status = :turn_status, stop_reason = :stop_reason, error_kind = :error_kind,
+           error_message = :error_message, completed_at = now(),
+           engine = :engine, model = COALESCE(:model, t.model), provider = :provider,
+           steps = t.steps + :steps, tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
+           {COUNTED}
       FROM mine, uncounted
      WHERE t.id = mine.turn_id
     RETURNING t.*
 ), used AS (
-    INSERT INTO usage (id, tenant_id, run_id, turn_id, thread_id, agent_id, model, provider, input_tokens,
-                       output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, model_calls,
-                       duration_ms)
-    SELECT $24, t.tenant_id, t.run_id, t.id, t.thread_id, t.agent_id, t.model, t.provider, t.input_tokens,
-           t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd, t.steps, $25
-      FROM turn t
+    {_USED}
 ), head AS (
     UPDATE threads h
        SET head_turn_id = mine.turn_id, active_run_id = NULL, turn_count = h.turn_count + 1,
            -- A turn that failed leaves the last good session: what it made of its own may be broken.
-           session_id = CASE WHEN mine.status = 'failed' THEN h.session_id ELSE COALESCE($26, h.session_id) END,
+           session_id = CASE WHEN mine.status = 'failed' THEN h.session_id ELSE COALESCE(:session_id, h.session_id) END,
            updated_at = now()
       FROM mine
      WHERE h.id = mine.thread_id
@@ -73,7 +82,7 @@ WITH thread AS (
 ), effects_in AS (
     INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
     SELECT x.id, mine.tenant_id, mine.id, mine.thread_id, x.kind, x.position
-      FROM mine, thread, unnest($27::text[], $28::text[]) WITH ORDINALITY AS x(id, kind, position)
+      FROM mine, thread, unnest(:effect_ids::text[], :effect_kinds::text[]) WITH ORDINALITY AS x(id, kind, position)
      -- The world is told of every end, if somebody listens; the others are for what came to something.
      WHERE CASE x.kind
            WHEN 'delivery' THEN {LISTENED_TO}
@@ -94,18 +103,18 @@ SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_token
        (SELECT count(*)::int FROM effects e WHERE e.run_id = ended.id) AS effects, next.*
   FROM runs ended JOIN turns t ON t.id = ended.turn_id
   {_NEXT}
- WHERE ended.id = $1 AND ended.fence = $2 AND ended.status = $3
+ WHERE ended.id = :run_id AND ended.fence = :fence AND ended.status = :status
 """
 
 # Back to the front of the line, for another worker to go on from the last committed step.
 _REQUEUE = """
 WITH thread AS (
-    SELECT id FROM threads WHERE id = $3 FOR UPDATE
+    SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
 ), mine AS (
     UPDATE runs r
        SET status = 'queued', lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now()
       FROM thread
-     WHERE r.id = $1 AND r.fence = $2 AND r.status = 'running' AND r.thread_id = thread.id
+     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
     RETURNING r.id, r.thread_id
 ), freed AS (
     UPDATE threads SET active_run_id = NULL FROM mine WHERE threads.id = mine.thread_id
@@ -114,7 +123,7 @@ SELECT id FROM mine
 """
 
 # Whether this claim has given its run back already: the reply was lost, and nobody has claimed it since.
-_REQUEUED = "SELECT id FROM runs WHERE id = $1 AND fence = $2 AND status = 'queued'"
+_REQUEUED = "SELECT id FROM runs WHERE id = :run_id AND fence = :fence AND status = 'queued'"
 
 _TURN_STATUS = {"succeeded": "succeeded", "failed": "failed", "canceled": "aborted"}
 
@@ -132,37 +141,37 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
     error = finish.error
     row = await connection.fetchrow(
         _FINISH,
-        claim.run_id,
-        claim.fence,
-        [] if step is None else message_rows(step.messages, step.index, seq, finish.final_event_id),
-        [] if step is None else call_rows(step),
-        claim.thread_id,
-        finish.status,
-        finish.stop_reason,
-        storable(finish.text),
-        None if error is None else error.kind,
-        None if error is None else storable(error.message),
-        None if error is None else error.retryable,
-        finish.final_event_id,
-        _TURN_STATUS[finish.status],
-        finish.engine,
-        finish.model,
-        finish.provider,
-        0 if step is None else 1,
-        *usage_columns(finish.usage),
-        new_id("use"),
-        finish.duration_ms,
-        finish.session_id,
-        [new_id("eff") for _ in finish.effects],
-        list(finish.effects),
-        finish.first_token_at,
-        seq,
-        *usage_columns(TokenUsage() if step is None else step.tool_usage),
-        finish.limit,
-        finish.output,
+        run_id=claim.run_id,
+        fence=claim.fence,
+        thread_id=claim.thread_id,
+        status=finish.status,
+        turn_status=_TURN_STATUS[finish.status],
+        stop_reason=finish.stop_reason,
+        result_text=storable(finish.text),
+        error_kind=None if error is None else error.kind,
+        error_message=None if error is None else storable(error.message),
+        error_retryable=None if error is None else error.retryable,
+        limit_reached=finish.limit,
+        output=finish.output,
+        first_token_at=finish.first_token_at,
+        final_event_id=finish.final_event_id,
+        messages=[] if step is None else message_rows(step.messages, step.index, seq, finish.final_event_id),
+        calls=[] if step is None else call_rows(step),
+        seq=seq,
+        steps=0 if step is None else 1,
+        **usage_values(finish.usage),
+        **usage_values(TokenUsage() if step is None else step.tool_usage, of="tool_"),
+        usage_id=new_id("use"),
+        duration_ms=finish.duration_ms,
+        engine=finish.engine,
+        model=finish.model,
+        provider=finish.provider,
+        session_id=finish.session_id,
+        effect_ids=[new_id("eff") for _ in finish.effects],
+        effect_kinds=list(finish.effects),
     )
     if row is None:
-        row = await connection.fetchrow(_FINISHED, claim.run_id, claim.fence, finish.status)
+        row = await connection.fetchrow(_FINISHED, run_id=claim.run_id, fence=claim.fence, status=finish.status)
     if row is None:
         raise RunLost(
             f"Run {claim.run_id!r} is no longer held under fence {claim.fence}; its end was not written.",
@@ -189,6 +198,6 @@ async def requeue_run(connection: Connection, claim: Claim) -> None:
     Raises:
         RunLost: The run is not this claim's any more.
     """
-    back = await connection.fetchval(_REQUEUE, claim.run_id, claim.fence, claim.thread_id)
-    if back is None and await connection.fetchval(_REQUEUED, claim.run_id, claim.fence) is None:
+    back = await connection.fetchval(_REQUEUE, run_id=claim.run_id, fence=claim.fence, thread_id=claim.thread_id)
+    if back is None and await connection.fetchval(_REQUEUED, run_id=claim.run_id, fence=claim.fence) is None:
         raise RunLost(f"Run {claim.run_id!r} is no longer held under fence {claim.fence}.", run_id=claim.run_id)

@@ -9,7 +9,7 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["HistoryTurn", "load_history_turns"]
 
-# $1 the newest turn, $2 tenant. Walks back to the root. A compaction turn stands for all before its first kept turn, so
+# Walks from the newest turn back to the root. A compaction turn stands for all before its first kept turn, so
 # the walk ends there: a long conversation costs what a short one does. Its summary goes first, then the turns that it
 # kept, then those after it; an older compaction among the kept ones is told by the newer summary already.
 _HISTORY = """
@@ -17,7 +17,7 @@ WITH RECURSIVE lineage AS (
     SELECT t.id, t.parent_turn_id, 0 AS back, t.type, t.status, t.error_message, t.type = 'compaction' AS compacted,
            c.first_kept_turn_id
       FROM turns t LEFT JOIN compactions c ON c.turn_id = t.id
-     WHERE t.id = $1 AND t.tenant_id = $2
+     WHERE t.id = :turn_id AND t.tenant_id = :tenant_id
     UNION ALL
     SELECT t.id, t.parent_turn_id, l.back + 1, t.type, t.status, t.error_message,
            l.compacted OR t.type = 'compaction',
@@ -56,7 +56,7 @@ class HistoryTurn:
 async def load_history_turns(connection: Connection, tenant_id: str, turn_id: str) -> tuple[HistoryTurn, ...]:
     """Return the conversation up to and including a turn, in the order in which the model reads it."""
     turns: dict[str, HistoryTurn] = {}
-    for row in await connection.fetch(_HISTORY, turn_id, tenant_id):
+    for row in await connection.fetch(_HISTORY, turn_id=turn_id, tenant_id=tenant_id):
         turn = turns.get(row["id"]) or HistoryTurn(
             row["id"],
             summary=row["type"] == "compaction",

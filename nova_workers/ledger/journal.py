@@ -12,9 +12,13 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.inserts import insert_messages
 
 __all__ = [
+    "CALLS",
     "CALL_COLUMNS",
+    "COUNTED",
+    "MESSAGES",
     "MESSAGE_COLUMNS",
     "MINE",
     "UNCOUNTED",
@@ -24,15 +28,15 @@ __all__ = [
     "commit_result",
     "commit_step",
     "message_rows",
-    "usage_columns",
+    "usage_values",
 ]
 
-# $1 run, $2 fence. The row lock makes the journal and a recovery of the same run wait for each other.
+# The row lock makes the journal and a recovery of the same run wait for each other.
 MINE = """
 mine AS (
     SELECT id, tenant_id, thread_id, turn_id
       FROM runs
-     WHERE id = $1 AND fence = $2 AND status = 'running'
+     WHERE id = :run_id AND fence = :fence AND status = 'running'
        FOR UPDATE
 )
 """
@@ -43,13 +47,24 @@ CALL_COLUMNS = (
     "error text, started_at timestamptz, completed_at timestamptz"
 )
 
+_STEP_MESSAGES = insert_messages(
+    f"mine, jsonb_to_recordset(:messages) AS x({MESSAGE_COLUMNS})",
+    id="x.id",
+    tenant_id="mine.tenant_id",
+    thread_id="mine.thread_id",
+    turn_id="mine.turn_id",
+    seq="x.seq",
+    step="x.step",
+    kind="x.kind",
+    role="x.role",
+    content="x.content",
+    event_id="x.event_id",
+    used="x.used",
+)
 # A statement whose reply was lost is sent again: rows that are there already are left, or brought up to date.
 MESSAGES = f"""
 messages_in AS (
-    INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, step, kind, role, content, event_id, used)
-    SELECT x.id, mine.tenant_id, mine.thread_id, mine.turn_id, x.seq, x.step, x.kind, x.role, x.content, x.event_id,
-           x.used
-      FROM mine, jsonb_to_recordset($3) AS x({MESSAGE_COLUMNS})
+    {_STEP_MESSAGES}
     ON CONFLICT (turn_id, seq) DO NOTHING
 )
 """
@@ -59,7 +74,7 @@ calls_in AS (
                             error, started_at, completed_at)
     SELECT x.id, mine.tenant_id, mine.turn_id, x.call_id, x.step, x.sequence, x.tool_name, x.params, x.status,
            x.result, x.error, x.started_at, x.completed_at
-      FROM mine, jsonb_to_recordset($4) AS x({CALL_COLUMNS})
+      FROM mine, jsonb_to_recordset(:calls) AS x({CALL_COLUMNS})
     ON CONFLICT (turn_id, call_id) DO UPDATE
        SET status = EXCLUDED.status, result = EXCLUDED.result, error = EXCLUDED.error,
            started_at = COALESCE(EXCLUDED.started_at, tool_calls.started_at), completed_at = EXCLUDED.completed_at
@@ -70,19 +85,36 @@ calls_in AS (
 # in all later ones. So it is neither lost with a worker that dies between two of them, nor counted again.
 UNCOUNTED = """
 uncounted AS (
-    SELECT (NOT EXISTS (SELECT 1 FROM messages m, mine WHERE m.turn_id = mine.turn_id AND m.seq = {seq}))::int AS times
+    SELECT (NOT EXISTS (SELECT 1 FROM messages m, mine WHERE m.turn_id = mine.turn_id AND m.seq = :seq))::int AS times
 )
 """
 
-# $5 seq of the response, $6.. its usage, $12 model.
+# What the step's response used is counted once; what its tools used of models is known when the step ends.
+COUNTED = """
+input_tokens = t.input_tokens + uncounted.times * :input_tokens + :tool_input_tokens,
+output_tokens = t.output_tokens + uncounted.times * :output_tokens + :tool_output_tokens,
+cache_read_tokens = t.cache_read_tokens + uncounted.times * :cache_read_tokens + :tool_cache_read_tokens,
+cache_write_tokens = t.cache_write_tokens + uncounted.times * :cache_write_tokens + :tool_cache_write_tokens,
+reasoning_tokens = t.reasoning_tokens + uncounted.times * :reasoning_tokens + :tool_reasoning_tokens,
+context_tokens = COALESCE(
+    NULLIF(:input_tokens::int + :output_tokens::int + :cache_read_tokens::int + :cache_write_tokens::int, 0),
+    t.context_tokens),
+cost_usd = :tool_cost_usd::float8::numeric + CASE
+                WHEN uncounted.times = 0 THEN t.cost_usd
+                WHEN t.steps = 0 THEN :cost_usd::float8::numeric
+                ELSE t.cost_usd + :cost_usd::float8::numeric END
+"""
+
 _COMMIT_CALLS = f"""
-WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED.format(seq="$5")}, turn AS (
+WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
-       SET input_tokens = t.input_tokens + $6, output_tokens = t.output_tokens + $7,
-           cache_read_tokens = t.cache_read_tokens + $8, cache_write_tokens = t.cache_write_tokens + $9,
-           reasoning_tokens = t.reasoning_tokens + $10,
-           cost_usd = CASE WHEN t.steps = 0 THEN $11::float8::numeric ELSE t.cost_usd + $11::float8::numeric END,
-           model = COALESCE($12, t.model)
+       SET input_tokens = t.input_tokens + :input_tokens, output_tokens = t.output_tokens + :output_tokens,
+           cache_read_tokens = t.cache_read_tokens + :cache_read_tokens,
+           cache_write_tokens = t.cache_write_tokens + :cache_write_tokens,
+           reasoning_tokens = t.reasoning_tokens + :reasoning_tokens,
+           cost_usd = CASE WHEN t.steps = 0 THEN :cost_usd::float8::numeric
+                           ELSE t.cost_usd + :cost_usd::float8::numeric END,
+           model = COALESCE(:model, t.model)
       FROM mine, uncounted
      WHERE t.id = mine.turn_id AND uncounted.times = 1
 )
@@ -92,51 +124,54 @@ SELECT id FROM mine
 _COMMIT_RESULT = f"""
 WITH {MINE}, ended AS (
     UPDATE tool_calls c
-       SET status = $4, result = $5, error = $6, started_at = COALESCE($7, c.started_at), completed_at = $8
+       SET status = :status, result = :result, error = :error, started_at = COALESCE(:started_at, c.started_at),
+           completed_at = :completed_at
       FROM mine
-     WHERE c.turn_id = mine.turn_id AND c.call_id = $3
+     WHERE c.turn_id = mine.turn_id AND c.call_id = :call_id
 )
 SELECT id FROM mine
 """
 
-# $5 step index, $6.. usage of the step, $12 model, $13 seq of the first steering message, $14 whether to absorb.
+_STEERING_MESSAGES = insert_messages(
+    "absorbed a, mine",
+    id="'msg_' || substr(a.id, 5)",
+    tenant_id="mine.tenant_id",
+    thread_id="mine.thread_id",
+    turn_id="mine.turn_id",
+    run_id="a.id",
+    seq=":steering_seq + (SELECT count(*) FROM joined) + row_number() OVER (ORDER BY a.seq) - 1",
+    step=":step",
+    kind="'steering'",
+    role="'user'",
+    content="a.content",
+    event_id=":event_id",
+)
+
 # Absorbing is part of the commit: a steering message is in the turn's journal, or still in line; never both, never
-# neither. Sent again after a lost reply, it answers with what joined the first time (`joined`), and `steps < $5 + 1`
-# counts the step once. $16 seq of the response, $17.. what the step's tools used of models: known only now.
+# neither. Sent again after a lost reply, it answers with what joined the first time (`joined`), and `steps < :step + 1`
+# counts the step once.
 _COMMIT_STEP = f"""
-WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED.format(seq="$16")}, turn AS (
+WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
-       SET steps = $5 + 1,
-           tool_call_count = t.tool_call_count + jsonb_array_length($4),
-           input_tokens = t.input_tokens + uncounted.times * $6 + $17,
-           output_tokens = t.output_tokens + uncounted.times * $7 + $18,
-           cache_read_tokens = t.cache_read_tokens + uncounted.times * $8 + $19,
-           cache_write_tokens = t.cache_write_tokens + uncounted.times * $9 + $20,
-           reasoning_tokens = t.reasoning_tokens + uncounted.times * $10 + $21,
-           context_tokens = COALESCE(NULLIF($6::int + $7::int + $8::int + $9::int, 0), t.context_tokens),
-           cost_usd = $22::float8::numeric + CASE
-                           WHEN uncounted.times = 0 THEN t.cost_usd
-                           WHEN t.steps = 0 THEN $11::float8::numeric ELSE t.cost_usd + $11::float8::numeric END,
-           model = COALESCE($12, t.model)
+       SET steps = :step + 1,
+           tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
+           {COUNTED},
+           model = COALESCE(:model, t.model)
       FROM mine, uncounted
-     WHERE t.id = mine.turn_id AND t.steps < $5 + 1
+     WHERE t.id = mine.turn_id AND t.steps < :step + 1
 ), absorbed AS (
     UPDATE runs s
        SET status = 'merged', merged_into = mine.id, finished_at = now(), final_event_id = '0-1'
       FROM mine
-     WHERE $14 AND s.thread_id = mine.thread_id AND s.status = 'queued' AND s.on_busy = 'steer'
+     WHERE :absorb AND s.thread_id = mine.thread_id AND s.status = 'queued' AND s.on_busy = 'steer'
        AND s.attempt = 0 AND s.cancel_requested_at IS NULL
     RETURNING s.id, s.seq, s.content
 ), joined AS (
     SELECT m.run_id AS id, m.seq::bigint AS seq, m.content
       FROM messages m, mine
-     WHERE m.turn_id = mine.turn_id AND m.step = $5 AND m.kind = 'steering'
+     WHERE m.turn_id = mine.turn_id AND m.step = :step AND m.kind = 'steering'
 ), steering AS (
-    INSERT INTO messages (id, tenant_id, thread_id, turn_id, run_id, seq, step, kind, role, content, event_id)
-    SELECT 'msg_' || substr(a.id, 5), mine.tenant_id, mine.thread_id, mine.turn_id, a.id,
-           $13 + (SELECT count(*) FROM joined) + row_number() OVER (ORDER BY a.seq) - 1,
-           $5, 'steering', 'user', a.content, $15
-      FROM absorbed a, mine
+    {_STEERING_MESSAGES}
 )
 SELECT mine.id, a.id AS absorbed_id, a.content
   FROM mine
@@ -163,13 +198,13 @@ async def commit_calls(
     """
     row = await connection.fetchval(
         _COMMIT_CALLS,
-        run_id,
-        fence,
-        message_rows(step.messages[:1], step.index, seq, event_id),
-        call_rows(step),
-        seq,
-        *usage_columns(step.usage),
-        step.model,
+        run_id=run_id,
+        fence=fence,
+        messages=message_rows(step.messages[:1], step.index, seq, event_id),
+        calls=call_rows(step),
+        seq=seq,
+        **usage_values(step.usage),
+        model=step.model,
     )
     _require(row, run_id, fence)
 
@@ -182,14 +217,14 @@ async def commit_result(connection: Connection, run_id: str, fence: int, call: T
     """
     row = await connection.fetchval(
         _COMMIT_RESULT,
-        run_id,
-        fence,
-        call.id,
-        call.status,
-        None if call.result is None else list(call.result),
-        None if call.error is None else storable(call.error),
-        call.started_at,
-        call.completed_at,
+        run_id=run_id,
+        fence=fence,
+        call_id=call.id,
+        status=call.status,
+        result=None if call.result is None else list(call.result),
+        error=None if call.error is None else storable(call.error),
+        started_at=call.started_at,
+        completed_at=call.completed_at,
     )
     _require(row, run_id, fence)
 
@@ -218,18 +253,18 @@ async def commit_step(
     """
     rows = await connection.fetch(
         _COMMIT_STEP,
-        run_id,
-        fence,
-        message_rows(step.messages, step.index, seq, event_id, used),
-        call_rows(step),
-        step.index,
-        *usage_columns(step.usage),
-        step.model,
-        seq + len(step.messages),
-        absorb,
-        event_id,
-        seq,
-        *usage_columns(step.tool_usage),
+        run_id=run_id,
+        fence=fence,
+        messages=message_rows(step.messages, step.index, seq, event_id, used),
+        calls=call_rows(step),
+        step=step.index,
+        seq=seq,
+        **usage_values(step.usage),
+        model=step.model,
+        **usage_values(step.tool_usage, of="tool_"),
+        absorb=absorb,
+        steering_seq=seq + len(step.messages),
+        event_id=event_id,
     )
     _require(rows[0]["id"] if rows else None, run_id, fence)
     return tuple(
@@ -259,16 +294,16 @@ def message_rows(
     ]
 
 
-def usage_columns(usage: TokenUsage) -> tuple[int | float | None, ...]:
-    """Return counts and cost in the order in which statements bind them."""
-    return (
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-        usage.cost_usd,
-    )
+def usage_values(usage: TokenUsage, *, of: str = "") -> dict[str, int | float | None]:
+    """Return counts and cost by the names of their parameters, which begin with `of`."""
+    return {
+        f"{of}input_tokens": usage.input_tokens,
+        f"{of}output_tokens": usage.output_tokens,
+        f"{of}cache_read_tokens": usage.cache_read_tokens,
+        f"{of}cache_write_tokens": usage.cache_write_tokens,
+        f"{of}reasoning_tokens": usage.reasoning_tokens,
+        f"{of}cost_usd": usage.cost_usd,
+    }
 
 
 def call_rows(step: StepRecord) -> list[JsonObject]:

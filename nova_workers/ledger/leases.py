@@ -16,13 +16,14 @@ __all__ = ["Renewal", "recover_expired", "renew_leases", "take_overdue_doorbells
 _RENEW = """
 WITH mine AS (
     SELECT r.id
-      FROM runs r JOIN unnest($1::text[], $2::bigint[]) AS held(id, fence) ON r.id = held.id AND r.fence = held.fence
+      FROM runs r JOIN unnest(:run_ids::text[], :fences::bigint[]) AS held(id, fence) ON r.id = held.id
+        AND r.fence = held.fence
      WHERE r.status = 'running'
      ORDER BY r.id
        FOR UPDATE OF r
 )
 UPDATE runs r
-   SET lease_expires_at = now() + $3
+   SET lease_expires_at = now() + :lease_ttl
   FROM mine
  WHERE r.id = mine.id AND r.status = 'running'
 RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
@@ -36,7 +37,7 @@ WITH thread AS (
       FROM runs r JOIN threads t ON t.id = r.thread_id
      WHERE r.status = 'running' AND r.lease_expires_at < now()
      ORDER BY r.lease_expires_at
-     LIMIT $1
+     LIMIT :limit
        FOR UPDATE OF t, r SKIP LOCKED
 ), back AS (
     UPDATE runs r
@@ -58,7 +59,7 @@ _OVERDUE = f"""
 WITH due AS (
     SELECT r.id
       FROM runs r
-     WHERE r.status = 'queued' AND r.queue = $3 AND r.rang_at < now() - $1::interval
+     WHERE r.status = 'queued' AND r.queue = :queue AND r.rang_at < now() - :older_than::interval
        AND (r.cancel_requested_at IS NOT NULL
             OR NOT EXISTS (SELECT 1 FROM runs o
                             WHERE o.thread_id = r.thread_id AND o.status = 'queued' AND o.seq < r.seq)
@@ -68,7 +69,7 @@ WITH due AS (
                                 WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id AND a.max_running IS NOT NULL))
        AND NOT EXISTS (SELECT 1 FROM runs o WHERE o.thread_id = r.thread_id AND o.status = 'running')
      ORDER BY r.rang_at
-     LIMIT $2
+     LIMIT :limit
        FOR UPDATE OF r SKIP LOCKED
 )
 UPDATE runs r
@@ -91,16 +92,16 @@ async def renew_leases(connection: Connection, claims: Sequence[Claim], lease_tt
     """Renew all leases of a process. A claim that is not in the answer is lost."""
     rows = await connection.fetch(
         _RENEW,
-        [claim.run_id for claim in claims],
-        [claim.fence for claim in claims],
-        timedelta(seconds=lease_ttl_s),
+        run_ids=[claim.run_id for claim in claims],
+        fences=[claim.fence for claim in claims],
+        lease_ttl=timedelta(seconds=lease_ttl_s),
     )
     return [Renewal(row["id"], (row["cancel_reason"] or "cancel") if row["canceled"] else None) for row in rows]
 
 
 async def recover_expired(connection: Connection, *, limit: int) -> list[Doorbell]:
     """Put runs whose worker went silent back to the front of their line, and return whom to ring for."""
-    rows = await connection.fetch(_RECOVER, limit)
+    rows = await connection.fetch(_RECOVER, limit=limit)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
 
 
@@ -108,5 +109,5 @@ async def take_overdue_doorbells(
     connection: Connection, *, queue: str, older_than_s: float, limit: int
 ) -> list[Doorbell]:
     """Return queued runs for which nobody rang of late, and mark them as rung."""
-    rows = await connection.fetch(_OVERDUE, timedelta(seconds=older_than_s), limit, queue)
+    rows = await connection.fetch(_OVERDUE, older_than=timedelta(seconds=older_than_s), limit=limit, queue=queue)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

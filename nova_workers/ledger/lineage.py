@@ -12,12 +12,12 @@ from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["list_messages", "list_turns"]
 
-# $1 tenant, $2 thread. The thread itself without a bound, then each thread it descends from up to the fork.
+# The thread itself without a bound, then each thread it descends from up to the fork.
 _SEGMENTS = """
 WITH RECURSIVE segments AS (
     SELECT t.id AS thread_id, t.forked_from_turn_id, 2147483647 AS depth_to
       FROM threads t
-     WHERE t.tenant_id = $1 AND t.id = $2
+     WHERE t.tenant_id = :tenant_id AND t.id = :thread_id
     UNION ALL
     SELECT p.id, p.forked_from_turn_id, LEAST(u.depth, s.depth_to)
       FROM segments s
@@ -37,32 +37,32 @@ SELECT u.*, u.cost_usd::float8 AS cost,
   FROM segments s
  CROSS JOIN LATERAL (
         SELECT * FROM turns
-         WHERE thread_id = s.thread_id AND depth <= LEAST(s.depth_to, $3)
+         WHERE thread_id = s.thread_id AND depth <= LEAST(s.depth_to, :bound)
          ORDER BY depth DESC
-         LIMIT $4) u
+         LIMIT :limit) u
  ORDER BY u.depth DESC
- LIMIT $4
+ LIMIT :limit
 """
 
-# $3, $4: after this depth and place. The turns of a page are bounded before their messages are read: each has one
-# message at least, so the turn of the cursor and `limit` more are always enough.
+# After a depth and a place. The turns of a page are bounded before their messages are read: each has one message at
+# least, so the turn of the cursor and `limit` more are always enough.
 _MESSAGES = f"""
 {_SEGMENTS}, page AS (
     SELECT u.id, u.depth
       FROM segments s
      CROSS JOIN LATERAL (
             SELECT id, depth FROM turns
-             WHERE thread_id = s.thread_id AND depth <= s.depth_to AND depth >= $3
+             WHERE thread_id = s.thread_id AND depth <= s.depth_to AND depth >= :depth
              ORDER BY depth
-             LIMIT $5 + 1) u
+             LIMIT :limit + 1) u
      ORDER BY u.depth
-     LIMIT $5 + 1
+     LIMIT :limit + 1
 )
 SELECT m.id, m.turn_id, m.thread_id, m.kind, m.role, m.content, m.created_at, m.seq, p.depth
   FROM page p JOIN messages m ON m.turn_id = p.id
- WHERE (p.depth, m.seq) > ($3, $4)
+ WHERE (p.depth, m.seq) > (:depth, :seq)
  ORDER BY p.depth, m.seq
- LIMIT $5
+ LIMIT :limit
 """
 
 _TOP = 2_147_483_647
@@ -73,7 +73,10 @@ async def list_turns(
 ) -> list[TurnView]:
     """Return the turns of a conversation, newest first, those below a depth. One that runs is among them."""
     bound = _TOP if below_depth is None else below_depth - 1
-    return [_turn(row) for row in await connection.fetch(_TURNS, tenant_id, thread_id, bound, limit)]
+    return [
+        _turn(row)
+        for row in await connection.fetch(_TURNS, tenant_id=tenant_id, thread_id=thread_id, bound=bound, limit=limit)
+    ]
 
 
 async def list_messages(
@@ -84,7 +87,9 @@ async def list_messages(
     What a turn that still runs has committed is at the end.
     """
     depth, seq = after or (0, -1)
-    rows = await connection.fetch(_MESSAGES, tenant_id, thread_id, depth, seq, limit)
+    rows = await connection.fetch(
+        _MESSAGES, tenant_id=tenant_id, thread_id=thread_id, depth=depth, seq=seq, limit=limit
+    )
     return [(_message(row), (row["depth"], row["seq"])) for row in rows]
 
 

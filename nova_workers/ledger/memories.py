@@ -21,11 +21,11 @@ _COLUMNS = "id, agent_id, content, created_at"
 # A fact that is known already is not saved twice, so that a save may be repeated after a crash.
 _SAVE = f"""
 WITH known AS (
-    SELECT {_COLUMNS} FROM memories WHERE tenant_id = $1 AND content = $4 ORDER BY id LIMIT 1
+    SELECT {_COLUMNS} FROM memories WHERE tenant_id = :tenant_id AND content = :content ORDER BY id LIMIT 1
 ), saved AS (
     INSERT INTO memories (id, tenant_id, agent_id, content)
-    SELECT $2, $1, $3, $4
-     WHERE NOT EXISTS (SELECT FROM known) AND (SELECT count(*) FROM memories WHERE tenant_id = $1) < $5
+    SELECT :memory_id, :tenant_id, :agent_id, :content
+     WHERE NOT EXISTS (SELECT FROM known) AND (SELECT count(*) FROM memories WHERE tenant_id = :tenant_id) < :at_most
     RETURNING {_COLUMNS}
 )
 SELECT {_COLUMNS} FROM known UNION ALL SELECT {_COLUMNS} FROM saved
@@ -34,12 +34,13 @@ SELECT {_COLUMNS} FROM known UNION ALL SELECT {_COLUMNS} FROM saved
 _LIST = f"""
 SELECT {_COLUMNS}
   FROM memories
- WHERE tenant_id = $1 AND ($2::text IS NULL OR strpos(lower(content), lower($2)) > 0) AND ($3::text IS NULL OR id < $3)
+ WHERE tenant_id = :tenant_id AND (:contains::text IS NULL OR strpos(lower(content), lower(:contains)) > 0)
+   AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
- LIMIT $4
+ LIMIT :limit
 """
 
-_DELETE = "DELETE FROM memories WHERE tenant_id = $1 AND id = $2 RETURNING id"
+_DELETE = "DELETE FROM memories WHERE tenant_id = :tenant_id AND id = :memory_id RETURNING id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ async def save_memory(connection: Connection, tenant_id: str, agent_id: str, con
             f"A memory has at most {MAX_CONTENT_CHARS} characters, this one {len(content)}. Save the fact, shorter.",
             limit=MAX_CONTENT_CHARS,
         )
-    row = await connection.fetchrow(_SAVE, tenant_id, new_id("mem"), agent_id, content, MAX_MEMORIES)
+    row = await connection.fetchrow(
+        _SAVE, tenant_id=tenant_id, memory_id=new_id("mem"), agent_id=agent_id, content=content, at_most=MAX_MEMORIES
+    )
     if row is None:
         raise LimitExceeded(
             f"There are {MAX_MEMORIES} memories already, which is the most. Delete those that no longer matter.",
@@ -82,12 +85,15 @@ async def list_memories(
         contains: Only those with these words, whatever their case.
         before: Only those saved before the memory with this id.
     """
-    return tuple(_memory(row) for row in await connection.fetch(_LIST, tenant_id, contains, before, limit))
+    return tuple(
+        _memory(row)
+        for row in await connection.fetch(_LIST, tenant_id=tenant_id, contains=contains, before=before, limit=limit)
+    )
 
 
 async def delete_memory(connection: Connection, tenant_id: str, memory_id: str) -> bool:
     """Delete a memory. Returns whether there was one in this tenant."""
-    return await connection.fetchval(_DELETE, tenant_id, memory_id) is not None
+    return await connection.fetchval(_DELETE, tenant_id=tenant_id, memory_id=memory_id) is not None
 
 
 def _memory(row: Row) -> Memory:

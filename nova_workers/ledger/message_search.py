@@ -43,11 +43,13 @@ class MessageFilter:
 
 
 _FILTER = """
-tenant_id = $1 AND ($2::text IS NULL OR agent_id = $2) AND ($3::timestamptz IS NULL OR said_at >= $3)
-   AND ($4::timestamptz IS NULL OR said_at < $4) AND ($5::text IS NULL OR thread_id <> $5)"""
+tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
+   AND (:since::timestamptz IS NULL OR said_at >= :since)
+   AND (:until::timestamptz IS NULL OR said_at < :until)
+   AND (:except_thread_id::text IS NULL OR thread_id <> :except_thread_id)"""
 
 # The query's words, the rarest twelve, each a query of its own; from four letters on also as the beginning of a longer
-# word, which stands in for the forms of a word in any language. And all of them together. $8 is the mark of the tenant
+# word, which stands in for the forms of a word in any language. And all of them together. `mark` is that of the tenant
 # or agent (models/effects.py): with it the index itself leaves out everybody else.
 #
 # What each brings is bounded, so that the cost has a bound. A word that many messages have says little, and costs most.
@@ -65,7 +67,7 @@ common AS (
 ), asked AS (
     SELECT q.lexeme, COALESCE(c.share, 0) AS share, COALESCE(c.spread, 0) AS spread,
            row_number() OVER (ORDER BY COALESCE(c.share, 0), char_length(q.lexeme) DESC, q.lexeme) AS place
-      FROM unnest(to_tsvector('simple', $6::text)) q LEFT JOIN common c ON c.lexeme = q.lexeme
+      FROM unnest(to_tsvector('simple', :text::text)) q LEFT JOIN common c ON c.lexeme = q.lexeme
 ), words AS (
     SELECT (E'\'' || replace(replace(lexeme, E'\\', E'\\\\'), '''', '''''') || ''''
             || CASE WHEN char_length(lexeme) >= 4 THEN ':*' ELSE '' END)::tsquery AS query
@@ -76,13 +78,13 @@ common AS (
     UNION ALL
     SELECT string_agg(query::text, ' & ')::tsquery FROM words HAVING count(*) > 1
 ), corpus AS (
-    SELECT count(*) AS size FROM (SELECT FROM message_texts WHERE words @@ $8::text::tsquery LIMIT 1000) marked
+    SELECT count(*) AS size FROM (SELECT FROM message_texts WHERE words @@ :mark::text::tsquery LIMIT 1000) marked
 ), found AS (
     SELECT t.query, x.message_id, count(*) OVER (PARTITION BY t.query::text) AS spread
       FROM terms t
      CROSS JOIN LATERAL (
            SELECT message_id FROM message_texts
-            WHERE words @@ (t.query && $8::text::tsquery) AND {_FILTER}
+            WHERE words @@ (t.query && :mark::text::tsquery) AND {_FILTER}
             LIMIT 1000) x
 ), telling AS (
     SELECT f.message_id, ln((c.size + 1.0) / f.spread + 1.0) AS weight
@@ -96,29 +98,28 @@ common AS (
      LIMIT {_CANDIDATES}
 )"""
 
-# $7 the query's vector, $9 its model. Messages that the filters leave out are passed over while the index is walked,
-# and the walk goes on until there are enough; where the filters leave few, they are compared one by one.
+# Messages that the filters leave out are passed over while the index is walked, and the walk goes on until there are
+# enough; where the filters leave few, they are compared one by one.
 _NEAR_INDEXED = f"""
-SELECT message_id, embedding::vector(384) <=> $7::real[]::vector(384) AS distance
+SELECT message_id, embedding::vector(384) <=> :vector::real[]::vector(384) AS distance
   FROM embeddings
- WHERE dimensions = 384 AND model = $9::text AND {_FILTER}
+ WHERE dimensions = 384 AND model = :model::text AND {_FILTER}
  ORDER BY distance
  LIMIT {_CANDIDATES}"""
 
 _NEAR_PLAIN = f"""
-SELECT message_id, embedding <=> $7::real[]::vector AS distance
+SELECT message_id, embedding <=> :vector::real[]::vector AS distance
   FROM embeddings
- WHERE dimensions = cardinality($7::real[]) AND model = $9::text AND {_FILTER}
+ WHERE dimensions = cardinality(:vector::real[]) AND model = :model::text AND {_FILTER}
  ORDER BY distance
  LIMIT {_CANDIDATES}"""
 
-_NEAR_NOTHING = "SELECT NULL::text, NULL::float8 WHERE $7::real[] IS NOT NULL AND $9::text IS NOT NULL"
+_NEAR_NOTHING = "SELECT NULL::text, NULL::float8 WHERE :vector::real[] IS NOT NULL AND :model::text IS NOT NULL"
 
 
 # Reciprocal rank fusion (Cormack, Clarke, Büttcher 2009): each way votes with 1 / (60 + place). It needs no common
 # scale, and what both ways find goes before what one finds. What has no vector of the model yet could not be found by
-# meaning: there the words vote for both, or what was said a moment ago would stand behind all that has one. $10 most
-# hits.
+# meaning: there the words vote for both, or what was said a moment ago would stand behind all that has one.
 def _search(near: str) -> str:
     return f"""
 WITH {_BY_WORDS}, near AS (
@@ -131,8 +132,8 @@ WITH {_BY_WORDS}, near AS (
     UNION ALL
     SELECT message_id, place, 'words'
       FROM by_words b
-     WHERE $9::text IS NOT NULL
-       AND NOT EXISTS (SELECT FROM embeddings e WHERE e.message_id = b.message_id AND e.model = $9::text)
+     WHERE :model::text IS NOT NULL
+       AND NOT EXISTS (SELECT FROM embeddings e WHERE e.message_id = b.message_id AND e.model = :model::text)
 ), fused AS (
     SELECT message_id, sum(1.0 / (60 + place))::float8 AS score, array_agg(DISTINCT way ORDER BY way DESC) AS ways
       FROM votes
@@ -149,7 +150,7 @@ SELECT f.message_id, f.score, f.ways, x.thread_id, t.title, x.agent_id, x.role, 
   JOIN threads t ON t.id = x.thread_id AND t.deleted_at IS NULL
  CROSS JOIN highlight a
  ORDER BY f.score DESC, f.message_id DESC
- LIMIT $10
+ LIMIT :limit
 """
 
 
@@ -187,16 +188,16 @@ async def search_messages(
     await transaction.execute(_SETTINGS)
     rows = await transaction.fetch(
         _SEARCH[_near(vector)],
-        which.tenant_id,
-        which.agent_id,
-        which.since,
-        which.until,
-        which.except_thread_id,
-        text,
-        None if vector is None else list(vector),
-        _mark(which.tenant_id, which.agent_id),
-        model,
-        limit,
+        tenant_id=which.tenant_id,
+        agent_id=which.agent_id,
+        since=which.since,
+        until=which.until,
+        except_thread_id=which.except_thread_id,
+        text=text,
+        vector=None if vector is None else list(vector),
+        mark=_mark(which.tenant_id, which.agent_id),
+        model=model,
+        limit=limit,
     )
     return [_hit(row) for row in rows]
 

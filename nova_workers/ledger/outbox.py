@@ -32,7 +32,7 @@ _ITEM = "d.id, d.tenant_id, d.kind, d.target, d.payload, d.created_at, d.agent_i
 # rows of the channels.
 _TAKE_UNROUTED = f"""
 WITH fresh AS (
-    SELECT id FROM deliveries WHERE target = '{INBOX}' AND NOT routed ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+    SELECT id FROM deliveries WHERE target = '{INBOX}' AND NOT routed ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 )
 UPDATE deliveries d SET routed = true FROM fresh WHERE d.id = fresh.id
 RETURNING {_ITEM}, 0 AS attempt
@@ -41,16 +41,15 @@ RETURNING {_ITEM}, 0 AS attempt
 # A run's end is told once to each target, however often somebody sets about it.
 _ADD = """
 INSERT INTO deliveries (id, tenant_id, kind, target, payload, agent_id, thread_id, run_id, webhook_id)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::text[], $7::text[], $8::text[],
-                     $9::text[])
+SELECT * FROM unnest(:ids::text[], :tenant_ids::text[], :kinds::text[], :targets::text[], :payloads::jsonb[],
+                     :agent_ids::text[], :thread_ids::text[], :run_ids::text[],
+                     :webhook_ids::text[])
     ON CONFLICT DO NOTHING
 """
 
 # From lane to lane by the index, so that it costs a step a lane, however long each is; then some of each lane, so that
 # none holds up another. Rows are locked before they are read, and locked ones are passed over. An address that fails
 # gets one try at a time, after a rest; one that is switched off keeps what it has.
-# $1, $2 lanes with tries under way, and how many; $3 most of a lane; $4 failures after which an address rests;
-# $5 channels that are here; $6 whether webhooks are; $7 most in all; $8 lease.
 _CLAIM = f"""
 WITH RECURSIVE lanes AS (
     (SELECT target FROM deliveries WHERE status = 'pending' ORDER BY target LIMIT 1)
@@ -60,12 +59,12 @@ WITH RECURSIVE lanes AS (
       FROM lanes l
      WHERE l.target IS NOT NULL
 ), open AS (
-    SELECT l.target, CASE WHEN w.failures >= $4 THEN 1 ELSE $3 END - coalesce(busy.tries, 0) AS room
+    SELECT l.target, CASE WHEN w.failures >= :rest_after THEN 1 ELSE :per_lane END - coalesce(busy.tries, 0) AS room
       FROM lanes l
-      LEFT JOIN unnest($1::text[], $2::int[]) AS busy(target, tries) ON busy.target = l.target
+      LEFT JOIN unnest(:busy_targets::text[], :busy_tries::int[]) AS busy(target, tries) ON busy.target = l.target
       LEFT JOIN webhooks w ON w.id = l.target COLLATE "C"
-     WHERE l.target = ANY ($5)
-        OR ($6 AND w.enabled AND (w.rests_until IS NULL OR w.rests_until <= now()))
+     WHERE l.target = ANY (:channels)
+        OR (:webhooks AND w.enabled AND (w.rests_until IS NULL OR w.rests_until <= now()))
      ORDER BY random()
 ), due AS (
     SELECT found.id
@@ -77,21 +76,21 @@ WITH RECURSIVE lanes AS (
             ORDER BY d.due_at
             LIMIT greatest(open.room, 0)
               FOR UPDATE SKIP LOCKED) AS found
-     LIMIT $7
+     LIMIT :limit
 )
 UPDATE deliveries d
-   SET attempts = d.attempts + 1, due_at = now() + $8::interval
+   SET attempts = d.attempts + 1, due_at = now() + :lease::interval
   FROM due
  WHERE d.id = due.id
 RETURNING {_ITEM}, d.attempts AS attempt
 """
 
-# An address that takes something is well again. $1 delivery, $2 attempt, $3 what was answered.
+# An address that takes something is well again.
 _DELIVERED = """
 WITH done AS (
     UPDATE deliveries
-       SET status = 'delivered', delivered_at = now(), response_status = $3, error = NULL
-     WHERE id = $1 AND attempts = $2 AND status = 'pending'
+       SET status = 'delivered', delivered_at = now(), response_status = :response_status, error = NULL
+     WHERE id = :delivery_id AND attempts = :attempt AND status = 'pending'
     RETURNING id, webhook_id
 ), well AS (
     UPDATE webhooks w
@@ -102,31 +101,31 @@ WITH done AS (
 SELECT id FROM done
 """
 
-# $1 delivery, $2 attempt, $3 whether to give up, $4 when to try again, $5 what was answered, $6 why.
 _FAILED = """
 UPDATE deliveries
-   SET status = CASE WHEN $3 THEN 'failed' ELSE 'pending' END, due_at = now() + $4::interval, response_status = $5,
-       error = $6
- WHERE id = $1 AND attempts = $2 AND status = 'pending'
+   SET status = CASE WHEN :give_up THEN 'failed' ELSE 'pending' END, due_at = now() + :delay::interval,
+       response_status = :response_status, error = :error
+ WHERE id = :delivery_id AND attempts = :attempt AND status = 'pending'
 RETURNING id
 """
 
-# $1 webhook, $2 failures after which it rests, $3 and $4 its first and its longest rest in seconds, $5 and $6 failures
-# and time after which it is switched off, $7 whether it asks for that, $8 the last error.
+# Rests grow from the first to the longest. `unwanted`: the address asks for nothing more, and is switched off at once.
 _COUNT_FAILURE = """
 UPDATE webhooks w
    SET failures = now_at.failures, failing_since = now_at.since,
-       rests_until = CASE WHEN now_at.failures >= $2
-                          THEN now() + make_interval(secs => least($4, $3 * 2.0 ^ least(now_at.failures - $2, 30))) END,
+       rests_until = CASE WHEN now_at.failures >= :rest_after
+                          THEN now() + make_interval(secs => least(
+                              :longest_rest_s, :first_rest_s * 2.0 ^ least(now_at.failures - :rest_after, 30))) END,
        enabled = NOT now_at.over,
        disabled_reason = CASE WHEN now_at.over THEN
-           CASE WHEN $7 THEN 'The address says that it wants nothing any more. '
+           CASE WHEN :unwanted THEN 'The address says that it wants nothing any more. '
                 ELSE now_at.failures || ' tries in a row failed since '
                      || to_char(now_at.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') || ' UTC. ' END
-           || 'The last: ' || $8 END
+           || 'The last: ' || :error END
   FROM (SELECT id, failures + 1 AS failures, coalesce(failing_since, now()) AS since,
-               $7 OR (failures + 1 >= $5 AND coalesce(failing_since, now()) <= now() - $6::interval) AS over
-          FROM webhooks WHERE id = $1 AND enabled FOR UPDATE) now_at
+               :unwanted OR (failures + 1 >= :disable_after
+                             AND coalesce(failing_since, now()) <= now() - :disable_span::interval) AS over
+          FROM webhooks WHERE id = :webhook_id AND enabled FOR UPDATE) now_at
  WHERE w.id = now_at.id
 RETURNING w.enabled, w.url, w.failures, w.disabled_reason
 """
@@ -135,7 +134,7 @@ RETURNING w.enabled, w.url, w.failures, w.disabled_reason
 _RELEASE = """
 UPDATE deliveries d
    SET attempts = d.attempts - 1, due_at = now()
-  FROM unnest($1::text[], $2::int[]) AS held(id, attempt)
+  FROM unnest(:delivery_ids::text[], :attempts::int[]) AS held(id, attempt)
  WHERE d.id = held.id AND d.attempts = held.attempt AND d.status = 'pending'
 """
 
@@ -167,7 +166,7 @@ class Failing:
 
 async def take_unrouted(connection: Connection, *, limit: int) -> list[DeliveryItem]:
     """Take what came into the inbox and was not routed, and mark it. In the transaction that adds what follows."""
-    return [_item(row) for row in await connection.fetch(_TAKE_UNROUTED, limit)]
+    return [_item(row) for row in await connection.fetch(_TAKE_UNROUTED, limit=limit)]
 
 
 async def add_deliveries(connection: Connection, deliveries: Sequence[NewDelivery]) -> None:
@@ -175,15 +174,15 @@ async def add_deliveries(connection: Connection, deliveries: Sequence[NewDeliver
     if deliveries:
         await connection.execute(
             _ADD,
-            [one.id for one in deliveries],
-            [one.tenant_id for one in deliveries],
-            [one.kind for one in deliveries],
-            [one.target for one in deliveries],
-            [one.payload for one in deliveries],
-            [one.agent_id for one in deliveries],
-            [one.thread_id for one in deliveries],
-            [one.run_id for one in deliveries],
-            [one.webhook_id for one in deliveries],
+            ids=[one.id for one in deliveries],
+            tenant_ids=[one.tenant_id for one in deliveries],
+            kinds=[one.kind for one in deliveries],
+            targets=[one.target for one in deliveries],
+            payloads=[one.payload for one in deliveries],
+            agent_ids=[one.agent_id for one in deliveries],
+            thread_ids=[one.thread_id for one in deliveries],
+            run_ids=[one.run_id for one in deliveries],
+            webhook_ids=[one.webhook_id for one in deliveries],
         )
 
 
@@ -212,28 +211,39 @@ async def claim_deliveries(
     """
     rows = await connection.fetch(
         _CLAIM,
-        list(under_way),
-        list(under_way.values()),
-        per_lane,
-        rest_after,
-        list(channels),
-        webhooks,
-        limit,
-        lease,
+        busy_targets=list(under_way),
+        busy_tries=list(under_way.values()),
+        per_lane=per_lane,
+        rest_after=rest_after,
+        channels=list(channels),
+        webhooks=webhooks,
+        limit=limit,
+        lease=lease,
     )
     return [_item(row) for row in rows]
 
 
 async def settle_delivered(connection: Connection, item: DeliveryItem, response_status: int | None) -> bool:
     """Write that a try came through. Returns whether it counted: one that came too late does not."""
-    return await connection.fetchval(_DELIVERED, item.id, item.attempt, response_status) is not None
+    return (
+        await connection.fetchval(
+            _DELIVERED, delivery_id=item.id, attempt=item.attempt, response_status=response_status
+        )
+        is not None
+    )
 
 
 async def settle_failed(connection: Connection, item: DeliveryItem, failed: FailedTry) -> bool:
     """Write that a try came to nothing. Returns whether it counted: one that came too late does not."""
     return (
         await connection.fetchval(
-            _FAILED, item.id, item.attempt, failed.final, failed.delay, failed.response_status, failed.error
+            _FAILED,
+            delivery_id=item.id,
+            attempt=item.attempt,
+            give_up=failed.final,
+            delay=failed.delay,
+            response_status=failed.response_status,
+            error=failed.error,
         )
         is not None
     )
@@ -266,14 +276,24 @@ async def count_failure(
         How it stands. None where it is gone or was switched off before.
     """
     row = await connection.fetchrow(
-        _COUNT_FAILURE, webhook_id, rest_after, *rest_s, disable_after, disable_span, unwanted, error
+        _COUNT_FAILURE,
+        webhook_id=webhook_id,
+        rest_after=rest_after,
+        first_rest_s=rest_s[0],
+        longest_rest_s=rest_s[1],
+        disable_after=disable_after,
+        disable_span=disable_span,
+        unwanted=unwanted,
+        error=error,
     )
     return None if row is None else Failing(row["enabled"], row["url"], row["failures"], row["disabled_reason"])
 
 
 async def release_deliveries(connection: Connection, items: Sequence[DeliveryItem]) -> None:
     """Give claimed deliveries back, due at once, without counting the try."""
-    await connection.execute(_RELEASE, [item.id for item in items], [item.attempt for item in items])
+    await connection.execute(
+        _RELEASE, delivery_ids=[item.id for item in items], attempts=[item.attempt for item in items]
+    )
 
 
 def _item(row: Row) -> DeliveryItem:

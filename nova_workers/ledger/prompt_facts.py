@@ -9,18 +9,20 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["PromptFacts", "load_prompt_facts"]
 
-# The newest memories, as many as there is room for: $2 of them, $3 characters. Oldest first, so that a new one changes
-# the end of what is told; one row more than is told says that there are more. $4 names of skills.
+# The newest memories, as many as there is room for. Oldest first, so that a new one changes the end of what is told;
+# one row more than is told says that there are more.
 _FACTS = """
 SELECT (SELECT jsonb_agg(CASE WHEN told THEN content END ORDER BY id)
           FROM (SELECT id, content,
-                       row_number() OVER newest <= $2 AND sum(char_length(content)) OVER newest <= $3 AS told
-                  FROM (SELECT id, content FROM memories WHERE tenant_id = $1 ORDER BY id DESC LIMIT $2 + 1) few
+                       row_number() OVER newest <= :memories
+                       AND sum(char_length(content)) OVER newest <= :memory_chars AS told
+                  FROM (SELECT id, content FROM memories WHERE tenant_id = :tenant_id
+                         ORDER BY id DESC LIMIT :memories + 1) few
                 WINDOW newest AS (ORDER BY id DESC)) ranked
-         WHERE $2 > 0) AS memories,
+         WHERE :memories > 0) AS memories,
        (SELECT jsonb_object_agg(name, description)
           FROM skills
-         WHERE tenant_id = $1 AND name = ANY($4::text[])) AS skills
+         WHERE tenant_id = :tenant_id AND name = ANY(:skills::text[])) AS skills
 """
 
 
@@ -49,7 +51,9 @@ async def load_prompt_facts(
         memory_chars: Most characters of all of them.
         skills: Names; those that are not there are left out.
     """
-    row = await connection.fetchrow(_FACTS, tenant_id, memories, memory_chars, list(skills))
+    row = await connection.fetchrow(
+        _FACTS, tenant_id=tenant_id, memories=memories, memory_chars=memory_chars, skills=list(skills)
+    )
     found: list[str | None] = [] if row is None else row["memories"] or []
     told = tuple(fact for fact in found if fact is not None)
     return PromptFacts(told, len(told) < len(found), {} if row is None else row["skills"] or {})

@@ -12,18 +12,18 @@ __all__ = ["Released", "find_stuck", "release_waiting"]
 
 _LOCK_WAITING = """
 SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id
- WHERE r.id = ANY($1::text[]) AND r.status = 'waiting'
+ WHERE r.id = ANY(:ids::text[]) AND r.status = 'waiting'
  ORDER BY t.id
    FOR UPDATE OF t
 """
 _STUCK = """
-SELECT id FROM runs WHERE status = 'waiting' AND cancel_requested_at IS NOT NULL ORDER BY id LIMIT $1
+SELECT id FROM runs WHERE status = 'waiting' AND cancel_requested_at IS NOT NULL ORDER BY id LIMIT :limit
 """
 _RELEASE = """
 WITH back AS (
     UPDATE runs r
        SET status = 'queued', queued_at = now(), rang_at = now()
-     WHERE r.id = ANY($1::text[]) AND r.status = 'waiting' AND r.cancel_requested_at IS NOT NULL
+     WHERE r.id = ANY(:ids::text[]) AND r.status = 'waiting' AND r.cancel_requested_at IS NOT NULL
     RETURNING r.id, r.tenant_id, r.thread_id, r.queue, r.turn_id
 ), freed AS (
     UPDATE threads t SET active_run_id = NULL FROM back WHERE t.id = back.thread_id AND t.active_run_id = back.id
@@ -52,14 +52,14 @@ class Released:
 async def release_waiting(connection: Connection, run_ids: Sequence[str]) -> list[Released]:
     """Put waiting runs that are to be canceled back in line. To be called in a transaction."""
     ids = list(run_ids)
-    if not await connection.fetch(_LOCK_WAITING, ids):
+    if not await connection.fetch(_LOCK_WAITING, ids=ids):
         return []
     return [
         Released(row["tenant_id"], Doorbell(row["id"], row["thread_id"], row["queue"]), tuple(row["children"]))
-        for row in await connection.fetch(_RELEASE, ids)
+        for row in await connection.fetch(_RELEASE, ids=ids)
     ]
 
 
 async def find_stuck(connection: Connection, *, limit: int) -> list[str]:
     """Return runs that wait although they are to be canceled: whoever asked for it died before it let them go."""
-    return [row["id"] for row in await connection.fetch(_STUCK, limit)]
+    return [row["id"] for row in await connection.fetch(_STUCK, limit=limit)]

@@ -24,16 +24,17 @@ SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_i
        t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
        t.cost_usd::float8 AS cost_usd
   FROM runs r JOIN threads h ON h.id = r.thread_id LEFT JOIN turns t ON t.id = r.turn_id
- WHERE r.tenant_id = $1 AND r.id = $2
+ WHERE r.tenant_id = :tenant_id AND r.id = :run_id
 """
 
 _MESSAGES = """
 SELECT step, kind, content, run_id, event_id, used, created_at
-  FROM messages WHERE turn_id = $1 AND step IS NOT NULL ORDER BY seq
+  FROM messages WHERE turn_id = :turn_id AND step IS NOT NULL ORDER BY seq
 """
 
 _CALLS = """
-SELECT call_id, step, tool_name, status, started_at, completed_at FROM tool_calls WHERE turn_id = $1 ORDER BY sequence
+SELECT call_id, step, tool_name, status, started_at, completed_at
+  FROM tool_calls WHERE turn_id = :turn_id ORDER BY sequence
 """
 
 
@@ -97,13 +98,13 @@ class RecordedRun:
 
 async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str) -> RecordedRun | None:
     """Return a run with its committed steps; None where there is no such run."""
-    row = await connection.fetchrow(_RUN, tenant_id, run_id)
+    row = await connection.fetchrow(_RUN, tenant_id=tenant_id, run_id=run_id)
     if row is None:
         return None
     steps: tuple[RecordedStep, ...] = ()
     if row["turn_id"] is not None:
-        messages = await connection.fetch(_MESSAGES, row["turn_id"])
-        calls = await connection.fetch(_CALLS, row["turn_id"])
+        messages = await connection.fetch(_MESSAGES, turn_id=row["turn_id"])
+        calls = await connection.fetch(_CALLS, turn_id=row["turn_id"])
         steps = _steps(messages, calls, committed=row["steps"])
     error = None
     if row["error_kind"] is not None:

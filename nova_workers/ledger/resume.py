@@ -13,18 +13,18 @@ from nova_workers.ledger.database import Connection, Row
 __all__ = ["Journal", "load_journal"]
 
 _LOAD_MESSAGES = """
-SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = $1 AND seq > 0 ORDER BY seq
+SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = :turn_id AND seq > 0 ORDER BY seq
 """
 _LOAD_USAGE = """
 SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd::float8
-  FROM turns WHERE id = $1
+  FROM turns WHERE id = :turn_id
 """
 _LOAD_CALLS = """
 SELECT call_id, step, sequence, tool_name, params, status, result, error, started_at, completed_at,
        c.result IS NOT NULL
        AND EXISTS (SELECT 1 FROM turns t JOIN run_waits w ON w.run_id = t.run_id
                     WHERE t.id = c.turn_id AND w.tool_call_id = c.call_id) AS answered
-  FROM tool_calls c WHERE turn_id = $1 ORDER BY sequence
+  FROM tool_calls c WHERE turn_id = :turn_id ORDER BY sequence
 """
 
 
@@ -44,10 +44,10 @@ class Journal:
 
 async def load_journal(connection: Connection, turn_id: str) -> Journal:
     """Return what earlier attempts committed of a turn."""
-    messages = await connection.fetch(_LOAD_MESSAGES, turn_id)
+    messages = await connection.fetch(_LOAD_MESSAGES, turn_id=turn_id)
     if not messages:
         return Journal((), 1)
-    calls = await connection.fetch(_LOAD_CALLS, turn_id)
+    calls = await connection.fetch(_LOAD_CALLS, turn_id=turn_id)
     steps: dict[int, StepRecord] = {}
     for row in messages:
         index: int = row["step"]
@@ -56,7 +56,7 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
         steps[index] = replace(step, messages=(*step.messages, message))
     ordered = [steps[index] for index in sorted(steps)]
     ordered[-1] = replace(ordered[-1], complete=_is_complete(ordered[-1]))
-    used = await connection.fetchrow(_LOAD_USAGE, turn_id)
+    used = await connection.fetchrow(_LOAD_USAGE, turn_id=turn_id)
     spent = TokenUsage() if used is None else TokenUsage(*used)
     answered = () if ordered[-1].complete else _answered(calls, step=ordered[-1].index)
     return Journal(tuple(ordered), messages[-1]["seq"] + 1, spent, answered)

@@ -21,18 +21,18 @@ Aged = Literal["done_effects", "failed_effects", "deliveries", "inbox", "firings
 _EFFECTS = """
 DELETE FROM effects
  WHERE id = ANY(ARRAY(SELECT id FROM effects
-                       WHERE status = '{status}' AND done_at < now() - make_interval(days => $1)
+                       WHERE status = '{status}' AND done_at < now() - make_interval(days => :days)
                        ORDER BY done_at
-                       LIMIT $2
+                       LIMIT :limit
                          FOR UPDATE SKIP LOCKED))
 """
 
 _DELIVERIES = """
 DELETE FROM deliveries
  WHERE id = ANY(ARRAY(SELECT id FROM deliveries
-                       WHERE status IN ('delivered', 'failed') AND created_at < now() - make_interval(days => $1)
+                       WHERE status IN ('delivered', 'failed') AND created_at < now() - make_interval(days => :days)
                        ORDER BY created_at
-                       LIMIT $2
+                       LIMIT :limit
                          FOR UPDATE SKIP LOCKED))
 """
 
@@ -40,9 +40,9 @@ DELETE FROM deliveries
 _INBOX = f"""
 DELETE FROM deliveries
  WHERE id = ANY(ARRAY(SELECT id FROM deliveries
-                       WHERE target = '{INBOX}' AND routed AND created_at < now() - make_interval(days => $1)
+                       WHERE target = '{INBOX}' AND routed AND created_at < now() - make_interval(days => :days)
                        ORDER BY created_at
-                       LIMIT $2
+                       LIMIT :limit
                          FOR UPDATE SKIP LOCKED))
 """
 
@@ -50,9 +50,9 @@ DELETE FROM deliveries
 _FIRINGS = """
 DELETE FROM trigger_firings
  WHERE id = ANY(ARRAY(SELECT id FROM trigger_firings
-                       WHERE fired_at < now() - make_interval(days => $1)
+                       WHERE fired_at < now() - make_interval(days => :days)
                        ORDER BY fired_at
-                       LIMIT $2
+                       LIMIT :limit
                          FOR UPDATE SKIP LOCKED))
 """
 
@@ -63,20 +63,20 @@ AGED: Final[dict[Aged, str]] = {
     "inbox": _INBOX,
     "firings": _FIRINGS,
 }
-"""What goes by age alone, and its statement: $1 days, $2 most rows."""
+"""What goes by age alone, and its statement."""
 
 _POLICY = """
 SELECT (spec -> 'retention' ->> 'after_days')::int AS after_days, spec -> 'retention' ->> 'keep' AS keep
   FROM agents
- WHERE tenant_id = $1 AND id = $2 AND jsonb_typeof(spec -> 'retention') = 'object'
+ WHERE tenant_id = :tenant_id AND id = :agent_id AND jsonb_typeof(spec -> 'retention') = 'object'
 """
 
 # Threads of an agent in the order in which they were made; one that is younger than the policy's age ends the walk.
 # Due is what has been left alone for so long, and is needed by nobody: no run of it is open, it belongs to no open
-# task, and no trigger starts runs on it. $1 tenant, $2 agent, $3 after this thread, $4 days, $5 how many.
+# task, and no trigger starts runs on it.
 _WALK = """
 SELECT t.id, t.created_at,
-       t.updated_at < now() - make_interval(days => $4) AND t.active_run_id IS NULL
+       t.updated_at < now() - make_interval(days => :after_days) AND t.active_run_id IS NULL
        AND (t.trimmed_at IS NULL OR t.trimmed_at < t.updated_at)
        AND NOT EXISTS (SELECT FROM runs r
                         WHERE r.thread_id = t.id AND r.status IN ('queued', 'running', 'waiting'))
@@ -85,10 +85,10 @@ SELECT t.id, t.created_at,
                           AND k.status IN ('draft', 'active'))
        AND NOT EXISTS (SELECT FROM triggers g WHERE g.thread_id = t.id AND g.deleted_at IS NULL) AS due
   FROM (SELECT * FROM threads
-         WHERE tenant_id = $1 AND agent_id = $2 AND deleted_at IS NULL AND id > $3
+         WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND deleted_at IS NULL AND id > :after_thread_id
          ORDER BY id
-         LIMIT $5) t
- WHERE t.created_at < now() - make_interval(days => $4)
+         LIMIT :limit) t
+ WHERE t.created_at < now() - make_interval(days => :after_days)
  ORDER BY t.id
 """
 
@@ -116,12 +116,12 @@ class WalkedThread:
 
 async def delete_aged(connection: Connection, what: Aged, *, days: int, limit: int) -> int:
     """Delete the oldest rows of a kind that are older than `days`, at most `limit`, and return how many."""
-    return _count(await connection.execute(AGED[what], days, limit))
+    return _count(await connection.execute(AGED[what], days=days, limit=limit))
 
 
 async def thread_policy(connection: Connection, cursor: Cursor) -> ThreadPolicy | None:
     """Return the policy of the cursor's agent; None where it has none any more."""
-    row = await connection.fetchrow(_POLICY, cursor.tenant_id, cursor.target)
+    row = await connection.fetchrow(_POLICY, tenant_id=cursor.tenant_id, agent_id=cursor.target)
     return None if row is None else ThreadPolicy(row["after_days"], row["keep"])
 
 
@@ -130,7 +130,12 @@ async def walk_threads(
 ) -> Sequence[WalkedThread]:
     """Return the next threads of an agent after the cursor's place, up to the first that is too young."""
     rows = await connection.fetch(
-        _WALK, cursor.tenant_id, cursor.target, cursor.passed_id or "", policy.after_days, limit
+        _WALK,
+        tenant_id=cursor.tenant_id,
+        agent_id=cursor.target,
+        after_thread_id=cursor.passed_id or "",
+        after_days=policy.after_days,
+        limit=limit,
     )
     return [WalkedThread(row["id"], row["due"]) for row in rows]
 

@@ -21,10 +21,10 @@ _TEXT_CHARS = 16_000
 
 _ENDS = """
 SELECT r.id, r.tenant_id, r.agent_id, r.thread_id, r.status, r.stop_reason, r.source,
-       left(r.result_text, $2) AS text, coalesce(length(r.result_text) > $2, false) AS text_truncated,
+       left(r.result_text, :text_chars) AS text, coalesce(length(r.result_text) > :text_chars, false) AS text_truncated,
        r.error_kind, r.error_message, r.created_at, r.finished_at
   FROM runs r
- WHERE r.id = ANY ($1) AND r.status IN ('succeeded', 'failed', 'canceled')
+ WHERE r.id = ANY (:run_ids) AND r.status IN ('succeeded', 'failed', 'canceled')
 """
 
 
@@ -42,7 +42,7 @@ class RunEnd:
 async def read_run_ends(connection: Connection, run_ids: Sequence[str]) -> list[RunEnd]:
     """Return how these runs ended. Those that have not are left out."""
     ends: list[RunEnd] = []
-    for row in await connection.fetch(_ENDS, list(run_ids), _TEXT_CHARS):
+    for row in await connection.fetch(_ENDS, run_ids=list(run_ids), text_chars=_TEXT_CHARS):
         failed = row["error_kind"] is not None
         payload = {
             "status": row["status"],

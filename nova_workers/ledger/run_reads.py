@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nova_workers.contracts.events import EventCursor
@@ -69,25 +69,34 @@ SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_b
           FROM run_waits w WHERE w.run_id = r.id AND w.status = 'open') wait ON r.status = 'waiting'
 """
 
-_GET = f"{_VIEW} WHERE r.tenant_id = $1 AND r.id = $2"
+_GET = f"{_VIEW} WHERE r.tenant_id = :tenant_id AND r.id = :run_id"
 
 # A thread's runs go by their place in line, which has an index of its own.
 _LIST_OF_THREAD = f"""
 {_VIEW}
- WHERE r.tenant_id = $1 AND r.thread_id = $2 AND ($3::bigint IS NULL OR r.seq < $3)
+ WHERE r.tenant_id = :tenant_id AND r.thread_id = :thread_id AND (:before_seq::bigint IS NULL OR r.seq < :before_seq)
  ORDER BY r.seq DESC
- LIMIT $4
+ LIMIT :limit
 """
 
 _OPEN = "r.status IN ('queued', 'running', 'waiting')"
 
 _STATE = """
-SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = $1 AND id = $2
+SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
 """
 
 _ENDED_AMONG = """
-SELECT id FROM runs WHERE id = ANY($1::text[]) AND status IN ('succeeded', 'failed', 'canceled', 'merged')
+SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status IN ('succeeded', 'failed', 'canceled', 'merged')
 """
+
+
+_CONDITIONS = {
+    "before": "r.id < :before",
+    "thread_id": "r.thread_id = :thread_id",
+    "agent_id": "r.agent_id = :agent_id",
+    "status": "r.status = :status",
+    "queue": "r.queue = :queue",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,7 @@ async def get_run(connection: Connection, tenant_id: str, run_id: str) -> RunVie
     Raises:
         NotFound: There is no such run.
     """
-    row = await connection.fetchrow(_GET, tenant_id, run_id)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, run_id=run_id)
     if row is None:
         raise _no_such_run(run_id)
     return _view(row)
@@ -133,32 +142,23 @@ async def list_runs(
     connection: Connection, tenant_id: str, which: RunFilter, *, before: str | None, limit: int
 ) -> list[RunView]:
     """Return runs, newest first, those before the run `before`."""
-    arguments: list[object] = [tenant_id]
-    conditions = ["r.tenant_id = $1"]
-
-    def narrow(condition: str, value: object) -> None:
-        if value is not None:
-            arguments.append(value)
-            conditions.append(condition.format(len(arguments)))
-
-    narrow("r.thread_id = ${}", which.thread_id)
-    narrow("r.agent_id = ${}", which.agent_id)
-    narrow("r.queue = ${}", which.queue)
-    narrow("r.status = ${}", which.status)
-    narrow("r.id < ${}", before)
+    given = {"before": before} | asdict(which)
+    values = {name: value for name, value in given.items() if value is not None}
+    conditions = ["r.tenant_id = :tenant_id", *(_CONDITIONS[name] for name in values)]
     if which.status is not None and which.status not in ENDED:
         # Names the partial index of open runs, which a bound value alone would not.
         conditions.append(_OPEN)
-    arguments.append(limit)
-    query = f"{_VIEW} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ${len(arguments)}"
-    return [_view(row) for row in await connection.fetch(query, *arguments)]
+    query = f"{_VIEW} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT :limit"
+    return [_view(row) for row in await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)]
 
 
 async def list_thread_runs(
     connection: Connection, tenant_id: str, thread_id: str, *, before_seq: int | None, limit: int
 ) -> list[tuple[RunView, int]]:
     """Return a thread's runs with their places in line, the last first, those before a place."""
-    rows = await connection.fetch(_LIST_OF_THREAD, tenant_id, thread_id, before_seq, limit)
+    rows = await connection.fetch(
+        _LIST_OF_THREAD, tenant_id=tenant_id, thread_id=thread_id, before_seq=before_seq, limit=limit
+    )
     return [(_view(row), row["seq"]) for row in rows]
 
 
@@ -168,7 +168,7 @@ async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunS
     Raises:
         NotFound: There is no such run.
     """
-    row = await connection.fetchrow(_STATE, tenant_id, run_id)
+    row = await connection.fetchrow(_STATE, tenant_id=tenant_id, run_id=run_id)
     if row is None:
         raise _no_such_run(run_id)
     final = row["final_event_id"]
@@ -184,7 +184,7 @@ async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunS
 
 async def ended_among(connection: Connection, run_ids: Sequence[str]) -> set[str]:
     """Return those of some runs that are over. For a process's own followers: each was checked for its tenant."""
-    return {row["id"] for row in await connection.fetch(_ENDED_AMONG, list(run_ids))}
+    return {row["id"] for row in await connection.fetch(_ENDED_AMONG, run_ids=list(run_ids))}
 
 
 def _no_such_run(run_id: str) -> NotFound:

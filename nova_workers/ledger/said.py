@@ -37,13 +37,12 @@ u.type = 'normal' AND m.kind IN ('query', 'steering', 'response')
            AND jsonb_path_exists(m.content, '$[*] ? (@.type == "text" && @.text like_regex "\\\\S")')
 """
 
-# $1 tenant, $2 messages, $3 how many before each, $4 how many after it. Each side is read from the index on the
-# thread's turns, however long the thread is.
+# Each side is read from the index on the thread's turns, however long the thread is.
 _AROUND = f"""
 WITH anchors AS (
     SELECT m.id, m.seq, u.depth, u.thread_id
       FROM messages m JOIN turns u ON u.id = m.turn_id
-     WHERE m.tenant_id = $1 AND m.id = ANY($2::text[])
+     WHERE m.tenant_id = :tenant_id AND m.id = ANY(:message_ids::text[])
 )
 SELECT a.id AS anchor_id, w.*
   FROM anchors a
@@ -52,27 +51,28 @@ SELECT a.id AS anchor_id, w.*
          WHERE u.thread_id = a.thread_id AND u.depth <= a.depth AND (u.depth, m.seq) <= (a.depth, a.seq)
            AND {_IS_SAID}
          ORDER BY u.depth DESC, m.seq DESC
-         LIMIT $3 + 1)
+         LIMIT :before + 1)
        UNION ALL
        (SELECT {_SAID} FROM turns u JOIN messages m ON m.turn_id = u.id
          WHERE u.thread_id = a.thread_id AND u.depth >= a.depth AND (u.depth, m.seq) > (a.depth, a.seq)
            AND {_IS_SAID}
          ORDER BY u.depth, m.seq
-         LIMIT $4)) w
+         LIMIT :after)) w
  ORDER BY a.id, w.depth, w.seq
 """
 
-# $1 tenant, $2 thread, $3 agent, $4 a message or null: then the newest.
+# Around a message, or around the newest where none is given.
 _THREAD_SAID = f"""
 SELECT t.id AS thread_id, t.title,
-       COALESCE($4::text, (SELECT m.id FROM turns u JOIN messages m ON m.turn_id = u.id
+       COALESCE(:message_id::text, (SELECT m.id FROM turns u JOIN messages m ON m.turn_id = u.id
                             WHERE u.thread_id = t.id AND {_IS_SAID}
                             ORDER BY u.depth DESC, m.seq DESC
                             LIMIT 1)) AS message_id,
-       $4::text IS NULL OR EXISTS (SELECT FROM messages m JOIN turns u ON u.id = m.turn_id
-                                    WHERE m.id = $4 AND m.tenant_id = $1 AND u.thread_id = t.id AND {_IS_SAID}) AS there
+       :message_id::text IS NULL OR EXISTS (SELECT FROM messages m JOIN turns u ON u.id = m.turn_id
+                                    WHERE m.id = :message_id AND m.tenant_id = :tenant_id AND u.thread_id = t.id
+                                      AND {_IS_SAID}) AS there
   FROM threads t
- WHERE t.tenant_id = $1 AND t.id = $2 AND t.agent_id = $3 AND t.deleted_at IS NULL
+ WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.agent_id = :agent_id AND t.deleted_at IS NULL
 """
 
 
@@ -80,7 +80,9 @@ async def messages_around(
     connection: Connection, tenant_id: str, message_ids: Sequence[str], *, before: int, after: int
 ) -> list[Placed]:
     """Return messages with what was said before and after each of them in its thread, in order."""
-    rows = await connection.fetch(_AROUND, tenant_id, list(message_ids), before, after)
+    rows = await connection.fetch(
+        _AROUND, tenant_id=tenant_id, message_ids=list(message_ids), before=before, after=after
+    )
     return [
         Placed(
             anchor_id=row["anchor_id"],
@@ -102,7 +104,9 @@ async def thread_said(
         The thread's title, the message's id (None: nothing was said yet), and whether the thread has that message. None
         where the agent has no such thread.
     """
-    row = await connection.fetchrow(_THREAD_SAID, tenant_id, thread_id, agent_id, message_id)
+    row = await connection.fetchrow(
+        _THREAD_SAID, tenant_id=tenant_id, thread_id=thread_id, agent_id=agent_id, message_id=message_id
+    )
     return None if row is None else (row["title"], row["message_id"], row["there"])
 
 

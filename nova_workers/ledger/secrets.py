@@ -26,41 +26,45 @@ _COLUMNS = "tenant_id, name, ciphertext, key_id, description, updated_by, create
 # A description that is left out stays as it is.
 _PUT = f"""
 INSERT INTO secrets (tenant_id, name, ciphertext, key_id, description, updated_by)
-VALUES ($1, $2, $3, $4, coalesce($5, ''), $6)
+VALUES (:tenant_id, :name, :ciphertext, :key_id, coalesce(:description, ''), :updated_by)
 ON CONFLICT (tenant_id, name) DO UPDATE
-   SET ciphertext = excluded.ciphertext, key_id = excluded.key_id, description = coalesce($5, secrets.description),
+   SET ciphertext = excluded.ciphertext, key_id = excluded.key_id,
+       description = coalesce(:description, secrets.description),
        updated_by = excluded.updated_by, updated_at = now()
 RETURNING {_COLUMNS}
 """
 
-_COUNT = "SELECT count(*) FROM secrets WHERE tenant_id = $1 AND name <> $2"
+_COUNT = "SELECT count(*) FROM secrets WHERE tenant_id = :tenant_id AND name <> :except_name"
 
 _LIST = f"""
 SELECT {_COLUMNS} FROM secrets
- WHERE tenant_id = $1 AND ($2::text IS NULL OR name COLLATE "C" > $2)
+ WHERE tenant_id = :tenant_id AND (:after::text IS NULL OR name COLLATE "C" > :after)
  ORDER BY name COLLATE "C"
- LIMIT $3
+ LIMIT :limit
 """
 
-_FETCH = f"SELECT {_COLUMNS} FROM secrets WHERE tenant_id = $1 AND ($2::text[] IS NULL OR name = ANY ($2))"
+_FETCH = (
+    f"SELECT {_COLUMNS} FROM secrets WHERE tenant_id = :tenant_id AND (:names::text[] IS NULL OR name = ANY (:names))"
+)
 
-_DELETE = "DELETE FROM secrets WHERE tenant_id = $1 AND name = $2 RETURNING name"
+_DELETE = "DELETE FROM secrets WHERE tenant_id = :tenant_id AND name = :name RETURNING name"
 
 # Of several rotations at the same time each takes rows that no other has.
 _LOCK_NOT_UNDER = f"""
 SELECT {_COLUMNS} FROM secrets
- WHERE key_id <> $1 AND (tenant_id, name) > ($2, $3)
+ WHERE key_id <> :key_id AND (tenant_id, name) > (:after_tenant_id, :after_name)
  ORDER BY tenant_id, name
- LIMIT $4
+ LIMIT :limit
    FOR UPDATE SKIP LOCKED
 """
 
 # It is the same secret: who changed it, and when, stays.
 _REPLACE_CIPHERTEXT = """
-UPDATE secrets SET ciphertext = $4, key_id = $5 WHERE tenant_id = $1 AND name = $2 AND key_id = $3
+UPDATE secrets SET ciphertext = :ciphertext, key_id = :key_id
+ WHERE tenant_id = :tenant_id AND name = :name AND key_id = :old_key_id
 """
 
-_COUNT_NOT_UNDER = "SELECT count(*) FROM secrets WHERE key_id <> $1"
+_COUNT_NOT_UNDER = "SELECT count(*) FROM secrets WHERE key_id <> :key_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +92,29 @@ async def put_secret(
     updated_by: str,
 ) -> SecretRow:
     """Make or replace a secret."""
-    row = await connection.fetchrow(_PUT, tenant_id, name, ciphertext, key_id, description, updated_by)
+    row = await connection.fetchrow(
+        _PUT,
+        tenant_id=tenant_id,
+        name=name,
+        ciphertext=ciphertext,
+        key_id=key_id,
+        description=description,
+        updated_by=updated_by,
+    )
     assert row is not None  # noqa: S101 - the statement returns its row or raises
     return _secret(row)
 
 
 async def count_secrets(connection: Connection, tenant_id: str, *, beside: str) -> int:
     """Return how many secrets a tenant has, beside one name."""
-    return await connection.fetchval(_COUNT, tenant_id, beside)
+    return await connection.fetchval(_COUNT, tenant_id=tenant_id, except_name=beside)
 
 
 async def list_secrets(
     connection: Connection, tenant_id: str, *, after: str | None, limit: int
 ) -> tuple[SecretRow, ...]:
     """Return a tenant's secrets by name, those after a name."""
-    return tuple(_secret(row) for row in await connection.fetch(_LIST, tenant_id, after, limit))
+    return tuple(_secret(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, after=after, limit=limit))
 
 
 async def fetch_secrets(
@@ -110,7 +122,7 @@ async def fetch_secrets(
 ) -> tuple[SecretRow, ...]:
     """Return those of a tenant's secrets that have one of these names; None is all."""
     wanted = None if names is None else list(names)
-    return tuple(_secret(row) for row in await connection.fetch(_FETCH, tenant_id, wanted))
+    return tuple(_secret(row) for row in await connection.fetch(_FETCH, tenant_id=tenant_id, names=wanted))
 
 
 async def delete_secret(connection: Connection, tenant_id: str, name: str) -> None:
@@ -119,7 +131,7 @@ async def delete_secret(connection: Connection, tenant_id: str, name: str) -> No
     Raises:
         NotFound: There is none of this name.
     """
-    if await connection.fetchval(_DELETE, tenant_id, name) is None:
+    if await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name) is None:
         raise NotFound(f"There is no secret {name!r}.")
 
 
@@ -133,17 +145,29 @@ async def lock_not_under(
         after: Tenant and name to begin after.
         limit: Most that are returned.
     """
-    return tuple(_secret(row) for row in await connection.fetch(_LOCK_NOT_UNDER, key_id, *after, limit))
+    return tuple(
+        _secret(row)
+        for row in await connection.fetch(
+            _LOCK_NOT_UNDER, key_id=key_id, after_tenant_id=after[0], after_name=after[1], limit=limit
+        )
+    )
 
 
 async def replace_ciphertext(connection: Connection, row: SecretRow, *, ciphertext: bytes, key_id: str) -> None:
     """Keep a secret under another master key."""
-    await connection.execute(_REPLACE_CIPHERTEXT, row.tenant_id, row.name, row.key_id, ciphertext, key_id)
+    await connection.execute(
+        _REPLACE_CIPHERTEXT,
+        tenant_id=row.tenant_id,
+        name=row.name,
+        old_key_id=row.key_id,
+        ciphertext=ciphertext,
+        key_id=key_id,
+    )
 
 
 async def count_not_under(connection: Connection, key_id: str) -> int:
     """Return how many secrets of all tenants are not under a master key."""
-    return await connection.fetchval(_COUNT_NOT_UNDER, key_id)
+    return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
 
 
 def _secret(row: Row) -> SecretRow:

@@ -12,41 +12,45 @@ _COLUMNS = "id, agent_id, thread_id, run_id, name, media_type, size_bytes, capti
 
 _ADD = f"""
 INSERT INTO sent_files (id, tenant_id, agent_id, thread_id, run_id, name, media_type, size_bytes, caption, content)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+VALUES (:file_id, :tenant_id, :agent_id, :thread_id, :run_id, :name, :media_type, :size_bytes, :caption, :content)
 RETURNING {_COLUMNS}
 """
 
 # The content travels only to files that it may be equal to, of which there is mostly none.
 _MAY_BE_SAME = """
 SELECT id FROM sent_files
- WHERE tenant_id = $1 AND run_id = $2 AND name = $3 AND caption IS NOT DISTINCT FROM $4 AND size_bytes = $5
+ WHERE tenant_id = :tenant_id AND run_id = :run_id AND name = :name AND caption IS NOT DISTINCT FROM :caption
+   AND size_bytes = :size_bytes
 """
 _FIND_SAME = f"""
-SELECT {_COLUMNS} FROM sent_files WHERE tenant_id = $1 AND id = ANY($2::text[]) AND content = $3 LIMIT 1
+SELECT {_COLUMNS} FROM sent_files
+ WHERE tenant_id = :tenant_id AND id = ANY(:file_ids::text[]) AND content = :content
+ LIMIT 1
 """
 
-_GET = f"SELECT {_COLUMNS} FROM sent_files WHERE tenant_id = $1 AND id = $2"
-_READ = f"SELECT {_COLUMNS}, content FROM sent_files WHERE tenant_id = $1 AND id = $2"
-_DELETE = "DELETE FROM sent_files WHERE tenant_id = $1 AND id = $2 RETURNING agent_id"
+_GET = f"SELECT {_COLUMNS} FROM sent_files WHERE tenant_id = :tenant_id AND id = :file_id"
+_READ = f"SELECT {_COLUMNS}, content FROM sent_files WHERE tenant_id = :tenant_id AND id = :file_id"
+_DELETE = "DELETE FROM sent_files WHERE tenant_id = :tenant_id AND id = :file_id RETURNING agent_id"
 
 # One statement a set of filters, so that each has a plan of its own on the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM sent_files
- WHERE tenant_id = $1 AND ($2::text IS NULL OR id < $2)
+ WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
- LIMIT $3
+ LIMIT :limit
 """
 _LIST_OF_AGENT = f"""
 SELECT {_COLUMNS} FROM sent_files
- WHERE tenant_id = $1 AND agent_id = $4 AND ($2::text IS NULL OR id < $2)
+ WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
- LIMIT $3
+ LIMIT :limit
 """
 _LIST_OF_THREAD = f"""
 SELECT {_COLUMNS} FROM sent_files
- WHERE tenant_id = $1 AND thread_id = $4 AND ($5::text IS NULL OR agent_id = $5) AND ($2::text IS NULL OR id < $2)
+ WHERE tenant_id = :tenant_id AND thread_id = :thread_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
+   AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
- LIMIT $3
+ LIMIT :limit
 """
 
 
@@ -56,16 +60,16 @@ async def add_file(
     """Keep a file."""
     (row,) = await connection.fetch(
         _ADD,
-        new_id("file"),
-        sender.tenant_id,
-        sender.agent_id,
-        sender.thread_id,
-        sender.run_id,
-        name,
-        media_type,
-        len(content),
-        caption,
-        content,
+        file_id=new_id("file"),
+        tenant_id=sender.tenant_id,
+        agent_id=sender.agent_id,
+        thread_id=sender.thread_id,
+        run_id=sender.run_id,
+        name=name,
+        media_type=media_type,
+        size_bytes=len(content),
+        caption=caption,
+        content=content,
     )
     return _view(row)
 
@@ -74,28 +78,37 @@ async def find_same_file(
     connection: Connection, sender: Sender, *, name: str, caption: str | None, content: bytes
 ) -> SentFileView | None:
     """Return the file of these words and bytes that the run has sent already."""
-    rows = await connection.fetch(_MAY_BE_SAME, sender.tenant_id, sender.run_id, name, caption, len(content))
+    rows = await connection.fetch(
+        _MAY_BE_SAME,
+        tenant_id=sender.tenant_id,
+        run_id=sender.run_id,
+        name=name,
+        caption=caption,
+        size_bytes=len(content),
+    )
     if not rows:
         return None
-    row = await connection.fetchrow(_FIND_SAME, sender.tenant_id, [row["id"] for row in rows], content)
+    row = await connection.fetchrow(
+        _FIND_SAME, tenant_id=sender.tenant_id, file_ids=[row["id"] for row in rows], content=content
+    )
     return None if row is None else _view(row)
 
 
 async def get_file(connection: Connection, tenant_id: str, file_id: str) -> SentFileView | None:
     """Return a file without its content."""
-    row = await connection.fetchrow(_GET, tenant_id, file_id)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, file_id=file_id)
     return None if row is None else _view(row)
 
 
 async def read_file(connection: Connection, tenant_id: str, file_id: str) -> tuple[SentFileView, bytes] | None:
     """Return a file and its content."""
-    row = await connection.fetchrow(_READ, tenant_id, file_id)
+    row = await connection.fetchrow(_READ, tenant_id=tenant_id, file_id=file_id)
     return None if row is None else (_view(row), row["content"])
 
 
 async def delete_file(connection: Connection, tenant_id: str, file_id: str) -> str | None:
     """Delete a file, and return the agent that sent it; None where there is none."""
-    return await connection.fetchval(_DELETE, tenant_id, file_id)
+    return await connection.fetchval(_DELETE, tenant_id=tenant_id, file_id=file_id)
 
 
 async def list_files(
@@ -108,13 +121,13 @@ async def list_files(
     before: str | None = None,
 ) -> list[SentFileView]:
     """Return files, newest first, those before the one with the id `before`."""
-    given = (tenant_id, before, limit)
+    given = {"tenant_id": tenant_id, "before": before, "limit": limit}
     if thread_id is not None:
-        rows = await connection.fetch(_LIST_OF_THREAD, *given, thread_id, agent_id)
+        rows = await connection.fetch(_LIST_OF_THREAD, **given, thread_id=thread_id, agent_id=agent_id)
     elif agent_id is not None:
-        rows = await connection.fetch(_LIST_OF_AGENT, *given, agent_id)
+        rows = await connection.fetch(_LIST_OF_AGENT, **given, agent_id=agent_id)
     else:
-        rows = await connection.fetch(_LIST, *given)
+        rows = await connection.fetch(_LIST, **given)
     return [_view(row) for row in rows]
 
 

@@ -12,16 +12,15 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["load_session", "save_session"]
 
-# $1 tenant, $2 engine, $3 the session.
 _LOAD = """
 WITH RECURSIVE chain AS (
     SELECT id, parent_id, entries, fingerprint, 0 AS back
       FROM engine_sessions
-     WHERE tenant_id = $1 AND engine = $2 AND id = $3
+     WHERE tenant_id = :tenant_id AND engine = :engine AND id = :session_id
     UNION ALL
     SELECT s.id, s.parent_id, s.entries, s.fingerprint, c.back + 1
       FROM engine_sessions s JOIN chain c ON s.id = c.parent_id
-     WHERE s.tenant_id = $1 AND s.engine = $2
+     WHERE s.tenant_id = :tenant_id AND s.engine = :engine
 )
 SELECT parent_id, entries, fingerprint FROM chain ORDER BY back DESC
 """
@@ -29,14 +28,14 @@ SELECT parent_id, entries, fingerprint FROM chain ORDER BY back DESC
 # A session is new in each turn, so one that is there already is this one, saved before its reply was lost.
 _SAVE = """
 INSERT INTO engine_sessions (id, tenant_id, thread_id, parent_id, engine, entries, fingerprint)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+VALUES (:session_id, :tenant_id, :thread_id, :parent_id, :engine, :entries, :fingerprint)
     ON CONFLICT (id) DO NOTHING
 """
 
 
 async def load_session(connection: Connection, tenant_id: str, engine: str, session_id: str) -> StoredSession | None:
     """Return a session with all its ancestors' entries, or None if it or one of them is not there."""
-    rows = await connection.fetch(_LOAD, tenant_id, engine, session_id)
+    rows = await connection.fetch(_LOAD, tenant_id=tenant_id, engine=engine, session_id=session_id)
     if not rows or rows[0]["parent_id"] is not None:
         return None
     entries: list[JsonObject] = [entry for row in rows for entry in row["entries"]]
@@ -49,11 +48,11 @@ async def save_session(
     """Keep a session. Saving the same one again changes nothing."""
     await connection.execute(
         _SAVE,
-        session.id,
-        tenant_id,
-        thread_id,
-        session.parent_id,
-        engine,
-        storable_json(list(session.entries)),
-        session.fingerprint,
+        session_id=session.id,
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        parent_id=session.parent_id,
+        engine=engine,
+        entries=storable_json(list(session.entries)),
+        fingerprint=session.fingerprint,
     )

@@ -31,22 +31,22 @@ __all__ = [
 MAX_SKILLS = 500
 """A tenant's. Approximate: two that are added at the same moment may both see the last free place."""
 
-# $7 the most that a tenant may have; one that is there already may always be replaced.
+# At most `at_most` in a tenant; one that is there already may always be replaced.
 _PUT = """
 INSERT INTO skills AS s (tenant_id, name, description, skill_md, body, front_matter)
-SELECT $1, $2, $3, $4, $5, $6
- WHERE (SELECT count(*) FROM skills WHERE tenant_id = $1) < $7
-    OR EXISTS (SELECT FROM skills WHERE tenant_id = $1 AND name = $2)
+SELECT :tenant_id, :name, :description, :skill_md, :body, :front_matter
+ WHERE (SELECT count(*) FROM skills WHERE tenant_id = :tenant_id) < :at_most
+    OR EXISTS (SELECT FROM skills WHERE tenant_id = :tenant_id AND name = :name)
 ON CONFLICT (tenant_id, name) DO UPDATE
    SET description = EXCLUDED.description, skill_md = EXCLUDED.skill_md, body = EXCLUDED.body,
        front_matter = EXCLUDED.front_matter, updated_at = now()
 RETURNING name
 """
-_CLEAR_FILES = "DELETE FROM skill_files WHERE tenant_id = $1 AND skill_name = $2"
+_CLEAR_FILES = "DELETE FROM skill_files WHERE tenant_id = :tenant_id AND skill_name = :name"
 _ADD_FILES = """
 INSERT INTO skill_files (tenant_id, skill_name, path, executable, content)
-SELECT $1, $2, f.path, f.executable, f.content
-  FROM unnest($3::text[], $4::bool[], $5::bytea[]) AS f(path, executable, content)
+SELECT :tenant_id, :name, f.path, f.executable, f.content
+  FROM unnest(:paths::text[], :executables::bool[], :contents::bytea[]) AS f(path, executable, content)
 """
 
 # The size of a column that is stored out of line is known without reading it.
@@ -58,22 +58,25 @@ COALESCE((SELECT jsonb_agg(jsonb_build_object('path', f.path, 'size_bytes', octe
 _LIST = f"""
 SELECT s.name, s.front_matter, s.created_at, s.updated_at, {_FILES}
   FROM skills s
- WHERE s.tenant_id = $1 AND ($2::text IS NULL OR s.name > $2)
+ WHERE s.tenant_id = :tenant_id AND (:after::text IS NULL OR s.name > :after)
  ORDER BY s.name
- LIMIT $3
+ LIMIT :limit
 """
-_GET = f"SELECT s.*, {_FILES} FROM skills s WHERE s.tenant_id = $1 AND s.name = $2"
-_FILE = "SELECT path, executable, content FROM skill_files WHERE tenant_id = $1 AND skill_name = $2 AND path = $3"
-_DESCRIBE = "SELECT name, description FROM skills WHERE tenant_id = $1 AND name = ANY($2::text[])"
-_LOAD = "SELECT name, description, body FROM skills WHERE tenant_id = $1 AND name = ANY($2::text[])"
+_GET = f"SELECT s.*, {_FILES} FROM skills s WHERE s.tenant_id = :tenant_id AND s.name = :name"
+_FILE = """
+SELECT path, executable, content FROM skill_files WHERE tenant_id = :tenant_id AND skill_name = :name AND path = :path
+"""
+_DESCRIBE = "SELECT name, description FROM skills WHERE tenant_id = :tenant_id AND name = ANY(:names::text[])"
+_LOAD = "SELECT name, description, body FROM skills WHERE tenant_id = :tenant_id AND name = ANY(:names::text[])"
 _LOAD_FILES = """
 SELECT skill_name, path, executable, content FROM skill_files
- WHERE tenant_id = $1 AND skill_name = ANY($2::text[])
+ WHERE tenant_id = :tenant_id AND skill_name = ANY(:found::text[])
  ORDER BY skill_name, path
 """
-_DELETE = "DELETE FROM skills WHERE tenant_id = $1 AND name = $2 RETURNING name"
+_DELETE = "DELETE FROM skills WHERE tenant_id = :tenant_id AND name = :name RETURNING name"
 _AGENTS = """
-SELECT id FROM agents WHERE tenant_id = $1 AND deleted_at IS NULL AND spec -> 'skills' ? $2 ORDER BY id LIMIT $3
+SELECT id FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND spec -> 'skills' ? :name
+ORDER BY id LIMIT :limit
 """
 
 
@@ -87,16 +90,31 @@ async def put_skill(  # noqa: PLR0917 - the parts of one value
     """
     matter = front.model_dump(mode="json")
     if (
-        await connection.fetchval(_PUT, tenant_id, front.name, front.description, skill_md, body, matter, MAX_SKILLS)
+        await connection.fetchval(
+            _PUT,
+            tenant_id=tenant_id,
+            name=front.name,
+            description=front.description,
+            skill_md=skill_md,
+            body=body,
+            front_matter=matter,
+            at_most=MAX_SKILLS,
+        )
         is None
     ):
         raise LimitExceeded(
             f"There are {MAX_SKILLS} skills already, which is the most. Remove those that nobody uses.",
             limit=MAX_SKILLS,
         )
-    await connection.execute(_CLEAR_FILES, tenant_id, front.name)
-    columns = ([file.path for file in files], [file.executable for file in files], [file.content for file in files])
-    await connection.execute(_ADD_FILES, tenant_id, front.name, *columns)
+    await connection.execute(_CLEAR_FILES, tenant_id=tenant_id, name=front.name)
+    await connection.execute(
+        _ADD_FILES,
+        tenant_id=tenant_id,
+        name=front.name,
+        paths=[file.path for file in files],
+        executables=[file.executable for file in files],
+        contents=[file.content for file in files],
+    )
     return await get_skill(connection, tenant_id, front.name)
 
 
@@ -106,7 +124,7 @@ async def get_skill(connection: Connection, tenant_id: str, name: str) -> SkillD
     Raises:
         NotFound: There is no such skill.
     """
-    row = await connection.fetchrow(_GET, tenant_id, name)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, name=name)
     if row is None:
         raise _unknown(name)
     return SkillDetail(**_seen(row), skill_md=row["skill_md"])
@@ -114,7 +132,9 @@ async def get_skill(connection: Connection, tenant_id: str, name: str) -> SkillD
 
 async def list_skills(connection: Connection, tenant_id: str, *, after: str | None, limit: int) -> list[SkillView]:
     """Return skills by name, those after `after`."""
-    return [SkillView(**_seen(row)) for row in await connection.fetch(_LIST, tenant_id, after, limit)]
+    return [
+        SkillView(**_seen(row)) for row in await connection.fetch(_LIST, tenant_id=tenant_id, after=after, limit=limit)
+    ]
 
 
 async def get_skill_file(connection: Connection, tenant_id: str, name: str, path: str) -> SkillFile:
@@ -123,7 +143,7 @@ async def get_skill_file(connection: Connection, tenant_id: str, name: str, path
     Raises:
         NotFound: There is no such skill, or no such file in it.
     """
-    row = await connection.fetchrow(_FILE, tenant_id, name, path)
+    row = await connection.fetchrow(_FILE, tenant_id=tenant_id, name=name, path=path)
     if row is None:
         skill = await get_skill(connection, tenant_id, name)
         there = ", ".join(repr(file.path) for file in skill.files) or "no files"
@@ -133,15 +153,15 @@ async def get_skill_file(connection: Connection, tenant_id: str, name: str, path
 
 async def describe_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> dict[str, str]:
     """Return the descriptions of those of `names` that there are."""
-    rows = await connection.fetch(_DESCRIBE, tenant_id, list(names))
+    rows = await connection.fetch(_DESCRIBE, tenant_id=tenant_id, names=list(names))
     return {row["name"]: row["description"] for row in rows}
 
 
 async def load_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> tuple[SkillDirectory, ...]:
     """Return those of `names` that there are, with their files, in the order of `names`."""
-    found = {row["name"]: row for row in await connection.fetch(_LOAD, tenant_id, list(names))}
+    found = {row["name"]: row for row in await connection.fetch(_LOAD, tenant_id=tenant_id, names=list(names))}
     files: dict[str, list[SkillFile]] = {name: [] for name in found}
-    for row in await connection.fetch(_LOAD_FILES, tenant_id, list(found)):
+    for row in await connection.fetch(_LOAD_FILES, tenant_id=tenant_id, found=list(found)):
         # A skill that was replaced between the two reads may have lost or gained some.
         files[row["skill_name"]].append(SkillFile(row["path"], row["content"], row["executable"]))
     return tuple(
@@ -157,13 +177,13 @@ async def delete_skill(connection: Connection, tenant_id: str, name: str) -> Non
     Raises:
         NotFound: There is no such skill.
     """
-    if await connection.fetchval(_DELETE, tenant_id, name) is None:
+    if await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name) is None:
         raise _unknown(name)
 
 
 async def agents_with_skill(connection: Connection, tenant_id: str, name: str, *, limit: int) -> list[str]:
     """Return ids of agents to which a skill is assigned."""
-    return [row["id"] for row in await connection.fetch(_AGENTS, tenant_id, name, limit)]
+    return [row["id"] for row in await connection.fetch(_AGENTS, tenant_id=tenant_id, name=name, limit=limit)]
 
 
 def _unknown(name: str) -> NotFound:

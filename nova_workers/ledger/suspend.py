@@ -13,28 +13,45 @@ from nova_workers.contracts.waits import WaitRequest
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.journal import usage_columns
+from nova_workers.ledger.inserts import insert_runs, insert_threads
+from nova_workers.ledger.journal import usage_values
 
 __all__ = ["NewWait", "Suspended", "suspend_run"]
 
-# $1 run, $2 fence, $3 waits, $4 thread, $5.. what the tools of the open step used of models. A cancel that came in the
+_CHILDREN = insert_runs(
+    "asked",
+    id="child_run_id",
+    tenant_id="tenant_id",
+    thread_id="child_thread_id",
+    agent_id="child_agent_id",
+    seq="1",
+    content="child_content",
+    queue="queue",
+    priority="priority",
+    source="'agent'",
+    parent_run_id="run_id",
+    depth="depth + 1",
+    traceparent="traceparent",
+)
+
+# `tool_…` is what the tools of the open step used of models. A cancel that came in the
 # meantime is not waited out: the run goes back to the line, where the next claim ends it. A child run and its thread
 # are made here, so that there is either a parent that waits for it or no child.
-_SUSPEND = """
+_SUSPEND = f"""
 WITH thread AS (
-    SELECT id FROM threads WHERE id = $4 FOR UPDATE
+    SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
 ), mine AS (
     UPDATE runs r
        SET status = CASE WHEN r.cancel_requested_at IS NULL THEN 'waiting' ELSE 'queued' END,
            lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now()
       FROM thread
-     WHERE r.id = $1 AND r.fence = $2 AND r.status = 'running' AND r.thread_id = thread.id
+     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
     RETURNING r.*
 ), freed AS (
     UPDATE threads SET active_run_id = NULL FROM mine WHERE threads.id = mine.thread_id AND mine.status = 'queued'
 ), wanted AS (
     SELECT mine.tenant_id, mine.id AS run_id, mine.turn_id, mine.queue, mine.priority, mine.depth, mine.traceparent, x.*
-      FROM mine, jsonb_to_recordset($3) AS x(id text, tool_call_id text, kind text, request jsonb, due_in_s float8,
+      FROM mine, jsonb_to_recordset(:waits) AS x(id text, tool_call_id text, kind text, request jsonb, due_in_s float8,
                                              child_run_id text, child_thread_id text, child_agent_id text,
                                              child_content jsonb)
      WHERE mine.status = 'waiting'
@@ -45,21 +62,20 @@ WITH thread AS (
 ), calls AS (
     UPDATE tool_calls c SET status = 'deferred' FROM wanted w
      WHERE c.turn_id = w.turn_id AND c.call_id = w.tool_call_id
+), asked AS (
+    SELECT * FROM wanted WHERE child_run_id IS NOT NULL
 ), children_threads AS (
-    INSERT INTO threads (id, tenant_id, agent_id, next_seq)
-    SELECT child_thread_id, tenant_id, child_agent_id, 2 FROM wanted WHERE child_run_id IS NOT NULL
+    {insert_threads("asked", id="child_thread_id", agent_id="child_agent_id")}
 ), children AS (
-    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, queue, priority, source, parent_run_id,
-                      depth, traceparent)
-    SELECT child_run_id, tenant_id, child_thread_id, child_agent_id, 1, child_content, queue, priority, 'agent',
-           run_id, depth + 1, traceparent
-      FROM wanted WHERE child_run_id IS NOT NULL
+    {_CHILDREN}
 ), turn AS (
     UPDATE turns t
        SET status = CASE WHEN mine.status = 'waiting' THEN 'waiting' ELSE t.status END,
-           input_tokens = t.input_tokens + $5, output_tokens = t.output_tokens + $6,
-           cache_read_tokens = t.cache_read_tokens + $7, cache_write_tokens = t.cache_write_tokens + $8,
-           reasoning_tokens = t.reasoning_tokens + $9, cost_usd = t.cost_usd + $10::float8::numeric
+           input_tokens = t.input_tokens + :tool_input_tokens, output_tokens = t.output_tokens + :tool_output_tokens,
+           cache_read_tokens = t.cache_read_tokens + :tool_cache_read_tokens,
+           cache_write_tokens = t.cache_write_tokens + :tool_cache_write_tokens,
+           reasoning_tokens = t.reasoning_tokens + :tool_reasoning_tokens,
+           cost_usd = t.cost_usd + :tool_cost_usd::float8::numeric
       FROM mine
      WHERE t.id = mine.turn_id
 )
@@ -67,7 +83,7 @@ SELECT status FROM mine
 """
 
 # Whether this claim has suspended its run already: the reply was lost, and nobody has claimed it since.
-_SUSPENDED = "SELECT status FROM runs WHERE id = $1 AND fence = $2 AND status IN ('waiting', 'queued')"
+_SUSPENDED = "SELECT status FROM runs WHERE id = :run_id AND fence = :fence AND status IN ('waiting', 'queued')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +115,15 @@ async def suspend_run(
     """
     rows = [_row(wait) for wait in waits]
     status = await connection.fetchval(
-        _SUSPEND, claim.run_id, claim.fence, rows, claim.thread_id, *usage_columns(tool_usage)
+        _SUSPEND,
+        run_id=claim.run_id,
+        fence=claim.fence,
+        waits=rows,
+        thread_id=claim.thread_id,
+        **usage_values(tool_usage, of="tool_"),
     )
     if status is None:
-        status = await connection.fetchval(_SUSPENDED, claim.run_id, claim.fence)
+        status = await connection.fetchval(_SUSPENDED, run_id=claim.run_id, fence=claim.fence)
     if status is None:
         raise RunLost(f"Run {claim.run_id!r} is no longer held under fence {claim.fence}.", run_id=claim.run_id)
     children = tuple(

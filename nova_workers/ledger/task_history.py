@@ -11,27 +11,27 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["list_changes", "record_change"]
 
-# A task that changed is worth another look, whatever it was parked for: at once where $8, else in its time.
+# A task that changed is worth another look, whatever it was parked for: at once where `wake`, else in its time.
 _RECORD = """
 WITH touched AS (
     UPDATE tasks t
        SET revision = t.revision + 1, updated_at = now(), idle_invocations = 0, parked_reason = NULL,
            work_at = CASE WHEN t.status <> 'active' THEN NULL
-                          WHEN $8 THEN now()
+                          WHEN :wake THEN now()
                           ELSE COALESCE(t.work_at, now() + n.work_every_s * interval '1 second') END
       FROM tenants n
-     WHERE t.tenant_id = $1 AND t.id = $2 AND n.id = t.tenant_id
+     WHERE t.tenant_id = :tenant_id AND t.id = :task_id AND n.id = t.tenant_id
     RETURNING t.revision
 )
 INSERT INTO task_changes (id, tenant_id, task_id, revision, actor, run_id, kind, details)
-SELECT $3, $1, $2, revision, $4, $5, $6, $7 FROM touched
+SELECT :change_id, :tenant_id, :task_id, revision, :actor, :run_id, :kind, :details FROM touched
 """
 
 _LIST = """
 SELECT * FROM task_changes
- WHERE tenant_id = $1 AND task_id = $2 AND ($3::int IS NULL OR revision < $3)
+ WHERE tenant_id = :tenant_id AND task_id = :task_id AND (:before::int IS NULL OR revision < :before)
  ORDER BY revision DESC
- LIMIT $4
+ LIMIT :limit
 """
 
 
@@ -47,12 +47,22 @@ async def record_change(
     wake: bool,
 ) -> None:
     """Add to the history of a locked task. It is no longer parked; with `wake` an active one is worked on at once."""
-    await connection.execute(_RECORD, tenant_id, task_id, new_id("tch"), actor, run_id, kind, dict(details), wake)
+    await connection.execute(
+        _RECORD,
+        tenant_id=tenant_id,
+        task_id=task_id,
+        change_id=new_id("tch"),
+        actor=actor,
+        run_id=run_id,
+        kind=kind,
+        details=dict(details),
+        wake=wake,
+    )
 
 
 async def list_changes(
     connection: Connection, tenant_id: str, task_id: int, *, before: int | None, limit: int
 ) -> list[TaskChangeView]:
     """Return what happened to a task, newest first, the changes before the revision `before`."""
-    rows = await connection.fetch(_LIST, tenant_id, task_id, before, limit)
+    rows = await connection.fetch(_LIST, tenant_id=tenant_id, task_id=task_id, before=before, limit=limit)
     return [TaskChangeView.model_validate(dict(row)) for row in rows]

@@ -22,33 +22,38 @@ __all__ = [
 # None of these statements but `_LINK` and `_FREE` names subtask_id: a step's link is nobody else's to change.
 _WRITE = """
 INSERT INTO task_steps (id, tenant_id, task_id, position, title, details, done)
-SELECT x.id, $1, $2, x.position, x.title, x.details, x.done
-  FROM jsonb_to_recordset($3) AS x(id text, position int, title text, details text, done bool)
+SELECT x.id, :tenant_id, :task_id, x.position, x.title, x.details, x.done
+  FROM jsonb_to_recordset(:rows) AS x(id text, position int, title text, details text, done bool)
 ON CONFLICT (id) DO UPDATE
    SET position = EXCLUDED.position, title = EXCLUDED.title, details = EXCLUDED.details, done = EXCLUDED.done
- WHERE task_steps.tenant_id = $1 AND task_steps.task_id = $2
+ WHERE task_steps.tenant_id = :tenant_id AND task_steps.task_id = :task_id
 """
 
 _DROP = """
-DELETE FROM task_steps WHERE tenant_id = $1 AND task_id = $2 AND id = ANY($3::text[]) AND subtask_id IS NULL
+DELETE FROM task_steps
+ WHERE tenant_id = :tenant_id AND task_id = :task_id AND id = ANY(:step_ids::text[]) AND subtask_id IS NULL
 """
 
 _LINK = """
-UPDATE task_steps SET subtask_id = $4
- WHERE tenant_id = $1 AND task_id = $2 AND id = $3 AND subtask_id IS NULL AND NOT done
+UPDATE task_steps SET subtask_id = :subtask_id
+ WHERE tenant_id = :tenant_id AND task_id = :task_id AND id = :step_id AND subtask_id IS NULL AND NOT done
 RETURNING id
 """
 
-_MARK = "UPDATE task_steps SET done = true WHERE tenant_id = $1 AND subtask_id = $2"
+_MARK = "UPDATE task_steps SET done = true WHERE tenant_id = :tenant_id AND subtask_id = :subtask_id"
 
-_FREE = "UPDATE task_steps SET done = false, subtask_id = NULL WHERE tenant_id = $1 AND subtask_id = ANY($2::int[])"
+_FREE = """
+UPDATE task_steps SET done = false, subtask_id = NULL
+ WHERE tenant_id = :tenant_id AND subtask_id = ANY(:subtask_ids::int[])
+"""
 
 _ADD_RESOURCE = """
-INSERT INTO task_resources (id, tenant_id, task_id, kind, value, title) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO task_resources (id, tenant_id, task_id, kind, value, title)
+VALUES (:resource_id, :tenant_id, :task_id, :kind, :value, :title)
 """
 
 _REMOVE_RESOURCE = """
-DELETE FROM task_resources WHERE tenant_id = $1 AND task_id = $2 AND id = $3 RETURNING id
+DELETE FROM task_resources WHERE tenant_id = :tenant_id AND task_id = :task_id AND id = :resource_id RETURNING id
 """
 
 
@@ -75,27 +80,30 @@ async def write_steps(connection: Connection, tenant_id: str, task_id: int, step
         }
         for step in steps
     ]
-    await connection.execute(_WRITE, tenant_id, task_id, rows)
+    await connection.execute(_WRITE, tenant_id=tenant_id, task_id=task_id, rows=rows)
 
 
 async def drop_steps(connection: Connection, tenant_id: str, task_id: int, step_ids: Sequence[str]) -> None:
     """Delete steps. One with a subtask stays, whatever is asked."""
-    await connection.execute(_DROP, tenant_id, task_id, list(step_ids))
+    await connection.execute(_DROP, tenant_id=tenant_id, task_id=task_id, step_ids=list(step_ids))
 
 
 async def link_step(connection: Connection, tenant_id: str, task_id: int, step_id: str, subtask_id: int) -> bool:
     """Give a step its subtask. False where it has one, or is done."""
-    return await connection.fetchval(_LINK, tenant_id, task_id, step_id, subtask_id) is not None
+    return (
+        await connection.fetchval(_LINK, tenant_id=tenant_id, task_id=task_id, step_id=step_id, subtask_id=subtask_id)
+        is not None
+    )
 
 
 async def mark_step_of(connection: Connection, tenant_id: str, subtask_id: int) -> None:
     """Mark the step that a subtask did."""
-    await connection.execute(_MARK, tenant_id, subtask_id)
+    await connection.execute(_MARK, tenant_id=tenant_id, subtask_id=subtask_id)
 
 
 async def free_steps(connection: Connection, tenant_id: str, subtask_ids: Sequence[int]) -> None:
     """Take canceled subtasks from their steps, which are not done then."""
-    await connection.execute(_FREE, tenant_id, list(subtask_ids))
+    await connection.execute(_FREE, tenant_id=tenant_id, subtask_ids=list(subtask_ids))
 
 
 async def add_resource(
@@ -103,10 +111,21 @@ async def add_resource(
 ) -> str:
     """Add a resource and return its id."""
     resource_id = new_id("tre")
-    await connection.execute(_ADD_RESOURCE, resource_id, tenant_id, task_id, kind, value, title)
+    await connection.execute(
+        _ADD_RESOURCE,
+        resource_id=resource_id,
+        tenant_id=tenant_id,
+        task_id=task_id,
+        kind=kind,
+        value=value,
+        title=title,
+    )
     return resource_id
 
 
 async def remove_resource(connection: Connection, tenant_id: str, task_id: int, resource_id: str) -> bool:
     """Remove a resource. False where the task has none such."""
-    return await connection.fetchval(_REMOVE_RESOURCE, tenant_id, task_id, resource_id) is not None
+    return (
+        await connection.fetchval(_REMOVE_RESOURCE, tenant_id=tenant_id, task_id=task_id, resource_id=resource_id)
+        is not None
+    )

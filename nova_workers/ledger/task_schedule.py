@@ -40,11 +40,11 @@ CASE WHEN n.work_from < n.work_until THEN wall.hour >= n.work_from AND wall.hour
      ELSE true END
 """
 
-# Tenant by tenant, so that those whose hours are over cost one look and not one for each of their tasks. $1 most of a
-# tenant, $2 another moment than now. The first of each tenant go before the second of any.
+# Tenant by tenant, so that those whose hours are over cost one look and not one for each of their tasks. The first of
+# each tenant go before the second of any.
 _DUE = f"""
 SELECT due.tenant_id, due.id
-  FROM (SELECT COALESCE($2::timestamptz, now()) AS at) moment,
+  FROM (SELECT COALESCE(:at::timestamptz, now()) AS at) moment,
        tenants n,
        LATERAL (SELECT extract(hour FROM moment.at AT TIME ZONE n.timezone) AS hour) wall,
        LATERAL (
@@ -54,7 +54,7 @@ SELECT due.tenant_id, due.id
                     WHERE tenant_id = n.id AND work_at <= moment.at AND working_run_id IS NULL) r
             WHERE NOT {PAUSED}
             ORDER BY r.work_at
-            LIMIT $1
+            LIMIT :most_of_a_tenant
        ) due
  WHERE {_WORKS_NOW}
  ORDER BY due.place
@@ -62,7 +62,8 @@ SELECT due.tenant_id, due.id
 
 _IS_DUE = """
 SELECT EXISTS (SELECT FROM tasks
-                WHERE tenant_id = $1 AND id = $2 AND status = 'active' AND work_at <= now() AND working_run_id IS NULL)
+                WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'active' AND work_at <= now()
+                  AND working_run_id IS NULL)
 """
 
 # A run that retention has deleted is over too.
@@ -70,7 +71,7 @@ _OVER = f"""
 SELECT k.tenant_id, k.id
   FROM tasks k LEFT JOIN runs r ON r.tenant_id = k.tenant_id AND r.id = k.working_run_id
  WHERE k.working_run_id IS NOT NULL AND (r.id IS NULL OR r.status NOT IN {_OPEN})
- LIMIT $1
+ LIMIT :limit
 """
 
 # What the model never got to do says nothing about the task: an invocation that was canceled, or that failed in a way
@@ -84,62 +85,63 @@ UPDATE tasks k
                                THEN k.idle_invocations + 1
                                ELSE k.idle_invocations END
   FROM tasks o LEFT JOIN runs r ON r.tenant_id = o.tenant_id AND r.id = o.working_run_id
- WHERE o.tenant_id = $1 AND o.id = $2 AND k.tenant_id = o.tenant_id AND k.id = o.id
+ WHERE o.tenant_id = :tenant_id AND o.id = :task_id AND k.tenant_id = o.tenant_id AND k.id = o.id
    AND o.working_run_id IS NOT NULL AND (r.id IS NULL OR r.status NOT IN {_OPEN})
 RETURNING k.status, k.idle_invocations, r.id AS run_id, r.thread_id, r.agent_id, r.error_message
 """
 
 _IN_FLIGHT = f"""
 SELECT r.id FROM tasks k JOIN runs r ON r.tenant_id = k.tenant_id AND r.id = k.working_run_id
- WHERE k.tenant_id = $1 AND k.id = $2 AND r.status IN {_OPEN}
+ WHERE k.tenant_id = :tenant_id AND k.id = :task_id AND r.status IN {_OPEN}
 """
 
-# $4: whoever asked for it knows better than the count.
+# A person who asked for it knows better than the count.
 _MARK_WORKING = """
 UPDATE tasks k
-   SET working_run_id = $3, worked_revision = k.revision, parked_reason = NULL,
-       idle_invocations = CASE WHEN $4 THEN 0 ELSE k.idle_invocations END,
+   SET working_run_id = :run_id, worked_revision = k.revision, parked_reason = NULL,
+       idle_invocations = CASE WHEN :asked_for THEN 0 ELSE k.idle_invocations END,
        work_at = now() + n.work_every_s * interval '1 second'
   FROM tenants n
- WHERE k.tenant_id = $1 AND k.id = $2 AND k.status = 'active' AND n.id = k.tenant_id
+ WHERE k.tenant_id = :tenant_id AND k.id = :task_id AND k.status = 'active' AND n.id = k.tenant_id
 RETURNING k.id
 """
 
 _PARK = """
-UPDATE tasks SET parked_reason = $3, work_at = NULL
- WHERE tenant_id = $1 AND id = $2 AND status = 'active'
+UPDATE tasks SET parked_reason = :reason, work_at = NULL
+ WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'active'
 RETURNING id
 """
 
 _WAKE = """
-UPDATE tasks SET parked_reason = NULL, work_at = now() WHERE tenant_id = $1 AND id = $2 AND status = 'active'
+UPDATE tasks SET parked_reason = NULL, work_at = now()
+ WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'active'
 """
 
 # Threads before their runs, as everywhere; those of the tasks above too, whose owners are woken next: whoever takes
 # several takes them in this order.
 _LOCK_THREADS = """
 SELECT t.id FROM threads t JOIN tasks k ON t.tenant_id = k.tenant_id AND t.id = k.thread_id
- WHERE k.tenant_id = $1
+ WHERE k.tenant_id = :tenant_id
    AND k.id IN (SELECT unnest(ARRAY[x.id, x.parent_task_id]) FROM tasks x
-                 WHERE x.tenant_id = $1 AND x.id = ANY($2::int[]))
+                 WHERE x.tenant_id = :tenant_id AND x.id = ANY(:task_ids::int[]))
  ORDER BY t.id
    FOR UPDATE OF t
 """
 
-# What was begun for the tasks is asked to stop, also messages that would wake their owners; $3 is the run that asks.
+# What was begun for the tasks is asked to stop, also messages that would wake their owners, but not the run that asks.
 # Not ended here: the claim that ends a run also tells those who follow it.
 _STOP_WORK = f"""
 WITH stopped AS (
     UPDATE tasks SET working_run_id = NULL, work_at = NULL, parked_reason = NULL
-     WHERE tenant_id = $1 AND id = ANY($2::int[])
+     WHERE tenant_id = :tenant_id AND id = ANY(:task_ids::int[])
     RETURNING thread_id
 )
 UPDATE runs r
    SET cancel_requested_at = COALESCE(r.cancel_requested_at, now()),
        cancel_reason = COALESCE(r.cancel_reason, 'cancel')
   FROM stopped s
- WHERE r.tenant_id = $1 AND r.thread_id = s.thread_id AND r.source = 'task' AND r.status IN {_OPEN}
-   AND r.id IS DISTINCT FROM $3
+ WHERE r.tenant_id = :tenant_id AND r.thread_id = s.thread_id AND r.source = 'task' AND r.status IN {_OPEN}
+   AND r.id IS DISTINCT FROM :but_run_id
 RETURNING r.id, r.thread_id, r.queue, r.status
 """
 
@@ -178,22 +180,24 @@ async def find_due(
         most_of_a_tenant: How many of each tenant. The next look finds the others.
         at: Another moment than now.
     """
-    return [(row["tenant_id"], row["id"]) for row in await connection.fetch(_DUE, most_of_a_tenant, at)]
+    return [
+        (row["tenant_id"], row["id"]) for row in await connection.fetch(_DUE, most_of_a_tenant=most_of_a_tenant, at=at)
+    ]
 
 
 async def is_due(connection: Connection, tenant_id: str, task_id: int) -> bool:
     """Whether a locked task still is to be worked on."""
-    return await connection.fetchval(_IS_DUE, tenant_id, task_id)
+    return await connection.fetchval(_IS_DUE, tenant_id=tenant_id, task_id=task_id)
 
 
 async def find_over(connection: Connection, *, limit: int) -> list[tuple[str, int]]:
     """Return tasks whose invocation is over, and that do not know it yet."""
-    return [(row["tenant_id"], row["id"]) for row in await connection.fetch(_OVER, limit)]
+    return [(row["tenant_id"], row["id"]) for row in await connection.fetch(_OVER, limit=limit)]
 
 
 async def settle(connection: Connection, tenant_id: str, task_id: int) -> Settled | None:
     """Note that a locked task's invocation is over, and whether it changed anything. None where it is not over."""
-    row = await connection.fetchrow(_SETTLE, tenant_id, task_id)
+    row = await connection.fetchrow(_SETTLE, tenant_id=tenant_id, task_id=task_id)
     if row is None:
         return None
     last = None
@@ -204,7 +208,7 @@ async def settle(connection: Connection, tenant_id: str, task_id: int) -> Settle
 
 async def invocation_in_flight(connection: Connection, tenant_id: str, task_id: int) -> str | None:
     """Return the run that a locked task is worked on in, if there is one that is not over."""
-    return await connection.fetchval(_IN_FLIGHT, tenant_id, task_id)
+    return await connection.fetchval(_IN_FLIGHT, tenant_id=tenant_id, task_id=task_id)
 
 
 async def mark_working(
@@ -222,17 +226,22 @@ async def mark_working(
     Returns:
         False where it is not active.
     """
-    return await connection.fetchval(_MARK_WORKING, tenant_id, task_id, run_id, asked_for) is not None
+    return (
+        await connection.fetchval(
+            _MARK_WORKING, tenant_id=tenant_id, task_id=task_id, run_id=run_id, asked_for=asked_for
+        )
+        is not None
+    )
 
 
 async def park(connection: Connection, tenant_id: str, task_id: int, reason: str) -> bool:
     """Have an active task not worked on until something happens to it. False where it is not active."""
-    return await connection.fetchval(_PARK, tenant_id, task_id, reason) is not None
+    return await connection.fetchval(_PARK, tenant_id=tenant_id, task_id=task_id, reason=reason) is not None
 
 
 async def wake(connection: Connection, tenant_id: str, task_id: int) -> None:
     """Have an active task worked on as soon as its tenant's hours allow."""
-    await connection.execute(_WAKE, tenant_id, task_id)
+    await connection.execute(_WAKE, tenant_id=tenant_id, task_id=task_id)
 
 
 async def stop_work(
@@ -250,6 +259,6 @@ async def stop_work(
         The bells of those that stand in line, for a worker to end them.
     """
     ids = list(task_ids)
-    await connection.fetch(_LOCK_THREADS, tenant_id, ids)
-    rows = await connection.fetch(_STOP_WORK, tenant_id, ids, but_run_id)
+    await connection.fetch(_LOCK_THREADS, tenant_id=tenant_id, task_ids=ids)
+    rows = await connection.fetch(_STOP_WORK, tenant_id=tenant_id, task_ids=ids, but_run_id=but_run_id)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows if row["status"] == "queued"]

@@ -35,26 +35,27 @@ __all__ = [
 
 # The tenant's row is locked until the transaction ends: numbers grow in the order of commits, and the count is exact.
 _NEXT_NUMBER = """
-UPDATE tenants SET next_task_id = next_task_id + 1 WHERE id = $1 AND next_task_id < $2 RETURNING next_task_id - 1
+UPDATE tenants SET next_task_id = next_task_id + 1 WHERE id = :tenant_id AND next_task_id < :most_number
+RETURNING next_task_id - 1
 """
 
-_COUNT_OPEN = "SELECT count(*) FROM tasks WHERE tenant_id = $1 AND status IN ('draft', 'active')"
+_COUNT_OPEN = "SELECT count(*) FROM tasks WHERE tenant_id = :tenant_id AND status IN ('draft', 'active')"
 
 _INSERT = """
 INSERT INTO tasks (tenant_id, id, title, description, owner_agent_id, created_by, parent_task_id, parent_step_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+VALUES (:tenant_id, :number, :title, :description, :owner_agent_id, :created_by, :parent_task_id, :parent_step_id)
 """
 
 # A parent never changes, so the way up can be read before the lock. One lock a tree: whoever changes any task of it
 # is alone in it, and nobody waits for a second lock while holding a first.
 _LOCK_TREE = """
 WITH RECURSIVE up AS (
-    SELECT id, parent_task_id FROM tasks WHERE tenant_id = $1 AND id = $2
+    SELECT id, parent_task_id FROM tasks WHERE tenant_id = :tenant_id AND id = :task_id
     UNION ALL
-    SELECT t.id, t.parent_task_id FROM up JOIN tasks t ON t.tenant_id = $1 AND t.id = up.parent_task_id
+    SELECT t.id, t.parent_task_id FROM up JOIN tasks t ON t.tenant_id = :tenant_id AND t.id = up.parent_task_id
 )
 SELECT t.id FROM tasks t JOIN up ON up.id = t.id
- WHERE t.tenant_id = $1 AND up.parent_task_id IS NULL
+ WHERE t.tenant_id = :tenant_id AND up.parent_task_id IS NULL
    FOR NO KEY UPDATE OF t {others}
 """
 
@@ -63,10 +64,10 @@ _ANCESTORS = """
 WITH RECURSIVE up AS (
     SELECT p.id, p.parent_task_id, p.owner_agent_id, 1 AS distance
       FROM tasks t JOIN tasks p ON p.tenant_id = t.tenant_id AND p.id = t.parent_task_id
-     WHERE t.tenant_id = $1 AND t.id = $2
+     WHERE t.tenant_id = :tenant_id AND t.id = :task_id
     UNION ALL
     SELECT p.id, p.parent_task_id, p.owner_agent_id, up.distance + 1
-      FROM up JOIN tasks p ON p.tenant_id = $1 AND p.id = up.parent_task_id
+      FROM up JOIN tasks p ON p.tenant_id = :tenant_id AND p.id = up.parent_task_id
 )
 SELECT id, owner_agent_id FROM up ORDER BY distance
 """
@@ -74,10 +75,10 @@ SELECT id, owner_agent_id FROM up ORDER BY distance
 # An open task has only open ancestors, so the walk down need not look behind ended ones.
 _OPEN_DESCENDANTS = """
 WITH RECURSIVE down AS (
-    SELECT id FROM tasks WHERE tenant_id = $1 AND parent_task_id = $2 AND status IN ('draft', 'active')
+    SELECT id FROM tasks WHERE tenant_id = :tenant_id AND parent_task_id = :task_id AND status IN ('draft', 'active')
     UNION ALL
     SELECT t.id FROM down
-      JOIN tasks t ON t.tenant_id = $1 AND t.parent_task_id = down.id AND t.status IN ('draft', 'active')
+      JOIN tasks t ON t.tenant_id = :tenant_id AND t.parent_task_id = down.id AND t.status IN ('draft', 'active')
 )
 SELECT id FROM down ORDER BY id
 """
@@ -98,7 +99,7 @@ SELECT t.*,
           FROM task_resources r
          WHERE r.tenant_id = t.tenant_id AND r.task_id = t.id) AS resources
   FROM tasks t
- WHERE t.tenant_id = $1 AND t.id = $2
+ WHERE t.tenant_id = :tenant_id AND t.id = :task_id
 """
 
 # A statement of its own for each set of filters, so that each has a plan on the index that fits it.
@@ -109,38 +110,47 @@ SELECT t.*, s.steps_done, s.steps_total
      SELECT count(*) FILTER (WHERE done) AS steps_done, count(*) AS steps_total
        FROM task_steps WHERE tenant_id = t.tenant_id AND task_id = t.id
  ) s
- WHERE t.tenant_id = $1{filters}
+ WHERE t.tenant_id = :tenant_id{filters}
  ORDER BY t.id DESC
- LIMIT $2
+ LIMIT :limit
 """
 
+_CONDITIONS = {
+    "status": "t.status = :status",
+    "owner_agent_id": "t.owner_agent_id = :owner_agent_id",
+    "parent_task_id": "t.parent_task_id = :parent_task_id",
+    "before": "t.id < :before",
+}
+
 _SET_FIELDS = """
-UPDATE tasks SET title = $3, description = $4, owner_agent_id = $5 WHERE tenant_id = $1 AND id = $2
+UPDATE tasks SET title = :title, description = :description, owner_agent_id = :owner_agent_id
+ WHERE tenant_id = :tenant_id AND id = :task_id
 """
 
 _SET_ACTIVE = """
-UPDATE tasks SET status = 'active', work_at = now() WHERE tenant_id = $1 AND id = $2 AND status = 'draft' RETURNING id
-"""
-
-_END = """
-UPDATE tasks SET status = $3, outcome = $4, ended_at = now()
- WHERE tenant_id = $1 AND id = $2 AND status = $5
+UPDATE tasks SET status = 'active', work_at = now()
+ WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'draft'
 RETURNING id
 """
 
-# $2 the tasks, $3 an id for the change of each.
+_END = """
+UPDATE tasks SET status = :status, outcome = :outcome, ended_at = now()
+ WHERE tenant_id = :tenant_id AND id = :task_id AND status = :expected
+RETURNING id
+"""
+
 _CANCEL_MANY = """
 WITH given AS (
-    SELECT * FROM unnest($2::int[], $3::text[]) AS x(id, change_id)
+    SELECT * FROM unnest(:task_ids::int[], :change_ids::text[]) AS x(id, change_id)
 ), ended AS (
     UPDATE tasks t
        SET status = 'canceled', ended_at = now(), updated_at = now(), revision = t.revision + 1
       FROM given g
-     WHERE t.tenant_id = $1 AND t.id = g.id AND t.status IN ('draft', 'active')
+     WHERE t.tenant_id = :tenant_id AND t.id = g.id AND t.status IN ('draft', 'active')
     RETURNING t.id, t.revision, g.change_id
 )
 INSERT INTO task_changes (id, tenant_id, task_id, revision, actor, run_id, kind, details)
-SELECT change_id, $1, id, revision, $4, $5, 'canceled', $6 FROM ended
+SELECT change_id, :tenant_id, id, revision, :actor, :run_id, 'canceled', :details FROM ended
 """
 
 
@@ -159,15 +169,24 @@ async def insert_task(
     Raises:
         LimitExceeded: The tenant has as many open tasks as it may, or has used up all numbers.
     """
-    number = await connection.fetchval(_NEXT_NUMBER, tenant_id, MAX_TASK_ID)
+    number = await connection.fetchval(_NEXT_NUMBER, tenant_id=tenant_id, most_number=MAX_TASK_ID)
     if number is None:
         raise LimitExceeded("There are no more task numbers in this tenant.")
-    if await connection.fetchval(_COUNT_OPEN, tenant_id) >= MAX_OPEN_TASKS:
+    if await connection.fetchval(_COUNT_OPEN, tenant_id=tenant_id) >= MAX_OPEN_TASKS:
         raise LimitExceeded(
             f"There are {MAX_OPEN_TASKS} open tasks, which is the most. Complete or cancel those that are not needed."
         )
+    parent_task_id, parent_step_id = parent or (None, None)
     await connection.execute(
-        _INSERT, tenant_id, number, title, description, owner_agent_id, created_by, *(parent or (None, None))
+        _INSERT,
+        tenant_id=tenant_id,
+        number=number,
+        title=title,
+        description=description,
+        owner_agent_id=owner_agent_id,
+        created_by=created_by,
+        parent_task_id=parent_task_id,
+        parent_step_id=parent_step_id,
     )
     return number
 
@@ -178,23 +197,26 @@ async def lock_tree(connection: Connection, tenant_id: str, task_id: int, *, wai
     False where there is no such task; without `wait` also where somebody else holds the tree.
     """
     lock = _LOCK_TREE.format(others="" if wait else "SKIP LOCKED")
-    return await connection.fetchval(lock, tenant_id, task_id) is not None
+    return await connection.fetchval(lock, tenant_id=tenant_id, task_id=task_id) is not None
 
 
 async def find_task(connection: Connection, tenant_id: str, task_id: int) -> TaskView | None:
     """Return a task with its steps and resources, or None."""
-    row = await connection.fetchrow(_FIND, tenant_id, task_id)
+    row = await connection.fetchrow(_FIND, tenant_id=tenant_id, task_id=task_id)
     return None if row is None else TaskView.model_validate(dict(row))
 
 
 async def list_ancestors(connection: Connection, tenant_id: str, task_id: int) -> list[tuple[int, str]]:
     """Return the tasks above a task with their owners, its parent first."""
-    return [(row["id"], row["owner_agent_id"]) for row in await connection.fetch(_ANCESTORS, tenant_id, task_id)]
+    return [
+        (row["id"], row["owner_agent_id"])
+        for row in await connection.fetch(_ANCESTORS, tenant_id=tenant_id, task_id=task_id)
+    ]
 
 
 async def list_open_descendants(connection: Connection, tenant_id: str, task_id: int) -> list[int]:
     """Return all open tasks below a task, at any depth."""
-    return [row["id"] for row in await connection.fetch(_OPEN_DESCENDANTS, tenant_id, task_id)]
+    return [row["id"] for row in await connection.fetch(_OPEN_DESCENDANTS, tenant_id=tenant_id, task_id=task_id)]
 
 
 async def list_tasks(
@@ -208,13 +230,10 @@ async def list_tasks(
     limit: int,
 ) -> list[TaskSummary]:
     """Return tasks, newest first, those with numbers below `before`."""
-    given = {"status": status, "owner_agent_id": owner_agent_id, "parent_task_id": parent_task_id}
-    filters = {column: value for column, value in given.items() if value is not None}
-    terms = [f" AND t.{column} = ${place}" for place, column in enumerate(filters, 3)]
-    if before is not None:
-        terms.append(f" AND t.id < ${len(filters) + 3}")
-    values = [*filters.values(), *([] if before is None else [before])]
-    rows = await connection.fetch(_LIST.format(filters="".join(terms)), tenant_id, limit, *values)
+    given = {"status": status, "owner_agent_id": owner_agent_id, "parent_task_id": parent_task_id, "before": before}
+    values = {name: value for name, value in given.items() if value is not None}
+    query = _LIST.format(filters="".join(f" AND {_CONDITIONS[name]}" for name in values))
+    rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)
     return [TaskSummary.model_validate(dict(row)) for row in rows]
 
 
@@ -222,12 +241,19 @@ async def set_fields(
     connection: Connection, tenant_id: str, task_id: int, *, title: str, description: str, owner_agent_id: str
 ) -> None:
     """Write what is said of a task."""
-    await connection.execute(_SET_FIELDS, tenant_id, task_id, title, description, owner_agent_id)
+    await connection.execute(
+        _SET_FIELDS,
+        tenant_id=tenant_id,
+        task_id=task_id,
+        title=title,
+        description=description,
+        owner_agent_id=owner_agent_id,
+    )
 
 
 async def set_active(connection: Connection, tenant_id: str, task_id: int) -> bool:
     """Make a draft active, to be worked on at once. False where it is none."""
-    return await connection.fetchval(_SET_ACTIVE, tenant_id, task_id) is not None
+    return await connection.fetchval(_SET_ACTIVE, tenant_id=tenant_id, task_id=task_id) is not None
 
 
 async def end_task(
@@ -240,7 +266,12 @@ async def end_task(
     expected: TaskStatus,
 ) -> bool:
     """Give a task its final status. False where its status is not `expected`."""
-    return await connection.fetchval(_END, tenant_id, task_id, status, outcome, expected) is not None
+    return (
+        await connection.fetchval(
+            _END, tenant_id=tenant_id, task_id=task_id, status=status, outcome=outcome, expected=expected
+        )
+        is not None
+    )
 
 
 async def cancel_descendants(
@@ -254,4 +285,12 @@ async def cancel_descendants(
 ) -> None:
     """Cancel open tasks of a locked tree, and record it with each."""
     changes = [new_id("tch") for _ in task_ids]
-    await connection.execute(_CANCEL_MANY, tenant_id, list(task_ids), changes, actor, run_id, dict(details))
+    await connection.execute(
+        _CANCEL_MANY,
+        tenant_id=tenant_id,
+        task_ids=list(task_ids),
+        change_ids=changes,
+        actor=actor,
+        run_id=run_id,
+        details=dict(details),
+    )

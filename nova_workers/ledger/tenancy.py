@@ -34,31 +34,31 @@ _VISIBLE_CHARS = 12
 _COLUMNS = "id, name, prefix, scopes, created_at, expires_at, revoked_at"
 
 # Idempotent: making a tenant that exists changes nothing.
-_CREATE_TENANT = "INSERT INTO tenants (id, name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING RETURNING id"
+_CREATE_TENANT = "INSERT INTO tenants (id, name) VALUES (:tenant_id, :name) ON CONFLICT (id) DO NOTHING RETURNING id"
 
 _CREATE = f"""
 INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+VALUES (:key_id, :tenant_id, :name, :prefix, :secret_hash, :scopes, :expires_at)
 RETURNING {_COLUMNS}
 """
 
 # One probe of the unique index; the server's clock decides what has expired.
 _FIND = """
 SELECT id, tenant_id, scopes, expires_at FROM api_keys
- WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+ WHERE hash = :secret_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 """
 
 _LIST = f"""
 SELECT {_COLUMNS} FROM api_keys
- WHERE tenant_id = $1 AND ($2::text IS NULL OR id < $2)
+ WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
- LIMIT $3
+ LIMIT :limit
 """
 
 # Idempotent: the first revocation's time stays.
 _REVOKE = f"""
 UPDATE api_keys SET revoked_at = COALESCE(revoked_at, now())
- WHERE tenant_id = $1 AND id = $2
+ WHERE tenant_id = :tenant_id AND id = :key_id
 RETURNING {_COLUMNS}
 """
 
@@ -80,7 +80,7 @@ def hash_secret(secret: str) -> bytes:
 
 async def create_tenant(connection: Connection, tenant_id: str, name: str) -> bool:
     """Make a tenant unless it exists; return whether it was made."""
-    return await connection.fetchval(_CREATE_TENANT, tenant_id, name) is not None
+    return await connection.fetchval(_CREATE_TENANT, tenant_id=tenant_id, name=name) is not None
 
 
 async def create_key(
@@ -103,20 +103,20 @@ async def create_key(
     secret = _SECRET_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     row = await connection.fetchrow(
         _CREATE,
-        new_id("key"),
-        tenant_id,
-        name,
-        secret[:_VISIBLE_CHARS],
-        hash_secret(secret),
-        sorted(set(scopes)),
-        expires_at,
+        key_id=new_id("key"),
+        tenant_id=tenant_id,
+        name=name,
+        prefix=secret[:_VISIBLE_CHARS],
+        secret_hash=hash_secret(secret),
+        scopes=sorted(set(scopes)),
+        expires_at=expires_at,
     )
     return KeyCreated.model_validate({**dict(row or {}), "key": secret})
 
 
 async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedKey | None:
     """Return the good key with this hash; None where it is unknown, revoked or expired."""
-    row = await connection.fetchrow(_FIND, secret_hash)
+    row = await connection.fetchrow(_FIND, secret_hash=secret_hash)
     if row is None:
         return None
     return AuthenticatedKey(row["id"], row["tenant_id"], frozenset(row["scopes"]), row["expires_at"])
@@ -124,7 +124,9 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
 
 async def list_keys(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[KeyView]:
     """Return the tenant's keys, newest first, those before the id `before`."""
-    return [_view(row, row["id"]) for row in await connection.fetch(_LIST, tenant_id, before, limit)]
+    return [
+        _view(row, row["id"]) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
+    ]
 
 
 async def revoke_key(connection: Connection, tenant_id: str, key_id: str) -> KeyView:
@@ -133,7 +135,7 @@ async def revoke_key(connection: Connection, tenant_id: str, key_id: str) -> Key
     Raises:
         NotFound: There is no such key.
     """
-    return _view(await connection.fetchrow(_REVOKE, tenant_id, key_id), key_id)
+    return _view(await connection.fetchrow(_REVOKE, tenant_id=tenant_id, key_id=key_id), key_id)
 
 
 def _view(row: Row | None, key_id: str) -> KeyView:

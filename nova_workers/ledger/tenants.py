@@ -15,7 +15,7 @@ _GET = """
 SELECT id, name, timezone, work_from, work_until, work_every_s, weight, max_running, max_cost_usd_per_day::float8,
        created_at
   FROM tenants
- WHERE id = $1
+ WHERE id = :tenant_id
 """
 
 # Takes all columns from one document, so that those that it leaves out stay.
@@ -23,11 +23,11 @@ _CHANGE = """
 UPDATE tenants w
    SET timezone = n.timezone, work_from = n.work_from, work_until = n.work_until, work_every_s = n.work_every_s,
        weight = n.weight, max_running = n.max_running, max_cost_usd_per_day = n.max_cost_usd_per_day
-  FROM (SELECT (jsonb_populate_record(o, $2::jsonb)).* FROM tenants o WHERE o.id = $1 FOR UPDATE) n
+  FROM (SELECT (jsonb_populate_record(o, :changes::jsonb)).* FROM tenants o WHERE o.id = :tenant_id FOR UPDATE) n
  WHERE w.id = n.id
 """
 
-_KNOWS_ZONE = "SELECT EXISTS (SELECT FROM pg_timezone_names WHERE name = $1)"
+_KNOWS_ZONE = "SELECT EXISTS (SELECT FROM pg_timezone_names WHERE name = :zone)"
 
 
 async def get_tenant(connection: Connection, tenant_id: str) -> TenantView:
@@ -36,7 +36,7 @@ async def get_tenant(connection: Connection, tenant_id: str) -> TenantView:
     Raises:
         NotFound: There is none.
     """
-    row = await connection.fetchrow(_GET, tenant_id)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id)
     if row is None:
         raise NotFound(f"There is no tenant {tenant_id!r}.", kind="tenant")
     return TenantView.model_validate(dict(row))
@@ -50,7 +50,7 @@ async def change_tenant(connection: Connection, tenant_id: str, changes: Mapping
         InvalidInput: The database does not know the time zone.
     """
     zone = changes.get("timezone")
-    if zone is not None and not await connection.fetchval(_KNOWS_ZONE, zone):
+    if zone is not None and not await connection.fetchval(_KNOWS_ZONE, zone=zone):
         raise InvalidInput(f"timezone: {zone!r} is no time zone that Postgres knows.", field="timezone")
-    await connection.execute(_CHANGE, tenant_id, dict(changes))
+    await connection.execute(_CHANGE, tenant_id=tenant_id, changes=dict(changes))
     return await get_tenant(connection, tenant_id)

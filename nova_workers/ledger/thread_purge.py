@@ -28,22 +28,22 @@ _ASIDE = 500
 """Moves of the head, and sessions of SDKs."""
 _OPEN_PAUSE = timedelta(hours=1)
 
-# Deleted by people, $1 days ago: their rows go now, the head first. $2 how many.
+# Deleted by people, `days` ago: their rows go now, the head first.
 _MARK = """
 UPDATE threads SET purge_at = now(), head_turn_id = NULL
  WHERE id = ANY(ARRAY(SELECT id FROM threads
-                       WHERE deleted_at < now() - make_interval(days => $1) AND purge_at IS NULL
+                       WHERE deleted_at < now() - make_interval(days => :days) AND purge_at IS NULL
                        ORDER BY deleted_at
-                       LIMIT $2
+                       LIMIT :limit
                          FOR UPDATE SKIP LOCKED))
 """
 
 # By policy: as people delete it, and its rows go at once. Whether it is due was asked before; here it only must not
-# have been touched since. $1 tenant, $2 threads, $3 days.
+# have been touched since.
 _DELETE = """
 UPDATE threads t SET deleted_at = now(), purge_at = now(), head_turn_id = NULL
- WHERE t.tenant_id = $1 AND t.id = ANY($2::text[]) AND t.deleted_at IS NULL AND t.active_run_id IS NULL
-   AND t.updated_at < now() - make_interval(days => $3)
+ WHERE t.tenant_id = :tenant_id AND t.id = ANY(:thread_ids::text[]) AND t.deleted_at IS NULL AND t.active_run_id IS NULL
+   AND t.updated_at < now() - make_interval(days => :days)
 """
 
 _NEXT = """
@@ -55,41 +55,40 @@ SELECT id, tenant_id, task_id, forked_from_turn_id, head_turn_id
    FOR UPDATE SKIP LOCKED
 """
 
-# $1 tenant, $2 thread, $3 days.
 _HOLD = """
 SELECT id, tenant_id, task_id, forked_from_turn_id, head_turn_id
   FROM threads
- WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL AND active_run_id IS NULL
-   AND updated_at < now() - make_interval(days => $3)
+ WHERE tenant_id = :tenant_id AND id = :thread_id AND deleted_at IS NULL AND active_run_id IS NULL
+   AND updated_at < now() - make_interval(days => :days)
    FOR UPDATE SKIP LOCKED
 """
 
 # Of a locked thread. Only other threads' forks count; the head's own depth is for the one that keeps its latest turn.
 _NEEDED = """
-SELECT EXISTS (SELECT FROM runs WHERE thread_id = $1 AND status IN ('queued', 'running', 'waiting')) AS open,
+SELECT EXISTS (SELECT FROM runs WHERE thread_id = :thread_id AND status IN ('queued', 'running', 'waiting')) AS open,
        (SELECT max(u.depth) FROM threads f JOIN turns u ON u.id = f.forked_from_turn_id
-         WHERE u.thread_id = $1 AND f.id <> $1) AS forked_depth,
-       (SELECT depth FROM turns WHERE id = $2 AND thread_id = $1) AS head_depth
+         WHERE u.thread_id = :thread_id AND f.id <> :thread_id) AS forked_depth,
+       (SELECT depth FROM turns WHERE id = :head_turn_id AND thread_id = :thread_id) AS head_depth
 """
 
-_PUT_OFF = "UPDATE threads SET purge_at = now() + $2::interval WHERE id = $1"
+_PUT_OFF = "UPDATE threads SET purge_at = now() + :pause::interval WHERE id = :thread_id"
 
 _TEXTS = """
 DELETE FROM message_texts
- WHERE message_id = ANY(ARRAY(SELECT message_id FROM message_texts WHERE thread_id = $1 LIMIT $2))
+ WHERE message_id = ANY(ARRAY(SELECT message_id FROM message_texts WHERE thread_id = :thread_id LIMIT :limit))
 """
 _VECTORS = """
-DELETE FROM embeddings WHERE id = ANY(ARRAY(SELECT id FROM embeddings WHERE thread_id = $1 LIMIT $2))
+DELETE FROM embeddings WHERE id = ANY(ARRAY(SELECT id FROM embeddings WHERE thread_id = :thread_id LIMIT :limit))
 """
 
 # With their messages, tool calls, compactions, words and vectors. The newest of a thread that goes, the oldest of one
-# that goes on: so what is left after a crash is a history without a hole. $2 and $3 depths between which they go.
+# that goes on: so what is left after a crash is a history without a hole.
 _TURNS_BETWEEN = """
 DELETE FROM turns
  WHERE id = ANY(ARRAY(SELECT id FROM turns
-                       WHERE thread_id = $1 AND depth > $2 AND depth < $3
+                       WHERE thread_id = :thread_id AND depth > :above_depth AND depth < :below_depth
                        ORDER BY depth {order}
-                       LIMIT $4))
+                       LIMIT :limit))
 """
 _PURGE_TURNS = _TURNS_BETWEEN.format(order="DESC")
 _TRIM_TURNS = _TURNS_BETWEEN.format(order="ASC")
@@ -98,57 +97,61 @@ _TRIM_TURNS = _TURNS_BETWEEN.format(order="ASC")
 _RUNS_WITHOUT_TURN = """
 DELETE FROM runs
  WHERE id = ANY(ARRAY(SELECT r.id FROM runs r
-                       WHERE r.thread_id = $1 AND r.status NOT IN ('queued', 'running', 'waiting')
+                       WHERE r.thread_id = :thread_id AND r.status NOT IN ('queued', 'running', 'waiting')
                          AND NOT EXISTS (SELECT FROM turns t WHERE t.run_id = r.id)
                          AND NOT EXISTS (SELECT FROM turns t WHERE t.run_id = r.merged_into)
-                       LIMIT $2))
+                       LIMIT :limit))
 """
 
 _SENT_FILES = """
 DELETE FROM sent_files
- WHERE id = ANY(ARRAY(SELECT id FROM sent_files WHERE tenant_id = $1 AND thread_id = $2 LIMIT $3))
+ WHERE id = ANY(ARRAY(SELECT id FROM sent_files WHERE tenant_id = :tenant_id AND thread_id = :thread_id LIMIT :limit))
 """
 
 _SESSIONS = """
-DELETE FROM engine_sessions WHERE id = ANY(ARRAY(SELECT id FROM engine_sessions WHERE thread_id = $1 LIMIT $2))
+DELETE FROM engine_sessions
+ WHERE id = ANY(ARRAY(SELECT id FROM engine_sessions WHERE thread_id = :thread_id LIMIT :limit))
 """
 
 _MOVES = """
 DELETE FROM thread_heads
  WHERE id = ANY(ARRAY(SELECT h.id FROM thread_heads h
-                       WHERE h.thread_id = $1 AND NOT EXISTS (SELECT FROM turns t WHERE t.id = h.turn_id)
-                       LIMIT $2))
+                       WHERE h.thread_id = :thread_id AND NOT EXISTS (SELECT FROM turns t WHERE t.id = h.turn_id)
+                       LIMIT :limit))
 """
 
 # What is kept for forks keeps nothing of what the thread was called.
 _KEEP_FOR_FORKS = """
 UPDATE threads
    SET purge_at = 'infinity', title = NULL, label = NULL, meta = '{}', session_id = NULL
- WHERE id = $1
+ WHERE id = :thread_id
 """
 
-_REMOVE = "DELETE FROM threads WHERE id = $1"
-_FORGET_IN_TASK = "UPDATE tasks SET thread_id = NULL WHERE tenant_id = $1 AND id = $2 AND thread_id = $3"
+_REMOVE = "DELETE FROM threads WHERE id = :thread_id"
+_FORGET_IN_TASK = (
+    "UPDATE tasks SET thread_id = NULL WHERE tenant_id = :tenant_id AND id = :task_id AND thread_id = :thread_id"
+)
 
 # The thread that this one came from, if it only waits for its forks to go. It waits here for whoever is just finding
 # out that there is a fork: else both would leave it to the other.
 _LOOK_AGAIN = """
 UPDATE threads p SET purge_at = now()
   FROM turns u
- WHERE u.id = $1 AND p.id = u.thread_id AND p.purge_at IS NOT NULL
+ WHERE u.id = :turn_id AND p.id = u.thread_id AND p.purge_at IS NOT NULL
 """
 
-# What is left begins with no parent, and not with one that is gone. $2 the depth below which turns are kept for forks.
+# What is left begins with no parent, and not with one that is gone. Turns up to `above_depth` are kept for forks.
 _CUT = """
 UPDATE turns SET parent_turn_id = NULL
- WHERE id = (SELECT id FROM turns WHERE thread_id = $1 AND depth > $2 ORDER BY depth LIMIT 1)
+ WHERE id = (SELECT id FROM turns WHERE thread_id = :thread_id AND depth > :above_depth ORDER BY depth LIMIT 1)
 """
 _TRIMMED = """
 UPDATE threads
-   SET trimmed_at = now(), session_id = NULL, forked_from_turn_id = CASE WHEN $2 THEN NULL ELSE forked_from_turn_id END
- WHERE id = $1
+   SET trimmed_at = now(), session_id = NULL,
+       forked_from_turn_id = CASE WHEN :whole THEN NULL ELSE forked_from_turn_id END
+ WHERE id = :thread_id
 """
-_NOTHING_TO_TRIM = "UPDATE threads SET trimmed_at = now() WHERE id = $1"
+_NOTHING_TO_TRIM = "UPDATE threads SET trimmed_at = now() WHERE id = :thread_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +170,12 @@ class Slice:
 
 async def mark_deleted(connection: Connection, *, days: int, limit: int) -> int:
     """Let the rows of threads go that were deleted more than `days` ago. Returns how many threads."""
-    return _count(await connection.execute(_MARK, days, limit))
+    return _count(await connection.execute(_MARK, days=days, limit=limit))
 
 
 async def delete_by_policy(connection: Connection, tenant_id: str, thread_ids: Sequence[str], *, days: int) -> int:
     """Delete threads that nobody has touched for `days`, and let their rows go. Returns how many."""
-    return _count(await connection.execute(_DELETE, tenant_id, list(thread_ids), days))
+    return _count(await connection.execute(_DELETE, tenant_id=tenant_id, thread_ids=list(thread_ids), days=days))
 
 
 async def purge_next(transaction: Connection) -> Slice:
@@ -188,28 +191,37 @@ async def purge_next(transaction: Connection) -> Slice:
     needed = await _needed(transaction, thread)
     if needed["open"]:
         # Not canceled yet. Whoever ends it will not tell us.
-        await transaction.execute(_PUT_OFF, thread_id, _OPEN_PAUSE)
+        await transaction.execute(_PUT_OFF, thread_id=thread_id, pause=_OPEN_PAUSE)
         return Slice(more=True)
     kept_depth = -1 if needed["forked_depth"] is None else int(needed["forked_depth"])
-    turns = _count(await transaction.execute(_PURGE_TURNS, thread_id, kept_depth, _TOP, _TURNS))
+    turns = _count(
+        await transaction.execute(
+            _PURGE_TURNS, thread_id=thread_id, above_depth=kept_depth, below_depth=_TOP, limit=_TURNS
+        )
+    )
     full = turns == _TURNS
-    for query, arguments, limit in (
-        (_TEXTS, (thread_id,), _WORDS),
-        (_VECTORS, (thread_id,), _WORDS),
-        (_RUNS_WITHOUT_TURN, (thread_id,), _RUNS),
-        (_SENT_FILES, (thread["tenant_id"], thread_id), _FILES),
-        (_SESSIONS, (thread_id,), _ASIDE),
-        (_MOVES, (thread_id,), _ASIDE),
+    files = _count(
+        await transaction.execute(_SENT_FILES, tenant_id=thread["tenant_id"], thread_id=thread_id, limit=_FILES)
+    )
+    full |= files == _FILES
+    for query, limit in (
+        (_TEXTS, _WORDS),
+        (_VECTORS, _WORDS),
+        (_RUNS_WITHOUT_TURN, _RUNS),
+        (_SESSIONS, _ASIDE),
+        (_MOVES, _ASIDE),
     ):
-        full |= _count(await transaction.execute(query, *arguments, limit)) == limit
+        full |= _count(await transaction.execute(query, thread_id=thread_id, limit=limit)) == limit
     if full:
         return Slice(turns=turns, more=True)
     if needed["forked_depth"] is not None:
-        await transaction.execute(_KEEP_FOR_FORKS, thread_id)
+        await transaction.execute(_KEEP_FOR_FORKS, thread_id=thread_id)
         return Slice(turns=turns, more=True)
-    await transaction.execute(_REMOVE, thread_id)
-    await transaction.execute(_FORGET_IN_TASK, thread["tenant_id"], thread["task_id"], thread_id)
-    await transaction.execute(_LOOK_AGAIN, thread["forked_from_turn_id"])
+    await transaction.execute(_REMOVE, thread_id=thread_id)
+    await transaction.execute(
+        _FORGET_IN_TASK, tenant_id=thread["tenant_id"], task_id=thread["task_id"], thread_id=thread_id
+    )
+    await transaction.execute(_LOOK_AGAIN, turn_id=thread["forked_from_turn_id"])
     return Slice(threads=1, turns=turns, more=True)
 
 
@@ -221,7 +233,7 @@ async def trim(transaction: Connection, tenant_id: str, thread_id: str, *, days:
     Args:
         transaction: A transaction; it holds the thread.
     """
-    thread = await transaction.fetchrow(_HOLD, tenant_id, thread_id, days)
+    thread = await transaction.fetchrow(_HOLD, tenant_id=tenant_id, thread_id=thread_id, days=days)
     if thread is None:
         return Slice()
     needed = await _needed(transaction, thread)
@@ -230,19 +242,23 @@ async def trim(transaction: Connection, tenant_id: str, thread_id: str, *, days:
     head_depth, forked_depth = needed["head_depth"], needed["forked_depth"]
     if head_depth is None or (forked_depth is not None and forked_depth >= head_depth):
         # It has no turn of its own, or others go on from its latest, and need all before it.
-        await transaction.execute(_NOTHING_TO_TRIM, thread_id)
+        await transaction.execute(_NOTHING_TO_TRIM, thread_id=thread_id)
         return Slice()
     kept_depth = -1 if forked_depth is None else int(forked_depth)
-    turns = _count(await transaction.execute(_TRIM_TURNS, thread_id, kept_depth, head_depth, _TURNS))
-    await transaction.execute(_CUT, thread_id, kept_depth)
+    turns = _count(
+        await transaction.execute(
+            _TRIM_TURNS, thread_id=thread_id, above_depth=kept_depth, below_depth=head_depth, limit=_TURNS
+        )
+    )
+    await transaction.execute(_CUT, thread_id=thread_id, above_depth=kept_depth)
     full = turns == _TURNS
     for query, limit in ((_RUNS_WITHOUT_TURN, _RUNS), (_SESSIONS, _ASIDE), (_MOVES, _ASIDE)):
-        full |= _count(await transaction.execute(query, thread_id, limit)) == limit
+        full |= _count(await transaction.execute(query, thread_id=thread_id, limit=limit)) == limit
     if full:
         return Slice(turns=turns, more=True)
-    await transaction.execute(_TRIMMED, thread_id, forked_depth is None)
+    await transaction.execute(_TRIMMED, thread_id=thread_id, whole=forked_depth is None)
     if forked_depth is None:
-        await transaction.execute(_LOOK_AGAIN, thread["forked_from_turn_id"])
+        await transaction.execute(_LOOK_AGAIN, turn_id=thread["forked_from_turn_id"])
     return Slice(turns=turns)
 
 
@@ -250,7 +266,7 @@ _TOP = 2_147_483_647
 
 
 async def _needed(transaction: Connection, thread: Row) -> Row:
-    row = await transaction.fetchrow(_NEEDED, thread["id"], thread["head_turn_id"])
+    row = await transaction.fetchrow(_NEEDED, thread_id=thread["id"], head_turn_id=thread["head_turn_id"])
     assert row is not None  # noqa: S101 - it has no FROM
     return row
 

@@ -23,75 +23,79 @@ t.forked_from_turn_id, t.meta, t.created_at, t.updated_at
 
 _CREATE = f"""
 INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, meta)
-SELECT $1, a.tenant_id, a.id, $4, $5, $6
+SELECT :thread_id, a.tenant_id, a.id, :title, :label, :metadata
   FROM agents a
- WHERE a.tenant_id = $2 AND a.id = $3 AND a.deleted_at IS NULL
+ WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
 RETURNING {_COLUMNS}
 """
 
-_GET = f"SELECT {_COLUMNS}, t.deleted_at FROM threads t WHERE t.tenant_id = $1 AND t.id = $2"
+_GET = f"SELECT {_COLUMNS}, t.deleted_at FROM threads t WHERE t.tenant_id = :tenant_id AND t.id = :thread_id"
 
 # One statement a set of filters, so that each has a plan of its own on the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = $1 AND t.deleted_at IS NULL AND ($2::text IS NULL OR t.id < $2)
+ WHERE t.tenant_id = :tenant_id AND t.deleted_at IS NULL AND (:before::text IS NULL OR t.id < :before)
  ORDER BY t.id DESC
- LIMIT $3
+ LIMIT :limit
 """
 _LIST_OF_AGENT = f"""
 SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = $1 AND t.agent_id = $4 AND t.deleted_at IS NULL AND ($2::text IS NULL OR t.id < $2)
+ WHERE t.tenant_id = :tenant_id AND t.agent_id = :agent_id AND t.deleted_at IS NULL
+   AND (:before::text IS NULL OR t.id < :before)
  ORDER BY t.id DESC
- LIMIT $3
+ LIMIT :limit
 """
 _LIST_OF_LABEL = f"""
 SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = $1 AND t.label = $4 AND t.deleted_at IS NULL AND ($2::text IS NULL OR t.id < $2)
-   AND ($5::text IS NULL OR t.agent_id = $5)
- LIMIT $3
+ WHERE t.tenant_id = :tenant_id AND t.label = :label AND t.deleted_at IS NULL
+   AND (:before::text IS NULL OR t.id < :before)
+   AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
+ LIMIT :limit
 """
 
-# $3 names the columns to change.
+# Only the columns that `changed` names.
 _PATCH = f"""
 UPDATE threads t
-   SET title = CASE WHEN 'title' = ANY($3::text[]) THEN $4 ELSE t.title END,
-       label = CASE WHEN 'label' = ANY($3::text[]) THEN $5 ELSE t.label END,
-       meta = CASE WHEN 'metadata' = ANY($3::text[]) THEN $6 ELSE t.meta END,
+   SET title = CASE WHEN 'title' = ANY(:changed::text[]) THEN :title ELSE t.title END,
+       label = CASE WHEN 'label' = ANY(:changed::text[]) THEN :label ELSE t.label END,
+       meta = CASE WHEN 'metadata' = ANY(:changed::text[]) THEN :metadata ELSE t.meta END,
        updated_at = now()
- WHERE t.tenant_id = $1 AND t.id = $2 AND t.deleted_at IS NULL
+ WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.deleted_at IS NULL
 RETURNING {_COLUMNS}
 """
 
 _DELETE = """
 UPDATE threads SET deleted_at = now(), updated_at = now()
- WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+ WHERE tenant_id = :tenant_id AND id = :thread_id AND deleted_at IS NULL
 RETURNING id
 """
 
-# $3 the turn to fork at; null forks at the head. The thread is held, so that retention, which deletes turns that nobody
-# goes on from, comes before the fork or after it. Walks from the head towards the root: a turn is in the thread's
-# lineage if the walk meets it, and from there on the walk counts what the new thread holds.
+# Forks at `turn_id`, or at the head where it is null. The thread is held, so that retention, which deletes turns that
+# nobody goes on from, comes before the fork or after it. Walks from the head towards the root: a turn is in the
+# thread's lineage if the walk meets it, and from there on the walk counts what the new thread holds.
 _FORK = f"""
 WITH RECURSIVE source AS (
-    SELECT * FROM threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL FOR KEY SHARE
+    SELECT * FROM threads WHERE tenant_id = :tenant_id AND id = :thread_id AND deleted_at IS NULL FOR KEY SHARE
 ), line AS (
-    SELECT u.id, u.parent_turn_id, u.type, u.id = COALESCE($3, s.head_turn_id) AS kept
+    SELECT u.id, u.parent_turn_id, u.type, u.id = COALESCE(:turn_id, s.head_turn_id) AS kept
       FROM source s JOIN turns u ON u.id = s.head_turn_id
     UNION ALL
-    SELECT u.id, u.parent_turn_id, u.type, l.kept OR u.id = $3
+    SELECT u.id, u.parent_turn_id, u.type, l.kept OR u.id = :turn_id
       FROM line l JOIN turns u ON u.id = l.parent_turn_id
 ), fork AS (
-    SELECT COALESCE($3, s.head_turn_id) AS turn_id, s.id AS thread_id, s.agent_id,
+    SELECT COALESCE(:turn_id, s.head_turn_id) AS turn_id, s.id AS thread_id, s.agent_id,
            (SELECT count(*) FROM line WHERE kept AND type = 'normal')::int AS turn_count
       FROM source s
      WHERE EXISTS (SELECT 1 FROM line WHERE kept)
 ), made AS (
     INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, head_turn_id, turn_count,
                               forked_from_thread_id, forked_from_turn_id)
-    SELECT $4, $1, f.agent_id, $5, $6, f.turn_id, f.turn_count, f.thread_id, f.turn_id FROM fork f
+    SELECT :new_thread_id, :tenant_id, f.agent_id, :title, :label, f.turn_id, f.turn_count, f.thread_id, f.turn_id
+      FROM fork f
     RETURNING {_COLUMNS}
 ), moved AS (
-    INSERT INTO thread_heads (tenant_id, thread_id, turn_id, move) SELECT $1, m.id, m.head_turn_id, 'fork' FROM made m
+    INSERT INTO thread_heads (tenant_id, thread_id, turn_id, move)
+    SELECT :tenant_id, m.id, m.head_turn_id, 'fork' FROM made m
 )
 SELECT * FROM made
 """
@@ -113,7 +117,15 @@ async def create_thread(
         Conflict: Another thread has the label.
     """
     try:
-        row = await connection.fetchrow(_CREATE, new_id("thr"), tenant_id, agent_id, title, label, dict(metadata or {}))
+        row = await connection.fetchrow(
+            _CREATE,
+            thread_id=new_id("thr"),
+            tenant_id=tenant_id,
+            agent_id=agent_id,
+            title=title,
+            label=label,
+            metadata=dict(metadata or {}),
+        )
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(label) from error
     if row is None:
@@ -128,7 +140,7 @@ async def get_thread(connection: Connection, tenant_id: str, thread_id: str) -> 
         NotFound: There is no such thread.
         Gone: It was deleted.
     """
-    row = await connection.fetchrow(_GET, tenant_id, thread_id)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, thread_id=thread_id)
     if row is None:
         raise NotFound(f"There is no thread {thread_id!r}.", thread_id=thread_id)
     if row["deleted_at"] is not None:
@@ -147,11 +159,15 @@ async def list_threads(
 ) -> list[ThreadView]:
     """Return threads that live, newest first, those made before the thread `before`."""
     if label is not None:
-        rows = await connection.fetch(_LIST_OF_LABEL, tenant_id, before, limit, label, agent_id)
+        rows = await connection.fetch(
+            _LIST_OF_LABEL, tenant_id=tenant_id, before=before, limit=limit, label=label, agent_id=agent_id
+        )
     elif agent_id is not None:
-        rows = await connection.fetch(_LIST_OF_AGENT, tenant_id, before, limit, agent_id)
+        rows = await connection.fetch(
+            _LIST_OF_AGENT, tenant_id=tenant_id, before=before, limit=limit, agent_id=agent_id
+        )
     else:
-        rows = await connection.fetch(_LIST, tenant_id, before, limit)
+        rows = await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
     return [_view(row) for row in rows]
 
 
@@ -168,12 +184,12 @@ async def patch_thread(
     try:
         row = await connection.fetchrow(
             _PATCH,
-            tenant_id,
-            thread_id,
-            list(changes),
-            changes.get("title"),
-            changes.get("label"),
-            changes.get("metadata") or {},
+            tenant_id=tenant_id,
+            thread_id=thread_id,
+            changed=list(changes),
+            title=changes.get("title"),
+            label=changes.get("label"),
+            metadata=changes.get("metadata") or {},
         )
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(changes.get("label")) from error
@@ -195,7 +211,7 @@ async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str)
         NotFound: There is no such thread.
         Gone: It was deleted before.
     """
-    if await transaction.fetchval(_DELETE, tenant_id, thread_id) is None:
+    if await transaction.fetchval(_DELETE, tenant_id=tenant_id, thread_id=thread_id) is None:
         await get_thread(transaction, tenant_id, thread_id)
     await forget_thread(transaction, tenant_id, thread_id)
     # Whoever submits takes the thread's row: no run comes after this statement, and it sees all that came before.
@@ -219,7 +235,15 @@ async def fork_thread(
         Conflict: Another thread has the label, or there is no turn yet to go on from.
     """
     try:
-        row = await connection.fetchrow(_FORK, tenant_id, thread_id, turn_id, new_id("thr"), title, label)
+        row = await connection.fetchrow(
+            _FORK,
+            tenant_id=tenant_id,
+            thread_id=thread_id,
+            turn_id=turn_id,
+            new_thread_id=new_id("thr"),
+            title=title,
+            label=label,
+        )
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(label) from error
     if row is not None:

@@ -10,7 +10,7 @@ Lock order: triggers, then threads by id, then runs. Triggers are never waited f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from nova_workers.contracts.triggers import CatchUp, FiringOutcome, Overlap, Ski
 from nova_workers.errors import Gone, NotFound
 from nova_workers.ledger.claim import PAUSED
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.inserts import insert_runs, insert_threads
 
 __all__ = [
     "DueTrigger",
@@ -62,7 +63,7 @@ WITH locked AS MATERIALIZED (
     SELECT {_COLUMNS} FROM triggers t
      WHERE t.next_fire_at <= now()
      ORDER BY t.next_fire_at
-     LIMIT $1
+     LIMIT :limit
        FOR UPDATE SKIP LOCKED
 )
 {_FACTS}
@@ -72,7 +73,7 @@ WITH locked AS MATERIALIZED (
 _TAKE_AGAIN = f"""
 WITH locked AS MATERIALIZED (
     SELECT {_COLUMNS} FROM triggers t
-      JOIN unnest($1::text[], $2::timestamptz[]) AS g (id, leased_until) ON g.id = t.id
+      JOIN unnest(:trigger_ids::text[], :leased_until::timestamptz[]) AS g (id, leased_until) ON g.id = t.id
      WHERE t.next_fire_at = g.leased_until
        FOR UPDATE OF t SKIP LOCKED
 )
@@ -81,20 +82,39 @@ WITH locked AS MATERIALIZED (
 
 _TAKE_ONE = f"""
 WITH locked AS MATERIALIZED (
-    SELECT {_COLUMNS} FROM triggers t WHERE t.tenant_id = $1 AND t.id = $2 AND t.deleted_at IS NULL FOR UPDATE
+    SELECT {_COLUMNS} FROM triggers t WHERE t.tenant_id = :tenant_id AND t.id = :trigger_id
+      AND t.deleted_at IS NULL FOR UPDATE
 )
 {_FACTS}
 """
-_IS_DELETED = "SELECT deleted_at IS NOT NULL FROM triggers WHERE tenant_id = $1 AND id = $2"
+_IS_DELETED = "SELECT deleted_at IS NOT NULL FROM triggers WHERE tenant_id = :tenant_id AND id = :trigger_id"
 
-_LIVING_THREADS = "SELECT id FROM threads WHERE id = ANY($1::text[]) AND deleted_at IS NULL ORDER BY id FOR UPDATE"
+_LIVING_THREADS = (
+    "SELECT id FROM threads WHERE id = ANY(:thread_ids::text[]) AND deleted_at IS NULL ORDER BY id FOR UPDATE"
+)
 
-# One statement for a batch. A slot that has a row already fires nothing. $1.. one array a column of `given`.
-_INSERT = """
+_RUNS = insert_runs(
+    "firing f LEFT JOIN lines l ON l.id = f.thread_id",
+    id="f.run_id",
+    tenant_id="f.tenant_id",
+    thread_id="f.thread_id",
+    agent_id="f.agent_id",
+    seq="""CASE WHEN f.new_thread THEN 1
+            ELSE l.first_seq + row_number() OVER (PARTITION BY f.thread_id ORDER BY f.place) - 1 END""",
+    content="jsonb_build_array(jsonb_build_object('type', 'text', 'text', f.prompt))",
+    queue="'background'",
+    source="'trigger'",
+    meta="""jsonb_build_object('trigger_id', f.trigger_id, 'scheduled_for', to_char(
+                f.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))""",
+    trigger_id="f.trigger_id",
+)
+
+# One statement for a batch. A slot that has a row already fires nothing.
+_INSERT = f"""
 WITH given AS (
     SELECT *
-      FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::boolean[],
-                  $8::text[], $9::text[], $10::boolean[])
+      FROM unnest(:id::text[], :trigger_id::text[], :scheduled_for::timestamptz[], :outcome::text[], :run_id::text[],
+                  :thread_id::text[], :new_thread::boolean[], :skip_reason::text[], :detail::text[], :manual::boolean[])
            WITH ORDINALITY
         AS g (id, trigger_id, scheduled_for, outcome, run_id, thread_id, new_thread, skip_reason, detail, manual, place)
 ), kept AS (
@@ -108,8 +128,7 @@ WITH given AS (
       FROM given g JOIN kept k ON k.id = g.id JOIN triggers t ON t.id = g.trigger_id
      WHERE g.run_id IS NOT NULL
 ), made AS (
-    INSERT INTO threads (id, tenant_id, agent_id, next_seq)
-    SELECT thread_id, tenant_id, agent_id, 2 FROM firing WHERE new_thread
+    {insert_threads("firing WHERE new_thread", id="thread_id", agent_id="agent_id")}
 ), lines AS (
     UPDATE threads t
        SET next_seq = t.next_seq + f.runs, updated_at = now()
@@ -117,28 +136,22 @@ WITH given AS (
      WHERE t.id = f.thread_id
     RETURNING t.id, t.next_seq - f.runs AS first_seq
 )
-INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, on_busy, queue, source, meta, trigger_id)
-SELECT f.run_id, f.tenant_id, f.thread_id, f.agent_id,
-       CASE WHEN f.new_thread THEN 1
-            ELSE l.first_seq + row_number() OVER (PARTITION BY f.thread_id ORDER BY f.place) - 1 END,
-       jsonb_build_array(jsonb_build_object('type', 'text', 'text', f.prompt)), 'enqueue', 'background', 'trigger',
-       jsonb_build_object('trigger_id', f.trigger_id, 'scheduled_for', to_char(f.scheduled_for AT TIME ZONE 'UTC',
-                                                                               'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
-       f.trigger_id
-  FROM firing f LEFT JOIN lines l ON l.id = f.thread_id
-RETURNING id, thread_id, queue
+{_RUNS}
 """
 
 _MOVE = """
 UPDATE triggers t
    SET next_slot_at = g.next_slot_at, next_fire_at = g.next_fire_at, enabled = t.enabled AND NOT g.over,
        paused_reason = COALESCE(g.paused_reason, t.paused_reason), gate_seen = COALESCE(g.gate_seen, t.gate_seen)
-  FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::boolean[], $5::text[], $6::text[])
+  FROM unnest(:trigger_id::text[], :next_slot_at::timestamptz[], :next_fire_at::timestamptz[], :over::boolean[],
+              :paused_reason::text[], :gate_seen::text[])
     AS g (id, next_slot_at, next_fire_at, over, paused_reason, gate_seen)
  WHERE t.id = g.id
 """
 
-_POSTPONE = "UPDATE triggers SET next_fire_at = now() + interval '5 minutes' WHERE id = $1 AND next_fire_at <= now()"
+_POSTPONE = (
+    "UPDATE triggers SET next_fire_at = now() + interval '5 minutes' WHERE id = :trigger_id AND next_fire_at <= now()"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +230,13 @@ class Move:
 
 async def take_due(connection: Connection, *, limit: int) -> list[DueTrigger]:
     """Lock triggers that are due, those that wait longest first. What others hold is theirs."""
-    return [_due(row) for row in await connection.fetch(_TAKE_DUE, limit)]
+    return [_due(row) for row in await connection.fetch(_TAKE_DUE, limit=limit)]
 
 
 async def take_again(connection: Connection, leases: Sequence[tuple[str, datetime]]) -> list[DueTrigger]:
     """Lock triggers that were put off until the given moments, where they still are."""
     ids, until = [each[0] for each in leases], [each[1] for each in leases]
-    return [_due(row) for row in await connection.fetch(_TAKE_AGAIN, ids, until)]
+    return [_due(row) for row in await connection.fetch(_TAKE_AGAIN, trigger_ids=ids, leased_until=until)]
 
 
 async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> DueTrigger:
@@ -233,47 +246,37 @@ async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> D
         NotFound: There is no such trigger.
         Gone: It was deleted.
     """
-    row = await connection.fetchrow(_TAKE_ONE, tenant_id, trigger_id)
+    row = await connection.fetchrow(_TAKE_ONE, tenant_id=tenant_id, trigger_id=trigger_id)
     if row is not None:
         return _due(row)
-    if await connection.fetchval(_IS_DELETED, tenant_id, trigger_id):
+    if await connection.fetchval(_IS_DELETED, tenant_id=tenant_id, trigger_id=trigger_id):
         raise Gone(f"Trigger {trigger_id!r} was deleted.", trigger_id=trigger_id)
     raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
 
 
 async def living_threads(connection: Connection, thread_ids: Sequence[str]) -> frozenset[str]:
     """Lock threads, in the order of their ids, and return those that are there."""
-    return frozenset(row["id"] for row in await connection.fetch(_LIVING_THREADS, sorted(set(thread_ids))))
+    return frozenset(row["id"] for row in await connection.fetch(_LIVING_THREADS, thread_ids=sorted(set(thread_ids))))
 
 
 async def insert_firings(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
     """Write what comes of slots of locked triggers and threads, with the runs, and return the bells of these."""
-    columns = (
-        "id",
-        "trigger_id",
-        "scheduled_for",
-        "outcome",
-        "run_id",
-        "thread_id",
-        "new_thread",
-        "skip_reason",
-        "detail",
-        "manual",
-    )
-    arrays = [[getattr(firing, column) for firing in firings] for column in columns]
-    rows = await connection.fetch(_INSERT, *arrays)
+    rows = await connection.fetch(_INSERT, **_columns(NewFiring, firings))
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
 
 
 async def move_triggers(connection: Connection, moves: Sequence[Move]) -> None:
     """Write where locked triggers stand now."""
-    columns = ("trigger_id", "next_slot_at", "next_fire_at", "over", "paused_reason", "gate_seen")
-    await connection.execute(_MOVE, *[[getattr(move, column) for move in moves] for column in columns])
+    await connection.execute(_MOVE, **_columns(Move, moves))
 
 
 async def postpone(connection: Connection, trigger_id: str) -> None:
     """Put off a trigger that cannot be worked on, so that it does not stand before the others."""
-    await connection.execute(_POSTPONE, trigger_id)
+    await connection.execute(_POSTPONE, trigger_id=trigger_id)
+
+
+def _columns(kind: type[NewFiring] | type[Move], rows: Sequence[NewFiring | Move]) -> dict[str, list[object]]:
+    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
 
 
 def _due(row: Row) -> DueTrigger:

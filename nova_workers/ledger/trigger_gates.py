@@ -7,24 +7,24 @@ from nova_workers.ledger.database import Connection
 __all__ = ["has_active_task", "was_busy"]
 
 _HAS_ACTIVE_TASK = """
-SELECT EXISTS (SELECT FROM tasks WHERE tenant_id = $1 AND owner_agent_id = $2 AND status = 'active')
+SELECT EXISTS (SELECT FROM tasks WHERE tenant_id = :tenant_id AND owner_agent_id = :agent_id AND status = 'active')
 """
 
 # Ids grow with time, so an agent's latest runs are at the end of its index; what is older ended longer ago, or is open.
 _WAS_BUSY = """
 SELECT EXISTS (SELECT FROM runs
-                WHERE tenant_id = $1 AND agent_id = $2 AND status IN ('queued', 'running', 'waiting'))
-    OR EXISTS (SELECT FROM (SELECT finished_at FROM runs WHERE tenant_id = $1 AND agent_id = $2
+                WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND status IN ('queued', 'running', 'waiting'))
+    OR EXISTS (SELECT FROM (SELECT finished_at FROM runs WHERE tenant_id = :tenant_id AND agent_id = :agent_id
                              ORDER BY id DESC LIMIT 100) latest
-                WHERE finished_at > now() - $3 * interval '1 second')
+                WHERE finished_at > now() - :within_s * interval '1 second')
 """
 
 
 async def has_active_task(connection: Connection, tenant_id: str, agent_id: str) -> bool:
     """Whether an agent owns an active task."""
-    return await connection.fetchval(_HAS_ACTIVE_TASK, tenant_id, agent_id)
+    return await connection.fetchval(_HAS_ACTIVE_TASK, tenant_id=tenant_id, agent_id=agent_id)
 
 
 async def was_busy(connection: Connection, tenant_id: str, agent_id: str, *, within_s: int) -> bool:
     """Whether an agent has an open run, or had one within the last `within_s` seconds."""
-    return await connection.fetchval(_WAS_BUSY, tenant_id, agent_id, within_s)
+    return await connection.fetchval(_WAS_BUSY, tenant_id=tenant_id, agent_id=agent_id, within_s=within_s)

@@ -13,13 +13,13 @@ from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["Spent", "get_firing", "list_firings", "settle", "spent_since"]
 
-# Since $2 for the trigger $1; as budgets count it, which refuse the model call: what ended since then, and what open
+# Since a moment of each trigger; as budgets count it, which refuse the model call: what ended since then, and what open
 # runs have used so far, unless they only waited or stood in line since then. What other agents cost that these runs
 # asked is not in it.
 _SPENT = """
 SELECT g.id, count(r.id) FILTER (WHERE r.created_at >= g.since)::int AS runs,
        COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd
-  FROM unnest($1::text[], $2::timestamptz[]) AS g (id, since)
+  FROM unnest(:trigger_ids::text[], :moments::timestamptz[]) AS g (id, since)
   LEFT JOIN runs r ON r.trigger_id = g.id AND r.created_at >= g.since - interval '7 days'
   LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= g.since
   LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN ('queued', 'running', 'waiting')
@@ -38,7 +38,7 @@ WITH ended AS (
       FROM runs
      WHERE trigger_id IS NOT NULL AND NOT trigger_told AND status NOT IN ('queued', 'running', 'waiting')
      ORDER BY finished_at
-     LIMIT $1
+     LIMIT :limit
        FOR UPDATE SKIP LOCKED
 ), told AS (
     UPDATE runs r SET trigger_told = true FROM ended e WHERE r.id = e.id
@@ -80,11 +80,12 @@ SELECT f.id, f.trigger_id, f.scheduled_for, f.fired_at, f.outcome, f.run_id, r.s
 """
 _LIST = f"""
 {_LISTED}
- WHERE f.tenant_id = $1 AND f.trigger_id = $2 AND ($3::timestamptz IS NULL OR f.scheduled_for < $3)
+ WHERE f.tenant_id = :tenant_id AND f.trigger_id = :trigger_id
+   AND (:before::timestamptz IS NULL OR f.scheduled_for < :before)
  ORDER BY f.scheduled_for DESC
- LIMIT $4
+ LIMIT :limit
 """
-_GET = f"{_LISTED} WHERE f.tenant_id = $1 AND f.id = $2"
+_GET = f"{_LISTED} WHERE f.tenant_id = :tenant_id AND f.id = :firing_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Spent:
 async def spent_since(connection: Connection, since: Sequence[tuple[str, datetime]]) -> dict[str, Spent]:
     """Return what the runs of triggers come to that were made since the moments given, by trigger."""
     ids, moments = [each[0] for each in since], [each[1] for each in since]
-    rows = await connection.fetch(_SPENT, ids, moments)
+    rows = await connection.fetch(_SPENT, trigger_ids=ids, moments=moments)
     return {row["id"]: Spent(row["runs"], row["cost_usd"]) for row in rows}
 
 
@@ -111,14 +112,14 @@ async def settle(connection: Connection, *, limit: int) -> list[Row]:
     """
     if not await connection.fetchval(_SETTLE_ALONE):
         return []
-    return await connection.fetch(_SETTLE, limit)
+    return await connection.fetch(_SETTLE, limit=limit)
 
 
 async def list_firings(
     connection: Connection, tenant_id: str, trigger_id: str, *, before: datetime | None, limit: int
 ) -> list[TriggerFiringView]:
     """Return what came of a trigger's slots, the latest first, of slots before `before`."""
-    rows = await connection.fetch(_LIST, tenant_id, trigger_id, before, limit)
+    rows = await connection.fetch(_LIST, tenant_id=tenant_id, trigger_id=trigger_id, before=before, limit=limit)
     return [TriggerFiringView.model_validate(dict(row)) for row in rows]
 
 
@@ -128,7 +129,7 @@ async def get_firing(connection: Connection, tenant_id: str, firing_id: str) -> 
     Raises:
         NotFound: There is no such row.
     """
-    row = await connection.fetchrow(_GET, tenant_id, firing_id)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, firing_id=firing_id)
     if row is None:
         raise NotFound(f"There is no firing {firing_id!r}.", firing_id=firing_id)
     return TriggerFiringView.model_validate(dict(row))

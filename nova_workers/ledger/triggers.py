@@ -36,53 +36,60 @@ failures, paused_reason, next_slot_at, next_fire_at
 # Whether a device's clock is right matters to nobody: what is due is so by this one.
 _NOW = "SELECT now()"
 
-# $7.. the columns of `NewTrigger`. Created at the moment from which its slots were computed.
+# Created at the moment from which its slots were computed.
 _CREATE = f"""
 INSERT INTO triggers (id, tenant_id, agent_id, created_by, created_at, kind, schedule, timezone, prompt, title, enabled,
                       thread_id, starts_at, ends_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day,
                       max_cost_usd_per_day, pause_after_failures, gate, next_slot_at, next_fire_at)
-SELECT $1, $2, $3, $4, $5, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25
- WHERE (SELECT count(*) FROM triggers WHERE tenant_id = $2 AND agent_id = $3 AND deleted_at IS NULL) < $6
+SELECT :trigger_id, :tenant_id, :agent_id, :created_by, :created_at, :kind, :schedule, :timezone, :prompt, :title,
+       :enabled, :thread_id, :starts_at, :ends_at, :jitter_s, :overlap, :catchup_s, :catchup, :max_runs_per_day,
+       :max_cost_usd_per_day, :pause_after_failures, :gate, :next_slot_at, :next_fire_at
+ WHERE (SELECT count(*) FROM triggers WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND deleted_at IS NULL)
+       < :at_most
 RETURNING {_COLUMNS}
 """
 
-_GET = f"SELECT {_COLUMNS}, deleted_at FROM triggers WHERE tenant_id = $1 AND id = $2"
+_GET = f"SELECT {_COLUMNS}, deleted_at FROM triggers WHERE tenant_id = :tenant_id AND id = :trigger_id"
 _LOCK = f"{_GET} FOR UPDATE"
 
 # One statement a set of filters, so that each has a plan of its own on the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM triggers
- WHERE tenant_id = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR id < $2)
+ WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
- LIMIT $3
+ LIMIT :limit
 """
 _LIST_OF_AGENT = f"""
 SELECT {_COLUMNS} FROM triggers
- WHERE tenant_id = $1 AND agent_id = $4 AND deleted_at IS NULL AND ($2::text IS NULL OR id < $2)
+ WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND deleted_at IS NULL
+   AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
- LIMIT $3
+ LIMIT :limit
 """
 
 _UPDATE = f"""
 UPDATE triggers
-   SET kind = $3, schedule = $4, timezone = $5, prompt = $6, title = $7, enabled = $8, thread_id = $9, starts_at = $10,
-       ends_at = $11, jitter_s = $12, overlap = $13, catchup_s = $14, catchup = $15, max_runs_per_day = $16,
-       max_cost_usd_per_day = $17, pause_after_failures = $18, gate = $19, next_slot_at = $20, next_fire_at = $21,
-       gate_seen = CASE WHEN gate IS NOT DISTINCT FROM $19 THEN gate_seen END, updated_at = now()
- WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+   SET kind = :kind, schedule = :schedule, timezone = :timezone, prompt = :prompt, title = :title,
+       enabled = :enabled, thread_id = :thread_id, starts_at = :starts_at, ends_at = :ends_at, jitter_s = :jitter_s,
+       overlap = :overlap, catchup_s = :catchup_s, catchup = :catchup, max_runs_per_day = :max_runs_per_day,
+       max_cost_usd_per_day = :max_cost_usd_per_day, pause_after_failures = :pause_after_failures, gate = :gate,
+       next_slot_at = :next_slot_at, next_fire_at = :next_fire_at,
+       gate_seen = CASE WHEN gate IS NOT DISTINCT FROM :gate THEN gate_seen END, updated_at = now()
+ WHERE tenant_id = :tenant_id AND id = :trigger_id AND deleted_at IS NULL
 RETURNING {_COLUMNS}
 """
 
 _RESUME = f"""
 UPDATE triggers
-   SET paused_reason = NULL, failures = 0, next_slot_at = $3, next_fire_at = $4, updated_at = now()
- WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+   SET paused_reason = NULL, failures = 0, next_slot_at = :next_slot_at, next_fire_at = :next_fire_at,
+       updated_at = now()
+ WHERE tenant_id = :tenant_id AND id = :trigger_id AND deleted_at IS NULL
 RETURNING {_COLUMNS}
 """
 
 _DELETE = """
 UPDATE triggers SET deleted_at = now(), updated_at = now(), next_slot_at = NULL, next_fire_at = NULL
- WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+ WHERE tenant_id = :tenant_id AND id = :trigger_id AND deleted_at IS NULL
 RETURNING id
 """
 
@@ -135,7 +142,14 @@ async def create_trigger(
         LimitExceeded: The agent has as many as it may.
     """
     row = await connection.fetchrow(
-        _CREATE, trigger_id, tenant_id, agent_id, created_by, at, MAX_AGENT_TRIGGERS, *_values(trigger)
+        _CREATE,
+        trigger_id=trigger_id,
+        tenant_id=tenant_id,
+        agent_id=agent_id,
+        created_by=created_by,
+        created_at=at,
+        at_most=MAX_AGENT_TRIGGERS,
+        **_values(trigger),
     )
     if row is None:
         raise LimitExceeded(
@@ -152,7 +166,7 @@ async def get_trigger(connection: Connection, tenant_id: str, trigger_id: str) -
         NotFound: There is no such trigger.
         Gone: It was deleted.
     """
-    return _found(await connection.fetchrow(_GET, tenant_id, trigger_id), trigger_id)
+    return _found(await connection.fetchrow(_GET, tenant_id=tenant_id, trigger_id=trigger_id), trigger_id)
 
 
 async def lock_trigger(connection: Connection, tenant_id: str, trigger_id: str) -> TriggerView:
@@ -162,7 +176,7 @@ async def lock_trigger(connection: Connection, tenant_id: str, trigger_id: str) 
         NotFound: There is no such trigger.
         Gone: It was deleted.
     """
-    return _found(await connection.fetchrow(_LOCK, tenant_id, trigger_id), trigger_id)
+    return _found(await connection.fetchrow(_LOCK, tenant_id=tenant_id, trigger_id=trigger_id), trigger_id)
 
 
 async def list_triggers(
@@ -170,9 +184,11 @@ async def list_triggers(
 ) -> list[TriggerView]:
     """Return triggers, newest first, those made before the trigger `before`."""
     if agent_id is not None:
-        rows = await connection.fetch(_LIST_OF_AGENT, tenant_id, before, limit, agent_id)
+        rows = await connection.fetch(
+            _LIST_OF_AGENT, tenant_id=tenant_id, before=before, limit=limit, agent_id=agent_id
+        )
     else:
-        rows = await connection.fetch(_LIST, tenant_id, before, limit)
+        rows = await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
     return [_view(row) for row in rows]
 
 
@@ -183,7 +199,7 @@ async def update_trigger(connection: Connection, tenant_id: str, trigger_id: str
         NotFound: There is no such trigger.
         Gone: It was deleted.
     """
-    row = await connection.fetchrow(_UPDATE, tenant_id, trigger_id, *_values(trigger))
+    row = await connection.fetchrow(_UPDATE, tenant_id=tenant_id, trigger_id=trigger_id, **_values(trigger))
     return await get_trigger(connection, tenant_id, trigger_id) if row is None else _view(row)
 
 
@@ -196,7 +212,9 @@ async def resume_trigger(
         NotFound: There is no such trigger.
         Gone: It was deleted.
     """
-    row = await connection.fetchrow(_RESUME, tenant_id, trigger_id, slot, fire_at)
+    row = await connection.fetchrow(
+        _RESUME, tenant_id=tenant_id, trigger_id=trigger_id, next_slot_at=slot, next_fire_at=fire_at
+    )
     return await get_trigger(connection, tenant_id, trigger_id) if row is None else _view(row)
 
 
@@ -207,12 +225,12 @@ async def delete_trigger(connection: Connection, tenant_id: str, trigger_id: str
         NotFound: There is no such trigger.
         Gone: It was deleted before.
     """
-    if await connection.fetchval(_DELETE, tenant_id, trigger_id) is None:
+    if await connection.fetchval(_DELETE, tenant_id=tenant_id, trigger_id=trigger_id) is None:
         await get_trigger(connection, tenant_id, trigger_id)
 
 
-def _values(trigger: NewTrigger) -> tuple[Any, ...]:
-    return tuple(getattr(trigger, field.name) for field in fields(trigger))
+def _values(trigger: NewTrigger) -> dict[str, Any]:
+    return {field.name: getattr(trigger, field.name) for field in fields(trigger)}
 
 
 def _found(row: Row | None, trigger_id: str) -> TriggerView:

@@ -13,7 +13,7 @@ SELECT EXISTS (SELECT 1 FROM effects WHERE status IN ('pending', 'running') AND 
 # Locked before they are deleted: a key that a submission takes over at this moment is living again.
 _DELETE_KEYS = """
 WITH expired AS (
-    SELECT tenant_id, key FROM idempotency_keys WHERE expires_at < now() LIMIT $1 FOR UPDATE SKIP LOCKED
+    SELECT tenant_id, key FROM idempotency_keys WHERE expires_at < now() LIMIT :limit FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM idempotency_keys k USING expired e WHERE k.tenant_id = e.tenant_id AND k.key = e.key
     RETURNING 1
@@ -29,4 +29,4 @@ async def has_due_effects(connection: Connection) -> bool:
 
 async def delete_expired_keys(connection: Connection, *, limit: int) -> int:
     """Delete idempotency keys that expired, at most `limit`, and return how many."""
-    return await connection.fetchval(_DELETE_KEYS, limit)
+    return await connection.fetchval(_DELETE_KEYS, limit=limit)

@@ -32,10 +32,10 @@ _MANY = 1_000
 
 _ADD_TENANTS = """
 INSERT INTO upkeep_cursors (tenant_id, work, target, variant)
-SELECT t.id, 'backfill', '', $1
+SELECT t.id, 'backfill', '', :variant
   FROM tenants t
  WHERE NOT EXISTS (SELECT FROM upkeep_cursors c WHERE c.tenant_id = t.id AND c.work = 'backfill' AND c.target = '')
- LIMIT $2
+ LIMIT :limit
 ON CONFLICT DO NOTHING
 """
 
@@ -47,42 +47,45 @@ SELECT a.tenant_id, 'threads', a.id
  WHERE jsonb_typeof(a.spec -> 'retention') = 'object'
    AND NOT EXISTS (SELECT FROM upkeep_cursors c
                     WHERE c.tenant_id = a.tenant_id AND c.work = 'threads' AND c.target = a.id)
- LIMIT $1
+ LIMIT :limit
 ON CONFLICT DO NOTHING
 """
 
-# $1 work, $2 variant, $3 lease, $4 how long a cursor of another variant must have been left alone. What was passed with
-# another variant was not passed with this one. While processes with two settings run side by side, as in a deploy, the
-# one that is at it keeps it: else they would undo each other's work for ever.
+# A cursor of another variant must have been left alone for `patience`. What was passed with another variant was not
+# passed with this one. While processes with two settings run side by side, as in a deploy, the one that is at it keeps
+# it: else they would undo each other's work for ever.
 _TAKE = """
 WITH due AS (
     SELECT tenant_id, work, target, variant
       FROM upkeep_cursors
-     WHERE work = $1 AND due_at <= now() AND (variant = $2 OR worked_at < now() - $4::interval)
+     WHERE work = :work AND due_at <= now() AND (variant = :variant OR worked_at < now() - :patience::interval)
      ORDER BY due_at
      LIMIT 1
        FOR UPDATE SKIP LOCKED
 )
 UPDATE upkeep_cursors c
-   SET variant = $2,
-       passed_at = CASE WHEN due.variant = $2 THEN c.passed_at END,
-       passed_id = CASE WHEN due.variant = $2 THEN c.passed_id END,
-       behind = c.behind OR due.variant <> $2,
-       due_at = now() + $3::interval,
+   SET variant = :variant,
+       passed_at = CASE WHEN due.variant = :variant THEN c.passed_at END,
+       passed_id = CASE WHEN due.variant = :variant THEN c.passed_id END,
+       behind = c.behind OR due.variant <> :variant,
+       due_at = now() + :lease::interval,
        worked_at = now()
   FROM due
  WHERE c.tenant_id = due.tenant_id AND c.work = due.work AND c.target = due.target
 RETURNING c.tenant_id, c.work, c.target, c.passed_at, c.passed_id, c.due_at AS held_until
 """
 
-# $4 the lease that was taken: who lost it changes nothing.
+# Under the lease that was taken: a process that lost it changes nothing.
 _MOVE = """
 UPDATE upkeep_cursors
-   SET passed_at = $5, passed_id = $6, behind = $7, due_at = now() + $8::interval, worked_at = now()
- WHERE tenant_id = $1 AND work = $2 AND target = $3 AND due_at = $4
+   SET passed_at = :passed_at, passed_id = :passed_id, behind = :behind, due_at = now() + :pause::interval,
+       worked_at = now()
+ WHERE tenant_id = :tenant_id AND work = :work AND target = :target AND due_at = :held_until
 """
 
-_DROP = "DELETE FROM upkeep_cursors WHERE tenant_id = $1 AND work = $2 AND target = $3 AND due_at = $4"
+_DROP = """
+DELETE FROM upkeep_cursors WHERE tenant_id = :tenant_id AND work = :work AND target = :target AND due_at = :held_until
+"""
 
 # An index lookup for each tenant that is behind, of which there are few but after a change of the model. Who never said
 # anything is not behind.
@@ -94,7 +97,7 @@ SELECT count(*)::int
                 WHERE u.tenant_id = c.tenant_id AND u.created_at > COALESCE(c.passed_at, '-infinity'))
 """
 
-_FORGET_PASSES = "DELETE FROM upkeep_cursors WHERE tenant_id = $1 AND work = 'backfill'"
+_FORGET_PASSES = "DELETE FROM upkeep_cursors WHERE tenant_id = :tenant_id AND work = 'backfill'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +120,12 @@ class Cursor:
 
 async def add_tenants(connection: Connection, *, variant: str) -> None:
     """Give each tenant that has none a cursor for the backfill."""
-    await connection.execute(_ADD_TENANTS, variant, _MANY)
+    await connection.execute(_ADD_TENANTS, variant=variant, limit=_MANY)
 
 
 async def add_agents(connection: Connection) -> None:
     """Give each agent with a policy for its threads a cursor."""
-    await connection.execute(_ADD_AGENTS, _MANY)
+    await connection.execute(_ADD_AGENTS, limit=_MANY)
 
 
 async def take(
@@ -135,7 +138,7 @@ async def take(
         variant: What the work is made with. A cursor of another one begins anew,
         patience: once nobody has touched it for this long.
     """
-    row = await connection.fetchrow(_TAKE, work, variant, lease, patience)
+    row = await connection.fetchrow(_TAKE, work=work, variant=variant, lease=lease, patience=patience)
     return None if row is None else Cursor(**dict(row))
 
 
@@ -155,14 +158,24 @@ async def move_cursor(
         pause: It is due again after this.
     """
     tag = await connection.execute(
-        _MOVE, cursor.tenant_id, cursor.work, cursor.target, cursor.held_until, passed_at, passed_id, behind, pause
+        _MOVE,
+        tenant_id=cursor.tenant_id,
+        work=cursor.work,
+        target=cursor.target,
+        held_until=cursor.held_until,
+        passed_at=passed_at,
+        passed_id=passed_id,
+        behind=behind,
+        pause=pause,
     )
     return tag != "UPDATE 0"
 
 
 async def drop_cursor(connection: Connection, cursor: Cursor) -> None:
     """Delete a cursor: there is nothing to go over any more."""
-    await connection.execute(_DROP, cursor.tenant_id, cursor.work, cursor.target, cursor.held_until)
+    await connection.execute(
+        _DROP, tenant_id=cursor.tenant_id, work=cursor.work, target=cursor.target, held_until=cursor.held_until
+    )
 
 
 async def tenants_behind(connection: Connection) -> int:
@@ -172,4 +185,4 @@ async def tenants_behind(connection: Connection) -> int:
 
 async def forget_passes(connection: Connection, tenant_id: str) -> None:
     """Have a tenant's past looked through anew: some came that is older than what was passed."""
-    await connection.execute(_FORGET_PASSES, tenant_id)
+    await connection.execute(_FORGET_PASSES, tenant_id=tenant_id)

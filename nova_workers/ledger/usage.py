@@ -12,16 +12,16 @@ __all__ = ["report_usage"]
 
 _KEYS: Final = {
     "agent": "u.agent_id",
-    "day": "to_char(u.created_at AT TIME ZONE $4, 'YYYY-MM-DD')",
+    "day": "to_char(u.created_at AT TIME ZONE :timezone, 'YYYY-MM-DD')",
     "model": "u.model",
 }
 _ORDERS: Final = {"agent": "cost_usd DESC NULLS LAST, tokens DESC, key", "day": "key DESC"}
 
-# One scan of the tenant's rows of that time gives the groups and their total. $1 tenant, $2 since, $3 until, $4 time
-# zone, $5 groups. Names in braces are ours, from the maps above.
+# One scan of the tenant's rows of that time gives the groups and their total. Names in braces are ours, from the maps
+# above.
 _REPORT = """
 SELECT sums.*, count(*) OVER () AS groups_total
-  FROM (SELECT {key} AS key, grouping({key}) = 1 AS is_total, $4::text AS timezone,
+  FROM (SELECT {key} AS key, grouping({key}) = 1 AS is_total, :timezone::text AS timezone,
                count(u.run_id)::int AS runs, COALESCE(sum(u.model_calls), 0)::bigint AS model_calls,
                COALESCE(sum(u.input_tokens), 0)::bigint AS input_tokens,
                COALESCE(sum(u.output_tokens), 0)::bigint AS output_tokens,
@@ -32,10 +32,10 @@ SELECT sums.*, count(*) OVER () AS groups_total
                count(*) FILTER (WHERE u.cost_usd IS NULL AND u.model_calls > 0)::int AS unpriced,
                sum(u.input_tokens + u.output_tokens) AS tokens
           FROM usage u
-         WHERE u.tenant_id = $1 AND u.created_at >= $2 AND u.created_at < $3
+         WHERE u.tenant_id = :tenant_id AND u.created_at >= :since AND u.created_at < :until
          GROUP BY GROUPING SETS (({key}), ())) sums
  ORDER BY is_total DESC, {order}
- LIMIT $5 + 1
+ LIMIT :limit + 1
 """
 
 
@@ -58,7 +58,7 @@ async def report_usage(
         limit: Most groups; the total is of all.
     """
     query = _REPORT.format(key=_KEYS[group_by], order=_ORDERS.get(group_by, _ORDERS["agent"]))
-    rows = await connection.fetch(query, tenant_id, since, until, timezone, limit)
+    rows = await connection.fetch(query, tenant_id=tenant_id, since=since, until=until, timezone=timezone, limit=limit)
     # The total is there in any case, and first.
     total, groups = rows[0], rows[1:]
     return UsageReport(

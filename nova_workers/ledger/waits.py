@@ -20,6 +20,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, WaitRequest, wait_adapter
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.inserts import insert_runs, insert_threads
 
 __all__ = [
     "Resolution",
@@ -42,34 +43,33 @@ r.thread_id, r.agent_id
 _FIND = f"""
 SELECT {_WAIT_COLUMNS}
   FROM run_waits w JOIN runs r ON r.id = w.run_id
- WHERE w.tenant_id = $1 AND w.run_id = $2 AND ($3::text IS NULL OR w.id = $3)
+ WHERE w.tenant_id = :tenant_id AND w.run_id = :run_id AND (:wait_id::text IS NULL OR w.id = :wait_id)
  ORDER BY w.status <> 'open', w.id
 """
 
 _LIST = f"""
 SELECT {_WAIT_COLUMNS}
   FROM run_waits w JOIN runs r ON r.id = w.run_id
- WHERE w.tenant_id = $1 AND w.status = 'open' AND w.kind = ANY($2::text[])
-   AND ($3::text IS NULL OR w.id < $3) AND ($4::text IS NULL OR r.agent_id = $4)
+ WHERE w.tenant_id = :tenant_id AND w.status = 'open' AND w.kind = ANY(:kinds::text[])
+   AND (:before::text IS NULL OR w.id < :before) AND (:agent_id::text IS NULL OR r.agent_id = :agent_id)
  ORDER BY w.id DESC
- LIMIT $5
+ LIMIT :limit
 """
 
 _LOCK = """
-SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id WHERE r.id = $1 FOR UPDATE OF t
+SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id WHERE r.id = :run_id FOR UPDATE OF t
 """
 
-# $1 wait, $2 how it ended, $3 answer, $4 status of the call, $5 its result, $6 its error. The last open wait of a run
-# puts the run back in line, to go on with its open step.
+# The last open wait of a run puts the run back in line, to go on with its open step.
 _RESOLVE = """
 WITH wait AS (
-    UPDATE run_waits SET status = $2, answer = $3, resolved_at = now()
-     WHERE id = $1 AND status = 'open'
+    UPDATE run_waits SET status = :status, answer = :answer, resolved_at = now()
+     WHERE id = :wait_id AND status = 'open'
     RETURNING run_id, tool_call_id
 ), call AS (
     UPDATE tool_calls c
-       SET status = $4, result = $5, error = $6,
-           completed_at = CASE WHEN $4 = 'approved' THEN NULL ELSE clock_timestamp() END
+       SET status = :call_status, result = :result, error = :error,
+           completed_at = CASE WHEN :call_status = 'approved' THEN NULL ELSE clock_timestamp() END
       FROM wait JOIN runs r ON r.id = wait.run_id
      WHERE c.turn_id = r.turn_id AND c.call_id = wait.tool_call_id AND c.status = 'deferred'
 ), back AS (
@@ -77,7 +77,7 @@ WITH wait AS (
        SET status = 'queued', queued_at = now(), rang_at = now()
       FROM wait
      WHERE r.id = wait.run_id AND r.status = 'waiting'
-       AND NOT EXISTS (SELECT 1 FROM run_waits o WHERE o.run_id = r.id AND o.status = 'open' AND o.id <> $1)
+       AND NOT EXISTS (SELECT 1 FROM run_waits o WHERE o.run_id = r.id AND o.status = 'open' AND o.id <> :wait_id)
     RETURNING r.id, r.thread_id, r.queue, r.turn_id
 ), freed AS (
     UPDATE threads t SET active_run_id = NULL FROM back WHERE t.id = back.thread_id AND t.active_run_id = back.id
@@ -92,35 +92,49 @@ SELECT {_WAIT_COLUMNS}
   FROM run_waits w JOIN runs r ON r.id = w.run_id
  WHERE w.status = 'open' AND w.due_at <= now()
  ORDER BY w.due_at
- LIMIT $1
+ LIMIT :limit
 """
 
 _OF_ENDED_CHILDREN = f"""
 SELECT {_WAIT_COLUMNS}, c.status AS child_status, c.result_text, c.error_message, c.stop_reason
   FROM run_waits w JOIN runs c ON c.id = w.child_run_id JOIN runs r ON r.id = w.run_id
  WHERE w.status = 'open' AND c.status IN ('succeeded', 'failed', 'canceled', 'merged')
-   AND ($1::text[] IS NULL OR c.id = ANY($1)) AND ($2::interval IS NULL OR c.finished_at > now() - $2)
- LIMIT $3
+   AND (:child_run_ids::text[] IS NULL OR c.id = ANY(:child_run_ids))
+   AND (:ended_within::interval IS NULL OR c.finished_at > now() - :ended_within)
+ LIMIT :limit
 """
 
-# A question that nobody answered goes to an agent: the wait stays, and waits for that agent's run. $6 is how many
-# agents may stand one behind the other.
-_ESCALATE = """
+_CHILD = insert_runs(
+    "asked",
+    id=":run_id",
+    tenant_id="tenant_id",
+    thread_id=":thread_id",
+    agent_id=":agent_id",
+    seq="1",
+    content=":content",
+    queue="queue",
+    priority="priority",
+    source="'agent'",
+    parent_run_id="run_id",
+    depth="depth + 1",
+    traceparent="traceparent",
+)
+
+# A question that nobody answered goes to an agent: the wait stays, and waits for that agent's run. At most
+# `max_depth` agents wait for one another.
+_ESCALATE = f"""
 WITH asked AS (
     SELECT w.id, w.tenant_id, r.id AS run_id, r.queue, r.priority, r.depth, r.traceparent
       FROM run_waits w JOIN runs r ON r.id = w.run_id
-      JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = $2 AND a.deleted_at IS NULL
-     WHERE w.id = $1 AND w.status = 'open' AND w.child_run_id IS NULL AND r.depth + 1 < $6
+      JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
+     WHERE w.id = :wait_id AND w.status = 'open' AND w.child_run_id IS NULL AND r.depth + 1 < :max_depth
        FOR UPDATE OF w
 ), thread AS (
-    INSERT INTO threads (id, tenant_id, agent_id, next_seq) SELECT $3, tenant_id, $2, 2 FROM asked
+    {insert_threads("asked", id=":thread_id", agent_id=":agent_id")}
 ), child AS (
-    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, queue, priority, source, parent_run_id,
-                      depth, traceparent)
-    SELECT $4, tenant_id, $3, $2, 1, $5, queue, priority, 'agent', run_id, depth + 1, traceparent FROM asked
-    RETURNING id, thread_id, queue
+    {_CHILD}
 ), moved AS (
-    UPDATE run_waits w SET child_run_id = $4, due_at = NULL FROM asked WHERE w.id = asked.id
+    UPDATE run_waits w SET child_run_id = :run_id, due_at = NULL FROM asked WHERE w.id = asked.id
 )
 SELECT id, thread_id, queue FROM child
 """
@@ -162,7 +176,7 @@ class Resolution:
 
 async def find_wait(connection: Connection, tenant_id: str, run_id: str, wait_id: str | None) -> list[Wait]:
     """Return the waits of a tenant's run, open ones first; only `wait_id` where it is given."""
-    return _waits(await connection.fetch(_FIND, tenant_id, run_id, wait_id))
+    return _waits(await connection.fetch(_FIND, tenant_id=tenant_id, run_id=run_id, wait_id=wait_id))
 
 
 async def list_waits(
@@ -175,7 +189,11 @@ async def list_waits(
     limit: int,
 ) -> list[Wait]:
     """Return a tenant's open waits, newest first, those before `before`."""
-    return _waits(await connection.fetch(_LIST, tenant_id, list(kinds), before, agent_id, limit))
+    return _waits(
+        await connection.fetch(
+            _LIST, tenant_id=tenant_id, kinds=list(kinds), before=before, agent_id=agent_id, limit=limit
+        )
+    )
 
 
 async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolution) -> tuple[bool, Doorbell | None]:
@@ -184,16 +202,16 @@ async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolutio
     Returns:
         Whether it was open until now, and the bell of the run if it stands in line again.
     """
-    await connection.fetchval(_LOCK, wait.run_id)
+    await connection.fetchval(_LOCK, run_id=wait.run_id)
     call_status = "approved" if resolution.result is None else "failed" if resolution.failed else "completed"
     row = await connection.fetchrow(
         _RESOLVE,
-        wait.id,
-        resolution.status,
-        resolution.answer,
-        call_status,
-        None if resolution.result is None else list(resolution.result),
-        None if resolution.error is None else storable(resolution.error),
+        wait_id=wait.id,
+        status=resolution.status,
+        answer=resolution.answer,
+        call_status=call_status,
+        result=None if resolution.result is None else list(resolution.result),
+        error=None if resolution.error is None else storable(resolution.error),
     )
     if row is None:
         return False, None
@@ -202,7 +220,7 @@ async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolutio
 
 async def find_due_waits(connection: Connection, *, limit: int) -> list[Wait]:
     """Return open waits whose time has come, oldest first."""
-    return _waits(await connection.fetch(_DUE, limit))
+    return _waits(await connection.fetch(_DUE, limit=limit))
 
 
 async def find_answered_children(
@@ -220,7 +238,7 @@ async def find_answered_children(
         limit: Most waits to return.
     """
     ids = None if child_run_ids is None else list(child_run_ids)
-    rows = await connection.fetch(_OF_ENDED_CHILDREN, ids, ended_within, limit)
+    rows = await connection.fetch(_OF_ENDED_CHILDREN, child_run_ids=ids, ended_within=ended_within, limit=limit)
     return _waits(rows, lambda row: (row["child_status"], row["result_text"] or row["error_message"] or ""))
 
 
@@ -231,7 +249,13 @@ async def escalate(connection: Connection, wait: Wait, agent_id: str, message: s
     """
     content = [{"type": "text", "text": message}]
     row = await connection.fetchrow(
-        _ESCALATE, wait.id, agent_id, new_id("thr"), new_id("run"), content, MAX_DELEGATION_DEPTH
+        _ESCALATE,
+        wait_id=wait.id,
+        agent_id=agent_id,
+        thread_id=new_id("thr"),
+        run_id=new_id("run"),
+        content=content,
+        max_depth=MAX_DELEGATION_DEPTH,
     )
     return None if row is None else Doorbell(row["id"], row["thread_id"], row["queue"])
 

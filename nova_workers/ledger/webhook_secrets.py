@@ -24,27 +24,33 @@ clock_timestamp() AS at, secret, key_id,
 CASE WHEN previous_expires_at > now() THEN previous_secret END AS previous_secret, previous_expires_at
 """
 
-_ENDPOINT = f"SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks WHERE tenant_id = $1 AND id = $2"
+_ENDPOINT = (
+    f"SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id"
+)
 
 _REPLACE = """
 UPDATE webhooks
-   SET secret = $3, key_id = $4, previous_secret = $5, previous_expires_at = now() + $6::interval, updated_at = now()
- WHERE tenant_id = $1 AND id = $2
+   SET secret = :secret, key_id = :key_id, previous_secret = :previous,
+       previous_expires_at = now() + :grace::interval, updated_at = now()
+ WHERE tenant_id = :tenant_id AND id = :webhook_id
 """
 
 # Of several rotations of the master key at the same time each takes rows that no other has.
 _LOCK_NOT_UNDER = f"""
 SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks
- WHERE key_id <> $1 AND id > $2
+ WHERE key_id <> :key_id AND id > :after
  ORDER BY id
- LIMIT $3
+ LIMIT :limit
    FOR UPDATE SKIP LOCKED
 """
 
 # They are the same secrets: when they were changed, and until when the old one signs, stays.
-_RESEAL = "UPDATE webhooks SET secret = $3, key_id = $4, previous_secret = $5 WHERE tenant_id = $1 AND id = $2"
+_RESEAL = """
+UPDATE webhooks SET secret = :secret, key_id = :key_id, previous_secret = :previous
+ WHERE tenant_id = :tenant_id AND id = :webhook_id
+"""
 
-_COUNT_NOT_UNDER = "SELECT count(*) FROM webhooks WHERE key_id <> $1"
+_COUNT_NOT_UNDER = "SELECT count(*) FROM webhooks WHERE key_id <> :key_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class Endpoint:
 
 async def fetch_endpoint(connection: Connection, tenant_id: str, webhook_id: str) -> Endpoint | None:
     """Return where a webhook's deliveries go. None when it was deleted."""
-    row = await connection.fetchrow(_ENDPOINT, tenant_id, webhook_id)
+    row = await connection.fetchrow(_ENDPOINT, tenant_id=tenant_id, webhook_id=webhook_id)
     return None if row is None else _endpoint(row)
 
 
@@ -87,7 +93,7 @@ async def lock_endpoint(connection: Connection, tenant_id: str, webhook_id: str)
     Raises:
         NotFound: There is no such webhook.
     """
-    row = await connection.fetchrow(f"{_ENDPOINT} FOR UPDATE", tenant_id, webhook_id)
+    row = await connection.fetchrow(f"{_ENDPOINT} FOR UPDATE", tenant_id=tenant_id, webhook_id=webhook_id)
     if row is None:
         raise unknown_webhook(webhook_id)
     return _endpoint(row)
@@ -97,22 +103,37 @@ async def replace_secret(
     connection: Connection, tenant_id: str, webhook_id: str, secrets: SecretColumns, *, grace: timedelta
 ) -> None:
     """Give a webhook that is locked another secret; the previous one signs too for as long as `grace`."""
-    await connection.execute(_REPLACE, tenant_id, webhook_id, secrets.secret, secrets.key_id, secrets.previous, grace)
+    await connection.execute(
+        _REPLACE,
+        tenant_id=tenant_id,
+        webhook_id=webhook_id,
+        secret=secrets.secret,
+        key_id=secrets.key_id,
+        previous=secrets.previous,
+        grace=grace,
+    )
 
 
 async def lock_not_under(connection: Connection, key_id: str, *, after: str, limit: int) -> list[Endpoint]:
     """Return webhooks of all tenants whose secrets are not under a master key, locked until the transaction ends."""
-    return [_endpoint(row) for row in await connection.fetch(_LOCK_NOT_UNDER, key_id, after, limit)]
+    return [_endpoint(row) for row in await connection.fetch(_LOCK_NOT_UNDER, key_id=key_id, after=after, limit=limit)]
 
 
 async def reseal(connection: Connection, endpoint: Endpoint, secrets: SecretColumns) -> None:
     """Keep a webhook's secrets under another master key."""
-    await connection.execute(_RESEAL, endpoint.tenant_id, endpoint.id, secrets.secret, secrets.key_id, secrets.previous)
+    await connection.execute(
+        _RESEAL,
+        tenant_id=endpoint.tenant_id,
+        webhook_id=endpoint.id,
+        secret=secrets.secret,
+        key_id=secrets.key_id,
+        previous=secrets.previous,
+    )
 
 
 async def count_not_under(connection: Connection, key_id: str) -> int:
     """Return how many webhooks of all tenants are not under a master key."""
-    return await connection.fetchval(_COUNT_NOT_UNDER, key_id)
+    return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
 
 
 def _endpoint(row: Row) -> Endpoint:

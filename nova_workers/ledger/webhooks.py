@@ -33,36 +33,37 @@ CASE WHEN previous_expires_at > now() THEN previous_expires_at END AS previous_e
 
 _CREATE = f"""
 INSERT INTO webhooks (id, tenant_id, url, description, kinds, agent_id, enabled, secret, key_id)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
- WHERE (SELECT count(*) FROM webhooks WHERE tenant_id = $2) < $10
+SELECT :webhook_id, :tenant_id, :url, :description, :kinds, :agent_id, :enabled, :secret, :key_id
+ WHERE (SELECT count(*) FROM webhooks WHERE tenant_id = :tenant_id) < :at_most
 RETURNING {_COLUMNS}
 """
 
-_GET = f"SELECT {_COLUMNS} FROM webhooks WHERE tenant_id = $1 AND id = $2"
+_GET = f"SELECT {_COLUMNS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id"
 
 _LIST = f"""
 SELECT {_COLUMNS} FROM webhooks
- WHERE tenant_id = $1 AND ($2::text IS NULL OR id < $2)
+ WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
- LIMIT $3
+ LIMIT :limit
 """
 
-# Somebody who switches it on forgives what was. $8 whether they do.
+# Switching it on forgives the failures before (`forgive`).
 _UPDATE = f"""
 UPDATE webhooks
-   SET url = $3, description = $4, kinds = $5, agent_id = $6, enabled = $7, updated_at = now(),
-       disabled_reason = CASE WHEN $8 THEN NULL ELSE disabled_reason END,
-       failures = CASE WHEN $8 THEN 0 ELSE failures END,
-       failing_since = CASE WHEN $8 THEN NULL ELSE failing_since END,
-       rests_until = CASE WHEN $8 THEN NULL ELSE rests_until END
- WHERE tenant_id = $1 AND id = $2
+   SET url = :url, description = :description, kinds = :kinds, agent_id = :agent_id, enabled = :enabled,
+       updated_at = now(),
+       disabled_reason = CASE WHEN :forgive THEN NULL ELSE disabled_reason END,
+       failures = CASE WHEN :forgive THEN 0 ELSE failures END,
+       failing_since = CASE WHEN :forgive THEN NULL ELSE failing_since END,
+       rests_until = CASE WHEN :forgive THEN NULL ELSE rests_until END
+ WHERE tenant_id = :tenant_id AND id = :webhook_id
 RETURNING {_COLUMNS}
 """
 
 # What is on its way to it is not sent.
 _DELETE = """
 WITH gone AS (
-    DELETE FROM webhooks WHERE tenant_id = $1 AND id = $2 RETURNING id
+    DELETE FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id RETURNING id
 ), unsent AS (
     UPDATE deliveries d SET status = 'failed', error = 'The webhook was deleted.'
       FROM gone
@@ -72,7 +73,7 @@ SELECT id FROM gone
 """
 
 _SUBSCRIPTIONS = (
-    "SELECT id, tenant_id, kinds, agent_id FROM webhooks WHERE tenant_id = ANY ($1) AND enabled ORDER BY id"
+    "SELECT id, tenant_id, kinds, agent_id FROM webhooks WHERE tenant_id = ANY (:tenant_ids) AND enabled ORDER BY id"
 )
 
 
@@ -113,7 +114,15 @@ async def create_webhook(
     Raises:
         LimitExceeded: The tenant has as many as it may.
     """
-    row = await connection.fetchrow(_CREATE, webhook_id, tenant_id, *_values(webhook), ciphertext, key_id, MAX_WEBHOOKS)
+    row = await connection.fetchrow(
+        _CREATE,
+        webhook_id=webhook_id,
+        tenant_id=tenant_id,
+        **_values(webhook),
+        secret=ciphertext,
+        key_id=key_id,
+        at_most=MAX_WEBHOOKS,
+    )
     if row is None:
         raise LimitExceeded(
             f"There are {MAX_WEBHOOKS} webhooks already, which is the most. Delete those that nobody listens to.",
@@ -135,12 +144,12 @@ async def get_webhook(connection: Connection, tenant_id: str, webhook_id: str, *
         NotFound: There is no such webhook.
     """
     statement = f"{_GET} FOR UPDATE" if lock else _GET
-    return _found(await connection.fetchrow(statement, tenant_id, webhook_id), webhook_id)
+    return _found(await connection.fetchrow(statement, tenant_id=tenant_id, webhook_id=webhook_id), webhook_id)
 
 
 async def list_webhooks(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[WebhookView]:
     """Return webhooks, newest first, those made before the webhook `before`."""
-    return [_view(row) for row in await connection.fetch(_LIST, tenant_id, before, limit)]
+    return [_view(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)]
 
 
 async def update_webhook(
@@ -151,7 +160,9 @@ async def update_webhook(
     Raises:
         NotFound: There is no such webhook.
     """
-    row = await connection.fetchrow(_UPDATE, tenant_id, webhook_id, *_values(webhook), forgive)
+    row = await connection.fetchrow(
+        _UPDATE, tenant_id=tenant_id, webhook_id=webhook_id, **_values(webhook), forgive=forgive
+    )
     return _found(row, webhook_id)
 
 
@@ -161,18 +172,24 @@ async def delete_webhook(connection: Connection, tenant_id: str, webhook_id: str
     Raises:
         NotFound: There is no such webhook.
     """
-    if await connection.fetchval(_DELETE, tenant_id, webhook_id) is None:
+    if await connection.fetchval(_DELETE, tenant_id=tenant_id, webhook_id=webhook_id) is None:
         raise unknown_webhook(webhook_id)
 
 
 async def list_subscriptions(connection: Connection, tenant_ids: Collection[str]) -> list[Subscription]:
     """Return what the enabled webhooks of these tenants want to hear of."""
-    rows = await connection.fetch(_SUBSCRIPTIONS, list(tenant_ids))
+    rows = await connection.fetch(_SUBSCRIPTIONS, tenant_ids=list(tenant_ids))
     return [Subscription(row["id"], row["tenant_id"], tuple(row["kinds"]), row["agent_id"]) for row in rows]
 
 
-def _values(webhook: NewWebhook) -> tuple[object, ...]:
-    return (webhook.url, webhook.description, list(webhook.kinds), webhook.agent_id, webhook.enabled)
+def _values(webhook: NewWebhook) -> dict[str, object]:
+    return {
+        "url": webhook.url,
+        "description": webhook.description,
+        "kinds": list(webhook.kinds),
+        "agent_id": webhook.agent_id,
+        "enabled": webhook.enabled,
+    }
 
 
 def _found(row: Row | None, webhook_id: str) -> WebhookView:

@@ -347,12 +347,12 @@ async def _plan(database: Database, text: str, which: MessageFilter, *, vector: 
         def __init__(self, connection: Connection) -> None:
             self._connection = connection
 
-        async def execute(self, query: str, *args: object) -> str:
-            return await self._connection.execute(query, *args)
+        async def execute(self, statement: str, /, **values: object) -> str:
+            return await self._connection.execute(statement, **values)
 
-        async def fetch(self, query: str, *args: object) -> list[Row]:
-            lines.extend(row[0] for row in await self._connection.fetch(f"EXPLAIN ANALYZE {query}", *args))
-            return await self._connection.fetch(query, *args)
+        async def fetch(self, statement: str, /, **values: object) -> list[Row]:
+            lines.extend(row[0] for row in await self._connection.fetch(f"EXPLAIN ANALYZE {statement}", **values))
+            return await self._connection.fetch(statement, **values)
 
     async with database.transaction() as transaction:
         await search_messages(

@@ -294,8 +294,8 @@ async def _rows_touched(floor: Floor) -> int:
     explained: list[int] = []
 
     class _Explained:
-        async def fetchrow(self, query: str, *args: Any) -> Row | None:
-            found = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *args)
+        async def fetchrow(self, statement: str, /, **values: Any) -> Row | None:
+            found = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", **values)
             explained.append(_sum_rows(orjson.loads(found)[0]["Plan"]))
             return None
 

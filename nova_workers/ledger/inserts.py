@@ -1,0 +1,102 @@
+"""The INSERTs of tables that several statements write: each here once, with the columns that a new row may have.
+
+A statement gives an SQL expression for each column, so that the two stand side by side. What it leaves out gets the
+default of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NotRequired, TypedDict, Unpack
+
+__all__ = ["NewMessage", "NewRun", "NewUsage", "insert_messages", "insert_runs", "insert_threads", "insert_usage"]
+
+
+class NewRun(TypedDict):
+    """An SQL expression for each column of a new run."""
+
+    id: str
+    tenant_id: str
+    thread_id: str
+    agent_id: str
+    seq: str
+    content: str
+    queue: str
+    source: str
+    on_busy: NotRequired[str]
+    model: NotRequired[str]
+    max_turns: NotRequired[str]
+    meta: NotRequired[str]
+    parent_run_id: NotRequired[str]
+    depth: NotRequired[str]
+    trigger_id: NotRequired[str]
+    traceparent: NotRequired[str]
+    front: NotRequired[str]
+    priority: NotRequired[str]
+
+
+class NewMessage(TypedDict):
+    """An SQL expression for each column of a new message."""
+
+    id: str
+    tenant_id: str
+    thread_id: str
+    turn_id: str
+    seq: str
+    kind: str
+    role: str
+    content: str
+    run_id: NotRequired[str]
+    step: NotRequired[str]
+    event_id: NotRequired[str]
+    used: NotRequired[str]
+
+
+class NewUsage(TypedDict):
+    """An SQL expression for each column of a new row of usage."""
+
+    id: str
+    tenant_id: str
+    turn_id: str
+    thread_id: str
+    agent_id: str
+    model: str
+    provider: str
+    input_tokens: str
+    output_tokens: str
+    cache_read_tokens: str
+    cache_write_tokens: str
+    reasoning_tokens: str
+    cost_usd: str
+    model_calls: str
+    duration_ms: str
+    run_id: NotRequired[str]
+
+
+def insert_runs(rows: str, /, **columns: Unpack[NewRun]) -> str:
+    """Return the statement that inserts a run for each row of `rows`, and returns what `Accepted` holds."""
+    return f"{_insert('runs', rows, columns)}\nRETURNING id, thread_id, agent_id, seq, queue, created_at"
+
+
+def insert_threads(rows: str, /, *, id: str, agent_id: str) -> str:
+    """Return the statement that inserts a thread for each row of `rows`, whose first run is inserted with it.
+
+    That run has the `seq` 1. A row of `rows` has the `tenant_id`.
+    """
+    columns = {"id": id, "tenant_id": "tenant_id", "agent_id": agent_id, "next_seq": "2"}
+    return _insert("threads", rows, columns)
+
+
+def insert_messages(rows: str, /, **columns: Unpack[NewMessage]) -> str:
+    """Return the statement that inserts a message for each row of `rows`."""
+    return _insert("messages", rows, columns)
+
+
+def insert_usage(rows: str, /, **columns: Unpack[NewUsage]) -> str:
+    """Return the statement that inserts a row of usage for each row of `rows`."""
+    return _insert("usage", rows, columns)
+
+
+def _insert(table: str, rows: str, columns: Mapping[str, object]) -> str:
+    expressions = ", ".join(str(expression) for expression in columns.values())
+    return f"INSERT INTO {table} ({', '.join(columns)})\nSELECT {expressions}\n  FROM {rows}"

@@ -1,0 +1,61 @@
+"""SQL: parameters have names, and every call gives a statement exactly the values that it names."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nova_workers.ledger.named_sql import compile_statement
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [path for room in ("nova_workers", "api", "beat") for path in sorted((ROOT / room).rglob("*.py"))]
+METHODS = {"fetch", "fetchrow", "fetchval", "execute", "rows"}
+
+
+def _docstrings(tree: ast.Module) -> set[ast.AST]:
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = (node.body for node in ast.walk(tree) if isinstance(node, owners))
+    return {body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)}
+
+
+def _positional(path: Path) -> Iterator[str]:
+    tree = ast.parse(path.read_text())
+    docstrings = _docstrings(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            found = re.search(r"\$\d", node.value)
+            if found:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {found[0]}"
+
+
+def _calls(path: Path) -> Iterator[tuple[ast.Call, str]]:
+    """Yield the calls whose first argument is a constant of their module, with that constant's name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Name(id=name), *_]) if method in METHODS:
+                if name.isupper():
+                    yield node, name
+            case _:
+                pass
+
+
+def test_no_statement_has_positional_parameters() -> None:
+    assert [problem for path in SOURCES for problem in _positional(path)] == []
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if any(_calls(path))], ids=lambda path: path.stem)
+def test_a_call_gives_a_statement_the_values_that_it_names(path: Path) -> None:
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for call, constant in _calls(path):
+        where = f"{path.relative_to(ROOT)}:{call.lineno}: {constant}"
+        assert len(call.args) == 1, f"{where}: a value without a name"
+        _, names = compile_statement(getattr(module, constant))
+        given = {keyword.arg for keyword in call.keywords if keyword.arg not in {None, "at_once"}}
+        assert given <= set(names), f"{where}: no parameter {given - set(names)}"
+        if all(keyword.arg for keyword in call.keywords):
+            assert given == set(names), f"{where}: no value for {set(names) - given}"
