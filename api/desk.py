@@ -13,11 +13,11 @@ from api.state import ApiState, state_of
 from api.stream_slots import Slot
 from api.submitting import IdempotencyKey, accepted_view, to_submission
 from nova_workers.contracts.runs import Accepted, Submission
+from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.contracts.wire import RunCreate, RunView
 from nova_workers.ledger.run_reads import ENDED, RunState, get_run
 from nova_workers.ledger.waits import find_wait
 from nova_workers.observability.tracing import current_traceparent
-from nova_workers.runs.waiting import ANSWERABLE
 
 __all__ = ["Desk", "answer_when_over", "open_stream"]
 

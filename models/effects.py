@@ -120,7 +120,11 @@ class Delivery(Table, table=True):
         # By target first: a sender goes from lane to lane, and a lane that is full or dead costs it one step.
         Index("ix_deliveries__due", "target", "due_at", postgresql_where=text("status = 'pending'")),
         Index("ix_deliveries__inbox", "created_at", postgresql_where=text("target = 'user'")),
-        Index("ix_deliveries__over", "created_at", postgresql_where=text("status IN ('delivered', 'failed')")),
+        Index(
+            "ix_deliveries__over",
+            "created_at",
+            postgresql_where=text("target <> 'user' AND status IN ('delivered', 'failed', 'closed')"),
+        ),
         Index("ix_deliveries__unrouted", "id", postgresql_where=text("target = 'user' AND NOT routed")),
         # The end of a run is told once to each target, however often somebody sets about it.
         Index(

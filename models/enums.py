@@ -206,6 +206,8 @@ class DeliveryKind(StrEnum):
     NOTE = "note"
     RUN_COMPLETED = "run_completed"
     TEST = "test"
+    QUESTION = "question"
+    APPROVAL = "approval"
 
 
 class DeliveryStatus(StrEnum):
@@ -214,6 +216,7 @@ class DeliveryStatus(StrEnum):
     PENDING = "pending"
     DELIVERED = "delivered"
     FAILED = "failed"
+    CLOSED = "closed"
 
 
 class SwitchScope(StrEnum):

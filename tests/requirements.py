@@ -44,6 +44,10 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "suspend.approval": "A call that needs permission runs once it has it, once, and not without.",
     "suspend.cancel": "A run that waits can be canceled, and takes the runs that it waits for with it.",
     "suspend.restart": "A run that waits survives the death of every process.",
+    "questions.delivered": "A run that waits for a person puts an item into the inbox, and rings for its delivery.",
+    "questions.closed": "The end of a wait closes its inbox item and what was not sent of it yet.",
+    "questions.once": "A question is one inbox item, whatever happens to the worker that suspends its run.",
+    "questions.shown": "A thread and its task say what their run waits for.",
     "suspend.once": "However a wait ends, and whoever dies of it, the run goes on once.",
     # keep
     "keep.renew": "A lease is renewed as long as its worker lives.",

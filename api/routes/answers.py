@@ -11,11 +11,10 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, RunIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.waits import RunAnswer, WaitKind, WaitView
+from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, WaitKind, WaitView
 from nova_workers.contracts.wire import RunView
 from nova_workers.ledger import run_reads
 from nova_workers.ledger.waits import Wait, list_waits
-from nova_workers.runs.waiting import ANSWERABLE
 
 __all__ = ["router"]
 

@@ -14,6 +14,8 @@ __all__ = ["app", "describe"]
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _TEXT_CHARS = 400
+_QUESTION_CHARS = 150
+_PARAMS_CHARS = 60
 
 
 @remote(app, "inbox")
@@ -25,7 +27,7 @@ async def inbox(
     limit: LimitOption = 50,
     cursor: CursorOption = None,
 ) -> None:
-    """Show notifications, files and shared notes of agents, newest first."""
+    """Show what agents send and ask: notifications, files, shared notes, questions and approvals, newest first."""
     page = await session.client.deliveries.list(kind=kind, status=status, agent_id=agent, limit=limit, cursor=cursor)
     columns: tuple[Column, ...] = ("when", ("agent", "spare"), "kind", ("what", "fold"), ("status", "spare"))
     show_page(session.out, page, columns, _row, nothing="Nothing yet: no agent has sent you anything.")
@@ -52,6 +54,23 @@ def describe(delivery: DeliveryView) -> str:
             words = f"{payload.get('file_id')} {payload.get('name')}{caption}"
         case "note":
             words = f"{payload.get('note_id')} {payload.get('title')}"
+        case "question" | "approval":
+            words = _question(delivery)
         case "run_completed" | "test":
             words = str(payload.get("text", ""))
     return short(words, _TEXT_CHARS)
+
+
+def _question(delivery: DeliveryView) -> str:
+    payload = delivery.payload
+    words = short(str(payload.get("text", "")), _QUESTION_CHARS)
+    if delivery.kind == "approval":
+        words += f" {payload.get('tool_name')} {short(str(payload.get('params', '')), _PARAMS_CHARS)}"
+        answer = "--approve"
+    else:
+        options = [str(option) for option in payload.get("options") or ()]
+        words += f" [{' | '.join(options)}]" if options else ""
+        answer = "TEXT"
+    if delivery.status != "pending":
+        return words
+    return f"{words} → nova runs answer {delivery.run_id} {answer}"

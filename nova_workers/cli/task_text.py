@@ -28,6 +28,7 @@ def show_task(out: Output, task: TaskView) -> None:
             ("part of", parent),
             ("thread", task.thread_id or ""),
             ("worked on in", task.working_run_id or ""),
+            ("waiting for", task.waiting_for or ""),
             ("next work", stamp(task.work_at)),
             ("parked", _parked(task)),
             ("description", task.description),

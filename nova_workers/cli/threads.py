@@ -140,6 +140,7 @@ def _show_facts(session: Session, thread: ThreadView) -> None:
             ("agent", thread.agent_id),
             ("turns", str(thread.turn_count)),
             ("active run", thread.active_run_id or ""),
+            ("waiting for", thread.waiting_for or ""),
             ("forked from", origin),
             ("metadata", json.dumps(thread.metadata) if thread.metadata else ""),
             ("created", stamp(thread.created_at)),

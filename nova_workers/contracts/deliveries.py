@@ -17,8 +17,9 @@ __all__ = [
     "SentFileView",
 ]
 
-DeliveryKind = Literal["notification", "file", "note", "run_completed", "test"]
-DeliveryStatus = Literal["pending", "delivered", "failed"]
+DeliveryKind = Literal["notification", "file", "note", "question", "approval", "run_completed", "test"]
+DeliveryStatus = Literal["pending", "delivered", "failed", "closed"]
+"""`closed`: the wait of a question or approval ended, so it needs no answer and is not sent any more."""
 
 INBOX = "user"
 """The target of what waits for the person. Any other target is a webhook's id, or the name of a channel."""
@@ -92,6 +93,8 @@ class DeliveryView(View):
     run_id: str | None
     payload: dict[str, Any]
     """`notification`: text. `file`: file_id, name, media_type, size_bytes, caption. `note`: note_id, title.
+    `question`: wait_id, text, options, due_at. `approval`: wait_id, text, tool_name, params (JSON as text, cut),
+    params_truncated, due_at. `POST /v1/runs/{run_id}/answers` answers these two.
     `run_completed`: status, stop_reason, source, text, text_truncated, error, created_at, finished_at."""
     webhook_id: str | None = None
     attempts: int = 0

@@ -252,6 +252,8 @@ class TaskSummary(View):
     """When it is worked on next by itself; null while nobody need."""
     parked_reason: str | None
     """Why it is not worked on by itself, though it is active."""
+    waiting_for: str | None = None
+    """What the active run of its thread waits for, in words, while it waits."""
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None
@@ -284,6 +286,8 @@ class TaskView(View):
     """How many runs in a row have changed nothing."""
     parked_reason: str | None
     """Why it is not worked on by itself, though it is active."""
+    waiting_for: str | None = None
+    """What the active run of its thread waits for, in words, while it waits."""
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None

@@ -4,6 +4,7 @@ A tool that must wait answers with one of these in place of a result. The run th
 memory; whoever answers writes the call's result, and the run goes on where it stood.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import View
 
 __all__ = [
+    "ANSWERABLE",
     "MAX_DELEGATION_DEPTH",
     "MAX_MESSAGE_CHARS",
     "MAX_OPTION_CHARS",
@@ -27,10 +29,14 @@ __all__ = [
     "WaitKind",
     "WaitRequest",
     "WaitView",
+    "awaited_words",
     "wait_adapter",
 ]
 
 WaitKind = Literal["user", "approval", "agent", "timer"]
+
+ANSWERABLE: tuple[WaitKind, ...] = ("user", "approval")
+"""Kinds of waits that a person ends by an answer."""
 
 MAX_WAIT_S = 365 * 86_400.0
 """Longest wait: one year, in seconds."""
@@ -109,6 +115,19 @@ WaitRequest = Annotated[AskUser | AskApproval | AskAgent | Pause, Field(discrimi
 
 wait_adapter: TypeAdapter[WaitRequest] = TypeAdapter(WaitRequest)
 """Parses a request from JSON."""
+
+
+_AWAITED: Mapping[str, str] = {
+    "user": "a person's answer",
+    "approval": "a person's permission",
+    "agent": "another agent",
+    "timer": "its time",
+}
+
+
+def awaited_words(kinds: Iterable[str]) -> str:
+    """Return what a run waits for, in words, from the kinds of its open waits; empty without any."""
+    return " and ".join(dict.fromkeys(_AWAITED[kind] for kind in kinds))
 
 
 class Answer(_Value):

@@ -19,7 +19,7 @@ __all__ = [
     "WebhookView",
 ]
 
-WebhookKind = Literal["notification", "file", "note", "run_completed"]
+WebhookKind = Literal["notification", "file", "note", "question", "approval", "run_completed"]
 """What there is to hear of."""
 
 MAX_GRACE_S = 7 * 86_400

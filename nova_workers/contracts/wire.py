@@ -118,6 +118,8 @@ class ThreadView(View):
     label: str | None
     head_turn_id: str | None
     active_run_id: str | None
+    waiting_for: str | None
+    """What the active run waits for, in words, while it waits."""
     turn_count: int
     forked_from_thread_id: str | None
     forked_from_turn_id: str | None

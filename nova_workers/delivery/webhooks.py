@@ -20,6 +20,8 @@ EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "notification": "agent.notification",
     "file": "agent.file",
     "note": "agent.note",
+    "question": "run.question",
+    "approval": "run.approval",
     "run_completed": "run.completed",
     "test": "webhook.test",
 }

@@ -110,7 +110,12 @@ KEPT: Final = (
     KeptTable("notes", "x.agent_id, x.id", agent="x.agent_id"),
     KeptTable("sent_files", "x.agent_id, x.id", agent="x.agent_id"),
     # The inbox. What went to webhooks and channels went there.
-    KeptTable("deliveries", "x.id", only="x.target = 'user'"),
+    # A wait that is open is not kept, so neither is its question.
+    KeptTable(
+        "deliveries",
+        "x.id",
+        only="x.target = 'user' AND NOT (x.kind IN ('question', 'approval') AND x.status = 'pending')",
+    ),
     KeptTable(
         "threads",
         "x.id",

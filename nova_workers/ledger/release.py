@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.questions import close_questions
 
 __all__ = ["Released", "find_stuck", "release_waiting"]
 
@@ -32,10 +33,11 @@ WITH back AS (
 ), waits AS (
     UPDATE run_waits w SET status = 'canceled', resolved_at = now() FROM back
      WHERE w.run_id = back.id AND w.status = 'open'
-    RETURNING w.run_id, w.child_run_id
+    RETURNING w.id, w.run_id, w.child_run_id
 )
 SELECT b.id, b.tenant_id, b.thread_id, b.queue,
-       ARRAY(SELECT w.child_run_id FROM waits w WHERE w.run_id = b.id AND w.child_run_id IS NOT NULL) AS children
+       ARRAY(SELECT w.child_run_id FROM waits w WHERE w.run_id = b.id AND w.child_run_id IS NOT NULL) AS children,
+       ARRAY(SELECT w.id FROM waits w WHERE w.run_id = b.id) AS waits
   FROM back b
 """
 
@@ -54,9 +56,11 @@ async def release_waiting(connection: Connection, run_ids: Sequence[str]) -> lis
     ids = list(run_ids)
     if not await connection.fetch(_LOCK_WAITING, ids=ids):
         return []
+    rows = await connection.fetch(_RELEASE, ids=ids)
+    await close_questions(connection, [wait_id for row in rows for wait_id in row["waits"]])
     return [
         Released(row["tenant_id"], Doorbell(row["id"], row["thread_id"], row["queue"]), tuple(row["children"]))
-        for row in await connection.fetch(_RELEASE, ids=ids)
+        for row in rows
     ]
 
 

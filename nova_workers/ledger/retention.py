@@ -27,20 +27,22 @@ DELETE FROM effects
                          FOR UPDATE SKIP LOCKED))
 """
 
-_DELIVERIES = """
+_DELIVERIES = f"""
 DELETE FROM deliveries
  WHERE id = ANY(ARRAY(SELECT id FROM deliveries
-                       WHERE status IN ('delivered', 'failed') AND created_at < now() - make_interval(days => :days)
+                       WHERE target <> '{INBOX}' AND status IN ('delivered', 'failed', 'closed')
+                         AND created_at < now() - make_interval(days => :days)
                        ORDER BY created_at
                        LIMIT :limit
                          FOR UPDATE SKIP LOCKED))
 """
 
-# What waits in the inbox for its channels is not over.
+# An inbox item is not over while it waits for its channels, or for a person's answer.
 _INBOX = f"""
 DELETE FROM deliveries
  WHERE id = ANY(ARRAY(SELECT id FROM deliveries
                        WHERE target = '{INBOX}' AND routed AND created_at < now() - make_interval(days => :days)
+                         AND NOT (kind IN ('question', 'approval') AND status = 'pending')
                        ORDER BY created_at
                        LIMIT :limit
                          FOR UPDATE SKIP LOCKED))

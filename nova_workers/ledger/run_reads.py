@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from nova_workers.contracts.events import EventCursor
-from nova_workers.contracts.waits import WaitView
+from nova_workers.contracts.waits import WaitView, awaited_words
 from nova_workers.contracts.wire import RunError, RunStatus, RunView, UsageView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
@@ -244,25 +243,12 @@ def _usage(row: Row) -> UsageView | None:
     )
 
 
-_AWAITED = {
-    "user": "a person's answer",
-    "approval": "a person's permission",
-    "agent": "another agent",
-    "timer": "its time",
-}
-
-
-def _awaited(waits: list[dict[str, Any]] | None) -> str:
-    kinds = dict.fromkeys(_AWAITED[wait["request"]["kind"]] for wait in waits or ())
-    return " and ".join(kinds) or "its turn"
-
-
 _PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "agent": "its agent is paused"}
 
 
 def _waiting_for(row: Row) -> str | None:
     if row["status"] == "waiting":
-        return _awaited(row["waits"])
+        return awaited_words(wait["request"]["kind"] for wait in row["waits"] or ()) or "its turn"
     if row["status"] != "queued":
         return None
     if row["paused"] is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.deliveries import INBOX
 from nova_workers.contracts.runs import Claim, Doorbell
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import WaitRequest
@@ -15,6 +16,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.journal import usage_values
+from nova_workers.ledger.questions import inbox_item
 
 __all__ = ["NewWait", "Suspended", "suspend_run"]
 
@@ -36,7 +38,7 @@ _CHILDREN = insert_runs(
 
 # `tool_…` is what the tools of the open step used of models. A cancel that came in the
 # meantime is not waited out: the run goes back to the line, where the next claim ends it. A child run and its thread
-# are made here, so that there is either a parent that waits for it or no child.
+# are made here, so that there is either a parent that waits for it or no child. So is the inbox item of a question.
 _SUSPEND = f"""
 WITH thread AS (
     SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
@@ -50,15 +52,21 @@ WITH thread AS (
 ), freed AS (
     UPDATE threads SET active_run_id = NULL FROM mine WHERE threads.id = mine.thread_id AND mine.status = 'queued'
 ), wanted AS (
-    SELECT mine.tenant_id, mine.id AS run_id, mine.turn_id, mine.queue, mine.priority, mine.depth, mine.traceparent, x.*
+    SELECT mine.tenant_id, mine.id AS run_id, mine.turn_id, mine.queue, mine.priority, mine.depth, mine.traceparent,
+           mine.agent_id, mine.thread_id, x.*
       FROM mine, jsonb_to_recordset(:waits) AS x(id text, tool_call_id text, kind text, request jsonb, due_in_s float8,
                                              child_run_id text, child_thread_id text, child_agent_id text,
-                                             child_content jsonb)
+                                             child_content jsonb, item_kind text, item jsonb)
      WHERE mine.status = 'waiting'
 ), waits AS (
     INSERT INTO run_waits (id, tenant_id, run_id, tool_call_id, kind, request, child_run_id, due_at)
     SELECT id, tenant_id, run_id, tool_call_id, kind, request, child_run_id, now() + due_in_s * interval '1 second'
       FROM wanted
+), questions AS (
+    INSERT INTO deliveries (id, tenant_id, kind, target, payload, agent_id, thread_id, run_id)
+    SELECT 'dlv_' || substr(id, 6), tenant_id, item_kind, '{INBOX}',
+           item || jsonb_build_object('due_at', now() + due_in_s * interval '1 second'), agent_id, thread_id, run_id
+      FROM wanted WHERE item_kind IS NOT NULL
 ), calls AS (
     UPDATE tool_calls c SET status = 'deferred' FROM wanted w
      WHERE c.turn_id = w.turn_id AND c.call_id = w.tool_call_id
@@ -136,8 +144,10 @@ async def suspend_run(
 
 def _row(wait: NewWait) -> JsonObject:
     asks = wait.agent_id is not None
+    wait_id = new_id("wait")
+    item = inbox_item(wait_id, wait.request)
     return {
-        "id": new_id("wait"),
+        "id": wait_id,
         "tool_call_id": wait.tool_call_id,
         "kind": wait.request.kind,
         "request": wait.request.model_dump(mode="json"),
@@ -146,4 +156,6 @@ def _row(wait: NewWait) -> JsonObject:
         "child_thread_id": new_id("thr") if asks else None,
         "child_agent_id": wait.agent_id,
         "child_content": [{"type": "text", "text": wait.message}] if asks else None,
+        "item_kind": None if item is None else item[0],
+        "item": None if item is None else item[1],
     }

@@ -16,9 +16,10 @@ from nova_workers.contracts.tasks import (
     TaskSummary,
     TaskView,
 )
+from nova_workers.contracts.waits import awaited_words
 from nova_workers.errors import LimitExceeded
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection
+from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
     "cancel_descendants",
@@ -83,8 +84,14 @@ WITH RECURSIVE down AS (
 SELECT id FROM down ORDER BY id
 """
 
+# What the active run of the task's thread waits for.
+_AWAITS = """
+ARRAY(SELECT w.kind FROM threads h JOIN run_waits w ON w.run_id = h.active_run_id
+       WHERE h.id = t.thread_id AND w.status = 'open' ORDER BY w.id) AS awaits
+"""
+
 # Whole in one statement, so that a read is one moment of the task.
-_FIND = """
+_FIND = f"""
 SELECT t.*,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object(
                    'id', s.id, 'title', s.title, 'details', s.details, 'done', s.done,
@@ -97,20 +104,21 @@ SELECT t.*,
                    'id', r.id, 'kind', r.kind, 'value', r.value, 'title', r.title, 'created_at', r.created_at
                ) ORDER BY r.id), '[]')
           FROM task_resources r
-         WHERE r.tenant_id = t.tenant_id AND r.task_id = t.id) AS resources
+         WHERE r.tenant_id = t.tenant_id AND r.task_id = t.id) AS resources,
+       {_AWAITS}
   FROM tasks t
  WHERE t.tenant_id = :tenant_id AND t.id = :task_id
 """
 
 # A statement of its own for each set of filters, so that each has a plan on the index that fits it.
-_LIST = """
-SELECT t.*, s.steps_done, s.steps_total
+_LIST = f"""
+SELECT t.*, s.steps_done, s.steps_total, {_AWAITS}
   FROM tasks t
  CROSS JOIN LATERAL (
      SELECT count(*) FILTER (WHERE done) AS steps_done, count(*) AS steps_total
        FROM task_steps WHERE tenant_id = t.tenant_id AND task_id = t.id
  ) s
- WHERE t.tenant_id = :tenant_id{filters}
+ WHERE t.tenant_id = :tenant_id{{filters}}
  ORDER BY t.id DESC
  LIMIT :limit
 """
@@ -203,7 +211,7 @@ async def lock_tree(connection: Connection, tenant_id: str, task_id: int, *, wai
 async def find_task(connection: Connection, tenant_id: str, task_id: int) -> TaskView | None:
     """Return a task with its steps and resources, or None."""
     row = await connection.fetchrow(_FIND, tenant_id=tenant_id, task_id=task_id)
-    return None if row is None else TaskView.model_validate(dict(row))
+    return None if row is None else TaskView.model_validate(_fields(row))
 
 
 async def list_ancestors(connection: Connection, tenant_id: str, task_id: int) -> list[tuple[int, str]]:
@@ -234,7 +242,7 @@ async def list_tasks(
     values = {name: value for name, value in given.items() if value is not None}
     query = _LIST.format(filters="".join(f" AND {_CONDITIONS[name]}" for name in values))
     rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)
-    return [TaskSummary.model_validate(dict(row)) for row in rows]
+    return [TaskSummary.model_validate(_fields(row)) for row in rows]
 
 
 async def set_fields(
@@ -294,3 +302,7 @@ async def cancel_descendants(
         run_id=run_id,
         details=dict(details),
     )
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    return {**row, "waiting_for": awaited_words(row["awaits"]) or None}

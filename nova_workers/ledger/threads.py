@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 
+from nova_workers.contracts.waits import awaited_words
 from nova_workers.contracts.wire import ThreadView
 from nova_workers.errors import Conflict, Gone, NotFound
 from nova_workers.ids import new_id
@@ -18,7 +19,8 @@ __all__ = ["create_thread", "delete_thread", "fork_thread", "get_thread", "list_
 
 _COLUMNS = """
 t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
-t.forked_from_turn_id, t.meta, t.created_at, t.updated_at
+t.forked_from_turn_id, t.meta, t.created_at, t.updated_at,
+ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
 
 _CREATE = f"""
@@ -271,6 +273,7 @@ def _view(row: Row) -> ThreadView:
         label=row["label"],
         head_turn_id=row["head_turn_id"],
         active_run_id=row["active_run_id"],
+        waiting_for=awaited_words(row["awaits"]) or None,
         turn_count=row["turn_count"],
         forked_from_thread_id=row["forked_from_thread_id"],
         forked_from_turn_id=row["forked_from_turn_id"],

@@ -21,6 +21,7 @@ from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, WaitRequest, wait
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
+from nova_workers.ledger.questions import close_questions
 
 __all__ = [
     "Resolution",
@@ -197,7 +198,7 @@ async def list_waits(
 
 
 async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolution) -> tuple[bool, Doorbell | None]:
-    """End a wait. To be called in a transaction.
+    """End a wait, and close its inbox item. To be called in a transaction.
 
     Returns:
         Whether it was open until now, and the bell of the run if it stands in line again.
@@ -215,6 +216,7 @@ async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolutio
     )
     if row is None:
         return False, None
+    await close_questions(connection, [wait.id])
     return True, None if row["id"] is None else Doorbell(row["id"], row["thread_id"], row["queue"])
 
 

@@ -1,10 +1,11 @@
 """System prompts. Pure: no I/O, no clock."""
 
 from nova_workers.prompts.builder import SECTIONS, build_system_prompt, stable_prefix_chars
-from nova_workers.prompts.words import WAYS, background_words, day_words, formatting_words, storage_words
+from nova_workers.prompts.words import ASK_USER, WAYS, background_words, day_words, formatting_words, storage_words
 from nova_workers.prompts.work import WORK_PROMPT, work_words
 
 __all__ = [
+    "ASK_USER",
     "SECTIONS",
     "WAYS",
     "WORK_PROMPT",

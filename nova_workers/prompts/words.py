@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import date
 
-__all__ = ["WAYS", "background_words", "day_words", "formatting_words", "storage_words"]
+__all__ = ["ASK_USER", "WAYS", "background_words", "day_words", "formatting_words", "storage_words"]
 
 ANY_CHANNEL = "*"
 """In a map by channel: for each that is not named."""
@@ -17,9 +17,18 @@ Put code, commands and file contents into fenced blocks that name their language
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 _UNREAD = """\
-Nobody reads along, and nobody can answer: this run was started in the background.
-Your answer is kept with the conversation and is sent to no one.
-Do what is asked with what you have, and decide for yourself where you would ask."""
+This run was started in the background: no person reads along.
+Your answer is kept with the conversation and is sent to no one."""
+
+_CANNOT_ASK = """\
+You cannot ask anybody. Do what is asked with what you have, and decide for yourself where you would ask."""
+
+_CAN_ASK = """\
+A question with `ask_user` is put into the person's inbox and sent to them; this run waits for the answer, which may \
+take days. Ask for what only they can decide, and decide the rest yourself."""
+
+ASK_USER = ("user", "ask_user")
+"""How a run asks a person, by server and tool."""
 
 _ASKED_BY_AGENT = """\
 Another agent asked you for this. Your final answer goes to that agent, and to no person.
@@ -64,19 +73,24 @@ def day_words(day: date, timezone: str) -> str:
     return f"{_WEEKDAYS[day.weekday()]}, {day.isoformat()} ({timezone})"
 
 
-def background_words(*, background: bool, asked_by_agent: bool, ways: Collection[tuple[str, str]]) -> str:
+def background_words(
+    *, background: bool, asked_by_agent: bool, ways: Collection[tuple[str, str]], can_ask: bool = False
+) -> str:
     """Return the Background section: for a run whose answer a person reads there is none.
 
     Args:
         background: The run is on the queue for work that nobody waits for.
         asked_by_agent: Another agent's run waits for the answer.
         ways: Those of `WAYS` that are open to the run.
+        can_ask: Whether the run has `ASK_USER`.
     """
     if asked_by_agent:
         return _ASKED_BY_AGENT
     if not background:
         return ""
     open_ways = [words for way, words in WAYS.items() if way in ways]
-    if not open_ways:
-        return _UNREAD
-    return f"{_UNREAD}\nThe only ways to reach the person: {'; '.join(open_ways)}."
+    words = [_UNREAD, _CAN_ASK if can_ask else _CANNOT_ASK]
+    if open_ways:
+        other = "other" if can_ask else "only"
+        words.append(f"The {other} ways to reach the person: {'; '.join(open_ways)}.")
+    return "\n".join(words)

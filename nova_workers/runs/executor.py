@@ -16,6 +16,7 @@ from nova_workers.contracts.engine import EngineError, EngineResult
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.finish import finish_run, requeue_run
@@ -245,6 +246,8 @@ class RunExecutor:
         events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
         parts.metrics.runs_suspended.labels(claim.queue).inc()
         parts.dispatcher.ring_runs(suspended.children)
+        if any(wait.request.kind in ANSWERABLE for wait in waits):
+            parts.dispatcher.ring_deliveries()
         _log.info("run.suspended", waits=[wait.request.kind for wait in waits])
         return Doorbell(claim.run_id, claim.thread_id, claim.queue) if suspended.status == "queued" else None
 

@@ -14,6 +14,7 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.prompt_facts import PromptFacts, load_prompt_facts
 from nova_workers.prompts import (
+    ASK_USER,
     WAYS,
     background_words,
     build_system_prompt,
@@ -81,6 +82,7 @@ class Prompter:
                 background=claim.queue == "background",
                 asked_by_agent=claim.parent_run_id is not None,
                 ways=[way for way in WAYS if _offers(servers, *way)],
+                can_ask=_offers(servers, *ASK_USER),
             ),
         )
         return Prompt(text, stable_prefix_chars(text))

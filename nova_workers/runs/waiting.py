@@ -10,7 +10,7 @@ import structlog
 from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.waits import Answer, AskAgent, AskApproval, AskUser, Pause
+from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, Pause
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound, Unavailable
 from nova_workers.ledger import waits as ledger
 from nova_workers.ledger.cancel import run_status
@@ -19,12 +19,9 @@ from nova_workers.ledger.waits import Resolution, Wait
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.parents import from_child
 
-__all__ = ["ANSWERABLE", "Waiting"]
+__all__ = ["Waiting"]
 
 _log = structlog.get_logger(__name__)
-
-ANSWERABLE = ("user", "approval")
-"""Kinds of waits that end by an answer."""
 
 _BATCH = 200
 _LOOK_BACK = timedelta(hours=1)

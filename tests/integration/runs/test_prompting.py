@@ -163,9 +163,9 @@ Owner: clerk
 </Task>
 
 <Background>
-Nobody reads along, and nobody can answer: this run was started in the background.
+This run was started in the background: no person reads along.
 Your answer is kept with the conversation and is sent to no one.
-Do what is asked with what you have, and decide for yourself where you would ask.
+You cannot ask anybody. Do what is asked with what you have, and decide for yourself where you would ask.
 The only ways to reach the person: `notify_user` for what the person should know now.
 </Background>\
 """)

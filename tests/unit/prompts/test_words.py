@@ -37,6 +37,7 @@ def test_only_an_agent_with_files_has_storage() -> None:
 def test_who_is_not_read_is_told_so_and_how_to_be_heard() -> None:
     assert background_words(background=False, asked_by_agent=False, ways=[("notes", "note_share")]) == ""
     unread = background_words(background=True, asked_by_agent=False, ways=[])
+    assert "You cannot ask anybody" in unread
     heard = background_words(
         background=True, asked_by_agent=False, ways=[("notifications", "notify_user"), ("notes", "note_share")]
     )
@@ -44,6 +45,15 @@ def test_who_is_not_read_is_told_so_and_how_to_be_heard() -> None:
         "The only ways to reach the person: `notify_user` for what the person should know now; "
         "`note_share` for a note that can wait."
     )
+
+
+def test_a_run_in_the_background_that_may_ask_is_told_where_its_question_goes() -> None:
+    words = background_words(
+        background=True, asked_by_agent=False, ways=[("notifications", "notify_user")], can_ask=True
+    )
+    assert "`ask_user` is put into the person's inbox" in words
+    assert "cannot ask" not in words
+    assert words.endswith("The other ways to reach the person: `notify_user` for what the person should know now.")
 
 
 @pytest.mark.parametrize("background", [True, False])
