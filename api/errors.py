@@ -26,6 +26,7 @@ from nova_workers.errors import (
     Unavailable,
     VersionMismatch,
 )
+from nova_workers.validation import problem_of
 
 __all__ = [
     "BodyTooLarge",
@@ -143,7 +144,8 @@ async def _on_nova_error(request: Request, error: Exception) -> Response:
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     # What was meant to be a secret is not sent back either: answers are logged in more places than requests.
     quoted = not request.url.path.startswith("/v1/secrets")
-    errors = [_field_error(item, quoted=quoted) for item in cast(RequestValidationError, error).errors()]
+    body = _body_type(request)
+    errors = [_field_error(item, body, quoted=quoted) for item in cast(RequestValidationError, error).errors()]
     named = ", ".join(sorted({item["field"] for item in errors}))
     return _respond(
         HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -169,14 +171,19 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     return _respond(status, code=code, detail=detail, instance=request.url.path, headers=headers)
 
 
-def _field_error(item: Mapping[str, Any], *, quoted: bool) -> dict[str, Any]:
+def _body_type(request: Request) -> object:
+    """Return the type of the body that the request's endpoint takes."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    return None if field is None else field.field_info.annotation
+
+
+def _field_error(item: Mapping[str, Any], body: object, *, quoted: bool) -> dict[str, Any]:
     """Turn one pydantic error into the field's path, what is wrong, and, if it may be, a short quote of what came."""
     place, *path = item["loc"]
     found: dict[str, Any] = {
         "field": ".".join(str(part) for part in path) or str(place),
         "in": place,
-        # Our own words, without what pydantic puts before them.
-        "message": item["msg"].removeprefix("Value error, "),
+        "message": problem_of({**item, "loc": path or (place,)}, body),
         "type": item["type"],
     }
     if quoted and "input" in item and item["type"] != "missing":

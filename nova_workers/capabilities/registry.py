@@ -12,6 +12,7 @@ from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.errors import ConfigurationError, InvalidInput
 from nova_workers.ledger.database import Connection
+from nova_workers.validation import problem_of
 
 __all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
 
@@ -196,4 +197,5 @@ def _parse(capability: Capability, grant: CapabilityGrant, field: str) -> BaseMo
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join([field, *(str(part) for part in first["loc"])])
-        raise InvalidInput(f"{where}: {first['msg']}; got {first['input']!r}.", field=where) from error
+        words = problem_of(first, capability.config)
+        raise InvalidInput(f"{where}: {words}; got {first['input']!r}.", field=where) from error

@@ -17,6 +17,7 @@ from nova_workers.cli.agent_text import (
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.output import Column, short, stamp
 from nova_workers.cli.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.text_input import blame_file
 from nova_workers.contracts.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.errors import InvalidInput
 
@@ -121,7 +122,9 @@ async def create(
     if agent:
         spec["id"] = agent
     spec.setdefault("name", spec.get("id"))
-    _show(session, await session.client.agents.create(build(AgentCreate, spec)))
+    with blame_file(file):
+        made = await session.client.agents.create(build(AgentCreate, spec))
+    _show(session, made)
 
 
 @remote(app, "edit")
@@ -154,7 +157,9 @@ async def edit(
         if spec.pop("id", agent) != agent:
             raise InvalidInput(f"The file is about another agent than {agent!r}; an id cannot change.")
         spec |= regranted(spec, capability or (), skill or (), revoke or ())
-        _show(session, await agents.replace(agent, build(AgentReplace, spec), if_version=if_version))
+        with blame_file(file):
+            replaced = await agents.replace(agent, build(AgentReplace, spec), if_version=if_version)
+        _show(session, replaced)
         return
     if regrants:
         present = await agents.get(agent)

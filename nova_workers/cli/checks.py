@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from models import migrate
 from nova_workers.cli.client import NovaClient
 from nova_workers.cli.target import Servers, Target
+from nova_workers.config import unknown_variables
 from nova_workers.contracts.fleet import WorkerView
 from nova_workers.contracts.keys import Scope
 from nova_workers.errors import Forbidden, NotFound, NovaError
@@ -24,7 +25,7 @@ from nova_workers.keys import broker_queue, worker_presence, workers_index
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep_cursors import tenants_behind
 
-__all__ = ["Finding", "check_api", "check_broker", "check_database", "check_embedded"]
+__all__ = ["Finding", "check_api", "check_broker", "check_database", "check_embedded", "check_variables"]
 
 MIN_POSTGRES = 150_000
 MIN_PGVECTOR = (0, 8)
@@ -50,6 +51,12 @@ class Finding:
     state: Literal["ok", "warn", "fail"]
     detail: str
     mend: str = ""
+
+
+def check_variables(environ: Mapping[str, str]) -> list[Finding]:
+    """Look for variables that were meant for a setting and are none."""
+    mend = "correct its name, or take it away; docs/configuration.md lists every setting"
+    return [Finding("settings", "warn", sentence, mend) for sentence in unknown_variables(environ)]
 
 
 def check_embedded(servers: Servers) -> list[Finding]:

@@ -15,6 +15,7 @@ from nova_workers.cli.output import JsonOption, Output
 from nova_workers.cli.target import Target, find_target
 from nova_workers.config import Settings, load_settings
 from nova_workers.errors import InvalidInput, Unauthenticated
+from nova_workers.validation import place_of, problem_of
 
 __all__ = ["ApiKeyOption", "ApiUrlOption", "Session", "build", "open_session", "remote"]
 
@@ -70,8 +71,7 @@ def build(model: type[M], values: Mapping[str, Any]) -> M:
         return model.model_validate(values)
     except ValidationError as error:
         wrong = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc']) or 'input'}: "
-            f"{item['msg'].removeprefix('Value error, ')} (got {item['input']!r:.80})"
+            f"{place_of(item) or 'input'}: {problem_of(item, model)} (got {item['input']!r:.80})"
             for item in error.errors()
         )
         raise InvalidInput(wrong) from error

@@ -1,11 +1,12 @@
 """`nova doctor`: look at everything, and say how to mend it."""
 
 import asyncio
+import os
 from dataclasses import asdict
 
 import typer
 
-from nova_workers.cli.checks import Finding, check_api, check_broker, check_database, check_embedded
+from nova_workers.cli.checks import Finding, check_api, check_broker, check_database, check_embedded, check_variables
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.output import Output
 from nova_workers.cli.target import find_servers
@@ -26,7 +27,11 @@ async def doctor(session: Session) -> None:
         check_broker(servers.redis_url),
         check_api(session.client, session.target),
     )
-    findings = [*check_embedded(servers), *(finding for part in looked for finding in part)]
+    findings = [
+        *check_variables(os.environ),
+        *check_embedded(servers),
+        *(finding for part in looked for finding in part),
+    ]
     good = all(finding.state != "fail" for finding in findings)
     if session.out.json:
         session.out.document({"ok": good, "findings": [asdict(finding) for finding in findings]})

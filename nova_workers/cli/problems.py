@@ -1,6 +1,7 @@
 """From what went wrong on the wire to the error tree: by the problem's code, else by its status."""
 
 import os
+import ssl
 
 import httpx2
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from nova_workers.errors import (
     Unavailable,
     VersionMismatch,
 )
+from nova_workers.validation import place_of, problem_of
 
 __all__ = ["error_of_response", "error_of_transport", "unknown_answer"]
 
@@ -78,8 +80,10 @@ def error_of_response(response: httpx2.Response) -> NovaError:
     return kind(_with_field_names(problem), **fields)
 
 
-def error_of_transport(error: httpx2.TransportError, base_url: str) -> Unavailable:
-    """Return what a request that got no answer means to the user."""
+def error_of_transport(error: httpx2.TransportError, base_url: str) -> NovaError:
+    """Return what a request that got no answer means to the user: `Unavailable` where a later one may get one."""
+    if (refused := _tls_error(error)) is not None:
+        return _error_of_tls(refused, base_url)
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol):
         return Unavailable(
             f"No fleet answers at {base_url} ({_reason(error)}). Start one with `nova up`, or name another with "
@@ -95,13 +99,29 @@ def error_of_transport(error: httpx2.TransportError, base_url: str) -> Unavailab
     return Unavailable(f"The connection to {base_url} broke ({_reason(error)}). Try again.", api_url=base_url)
 
 
+def _error_of_tls(error: ssl.SSLError, base_url: str) -> ConfigurationError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = f"its certificate is not accepted: {error.verify_message}. Check the name in the URL and the certificate"
+    else:
+        plain = base_url.replace("https://", "http://", 1)
+        why = f"that port does not speak TLS ({error.reason}). Is it {plain}? Give it with --api-url or NOVA_API_URL"
+    return ConfigurationError(f"{base_url} cannot be talked to: {why}.", api_url=base_url)
+
+
+def _tls_error(error: BaseException) -> ssl.SSLError | None:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
 def unknown_answer(response: httpx2.Response, error: ValidationError) -> ConfigurationError:
     """Return the error for a good status with a body that this version of the client does not know."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the body"
+    where = place_of(first) or "the body"
     return ConfigurationError(
         f"{response.request.url} answered {response.status_code} with a body this client does not know "
-        f"({where}: {first['msg']}). Is it a Nova Workers API of the same version? Compare `nova version`."
+        f"({where}: {problem_of(first)}). Is it a Nova Workers API of the same version? Compare `nova version`."
     )
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.target import find_servers
-from nova_workers.config import Settings, load_settings
+from nova_workers.config import Settings, load_settings, unknown_variables
 from nova_workers.devstack.commands import api_command, beat_command, flower_command, worker_command
 from nova_workers.errors import ConfigurationError
 
@@ -32,7 +32,7 @@ def up(
     Postgres, Valkey, migrations, API, worker, beat and Flower, with data under NOVA_HOME. NOVA_DATABASE_URL and
     NOVA_REDIS_URL take the place of the embedded servers. Ctrl-C stops all of it.
     """
-    load_settings()
+    _read_settings()
     arguments = [sys.executable, "-m", "nova_workers.devstack"]
     if port is not None:
         arguments += ["--port", str(port)]
@@ -47,7 +47,7 @@ def api(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
 ) -> None:
     """Run one API process."""
-    settings = load_settings()
+    settings = _read_settings()
     host, port = host or settings.api.host, settings.api.port if port is None else port
     environment = _servers(settings)
     _need_port(host, port)
@@ -61,7 +61,7 @@ def worker(
     name: Annotated[str | None, typer.Option("--name", "-n", help="Celery's name for it.")] = None,
 ) -> None:
     """Run one worker process."""
-    settings = load_settings()
+    settings = _read_settings()
     command = worker_command(
         concurrency=concurrency or settings.worker.concurrency,
         queues=tuple(part.strip() for part in queues.split(",")) if queues else settings.worker.queues,
@@ -78,7 +78,7 @@ def worker(
 @app.command("beat")
 def beat() -> None:
     """Run the metronome. Two or more do no harm."""
-    settings = load_settings()
+    settings = _read_settings()
     _become(beat_command(log_level=settings.telemetry.log_level), _broker(settings))
 
 
@@ -88,9 +88,17 @@ def flower(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5555,
 ) -> None:
     """Run Flower, the view of Celery's tasks."""
-    environment = _broker(load_settings())
+    environment = _broker(_read_settings())
     _need_port(host, port)
     _become(flower_command(host=host, port=port), environment)
+
+
+def _read_settings() -> Settings:
+    """Return the settings, and name on stderr each variable that was meant for one and is none."""
+    settings = load_settings()
+    for sentence in unknown_variables(os.environ):
+        sys.stderr.write(f"nova: {sentence}\n")
+    return settings
 
 
 def _servers(settings: Settings) -> dict[str, str]:

@@ -1,11 +1,28 @@
 """Text that a command is given: as it stands, from a file, or from stdin."""
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from nova_workers.errors import InvalidInput
 
-__all__ = ["read_text"]
+__all__ = ["blame_file", "read_text"]
+
+
+@contextmanager
+def blame_file(file: str | None) -> Generator[None]:
+    """Name a file in each refusal of what it holds, by us or by the API. No file, no name.
+
+    Raises:
+        InvalidInput: As the block raised it, with the file in front.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        if file is None:
+            raise
+        raise InvalidInput(f"{'stdin' if file == '-' else file}: {error.message}", **error.fields) from error
 
 
 def read_text(value: str) -> str:

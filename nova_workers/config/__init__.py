@@ -17,7 +17,7 @@ from nova_workers.config.sections import (
     TriggerSettings,
     WorkerSettings,
 )
-from nova_workers.config.settings import Settings, load_settings
+from nova_workers.config.settings import Settings, load_settings, unknown_variables
 
 __all__ = [
     "ApiSettings",
@@ -38,4 +38,5 @@ __all__ = [
     "TriggerSettings",
     "WorkerSettings",
     "load_settings",
+    "unknown_variables",
 ]

@@ -4,10 +4,12 @@ Read from environment variables with the prefix ``NOVA_``; a nested value has a 
 ``NOVA_WORKER__CONCURRENCY=200``. Lists and maps are JSON.
 """
 
+import difflib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nova_workers.config.delivery import DeliverySettings
@@ -30,15 +32,21 @@ from nova_workers.config.sections import (
     WorkerSettings,
 )
 from nova_workers.errors import ConfigurationError
+from nova_workers.validation import problem_of
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["CLIENT_VARIABLES", "Settings", "load_settings", "unknown_variables"]
+
+_PREFIX = "NOVA_"
+
+CLIENT_VARIABLES = frozenset({"NOVA_API_URL", "NOVA_API_KEY"})
+"""Options of the command line that may be given as variables; no settings."""
 
 
 class Settings(BaseSettings):
     """Everything that an operator may set, frozen at start."""
 
     model_config = SettingsConfigDict(
-        env_prefix="NOVA_",
+        env_prefix=_PREFIX,
         env_nested_delimiter="__",
         frozen=True,
         extra="ignore",
@@ -124,6 +132,37 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         problems = "; ".join(
-            f"NOVA_{'__'.join(str(part).upper() for part in item['loc'])}: {item['msg']}" for item in error.errors()
+            f"NOVA_{'__'.join(str(part).upper() for part in item['loc'])}: {problem_of(item, Settings)}"
+            for item in error.errors()
         )
         raise ConfigurationError(f"The environment has settings that cannot be used: {problems}") from error
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each variable that begins like a setting and is none, with the one that was meant."""
+    known = {*_names(Settings, _PREFIX), *CLIENT_VARIABLES}
+    found: list[str] = []
+    for name in sorted(environ):
+        plain = name.upper()
+        # The items of a map may be given one by one, as in NOVA_MODEL__ALIASES__FAST.
+        if not plain.startswith(_PREFIX) or plain in known or plain.rpartition("__")[0] in known - _SECTIONS:
+            continue
+        close = difflib.get_close_matches(plain, known, n=1, cutoff=0.8)
+        hint = f"did you mean {close[0]}?" if close else "it has no effect."
+        found.append(f"{name} is set, but is not a setting; {hint}")
+    return found
+
+
+def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        variable = prefix + name.upper()
+        yield variable
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _names(field.annotation, f"{variable}__")
+
+
+_SECTIONS = frozenset(
+    _PREFIX + name.upper()
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+)

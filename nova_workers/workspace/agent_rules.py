@@ -86,6 +86,11 @@ def _check_directories(directories: Iterable[str]) -> None:
         field = f"directories.{index}"
         if not path.isprintable():
             raise _wrong(field, f"{_quoted(path)} holds characters that cannot be printed")
+        if path.startswith("~"):
+            # Which home is meant depends on the user and the machine; an agent's runs may have others.
+            whole = posixpath.normpath(posixpath.expanduser(path))
+            hint = f"; for the user of this server it would be {_quoted(whole)}" if whole.startswith("/") else ""
+            raise _wrong(field, f"{_quoted(path)} is wrong: ~ is not expanded. Write the whole path{hint}")
         if not path.startswith("/"):
             raise _wrong(field, f"{_quoted(path)} is not absolute; begin it with a slash")
         # POSIX lets two leading slashes mean something else; nothing that we run on does.

@@ -18,6 +18,7 @@ from nova_workers.contracts.triggers import TriggerCreate
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive_writing import TABLES
 from nova_workers.ledger.memories import MAX_CONTENT_CHARS
+from nova_workers.validation import place_of, problem_of
 from nova_workers.workspace.agent_rules import check_agent_id, check_spec
 from nova_workers.workspace.archive_values import MAX_COUNT, check_values, unreadable, wrong
 from nova_workers.workspace.schedules import parse_schedule
@@ -110,8 +111,7 @@ def _spec(table: str, agent_id: object, row: JsonObject) -> AgentSpec:
         return AgentSpec.model_validate_json(json.dumps(row.get("spec")), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise wrong(f"{table} {agent_id!r}", f"spec.{where}: {first['msg']}") from error
+        raise wrong(f"{table} {agent_id!r}", f"spec.{place_of(first)}: {problem_of(first, AgentSpec)}") from error
 
 
 def _skill(row: JsonObject) -> JsonObject:

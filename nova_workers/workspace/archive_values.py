@@ -19,6 +19,7 @@ from nova_workers.contracts.triggers import SkipReason
 from nova_workers.contracts.waits import wait_adapter
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive_tables import KeptTable
+from nova_workers.validation import problem_of
 
 __all__ = ["MAX_COUNT", "check_values", "unreadable", "wrong"]
 
@@ -99,7 +100,7 @@ def unreadable(where: str, error: ValidationError) -> InvalidInput:
     """Return the refusal of a value that has not the form it should have, by the first thing that is wrong with it."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join([where, *(str(part) for part in first["loc"])])
-    return wrong(field, f"{first['msg']}; got {first['input']!r:.80}")
+    return wrong(field, f"{problem_of(first)}; got {first['input']!r:.80}")
 
 
 def wrong(where: str, problem: str) -> InvalidInput:

@@ -20,6 +20,7 @@ from nova_workers.contracts.skills import (
     SkillFront,
 )
 from nova_workers.errors import InvalidInput
+from nova_workers.validation import place_of, problem_of
 
 __all__ = ["check_files", "check_path", "decode_files", "parse_skill_md"]
 
@@ -208,11 +209,11 @@ def _load(text: str) -> object:
 
 def _explain(error: ValidationError, field: str) -> InvalidInput:
     first = error.errors(include_url=False, include_context=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
+    name = place_of(first)
     if first["type"] == "extra_forbidden":
         words = f"{name!r} is not a field of the front matter ({_KNOWN}); put what is yours under metadata"
     elif first["type"] == "missing":
         words = f"the front matter has no {name!r}"
     else:
-        words = f"{name}: {first['msg']}; got {str(first['input'])[:80]!r}"
+        words = f"{name}: {problem_of(first)}; got {str(first['input'])[:80]!r}"
     return InvalidInput(f"{field}: {words}.", field=f"{field}.{name}")

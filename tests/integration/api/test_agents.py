@@ -205,6 +205,7 @@ MALFORMED: list[tuple[Json, str]] = [
     ({"directories": ["/srv", "/srv"]}, "directories.1"),
     ({"directories": ["/a\nb"]}, "directories.0"),
     ({"directories": [""]}, "directories.0"),
+    ({"directories": ["~/data"]}, "directories.0"),
     ({"capabilities": {"teleport": {}}}, "capabilities.teleport"),
     ({"capabilities": {"memory": {"tools": ["memory_eat"]}}}, "capabilities.memory.tools"),
     ({"capabilities": {"memory": {"tools": ["memory_list"] * 2}}}, "capabilities.memory.tools.1"),

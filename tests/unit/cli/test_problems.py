@@ -1,11 +1,17 @@
+import asyncio
+
 import httpx2
 import pytest
 
+from nova_workers.cli.client import NovaClient
 from nova_workers.cli.command import build
 from nova_workers.cli.problems import error_of_response, error_of_transport
+from nova_workers.cli.text_input import blame_file
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.tasks import TaskCreate
+from nova_workers.contracts.wire import AgentCreate
 from nova_workers.errors import (
+    ConfigurationError,
     IdempotencyMismatch,
     InvalidInput,
     LimitExceeded,
@@ -83,3 +89,24 @@ def test_a_refused_connection_says_how_to_start_a_fleet() -> None:
 def test_a_value_of_the_wrong_form_is_refused_in_our_own_words() -> None:
     with pytest.raises(InvalidInput, match=r"^resources\.0: value: 'notaurl' is not an http or https address"):
         build(TaskCreate, {"title": "x", "resources": [{"kind": "url", "value": "notaurl"}]})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_https_to_a_plain_port_is_refused_at_once_with_the_url_that_was_meant(stream: bool) -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with NovaClient(f"https://127.0.0.1:{port}", "k") as nova, asyncio.timeout(5):
+            with pytest.raises(ConfigurationError, match=rf"Is it http://127\.0\.0\.1:{port}\?"):
+                await (anext(nova.runs.events("run_1")) if stream else nova.agents.get("nova"))
+
+
+def test_a_refused_file_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"^agent\.yaml: modle: there is no such field; did you mean 'model'\?"):
+        with blame_file("agent.yaml"):
+            build(AgentCreate, {"id": "a", "name": "A", "modle": "x"})

@@ -119,3 +119,15 @@ def test_up_refuses_settings_that_cannot_be_used(tmp_path: Path) -> None:
 def test_version_names_this_installation(tmp_path: Path) -> None:
     versions = Nova({"NOVA_HOME": str(tmp_path)}).good("version", "--json").json
     assert {"nova-workers", "celery", "python"} <= set(versions)
+
+
+def test_a_process_names_variables_that_are_no_settings_before_it_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        told = _refused(tmp_path, "api", "--port", port, **SERVERS, NOVA_API_PORT="7").err
+    assert "nova: NOVA_API_PORT is set, but is not a setting; did you mean NOVA_API__PORT?" in told
+
+
+def test_an_unknown_variable_of_a_section_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    told = _refused(tmp_path, "worker", **SERVERS, NOVA_WORKER__CONCURENCY="7").err
+    assert "NOVA_WORKER__CONCURENCY: there is no such field; did you mean 'concurrency'?" in told

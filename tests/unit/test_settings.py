@@ -1,0 +1,34 @@
+import pytest
+
+from nova_workers.config import unknown_variables
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("NOVA_API__PROT", "did you mean NOVA_API__PORT?"),
+        ("NOVA_API_PORT", "did you mean NOVA_API__PORT?"),
+        ("NOVA_WORKER__CONCURENCY", "did you mean NOVA_WORKER__CONCURRENCY?"),
+        ("NOVA_XQZ", "it has no effect."),
+        ("nova_api__prot", "did you mean NOVA_API__PORT?"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant(name: str, told: str) -> None:
+    assert unknown_variables({name: "1"}) == [f"{name} is set, but is not a setting; {told}"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NOVA_HOME",
+        "NOVA_API",
+        "NOVA_API__PORT",
+        "NOVA_API_URL",
+        "NOVA_API_KEY",
+        "NOVA_MODEL__ALIASES__FAST",
+        "NOVAE",
+        "X",
+    ],
+)
+def test_settings_and_the_variables_of_others_are_not_named(name: str) -> None:
+    assert unknown_variables({name: "1"}) == []
