@@ -178,6 +178,7 @@ class FiringOutcome(StrEnum):
     """What came of a slot."""
 
     FIRED = "fired"
+    QUEUED = "queued"
     SKIPPED = "skipped"
 
 

@@ -72,6 +72,8 @@ class TriggerFiring(Table, table=True):
         one_of("outcome", FiringOutcome),
         Index("uq_trigger_firings__slot", "trigger_id", "scheduled_for", unique=True),
         Index(None, "fired_at"),
+        # Slots that wait for the run of an earlier slot, oldest first.
+        Index("ix_trigger_firings__queued", "trigger_id", "scheduled_for", postgresql_where=text("outcome = 'queued'")),
         Index("ix_trigger_firings__run_id", "run_id", postgresql_where=text("run_id IS NOT NULL")),
     )
 

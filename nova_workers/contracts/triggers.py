@@ -40,11 +40,12 @@ __all__ = [
 TriggerKind = Literal["cron", "at", "every"]
 Overlap = Literal["skip", "queue", "cancel_other"]
 CatchUp = Literal["once", "each"]
-FiringOutcome = Literal["fired", "skipped"]
+FiringOutcome = Literal["fired", "queued", "skipped"]
 SkipReason = Literal[
     "missed",
     "caught_up",
     "overlap",
+    "stopped",
     "gate",
     "max_runs_per_day",
     "max_cost_usd_per_day",

@@ -52,7 +52,7 @@ DELETE FROM deliveries
 _FIRINGS = """
 DELETE FROM trigger_firings
  WHERE id = ANY(ARRAY(SELECT id FROM trigger_firings
-                       WHERE fired_at < now() - make_interval(days => :days)
+                       WHERE fired_at < now() - make_interval(days => :days) AND outcome <> 'queued'
                        ORDER BY fired_at
                        LIMIT :limit
                          FOR UPDATE SKIP LOCKED))

@@ -26,13 +26,17 @@ __all__ = [
     "DueTrigger",
     "Move",
     "NewFiring",
+    "QueuedSlot",
+    "begin_queued",
     "insert_firings",
     "living_threads",
     "move_triggers",
     "postpone",
+    "skip_queued",
     "take_again",
     "take_due",
     "take_one",
+    "take_queued",
 ]
 
 _OPEN = "('queued', 'running', 'waiting')"
@@ -45,16 +49,15 @@ SELECT r.*, now() AS now, n.timezone AS tenant_timezone,
        EXISTS (SELECT FROM agents a WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id AND a.deleted_at IS NULL)
            AS agent_lives,
        {PAUSED} AS held,
-       CASE WHEN r.overlap = 'queue' THEN '{{}}'::text[]
-            ELSE ARRAY(SELECT o.id FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN} LIMIT {_MOST_OPEN})
-       END AS open_runs
+       ARRAY(SELECT o.id FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN} LIMIT {_MOST_OPEN}) AS open_runs,
+       (SELECT count(*) FROM trigger_firings f WHERE f.trigger_id = r.id AND f.outcome = 'queued')::int AS queued_slots
   FROM locked r JOIN tenants n ON n.id = r.tenant_id
 """
 
 _COLUMNS = """
 t.id, t.tenant_id, t.agent_id, t.kind, t.schedule, t.timezone, t.starts_at, t.ends_at, t.created_at, t.thread_id,
 t.jitter_s, t.overlap, t.catchup_s, t.catchup, t.max_runs_per_day, t.max_cost_usd_per_day, t.gate, t.gate_seen,
-t.next_slot_at, t.next_fire_at
+t.next_slot_at, t.next_fire_at, t.deleted_at IS NOT NULL OR t.paused_reason IS NOT NULL AS stopped
 """
 
 # Materialized: the plan is to begin with what is due, whatever the statistics say.
@@ -87,6 +90,33 @@ WITH locked AS MATERIALIZED (
 )
 {_FACTS}
 """
+# Triggers whose oldest queued slot may begin, or never will. The facts come from a second statement, which sees what
+# was committed before the lock: whoever begins a run of a trigger holds its row.
+_LOCK_QUEUED = f"""
+SELECT r.id
+  FROM triggers r
+ WHERE r.id IN (SELECT f.trigger_id FROM trigger_firings f WHERE f.outcome = 'queued')
+   AND (r.deleted_at IS NOT NULL OR r.paused_reason IS NOT NULL
+        OR NOT {PAUSED} AND NOT EXISTS (SELECT FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN}))
+ ORDER BY r.id
+ LIMIT :limit
+   FOR UPDATE OF r SKIP LOCKED
+"""
+_FACTS_OF = f"""
+WITH locked AS MATERIALIZED (SELECT {_COLUMNS} FROM triggers t WHERE t.id = ANY(:trigger_ids::text[]))
+{_FACTS}
+"""
+_OLDEST_QUEUED = """
+SELECT DISTINCT ON (trigger_id) id, trigger_id, scheduled_for
+  FROM trigger_firings
+ WHERE trigger_id = ANY(:trigger_ids::text[]) AND outcome = 'queued'
+ ORDER BY trigger_id, scheduled_for
+"""
+_SKIP_QUEUED = """
+UPDATE trigger_firings SET outcome = 'skipped', skip_reason = :skip_reason, detail = :detail
+ WHERE trigger_id = :trigger_id AND outcome = 'queued'
+"""
+
 _IS_DELETED = "SELECT deleted_at IS NOT NULL FROM triggers WHERE tenant_id = :tenant_id AND id = :trigger_id"
 
 _LIVING_THREADS = (
@@ -109,21 +139,34 @@ _RUNS = insert_runs(
     trigger_id="f.trigger_id",
 )
 
-# One statement for a batch. A slot that has a row already fires nothing.
-_INSERT = f"""
+
+# What is written of slots: new rows, or what came of queued ones. A slot that has a row already fires nothing.
+_NEW_ROWS = """
+    INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, outcome, run_id, skip_reason, detail, manual)
+    SELECT g.id, t.tenant_id, g.trigger_id, g.scheduled_for, g.outcome, g.run_id, g.skip_reason, g.detail, g.manual
+      FROM given g JOIN triggers t ON t.id = g.trigger_id
+    ON CONFLICT (trigger_id, scheduled_for) DO NOTHING
+    RETURNING id, tenant_id
+"""
+_QUEUED_ROWS = """
+    UPDATE trigger_firings f
+       SET outcome = g.outcome, run_id = g.run_id, skip_reason = g.skip_reason, detail = g.detail, fired_at = now()
+      FROM given g
+     WHERE f.id = g.id AND f.outcome = 'queued'
+    RETURNING f.id, f.tenant_id
+"""
+
+
+def _writing(rows: str) -> str:
+    """Return the statement for a batch of firings: their rows, threads and runs."""
+    return f"""
 WITH given AS (
     SELECT *
       FROM unnest(:id::text[], :trigger_id::text[], :scheduled_for::timestamptz[], :outcome::text[], :run_id::text[],
                   :thread_id::text[], :new_thread::boolean[], :skip_reason::text[], :detail::text[], :manual::boolean[])
            WITH ORDINALITY
         AS g (id, trigger_id, scheduled_for, outcome, run_id, thread_id, new_thread, skip_reason, detail, manual, place)
-), kept AS (
-    INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, outcome, run_id, skip_reason, detail, manual)
-    SELECT g.id, t.tenant_id, g.trigger_id, g.scheduled_for, g.outcome, g.run_id, g.skip_reason, g.detail, g.manual
-      FROM given g JOIN triggers t ON t.id = g.trigger_id
-    ON CONFLICT (trigger_id, scheduled_for) DO NOTHING
-    RETURNING id, tenant_id
-), firing AS MATERIALIZED (
+), kept AS ({rows}), firing AS MATERIALIZED (
     SELECT g.*, k.tenant_id, t.agent_id, t.prompt
       FROM given g JOIN kept k ON k.id = g.id JOIN triggers t ON t.id = g.trigger_id
      WHERE g.run_id IS NOT NULL
@@ -138,6 +181,10 @@ WITH given AS (
 )
 {_RUNS}
 """
+
+
+_INSERT = _writing(_NEW_ROWS)
+_BEGIN = _writing(_QUEUED_ROWS)
 
 _MOVE = """
 UPDATE triggers t
@@ -164,7 +211,9 @@ class DueTrigger:
         tenant_timezone: Whose days are meant.
         agent_lives: Whether its agent is there.
         held: Whether the agent, the tenant or the fleet is paused.
-        open_runs: Those that earlier slots began; not looked for where they do not matter.
+        stopped: It is deleted or paused.
+        open_runs: Those that earlier slots began.
+        queued_slots: Earlier slots that wait for those runs.
     """
 
     id: str
@@ -191,7 +240,9 @@ class DueTrigger:
     tenant_timezone: str
     agent_lives: bool
     held: bool
+    stopped: bool
     open_runs: tuple[str, ...]
+    queued_slots: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +259,14 @@ class NewFiring:
     skip_reason: SkipReason | None = None
     detail: str | None = None
     manual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedSlot:
+    """A slot that waits until no run of an earlier one is open."""
+
+    id: str
+    scheduled_for: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +313,41 @@ async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> D
     raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
 
 
+async def take_queued(connection: Connection, *, limit: int) -> list[tuple[DueTrigger, QueuedSlot]]:
+    """Lock triggers whose oldest queued slot may begin or has to be skipped, and return both."""
+    ids = [row["id"] for row in await connection.fetch(_LOCK_QUEUED, limit=limit)]
+    if not ids:
+        return []
+    slots = {
+        row["trigger_id"]: QueuedSlot(row["id"], row["scheduled_for"])
+        for row in await connection.fetch(_OLDEST_QUEUED, trigger_ids=ids)
+    }
+    triggers = [_due(row) for row in await connection.fetch(_FACTS_OF, trigger_ids=ids)]
+    return [(trigger, slots[trigger.id]) for trigger in triggers if trigger.id in slots]
+
+
+async def skip_queued(connection: Connection, trigger_id: str, reason: SkipReason, detail: str) -> None:
+    """Skip all queued slots of a locked trigger."""
+    await connection.execute(_SKIP_QUEUED, trigger_id=trigger_id, skip_reason=reason, detail=detail)
+
+
 async def living_threads(connection: Connection, thread_ids: Sequence[str]) -> frozenset[str]:
     """Lock threads, in the order of their ids, and return those that are there."""
     return frozenset(row["id"] for row in await connection.fetch(_LIVING_THREADS, thread_ids=sorted(set(thread_ids))))
 
 
 async def insert_firings(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
-    """Write what comes of slots of locked triggers and threads, with the runs, and return the bells of these."""
-    rows = await connection.fetch(_INSERT, **_columns(NewFiring, firings))
+    """Write what comes of new slots of locked triggers and threads, with the runs, and return the bells of these."""
+    return await _write(connection, _INSERT, firings)
+
+
+async def begin_queued(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
+    """Write what comes of queued slots of locked triggers and threads, and return the bells of the runs."""
+    return await _write(connection, _BEGIN, firings)
+
+
+async def _write(connection: Connection, statement: str, firings: Sequence[NewFiring]) -> list[Doorbell]:
+    rows = await connection.fetch(statement, **_columns(NewFiring, firings))
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
 
 

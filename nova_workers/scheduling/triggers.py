@@ -32,7 +32,16 @@ from nova_workers.ledger.trigger_outcomes import get_firing, settle, spent_since
 from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.cancel import Canceller
 from nova_workers.scheduling.gates import Gates
-from nova_workers.scheduling.verdicts import GateAnswer, Known, Verdict, day_began, limited, over_limit, verdict_on
+from nova_workers.scheduling.verdicts import (
+    GateAnswer,
+    Known,
+    Verdict,
+    day_began,
+    limited,
+    over_limit,
+    verdict_on,
+    verdict_on_queued,
+)
 from nova_workers.workspace.slots import Slots
 
 __all__ = ["Ticked", "TriggerFirer", "TriggerTicker"]
@@ -86,13 +95,14 @@ class TriggerTicker:
         self._slots = Slots()
 
     async def tick(self) -> Ticked:
-        """Count runs that ended, then fire all that is due.
+        """Count runs that ended, begin queued slots whose turn it is, then fire all that is due.
 
         Raises:
             Unavailable: The database does not answer; the next tick finds all of it again.
         """
         began_s = time.monotonic()
         ticked = Ticked(paused=await self._settle())
+        await self._follow(await self._begin_queued(self._settings.batch), ticked)
         asking: list[tuple[DueTrigger, Verdict]] = []
         while len(asking) < _MOST_GATES:
             batch = await self._fire_due(self._settings.batch)
@@ -117,6 +127,22 @@ class TriggerTicker:
                 "trigger.paused", tenant_id=row["tenant_id"], trigger_id=row["id"], reason=row["paused_reason"]
             )
         return len(paused)
+
+    async def _begin_queued(self, limit: int) -> _Batch:
+        """Begin the oldest queued slot of each trigger that has no open run. The next tick begins what is left."""
+        async with self._database.transaction() as connection:
+            taken = await ledger.take_queued(connection, limit=limit)
+            batch = _Batch(taken=len(taken))
+            known = await self._look_up(connection, [trigger for trigger, _ in taken], {})
+            for trigger, slot in taken:
+                verdict = verdict_on_queued(trigger, known[trigger.id], slot)
+                if verdict.skips_all is not None:
+                    await ledger.skip_queued(connection, trigger.id, *verdict.skips_all)
+                if verdict.firing is not None:
+                    batch.firings.append(verdict.firing)
+            if batch.firings:
+                batch.bells = await ledger.begin_queued(connection, batch.firings)
+        return batch
 
     async def _fire_due(self, limit: int) -> _Batch:
         taken: list[DueTrigger] = []

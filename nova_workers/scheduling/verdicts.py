@@ -13,13 +13,16 @@ from zoneinfo import ZoneInfo
 from nova_workers.contracts.triggers import SkipReason
 from nova_workers.errors import InvalidInput
 from nova_workers.ids import new_id
-from nova_workers.ledger.trigger_firing import DueTrigger, Move, NewFiring
+from nova_workers.ledger.trigger_firing import DueTrigger, Move, NewFiring, QueuedSlot
 from nova_workers.ledger.trigger_outcomes import Spent
-from nova_workers.workspace.slots import COUNTED, GATE_LEASE_S, HELD_S, DueSlots, SlotRule, Slots, window_s
+from nova_workers.workspace.slots import COUNTED, GATE_LEASE_S, HELD_S, ON_TIME_S, DueSlots, SlotRule, Slots, window_s
 
-__all__ = ["GateAnswer", "Known", "Verdict", "day_began", "limited", "over_limit", "verdict_on"]
+__all__ = ["GateAnswer", "Known", "Verdict", "day_began", "limited", "over_limit", "verdict_on", "verdict_on_queued"]
 
 Refusal = tuple[SkipReason, str]
+
+MAX_QUEUED = 1_000
+"""Slots of one trigger that wait for the runs of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +64,30 @@ class Verdict:
     asks_gate: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedVerdict:
+    """What comes of a queued slot.
+
+    Attributes:
+        firing: What is to be written of it; None where it goes on waiting.
+        skips_all: Why it and all slots behind it are skipped.
+    """
+
+    firing: NewFiring | None = None
+    skips_all: Refusal | None = None
+
+
 @dataclass(slots=True)
 class _Ledger:
     """What comes of slots, one after the other: each sees the runs of those before it."""
 
     trigger: DueTrigger
     known: Known
+    catching_up: bool = False
     firings: list[NewFiring] = field(default_factory=list[NewFiring])
     cancels: list[str] = field(default_factory=list[str])
     open_runs: list[str] = field(default_factory=list[str])
+    queued: int = 0
     begun: int = 0
 
     def skip(self, slot: datetime, reason: SkipReason, detail: str) -> None:
@@ -81,20 +99,35 @@ class _Ledger:
         if self.trigger.overlap == "cancel_other":
             self.cancels += self.open_runs
             self.open_runs.clear()
-        thread_id, run_id = self.trigger.thread_id, new_id("run")
-        self.firings.append(
-            NewFiring(
-                new_id("fir"),
-                self.trigger.id,
-                slot,
-                "fired",
-                run_id=run_id,
-                thread_id=thread_id or new_id("thr"),
-                new_thread=thread_id is None,
-            )
-        )
-        self.open_runs.append(run_id)
+        firing = _fired(self.trigger, new_id("fir"), slot)
+        self.firings.append(firing)
+        self.open_runs.append(str(firing.run_id))
         self.begun += 1
+
+    def queue(self, slot: datetime) -> None:
+        self.firings.append(NewFiring(new_id("fir"), self.trigger.id, slot, "queued"))
+        self.queued += 1
+
+    def waits(self) -> bool:
+        """Whether the next slot goes behind the open runs and queued slots of earlier ones."""
+        if not self.open_runs and not self.queued:
+            return False
+        if self.catching_up or self.trigger.overlap == "queue":
+            return True
+        return self.trigger.overlap == "cancel_other" and self.queued > 0
+
+
+def _fired(trigger: DueTrigger, firing_id: str, slot: datetime) -> NewFiring:
+    thread_id = trigger.thread_id
+    return NewFiring(
+        firing_id,
+        trigger.id,
+        slot,
+        "fired",
+        run_id=new_id("run"),
+        thread_id=thread_id or new_id("thr"),
+        new_thread=thread_id is None,
+    )
 
 
 def _rule_of(trigger: DueTrigger) -> SlotRule:
@@ -142,7 +175,36 @@ def verdict_on(trigger: DueTrigger, known: Known, slots: Slots) -> Verdict:
         return _paused(trigger, slot, "schedule", error.message)
     if due.firing and trigger.gate is not None and known.gate is None:
         return Verdict(Move(trigger.id, slot, now + timedelta(seconds=GATE_LEASE_S)), asks_gate=True)
-    return _judged(trigger, known, due, slots.fire_at(rule, due.next_slot))
+    return _judged(trigger, known, due, slots.fire_at(rule, due.next_slot), _catching_up(rule, due, now, slots))
+
+
+def _catching_up(rule: SlotRule, due: DueSlots, now: datetime, slots: Slots) -> bool:
+    """Whether these slots came late and each is to fire: then none of them is skipped for the run of another."""
+    if rule.catchup != "each" or not due.firing:
+        return False
+    following = slots.fire_at(rule, due.next_slot)
+    if len(due.firing) > 1 or (following is not None and following <= now):
+        return True
+    fires_at = slots.fire_at(rule, max(due.firing))
+    return fires_at is not None and fires_at < now - timedelta(seconds=ON_TIME_S)
+
+
+def verdict_on_queued(trigger: DueTrigger, known: Known, slot: QueuedSlot) -> QueuedVerdict:
+    """Return what comes of the oldest queued slot of a trigger."""
+    if trigger.stopped:
+        return QueuedVerdict(skips_all=("stopped", "The trigger was paused or deleted while the slot waited."))
+    gone = _gone(trigger, known)
+    if gone is not None:
+        return QueuedVerdict(skips_all=gone)
+    if trigger.open_runs or trigger.held:
+        return QueuedVerdict()
+    refusal = over_limit(trigger, known.spent)
+    if refusal is None:
+        return QueuedVerdict(_fired(trigger, slot.id, slot.scheduled_for))
+    reason, detail = refusal
+    return QueuedVerdict(
+        NewFiring(slot.id, trigger.id, slot.scheduled_for, "skipped", skip_reason=reason, detail=detail)
+    )
 
 
 def over_limit(trigger: DueTrigger, spent: Spent | None, begun: int = 0) -> Refusal | None:
@@ -157,8 +219,10 @@ def over_limit(trigger: DueTrigger, spent: Spent | None, begun: int = 0) -> Refu
     return None
 
 
-def _judged(trigger: DueTrigger, known: Known, due: DueSlots, next_fire_at: datetime | None) -> Verdict:
-    page = _Ledger(trigger, known, open_runs=list(trigger.open_runs))
+def _judged(
+    trigger: DueTrigger, known: Known, due: DueSlots, next_fire_at: datetime | None, catching_up: bool
+) -> Verdict:
+    page = _Ledger(trigger, known, catching_up, open_runs=list(trigger.open_runs), queued=trigger.queued_slots)
     if due.missed is not None:
         first, count = due.missed
         page.skip(first, "missed", f"{_slots(count)} came more than {window_s(trigger.catchup_s)} s too late.")
@@ -167,11 +231,14 @@ def _judged(trigger: DueTrigger, known: Known, due: DueSlots, next_fire_at: date
         page.skip(first, "caught_up", f"{_slots(count)} came late; a later one fired in {_place(count)}.")
     for slot in due.firing:
         refusal = _refusal(page)
-        if refusal is None:
-            page.fire(slot)
-        else:
+        if refusal is not None:
             page.skip(slot, *refusal)
-    seen = known.gate.seen if known.gate is not None and page.begun else None
+        elif page.waits():
+            page.queue(slot)
+        else:
+            page.fire(slot)
+    accepted = page.begun or page.queued > trigger.queued_slots
+    seen = known.gate.seen if known.gate is not None and accepted else None
     move = Move(trigger.id, due.next_slot, next_fire_at, over=due.next_slot is None, gate_seen=seen)
     # What was begun for an earlier slot of this very pass may be canceled too: its row is written by then.
     return Verdict(move, tuple(page.firings), tuple(page.cancels))
@@ -181,9 +248,14 @@ def _refusal(page: _Ledger) -> Refusal | None:
     trigger, gate = page.trigger, page.known.gate
     if gate is not None and not gate.opens:
         return "gate", gate.why
-    if trigger.overlap == "skip" and page.open_runs:
-        return "overlap", f"Run {page.open_runs[0]} of an earlier slot is still open."
-    return over_limit(trigger, page.known.spent, page.begun)
+    if page.queued >= MAX_QUEUED:
+        return "overlap", f"{MAX_QUEUED} earlier slots are queued, which is the most."
+    if trigger.overlap == "skip" and not page.waits():
+        if page.open_runs:
+            return "overlap", f"Run {page.open_runs[0]} of an earlier slot is still open."
+        if page.queued:
+            return "overlap", f"{page.queued} earlier slots are still queued."
+    return over_limit(trigger, page.known.spent, page.begun + page.queued)
 
 
 def _gone(trigger: DueTrigger, known: Known) -> Refusal | None:

@@ -41,8 +41,8 @@ ON_TIME_S = HELD_S + GATE_LEASE_S + _QUEUES_S
 
 COUNTED = 100
 """Slots that are counted one by one; of more it is said that there are at least so many."""
-_EACH = 20
-"""Slots of one trigger that fire at once, where each does. The next tick goes on."""
+_EACH = 100
+"""Slots of one trigger that a tick takes, where each fires. The next tick goes on."""
 _CACHED = 8_192
 _LOOKED_AT = 50
 _JUST_BEFORE = timedelta(microseconds=1)
@@ -154,14 +154,22 @@ class Slots:
         if first is None or self._fires(rule, first) > now:
             return DueSlots(missed, None, (), first)
         if rule.catchup == "each":
-            due, following = self._until(rule, first, now, _EACH)
-            return DueSlots(missed, None, tuple(due), following)
+            return self._each(rule, missed, first, now)
         due, following = self._until(rule, first, now, COUNTED)
         if following is not None and self._fires(rule, following) <= now:
             latest = self._latest(rule, now, due[-1])
             return DueSlots(missed, (first, COUNTED), (latest,), self.next_after(rule, latest))
         passed_over = (first, len(due) - 1) if len(due) > 1 else None
         return DueSlots(missed, passed_over, (due[-1],), following)
+
+    def _each(self, rule: SlotRule, missed: tuple[datetime, int] | None, first: datetime, now: datetime) -> DueSlots:
+        due, following = self._until(rule, first, now, _EACH)
+        if following is not None and self._fires(rule, following) <= now:
+            # No slot is left to be the only one of the next tick, which would take it for one that came on time.
+            last, after = self._until(rule, following, now, 2)
+            if len(last) == 1:
+                due, following = [*due, *last], after
+        return DueSlots(missed, None, tuple(due), following)
 
     def _missed(
         self, rule: SlotRule, slot: datetime, too_late: datetime

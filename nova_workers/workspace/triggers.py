@@ -20,6 +20,7 @@ from nova_workers.ledger import triggers as ledger
 from nova_workers.ledger.agents import get_agent
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.threads import get_thread
+from nova_workers.ledger.trigger_firing import skip_queued
 from nova_workers.ledger.triggers import NewTrigger
 from nova_workers.workspace.schedules import Schedule, next_firings, parse_schedule
 from nova_workers.workspace.slots import check_jitter, jitter_of
@@ -87,6 +88,7 @@ async def patch_trigger(
         await _require_thread(connection, tenant_id, present.agent_id, values["thread_id"])
     if changes.get("enabled") is False:
         values |= {"next_slot_at": None, "next_fire_at": None}
+        await skip_queued(connection, trigger_id, "stopped", "The trigger was switched off while the slot waited.")
     if changes.keys() & _TIMING or changes.get("enabled"):
         now = await ledger.database_now(connection)
         # What is due and did not fire yet stays due, unless it is another schedule now.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nova_workers.ledger.fleet import Switch, pause, resume
 from nova_workers.ledger.trigger_firing import take_one
+from nova_workers.ledger.triggers import delete_trigger
 from nova_workers.scheduling.verdicts import day_began
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
@@ -29,12 +32,70 @@ async def test_a_slot_that_comes_while_a_run_is_open_is_skipped(rig: Rig) -> Non
 
 
 @proves("triggers.overlap")
-async def test_queued_slots_all_fire(rig: Rig) -> None:
+async def test_queued_slots_run_one_after_the_other(rig: Rig) -> None:
     trigger_id = await rig.make(overlap="queue")
     for _ in range(3):
         await rig.pass_time(60)
         await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["fired", "queued", "queued"]
+    for begun in (2, 3):
+        assert (await rig.tick()).fired == 0
+        await rig.end_runs()
+        assert (await rig.tick()).fired == 1
+        runs = await rig.runs(trigger_id)
+        assert [run["status"] for run in runs] == ["succeeded"] * (begun - 1) + ["queued"]
     assert await rig.outcomes(trigger_id) == ["fired"] * 3
+    slots = [row["scheduled_for"].isoformat(timespec="microseconds") for row in await rig.firings(trigger_id)]
+    assert len({run["thread_id"] for run in runs}) == 3
+    assert [row["run_id"] for row in await rig.firings(trigger_id)] == [run["id"] for run in runs]
+    assert slots == sorted(slots)
+
+
+@proves("triggers.overlap")
+async def test_many_tickers_begin_one_queued_slot(rig: Rig) -> None:
+    trigger_id = await rig.make(overlap="queue")
+    for _ in range(5):
+        await rig.pass_time(60)
+        await rig.tick()
+    tickers = [rig.ticker() for _ in range(6)]
+    for ended in range(1, 5):
+        await rig.end_runs()
+        await asyncio.gather(*(ticker.tick() for ticker in tickers))
+        assert [run["status"] for run in await rig.runs(trigger_id)] == ["succeeded"] * ended + ["queued"]
+
+
+@pytest.mark.parametrize("stopped_by", ["delete", "switch", "pause"])
+@proves("triggers.overlap")
+async def test_a_trigger_that_stops_drops_its_queued_slots(rig: Rig, stopped_by: str) -> None:
+    trigger_id = await rig.make(overlap="queue", pause_after_failures=1)
+    for _ in range(3):
+        await rig.pass_time(60)
+        await rig.tick()
+    if stopped_by == "delete":
+        async with rig.database.connection() as connection:
+            await delete_trigger(connection, rig.floor.tenant_id, trigger_id)
+    elif stopped_by == "switch":
+        await rig.patch(trigger_id, enabled=False)
+    await rig.end_runs("failed" if stopped_by == "pause" else "succeeded")
+    assert (await rig.tick()).fired == 0
+    assert await rig.outcomes(trigger_id) == ["fired", "stopped", "stopped"]
+
+
+@proves("triggers.overlap")
+async def test_a_queued_slot_waits_while_its_agent_is_paused(rig: Rig) -> None:
+    trigger_id = await rig.make(overlap="queue")
+    for _ in range(2):
+        await rig.pass_time(60)
+        await rig.tick()
+    await rig.end_runs()
+    switch = Switch("tenant", rig.floor.tenant_id)
+    async with rig.database.connection() as connection:
+        await pause(connection, switch, None)
+    assert (await rig.tick()).fired == 0
+    async with rig.database.connection() as connection:
+        await resume(connection, switch)
+    assert (await rig.tick()).fired == 1
+    assert await rig.outcomes(trigger_id) == ["fired", "fired"]
 
 
 @proves("triggers.overlap")
@@ -72,17 +133,22 @@ async def test_of_many_missed_slots_the_latest_fires(rig: Rig) -> None:
     assert (await rig.get(trigger_id)).next_slot_at == created_at + timedelta(seconds=660)
 
 
+@pytest.mark.parametrize(("overlap", "missed"), [("skip", 12), ("queue", 12), ("cancel_other", 12), ("skip", 101)])
 @proves("triggers.catch-up")
-async def test_each_missed_slot_fires_where_that_is_wanted(rig: Rig) -> None:
-    trigger_id = await rig.make(catchup="each", overlap="queue")
-    await rig.pass_time(60 * 45 + 5)
-    fired = 0
-    for _ in range(3):
-        fired += (await rig.tick()).fired
-    assert fired == 45
+async def test_each_missed_slot_fires_where_that_is_wanted(rig: Rig, overlap: str, missed: int) -> None:
+    trigger_id = await rig.make(catchup="each", overlap=overlap, catchup_s=86_400)
+    await rig.pass_time(60 * missed + 5)
+    for _ in range(missed):
+        assert (await rig.tick()).fired == 1
+        assert (await rig.tick()).fired == 0
+        await rig.end_runs()
     rows = await rig.firings(trigger_id)
+    assert [row["outcome"] for row in rows] == ["fired"] * missed
+    assert [run["status"] for run in await rig.runs(trigger_id)] == ["succeeded"] * missed
     created_at = (await rig.get(trigger_id)).created_at
-    assert [row["scheduled_for"] for row in rows] == [created_at + timedelta(seconds=60 * at) for at in range(1, 46)]
+    assert [row["scheduled_for"] for row in rows] == [
+        created_at + timedelta(seconds=60 * at) for at in range(1, missed + 1)
+    ]
 
 
 @proves("triggers.catch-up")
@@ -135,6 +201,10 @@ async def test_a_day_has_no_more_runs_than_it_may(rig: Rig) -> None:
     trigger_id = await rig.make(catchup="each", overlap="queue", max_runs_per_day=3)
     await rig.pass_time(60 * 5 + 5)
     await rig.tick()
+    assert await rig.outcomes(trigger_id) == ["fired", *["queued"] * 2, *["max_runs_per_day"] * 2]
+    for _ in range(3):
+        await rig.end_runs()
+        await rig.tick()
     assert await rig.outcomes(trigger_id) == ["fired"] * 3 + ["max_runs_per_day"] * 2
     await rig.pass_time(60)
     await rig.tick()
@@ -155,9 +225,11 @@ async def test_the_day_is_the_tenants(rig: Rig) -> None:
         await rig.pass_time(60)
         assert (await rig.tick()).fired == 1
         began = await rig.database.fetchval("SELECT date_trunc('day', now(), $1)", zone)
+        await rig.end_runs()
         await rig.database.execute("UPDATE runs SET created_at = $1", began - timedelta(seconds=1))
         await rig.pass_time(60)
         assert (await rig.tick()).fired == 1
+        await rig.end_runs()
         await rig.database.execute("UPDATE runs SET created_at = $1", began)
         await rig.pass_time(60)
         assert (await rig.tick()).fired == 0
@@ -198,12 +270,13 @@ async def test_a_day_costs_no_more_than_it_may(rig: Rig) -> None:
 
 @proves("triggers.limits")
 async def test_what_its_open_runs_have_cost_counts_in_the_day(rig: Rig) -> None:
-    trigger_id = await rig.make(max_cost_usd_per_day=0.4, overlap="queue", prompt=plan(["ask:x"]))
+    trigger_id = await rig.make(max_cost_usd_per_day=0.4, overlap="cancel_other", prompt=plan(["ask:x"]))
     worker = rig.floor.worker()
-    for _ in range(3):
-        await rig.pass_time(60)
-        await rig.tick()
+    for _ in range(2):
+        await rig.firer.fire(rig.floor.tenant_id, trigger_id)
         await rig.floor.settle(worker)
+    await rig.pass_time(60)
+    await rig.tick()
     assert [run["status"] for run in await rig.runs(trigger_id)] == ["waiting", "waiting"]
     assert await rig.outcomes(trigger_id) == ["fired", "fired", "max_cost_usd_per_day"]
     # What only waited since midnight cost nothing today.
