@@ -74,8 +74,25 @@ SELECT a.*, v.created_by
 
 _COUNT = "SELECT count(*) FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL"
 
+# With the agent goes all that would start it by itself or hold it back: its id may be taken by another agent, which
+# must not inherit triggers, work on tasks or a pause. Tasks are parked until they have another owner.
 _DELETE = """
-UPDATE agents SET deleted_at = now() WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL RETURNING id
+WITH gone AS (
+    UPDATE agents SET deleted_at = now() WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL
+    RETURNING tenant_id, id
+), triggers AS (
+    UPDATE triggers t SET deleted_at = now(), updated_at = now(), next_slot_at = NULL, next_fire_at = NULL
+      FROM gone
+     WHERE t.tenant_id = gone.tenant_id AND t.agent_id = gone.id AND t.deleted_at IS NULL
+), tasks AS (
+    UPDATE tasks k
+       SET parked_reason = format('Agent ''%s'', who owns task %s, was deleted.', gone.id, k.id), work_at = NULL
+      FROM gone
+     WHERE k.tenant_id = gone.tenant_id AND k.owner_agent_id = gone.id AND k.status = 'active'
+), switch AS (
+    DELETE FROM switches s USING gone WHERE s.scope = 'agent' AND s.tenant_id = gone.tenant_id AND s.target = gone.id
+)
+SELECT id FROM gone
 """
 
 _VERSION = """
@@ -206,7 +223,7 @@ async def count_agents(connection: Connection, tenant_id: str) -> int:
 
 
 async def delete_agent(connection: Connection, tenant_id: str, agent_id: str) -> None:
-    """Delete an agent. Its versions, threads and runs stay readable.
+    """Delete an agent, its triggers and its pause; park its tasks. Its versions, threads and runs stay readable.
 
     Raises:
         NotFound: There is no such agent.

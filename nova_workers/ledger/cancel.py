@@ -18,6 +18,7 @@ __all__ = [
     "run_status",
     "select_open",
     "withdraw_queued",
+    "withdraw_queued_of_agent",
 ]
 
 # What ends here is told outside like any end. A run has one such effect, so its id can follow from the run's.
@@ -90,6 +91,24 @@ SELECT id, thread_id, queue FROM mine
 """
 
 
+_WITHDRAW_OF_AGENT = f"""
+WITH wanted AS (
+    SELECT id FROM runs
+     WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND status = 'queued' AND attempt = 0
+     ORDER BY id
+       FOR UPDATE
+), mine AS (
+    UPDATE runs r
+       SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
+           cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
+      FROM wanted
+     WHERE r.id = wanted.id AND r.status = 'queued' AND r.attempt = 0
+    RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
+), {_TOLD}
+SELECT count(*) FROM mine
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
     """What became of one run: `ended` here, or asked to stop."""
@@ -147,6 +166,11 @@ async def withdraw_queued(connection: Connection, tenant_id: str, run_id: str) -
     """End a run that was never begun. Empty where it is past that."""
     rows = await connection.fetch(_WITHDRAW, tenant_id=tenant_id, run_id=run_id)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+
+
+async def withdraw_queued_of_agent(connection: Connection, tenant_id: str, agent_id: str) -> int:
+    """End all runs of an agent that were never begun, and return how many."""
+    return await connection.fetchval(_WITHDRAW_OF_AGENT, tenant_id=tenant_id, agent_id=agent_id)
 
 
 def _requests(rows: Iterable[Row]) -> list[CancelRequest]:

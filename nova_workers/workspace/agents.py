@@ -12,6 +12,7 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.wire import AgentPatch, AgentView
 from nova_workers.errors import LimitExceeded
 from nova_workers.ledger import agents as ledger
+from nova_workers.ledger.cancel import withdraw_queued_of_agent
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.workspace.agent_rules import check_agent_id, check_engine, check_spec
 from nova_workers.workspace.skills import require_skills
@@ -126,7 +127,10 @@ class Agents:
             return await ledger.replace_agent(connection, tenant_id, agent_id, earlier.spec, created_by=actor)
 
     async def delete(self, tenant_id: str, agent_id: str, permit: Permit | None = None) -> None:
-        """Delete an agent. Its versions, threads and runs stay readable.
+        """Delete an agent, its triggers and its queued runs; park its tasks. The rest stays readable.
+
+        Another agent may take the id. It starts nothing that was meant for this one. A run that was begun keeps the
+        configuration that it began with.
 
         Raises:
             NotFound, Gone: There is no such agent, or no longer; and what `permit` raises.
@@ -136,6 +140,7 @@ class Agents:
             if permit is not None:
                 await permit(connection, agent)
             await ledger.delete_agent(connection, tenant_id, agent_id)
+            await withdraw_queued_of_agent(connection, tenant_id, agent_id)
 
     async def get(self, tenant_id: str, agent_id: str) -> AgentView:
         """Return an agent as it stands.

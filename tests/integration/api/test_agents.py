@@ -92,6 +92,25 @@ async def test_a_deleted_agent_is_gone_and_its_id_is_free_again(api: Api) -> Non
     assert made.json()["version"] == 2, "versions count on, since runs name them"
 
 
+async def test_an_agent_that_takes_the_id_of_another_inherits_nothing_that_starts_it(api: Api) -> None:
+    create = "/v1/agents", {"id": "clerk", "name": "Clerk"}
+    assert (await api.http.post(create[0], json=create[1])).status_code == 201
+    trigger = {"agent_id": "clerk", "kind": "every", "schedule": "60", "prompt": "hello"}
+    trigger_id = (await api.http.post("/v1/triggers", json=trigger)).json()["id"]
+    task = {"title": "Sort the mail", "owner_agent_id": "clerk", "status": "active"}
+    task_id = (await api.http.post("/v1/tasks", json=task)).json()["id"]
+    await api.http.post("/v1/fleet/pause", json={"scope": "agent", "agent_id": "clerk"})
+    run = (await api.http.post("/v1/runs", json={"agent_id": "clerk", "message": "hello"})).json()
+    assert (await api.http.delete("/v1/agents/clerk")).status_code == 204
+    assert (await api.http.post(create[0], json=create[1])).status_code == 201
+    assert (await api.http.get(f"/v1/triggers/{trigger_id}")).status_code == 410
+    assert (await api.http.get("/v1/triggers", params={"agent_id": "clerk"})).json()["items"] == []
+    assert (await api.http.get(f"/v1/runs/{run['id']}")).json()["status"] == "canceled"
+    assert (await api.http.get("/v1/fleet")).json()["switches"] == []
+    parked = (await api.http.get(f"/v1/tasks/{task_id}")).json()
+    assert parked["parked_reason"] == f"Agent 'clerk', who owns task {task_id}, was deleted."
+
+
 async def test_a_version_that_never_was_is_not_found(api: Api) -> None:
     answer = await api.http.post("/v1/agents/nova/rollback", json={"version": 9})
     assert answer.status_code == 404
