@@ -24,6 +24,7 @@ from api.routes import (
     keys,
     memories,
     notes,
+    reference,
     runs,
     search,
     secrets,
@@ -98,11 +99,12 @@ def build_app(settings: Settings) -> FastAPI:
         version="1",
         description=_DESCRIPTION,
         lifespan=_lifespan,
+        docs_url=None,
         redoc_url=None,
         # Spans and metrics are ours, one layer for all processes.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         # The routes themselves: routers that are included derive each route anew, in the first requests they see.
-        routes=[route for router in _ROUTERS for route in router.routes],
+        routes=[*(route for router in _ROUTERS for route in router.routes), *reference.routes],
         middleware=[
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             Middleware(LastResort),

@@ -121,6 +121,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # beat
     "beat.safe-to-double": "A tick may come twice, or never: what is due stands in Postgres.",
     "beat.killed": "A beat that was killed and started again goes on.",
+    "reference.offline": "GET /docs works without the internet, and under a policy without inline scripts.",
     # notes, files and deliveries
     "notes.seen": "An agent sees its own notes and those that others of its tenant share; it changes only its own.",
     "notes.passage": "A passage of a note is replaced only where it occurs exactly once.",

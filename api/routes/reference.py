@@ -1,0 +1,67 @@
+"""``/docs``: the interactive reference. It loads everything from this server, and its policy allows nothing else."""
+
+from typing import Final
+
+from fastapi import APIRouter, Response
+from fastapi.responses import HTMLResponse
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+
+__all__ = ["routes"]
+
+_POLICY: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
+
+# Addresses are relative to the page, so that they also hold behind a proxy with a path prefix.
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Nova Workers API</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="docs/assets/swagger-ui.css">
+</head>
+<body>
+<div id="reference"></div>
+<script src="docs/assets/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+
+_START: Final = """\
+SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#reference",
+  deepLinking: true,
+  presets: [SwaggerUIBundle.presets.apis],
+  layout: "BaseLayout",
+  validatorUrl: null,
+});
+"""
+
+_router = APIRouter(include_in_schema=False)
+
+
+@_router.get("/docs")
+async def reference() -> HTMLResponse:
+    """Return the page."""
+    return HTMLResponse(_PAGE, headers=_POLICY)
+
+
+@_router.get("/docs/start.js")
+async def start() -> Response:
+    """Return the script that starts it: a script within the page is not allowed."""
+    return Response(_START, media_type="text/javascript")
+
+
+routes: tuple[BaseRoute, ...] = (
+    *_router.routes,
+    Mount("/docs/assets", StaticFiles(packages=[("fastapi_standalone_docs", "static/swagger")])),
+)
