@@ -260,6 +260,7 @@ class EngineResult:
         deferred: With ``tool_use``: the calls that the turn stopped for. Their step is not handed over: its response
             and the results of its other calls are in the journal, and the turn goes on from there.
         deferred_usage: What the tools of that step have used of models.
+        tools_available: Names of the tools that the model was offered; None where it was not asked.
         output: With `EngineOptions.output_schema` and ``end_turn``: the answer as a value that fulfils it.
     """
 
@@ -277,6 +278,7 @@ class EngineResult:
     output: Any = None
     deferred: tuple[DeferredCall, ...] = ()
     deferred_usage: TokenUsage = field(default_factory=TokenUsage)
+    tools_available: tuple[str, ...] | None = None
 
 
 class Engine(Protocol):

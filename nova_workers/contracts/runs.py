@@ -21,6 +21,8 @@ __all__ = [
     "FinishStatus",
     "Finished",
     "Submission",
+    "TurnFacts",
+    "TurnRole",
 ]
 
 CancelReason = Literal["cancel", "interrupt"]
@@ -153,6 +155,31 @@ class Claim:
         return DeliveryTarget.of(self.channel, self.recipient, self.parent_run_id)
 
 
+TurnRole = Literal["manager", "worker", "unified"]
+"""``worker``: another agent asked for the turn. ``manager``: no agent did, and the turn may give work to agents or
+subagents. ``unified``: neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFacts:
+    """What a turn was played with, for the ledger. None is what is not known yet, and changes nothing there.
+
+    Attributes:
+        toolset_name: The trust, by which native tools are offered.
+        tools_available: All tools that the model was offered.
+        permissions_granted: What the agent may do, as it stood when the turn was played.
+        permissions_used: Verdicts on calls by tool: how many of each kind, and the rules that decided.
+        workspace_path: The turn's working directory.
+    """
+
+    role: TurnRole
+    toolset_name: str
+    permissions_granted: Mapping[str, Any]
+    permissions_used: Mapping[str, Any] | None = None
+    tools_available: tuple[str, ...] | None = None
+    workspace_path: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Finish:
     """How a run ends. Written in one fenced statement with the turn, the usage and the head pointer."""
@@ -177,6 +204,7 @@ class Finish:
     """Which of its own bounds ended the turn, if one did."""
     output: Any = None
     """The answer as a JSON value, where the agent has an output schema. An answer that is ``null`` is as none."""
+    facts: TurnFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,6 +243,8 @@ class ToolCallView(View):
     result: list[ContentBlock] | None
     error: str | None
     step: int
+    spawned_run_id: str | None = None
+    """The run that it started, where it asked an agent."""
     started_at: datetime | None
     completed_at: datetime | None
 
@@ -261,6 +263,14 @@ class TurnView(View):
     agent_version: int | None
     engine: str | None
     model: str | None
+    provider: str | None = None
+    role: str | None = None
+    toolset_name: str | None = None
+    tools_available: list[str] | None = None
+    permissions_granted: dict[str, Any] | None = None
+    permissions_used: dict[str, Any] | None = None
+    source_event_id: str | None = None
+    workspace_path: str | None = None
     steps: int
     tool_calls: list[ToolCallView]
     usage: UsageView

@@ -93,6 +93,11 @@ class Toolbox:
         """Names of the servers that did not answer, once connected."""
         return self._unreachable
 
+    @property
+    def offered(self) -> tuple[str, ...] | None:
+        """Names of all tools; None where nobody has asked for them yet."""
+        return None if self._entries is None else tuple(self._entries)
+
     async def connect(self) -> Mapping[str, ToolDefinition]:
         """Connect to every server that answers, and return the tools by name, in a stable order."""
         async with self._connecting:

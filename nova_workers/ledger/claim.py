@@ -76,9 +76,12 @@ WITH thread AS (
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
 ), turn AS (
-    INSERT INTO turns (id, tenant_id, thread_id, run_id, parent_turn_id, depth, agent_id, agent_version)
+    INSERT INTO turns (id, tenant_id, thread_id, run_id, parent_turn_id, depth, agent_id, agent_version,
+                       source_event_id)
     SELECT c.turn_id, c.tenant_id, c.thread_id, c.id, c.head_turn_id,
-           COALESCE((SELECT p.depth + 1 FROM turns p WHERE p.id = c.head_turn_id), 0), c.agent_id, c.agent_version
+           COALESCE((SELECT p.depth + 1 FROM turns p WHERE p.id = c.head_turn_id), 0), c.agent_id, c.agent_version,
+           CASE WHEN c.trigger_id IS NULL THEN left(c.meta->>'event_id', 256)
+                ELSE (SELECT f.id FROM trigger_firings f WHERE f.run_id = c.id) END
       FROM claimed c
      WHERE c.turn_id = :turn_id
 ), query AS (

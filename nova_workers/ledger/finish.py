@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
@@ -9,7 +11,17 @@ from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_usage
-from nova_workers.ledger.journal import CALLS, COUNTED, MESSAGES, UNCOUNTED, call_rows, message_rows, usage_values
+from nova_workers.ledger.journal import (
+    CALLS,
+    COUNTED,
+    FACTS,
+    GIVEN_FACTS,
+    MESSAGES,
+    UNCOUNTED,
+    call_rows,
+    message_rows,
+    usage_values,
+)
 from nova_workers.ledger.run_ends import LISTENED_TO
 
 __all__ = ["finish_run", "requeue_run"]
@@ -62,8 +74,9 @@ WITH thread AS (
            error_message = :error_message, completed_at = now(),
            engine = :engine, model = COALESCE(:model, t.model), provider = :provider,
            steps = t.steps + :steps, tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
-           {COUNTED}
-      FROM mine, uncounted
+           {COUNTED},
+           {FACTS}
+      FROM mine, uncounted, {GIVEN_FACTS}
      WHERE t.id = mine.turn_id
     RETURNING t.*
 ), used AS (
@@ -169,6 +182,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         session_id=finish.session_id,
         effect_ids=[new_id("eff") for _ in finish.effects],
         effect_kinds=list(finish.effects),
+        facts={} if finish.facts is None else asdict(finish.facts),
     )
     if row is None:
         row = await connection.fetchrow(_FINISHED, run_id=claim.run_id, fence=claim.fence, status=finish.status)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from nova_workers.contracts.content import JsonObject, Message, storable
 from nova_workers.contracts.engine import StepRecord, ToolCall
+from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
@@ -18,6 +19,8 @@ __all__ = [
     "CALLS",
     "CALL_COLUMNS",
     "COUNTED",
+    "FACTS",
+    "GIVEN_FACTS",
     "MESSAGES",
     "MESSAGE_COLUMNS",
     "MINE",
@@ -105,6 +108,19 @@ cost_usd = :tool_cost_usd::float8::numeric + CASE
                 ELSE t.cost_usd + :cost_usd::float8::numeric END
 """
 
+# What a turn is played with (`TurnFacts`). What is not known yet changes nothing.
+GIVEN_FACTS = """
+jsonb_to_record(:facts) AS f(role text, toolset_name text, tools_available jsonb, permissions_granted jsonb,
+                             permissions_used jsonb, workspace_path text)
+"""
+FACTS = """
+role = COALESCE(f.role, t.role), toolset_name = COALESCE(f.toolset_name, t.toolset_name),
+tools_available = COALESCE(f.tools_available, t.tools_available),
+permissions_granted = COALESCE(f.permissions_granted, t.permissions_granted),
+permissions_used = COALESCE(f.permissions_used, t.permissions_used),
+workspace_path = COALESCE(f.workspace_path, t.workspace_path)
+"""
+
 _COMMIT_CALLS = f"""
 WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
@@ -156,8 +172,9 @@ WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
        SET steps = :step + 1,
            tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
            {COUNTED},
+           {FACTS},
            model = COALESCE(:model, t.model)
-      FROM mine, uncounted
+      FROM mine, uncounted, {GIVEN_FACTS}
      WHERE t.id = mine.turn_id AND t.steps < :step + 1
 ), absorbed AS (
     UPDATE runs s
@@ -238,6 +255,7 @@ async def commit_step(
     seq: int,
     event_id: str,
     used: TokenUsage,
+    facts: TurnFacts,
     absorb: bool,
 ) -> tuple[Absorbed, ...]:
     """Commit a whole step, and take the steering messages that wait into the turn.
@@ -246,6 +264,7 @@ async def commit_step(
         seq: Place in the turn of the step's first message.
         event_id: Id of the live event that will close the step.
         used: What the turn has used, with this step.
+        facts: What the turn is played with.
         absorb: Whether steering messages may join here.
 
     Raises:
@@ -262,6 +281,7 @@ async def commit_step(
         **usage_values(step.usage),
         model=step.model,
         **usage_values(step.tool_usage, of="tool_"),
+        facts=asdict(facts),
         absorb=absorb,
         steering_seq=seq + len(step.messages),
         event_id=event_id,

@@ -31,7 +31,7 @@ _TURNS = f"""
 SELECT u.*, u.cost_usd::float8 AS cost,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object(
                    'id', c.call_id, 'tool_name', c.tool_name, 'params', c.params, 'status', c.status,
-                   'result', c.result, 'error', c.error, 'step', c.step,
+                   'result', c.result, 'error', c.error, 'step', c.step, 'spawned_run_id', c.spawned_run_id,
                    'started_at', c.started_at, 'completed_at', c.completed_at) ORDER BY c.sequence), '[]')
           FROM tool_calls c WHERE c.turn_id = u.id) AS calls
   FROM segments s
@@ -121,6 +121,14 @@ def _turn(row: Row) -> TurnView:
         agent_version=row["agent_version"],
         engine=row["engine"],
         model=row["model"],
+        provider=row["provider"],
+        role=row["role"],
+        toolset_name=row["toolset_name"],
+        tools_available=row["tools_available"],
+        permissions_granted=row["permissions_granted"],
+        permissions_used=row["permissions_used"],
+        source_event_id=row["source_event_id"],
+        workspace_path=row["workspace_path"],
         steps=row["steps"],
         tool_calls=[ToolCallView.model_validate(call) for call in row["calls"]],
         usage=UsageView(

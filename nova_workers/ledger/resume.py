@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import StepRecord, ToolCall
@@ -16,7 +17,8 @@ _LOAD_MESSAGES = """
 SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = :turn_id AND seq > 0 ORDER BY seq
 """
 _LOAD_USAGE = """
-SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd::float8
+SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd::float8,
+       permissions_used
   FROM turns WHERE id = :turn_id
 """
 _LOAD_CALLS = """
@@ -33,6 +35,7 @@ class Journal:
     """The committed steps of a turn, the place of the next message in it, and what it has used.
 
     Attributes:
+        permissions_used: What earlier attempts recorded in `TurnFacts.permissions_used`.
         answered: Calls of the open step whose results came from outside, while no worker had the run.
     """
 
@@ -40,6 +43,7 @@ class Journal:
     next_seq: int
     spent: TokenUsage = field(default_factory=TokenUsage)
     answered: tuple[ToolCall, ...] = ()
+    permissions_used: Mapping[str, Any] | None = None
 
 
 async def load_journal(connection: Connection, turn_id: str) -> Journal:
@@ -57,9 +61,10 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
     ordered = [steps[index] for index in sorted(steps)]
     ordered[-1] = replace(ordered[-1], complete=_is_complete(ordered[-1]))
     used = await connection.fetchrow(_LOAD_USAGE, turn_id=turn_id)
-    spent = TokenUsage() if used is None else TokenUsage(*used)
+    assert used is not None  # noqa: S101 - its messages refer to it
+    *counts, permissions_used = used
     answered = () if ordered[-1].complete else _answered(calls, step=ordered[-1].index)
-    return Journal(tuple(ordered), messages[-1]["seq"] + 1, spent, answered)
+    return Journal(tuple(ordered), messages[-1]["seq"] + 1, TokenUsage(*counts), answered, permissions_used)
 
 
 def _empty_step(index: int, calls: Sequence[Row]) -> StepRecord:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX
-from nova_workers.contracts.runs import Claim, Doorbell
+from nova_workers.contracts.runs import Claim, Doorbell, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
-from nova_workers.ledger.journal import usage_values
+from nova_workers.ledger.journal import FACTS, GIVEN_FACTS, usage_values
 from nova_workers.ledger.questions import inbox_item
 
 __all__ = ["NewWait", "Suspended", "suspend_run"]
@@ -68,7 +68,7 @@ WITH thread AS (
            item || jsonb_build_object('due_at', now() + due_in_s * interval '1 second'), agent_id, thread_id, run_id
       FROM wanted WHERE item_kind IS NOT NULL
 ), calls AS (
-    UPDATE tool_calls c SET status = 'deferred' FROM wanted w
+    UPDATE tool_calls c SET status = 'deferred', spawned_run_id = w.child_run_id FROM wanted w
      WHERE c.turn_id = w.turn_id AND c.call_id = w.tool_call_id
 ), asked AS (
     SELECT * FROM wanted WHERE child_run_id IS NOT NULL
@@ -83,8 +83,9 @@ WITH thread AS (
            cache_read_tokens = t.cache_read_tokens + :tool_cache_read_tokens,
            cache_write_tokens = t.cache_write_tokens + :tool_cache_write_tokens,
            reasoning_tokens = t.reasoning_tokens + :tool_reasoning_tokens,
-           cost_usd = t.cost_usd + :tool_cost_usd::float8::numeric
-      FROM mine
+           cost_usd = t.cost_usd + :tool_cost_usd::float8::numeric,
+           {FACTS}
+      FROM mine, {GIVEN_FACTS}
      WHERE t.id = mine.turn_id
 )
 SELECT status FROM mine
@@ -114,7 +115,7 @@ class Suspended:
 
 
 async def suspend_run(
-    connection: Connection, claim: Claim, waits: Sequence[NewWait], tool_usage: TokenUsage
+    connection: Connection, claim: Claim, waits: Sequence[NewWait], tool_usage: TokenUsage, facts: TurnFacts
 ) -> Suspended:
     """Give up a run until its waits are over.
 
@@ -129,6 +130,7 @@ async def suspend_run(
         waits=rows,
         thread_id=claim.thread_id,
         **usage_values(tool_usage, of="tool_"),
+        facts=asdict(facts),
     )
     if status is None:
         status = await connection.fetchval(_SUSPENDED, run_id=claim.run_id, fence=claim.fence)

@@ -125,7 +125,7 @@ _CHILD = insert_runs(
 # `max_depth` agents wait for one another.
 _ESCALATE = f"""
 WITH asked AS (
-    SELECT w.id, w.tenant_id, r.id AS run_id, r.queue, r.priority, r.depth, r.traceparent
+    SELECT w.id, w.tenant_id, w.tool_call_id, r.id AS run_id, r.turn_id, r.queue, r.priority, r.depth, r.traceparent
       FROM run_waits w JOIN runs r ON r.id = w.run_id
       JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
      WHERE w.id = :wait_id AND w.status = 'open' AND w.child_run_id IS NULL AND r.depth + 1 < :max_depth
@@ -136,6 +136,9 @@ WITH asked AS (
     {_CHILD}
 ), moved AS (
     UPDATE run_waits w SET child_run_id = :run_id, due_at = NULL FROM asked WHERE w.id = asked.id
+), call AS (
+    UPDATE tool_calls c SET spawned_run_id = :run_id
+      FROM asked WHERE c.turn_id = asked.turn_id AND c.call_id = asked.tool_call_id
 )
 SELECT id, thread_id, queue FROM child
 """

@@ -211,7 +211,7 @@ class RunExecutor:
             return await self._requeue(run, events)
         if outcome.status == "suspend" and outcome.result is not None:
             try:
-                return await self._suspend(run, outcome.result, events)
+                return await self._suspend(run, outcome.result, recorder, events)
             except RunLost:
                 raise
             except Exception as error:
@@ -231,13 +231,16 @@ class RunExecutor:
         _log.info("run.handed_back")
         return Doorbell(claim.run_id, claim.thread_id, claim.queue)
 
-    async def _suspend(self, run: HeldRun, result: EngineResult, events: RunEvents) -> Doorbell | None:
+    async def _suspend(
+        self, run: HeldRun, result: EngineResult, recorder: TurnRecorder, events: RunEvents
+    ) -> Doorbell | None:
         """Give the run up until somebody outside has answered its open calls."""
         claim, parts = run.claim, self._parts
         waits = new_waits(result.deferred, now=parts.clock.now())
+        facts = recorder.facts
         run.ending = True
         suspended = await persist(
-            parts.database, run.abort, lambda c: suspend_run(c, claim, waits, result.deferred_usage)
+            parts.database, run.abort, lambda c: suspend_run(c, claim, waits, result.deferred_usage, facts)
         )
         # The response that calls them is committed: what was streamed of it counts.
         events.emit(live.Step(index=result.deferred[0].call.step))
@@ -295,4 +298,5 @@ class RunExecutor:
             effects=self._parts.effects,
             limit=None if result is None else result.limit,
             output=None if result is None else result.output,
+            facts=recorder.facts,
         )

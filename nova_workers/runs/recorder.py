@@ -11,13 +11,22 @@ import structlog
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject, Message
-from nova_workers.contracts.engine import StepRecord, StepVerdict, ToolAuthorization, ToolCall, TurnListener
-from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.engine import (
+    EngineOptions,
+    EngineResult,
+    StepRecord,
+    StepVerdict,
+    ToolAuthorization,
+    ToolCall,
+    TurnListener,
+)
+from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.ledger import journal as ledger
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.resume import Journal
+from nova_workers.runs.facts import PermissionsUsed, turn_facts
 from nova_workers.runs.persist import persist
 from nova_workers.runs.subagent_events import SubagentEvents
 from nova_workers.streams.publisher import EventPublisher, RunEvents
@@ -56,6 +65,8 @@ class TurnRecorder(TurnListener):
         self._events = events
         self._clock = clock
         self._policy = policy
+        self._facts = turn_facts(run.claim)
+        self._permissions_used = PermissionsUsed(journal.permissions_used)
         self._steering: tuple[ledger.Absorbed, ...] = ()
         self._spent = journal.spent
         self._steps = {step.index: step for step in journal.steps}
@@ -72,9 +83,23 @@ class TurnRecorder(TurnListener):
         """Return the listener of a subagent, whose calls are judged as the turn's own."""
         return SubagentEvents(self._events, name, self)
 
+    @property
+    def facts(self) -> TurnFacts:
+        """What the turn is played with, as far as it is known."""
+        return replace(self._facts, permissions_used=self._permissions_used.record())
+
+    def note_options(self, options: EngineOptions) -> None:
+        """Take what the engine is given, for the ledger."""
+        self._facts = turn_facts(self._claim, options)
+
+    def note_result(self, result: EngineResult) -> None:
+        """Take what the engine tells of the turn beside its steps, for the ledger."""
+        self._facts = replace(self._facts, tools_available=result.tools_available)
+
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
         """Judge a call by the tool policy. A call that needs approval waits for it, where it can."""
         verdict = self._policy.judge(tool_name, params)
+        self._permissions_used.add(tool_name, verdict)
         answer = verdict.authorization()
         if verdict.kind == "allow":
             return answer
@@ -184,6 +209,7 @@ class TurnRecorder(TurnListener):
         spent = self._spent + step.usage + step.tool_usage
         # The usage event comes first: the step's own event is what closes it.
         event_id = str(self._events.upcoming(2))
+        facts = self.facts
 
         async def write(connection: Connection) -> tuple[ledger.Absorbed, ...]:
             return await ledger.commit_step(
@@ -194,6 +220,7 @@ class TurnRecorder(TurnListener):
                 seq=self.seq,
                 event_id=event_id,
                 used=spent,
+                facts=facts,
                 absorb=not stop,
             )
 

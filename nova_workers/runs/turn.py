@@ -123,6 +123,7 @@ class TurnRunner:
         options = await self._assembler.options(claim, journal, run.abort)
         if redacted is not None and options.sessions is not None:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
+        recorder.note_options(options)
         result = await engine.run(
             claim.content,
             options,
@@ -131,6 +132,7 @@ class TurnRunner:
             callbacks=ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock),
             abort=run.abort,
         )
+        recorder.note_result(result)
         if redacted is None:
             return result
         redacted.settle()

@@ -19,6 +19,7 @@ Native tools are `nova_workers.engines.native`, by trust; MCP servers work at ev
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from anthropic.lib.tools.mcp import UnsupportedMCPValueError, mcp_content
@@ -46,7 +47,7 @@ from nova_workers.engines.connection_pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, TurnTools
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
-from nova_workers.engines.subagents import AllowedTools, WithSubagents
+from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
 from nova_workers.engines.toolbox import Toolbox, plain_block
 from nova_workers.engines.turn import Budget, Interruption, Turn
 
@@ -170,7 +171,8 @@ class AnthropicEngine:
                 turn = Turn(
                     responder, tools, options, listener, interruption, budget=budget, reads_only=tools.reads_only
                 )
-                return await turn.play(message, provider=self.name)
+                result = await turn.play(message, provider=self.name)
+            return replace(result, tools_available=_offered(shared, native.server_tools, options))
         finally:
             await shared.close()
 
@@ -253,6 +255,13 @@ def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:
         fallback_models=options.fallback_models,
         run_id=options.run_id,
     )
+
+
+def _offered(tools: TurnTools, server_tools: tuple[JsonObject, ...], options: EngineOptions) -> tuple[str, ...] | None:
+    """Return the names of the tools that the model was offered; None where it was not asked."""
+    if tools.offered is None:
+        return None
+    return (*(str(tool["name"]) for tool in server_tools), *tools.offered, *((TASK_TOOL,) if options.agents else ()))
 
 
 def _allowed_of(server_tools: tuple[JsonObject, ...], agent: SubagentConfig) -> tuple[JsonObject, ...]:

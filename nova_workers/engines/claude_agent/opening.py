@@ -13,6 +13,7 @@ from nova_workers.engines.claude_agent.conversation import Conversation, Ended
 from nova_workers.engines.claude_agent.failures import failure_of, program_ended
 from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.launching import Launcher, new_session_id
+from nova_workers.engines.claude_agent.names import own_name
 from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.transcript import entries_of, fingerprint, kept, rebound
 from nova_workers.engines.resilience import Route
@@ -65,6 +66,8 @@ class SessionOpener:
         self._prepared = False
         self._route = Route(launcher.model, "")
         self.conversation: Conversation | None = None
+        self.offered: tuple[str, ...] | None = None
+        """The tools that the program said it offers to the model, by our names; None until it began."""
 
     async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
         """Start the program. See `nova_workers.engines.claude_agent.responder.Opener`."""
@@ -132,7 +135,7 @@ class SessionOpener:
         try:
             if beginning.prompt is not None:
                 await self.conversation.say(beginning.prompt)
-            await _begun(self.conversation)
+            self.offered = await _begun(self.conversation)
         except EngineFailure:
             await self.conversation.close()
             raise
@@ -148,8 +151,8 @@ class SessionOpener:
         )
 
 
-async def _begun(conversation: Conversation) -> None:
-    """Wait until the program has read its session and begins the turn.
+async def _begun(conversation: Conversation) -> tuple[str, ...]:
+    """Wait until the program has read its session and begins the turn. Returns the tools that it has, by our names.
 
     Raises:
         EngineFailure: It does not.
@@ -158,7 +161,7 @@ async def _begun(conversation: Conversation) -> None:
         frame = await conversation.next()
         match frame:
             case {"type": "system", "subtype": "init"}:
-                return
+                return tuple(own_name(str(name)) for name in frame.get("tools") or ())
             case {"type": "result"}:
                 raise failure_of(frame)
             case Ended():

@@ -113,6 +113,7 @@ class ClaudeTurn:
                 turn = Turn(responder, tools, self._options, self._listener, interruption)
                 result = await turn.play(content, provider=provider)
             self._freeze()
+            result = replace(result, tools_available=self._opener.offered)
             return await self._stored(result, content) if turn.is_final else result
         finally:
             if release is not None:

@@ -23,6 +23,12 @@ class TurnTools:
         return {**self.native.definitions(), **await self._toolbox.connect()}
 
     @property
+    def offered(self) -> tuple[str, ...] | None:
+        """Names of all tools; None where nobody has asked for them yet."""
+        offered = self._toolbox.offered
+        return None if offered is None else (*self.native.definitions(), *offered)
+
+    @property
     def unreachable(self) -> tuple[str, ...]:
         """Names of the servers that did not answer."""
         return self._toolbox.unreachable

@@ -1,5 +1,7 @@
 """The scripted engine: a model that does what a script says, for tests, load and chaos."""
 
+from dataclasses import replace
+
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
@@ -72,7 +74,8 @@ class ScriptedEngine:
         try:
             with Interruption(abort, options.timeout_s) as interruption:
                 turn = Turn(responder, tools, options, listener, interruption)
-                return await turn.play(content, provider=self.name)
+                result = await turn.play(content, provider=self.name)
+            return replace(result, tools_available=() if toolbox is None else toolbox.offered)
         finally:
             if toolbox is not None:
                 await toolbox.close()

@@ -197,6 +197,14 @@ async def test_mcp_tools_work_at_every_trust_level(stage: Stage, bench: Bench, t
     assert bench.runs == ["count"]
 
 
+async def test_a_result_names_the_tools_that_the_model_was_offered(stage: Stage, bench: Bench) -> None:
+    options = stage.options([Answer(calls=(Call("count"),)), Answer("b")], mcp_servers=bench.servers())
+    result = await stage.engine.run("hi", options, "sandbox")
+    assert result.tools_available is not None
+    assert "count" in result.tools_available
+    assert "Bash" not in result.tools_available
+
+
 async def test_a_session_that_cannot_be_resumed_becomes_a_new_conversation(stage: Stage) -> None:
     result = await stage.engine.run("hi", stage.options([Answer("hello")]), "sandbox", session_id="gone")
     assert result.text == "hello"

@@ -9,7 +9,7 @@ from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineError, StepRecord, ToolCall
 from nova_workers.contracts.events import Event, EventCursor
-from nova_workers.contracts.runs import Claim, Finish, FinishStatus
+from nova_workers.contracts.runs import Claim, Finish, FinishStatus, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ids import new_id
 from nova_workers.ledger.agents import seed_defaults
@@ -80,6 +80,7 @@ class Turn:
                 seq=self.seq,
                 event_id=str(closing),
                 used=used,
+                facts=TurnFacts("unified", "sandbox", {}),
                 absorb=True,
             )
         self.step += 1

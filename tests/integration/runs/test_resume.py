@@ -8,7 +8,7 @@ import pytest
 
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import StepRecord, ToolCall
-from nova_workers.contracts.runs import Claim, Finish
+from nova_workers.contracts.runs import Claim, Finish, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ledger import journal
@@ -31,6 +31,8 @@ _WRITES = [
     ("commit_step", 2),
     ("finish", 1),
 ]
+
+_FACTS = TurnFacts("unified", "sandbox", {})
 
 
 async def test_the_writes_of_a_turn_are_those_that_the_faults_below_are_put_between(floor: Floor):
@@ -230,7 +232,15 @@ async def test_no_write_with_an_old_fence_is_accepted(floor: Floor, write: str):
             "calls": lambda: journal.commit_calls(connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1"),
             "result": lambda: journal.commit_result(connection, stale.run_id, stale.fence, step.tool_calls[0]),
             "step": lambda: journal.commit_step(
-                connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1", used=TokenUsage(), absorb=True
+                connection,
+                stale.run_id,
+                stale.fence,
+                step,
+                seq=1,
+                event_id="1-1",
+                used=TokenUsage(),
+                facts=_FACTS,
+                absorb=True,
             ),
             "finish": lambda: finish_run(connection, stale, Finish("succeeded", "end_turn", "mine"), seq=1),
             "requeue": lambda: requeue_run(connection, stale),

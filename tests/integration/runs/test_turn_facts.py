@@ -1,0 +1,150 @@
+"""What the ledger says of a turn beside its words: who played it, with which tools, by whose leave, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from nova_workers.contracts.waits import Answer
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.ledger.database import Row
+from nova_workers.ledger.lineage import list_turns
+from tests.support.executor import Floor
+from tests.support.model_server import Part, Stream, model_server
+from tests.support.puppet import plan
+
+SAVE: dict[str, Any] = {"name": "memory_save", "input": {"content": "Tea"}}
+
+
+def script(*items: dict[str, Any]) -> str:
+    return orjson.dumps({"script": list(items)}).decode()
+
+
+async def turn_of(floor: Floor, run_id: str) -> Row:
+    row = await floor.database.fetchrow("SELECT * FROM turns WHERE run_id = $1", run_id)
+    assert row is not None
+    return row
+
+
+@pytest.fixture
+async def fleet(floor: Floor) -> Floor:
+    """A fleet whose scripted agents may ask each other, and one that must ask a person before it remembers."""
+    await floor.add_agent("chief", {"name": "Chief", "engine": "scripted", "capabilities": {"agents": {}, "user": {}}})
+    await floor.add_agent(
+        "careful",
+        {
+            "name": "Careful",
+            "engine": "scripted",
+            "trust": "controlled",
+            "capabilities": {"memory": {"tools": ["memory_save", "memory_list"]}},
+            "permissions": {"approvals": [{"tool": "memory_save", "decision": "ask"}]},
+        },
+    )
+    return floor
+
+
+async def test_a_turn_has_the_tools_that_the_model_was_really_offered(floor: Floor) -> None:
+    async with model_server() as server:
+        engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
+        floor.engines["puppet"] = engine
+        helper = {"description": "Finds.", "prompt": "You find."}
+        grants = {"memory": {"tools": ["memory_list"]}}
+        await floor.add_agent(
+            "helped", {"name": "Helped", "engine": "puppet", "capabilities": grants, "subagents": {"scout": helper}}
+        )
+        server.reply(Stream((Part("text", ["Hello"]),)))
+        run = await floor.submit("hi", agent_id="helped")
+        await floor.settle(floor.worker())
+        turn = await turn_of(floor, run.run_id)
+        sent = [tool["name"] for tool in server.requests[-1]["tools"]]
+        assert turn["tools_available"] == sent == ["memory_list", "Task"]
+        assert (turn["role"], turn["toolset_name"]) == ("manager", "sandbox")
+        await engine.close()
+
+
+async def test_a_turn_says_what_was_granted_what_was_consulted_and_where_it_worked(fleet: Floor) -> None:
+    worker = fleet.worker()
+    run = await fleet.submit(
+        script({"tool": SAVE}, {"tool": {"name": "memory_list"}}, {"say": "ok"}), agent_id="careful"
+    )
+    await fleet.settle(worker)
+    waiting = await turn_of(fleet, run.run_id)
+    assert waiting["permissions_used"] == {"memory_save": {"ask": 1, "rules": ["ask: memory_save"]}}
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
+    await fleet.settle(worker)
+    turn = await turn_of(fleet, run.run_id)
+    assert turn["status"] == "succeeded"
+    assert (turn["role"], turn["toolset_name"]) == ("unified", "controlled")
+    assert turn["tools_available"] == ["memory_save", "memory_list"]
+    assert turn["permissions_granted"] == {
+        "trust": "controlled",
+        "directories": [],
+        "capabilities": {"memory": ["memory_save", "memory_list"]},
+        "approvals": [{"tool": "memory_save", "decision": "ask"}],
+    }
+    assert turn["permissions_used"] == {
+        "memory_save": {"ask": 1, "rules": ["ask: memory_save"]},
+        "memory_list": {"allow": 1},
+    }
+    assert turn["workspace_path"] == str(fleet.settings.agent_directory(fleet.tenant_id, "careful"))
+
+
+async def test_what_a_dead_worker_consulted_in_committed_steps_still_counts(floor: Floor) -> None:
+    first, second = floor.worker(), floor.worker()
+    run, _ = await floor.begin(first, plan(["look"], ["wait:a"], []), "a")
+    await first.crash()
+    await floor.recover()
+    floor.puppet.open("a")
+    await floor.settle(second)
+    assert (await turn_of(floor, run.run_id))["permissions_used"]["look"] == {"allow": 1}
+
+
+async def test_a_call_that_asks_an_agent_names_the_run_that_it_started(fleet: Floor) -> None:
+    worker = fleet.worker()
+    ask = {"name": "ask_agent", "input": {"agent_id": "careful", "message": script({"say": "fine"})}}
+    run = await fleet.submit(script({"tool": ask}, {"say": "ok"}), agent_id="chief")
+    await fleet.settle(worker)
+    child = await fleet.database.fetchrow("SELECT id, status FROM runs WHERE parent_run_id = $1", run.run_id)
+    assert child is not None
+    assert child["status"] == "succeeded"
+    async with fleet.database.connection() as connection:
+        (turn,) = await list_turns(connection, fleet.tenant_id, run.thread_id, below_depth=None, limit=5)
+    assert turn.tool_calls[0].spawned_run_id == child["id"]
+    assert turn.role == "manager"
+    assert (await turn_of(fleet, child["id"]))["role"] == "worker"
+
+
+async def test_a_question_that_goes_to_an_agent_in_the_end_names_its_run(fleet: Floor) -> None:
+    worker = fleet.worker()
+    question = {"question": script({"say": "tea"}), "expires_in_s": 60, "escalate_to": "careful"}
+    run = await fleet.submit(script({"tool": {"name": "ask_user", "input": question}}, {"say": "ok"}), agent_id="chief")
+    await fleet.settle(worker)
+    await fleet.database.execute("UPDATE run_waits SET due_at = now()")
+    await fleet.waiting.sweep()
+    await fleet.settle(worker)
+    child = await fleet.database.fetchval("SELECT id FROM runs WHERE parent_run_id = $1", run.run_id)
+    assert child is not None
+    assert await fleet.database.fetchval("SELECT spawned_run_id FROM tool_calls WHERE tool_name = 'ask_user'") == child
+
+
+async def test_a_turn_names_the_event_that_it_comes_from(floor: Floor) -> None:
+    worker = floor.worker()
+    told = await floor.submit("hi", metadata={"channel": "telegram", "event_id": "update-17"})
+    fired = await floor.submit("hi", trigger_id="trg_1")
+    plain = await floor.submit("hi")
+    await floor.database.execute(
+        "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by)"
+        " VALUES ('trg_1', $1, 'puppet', 'cron', '* * * * *', 'hi', 'person')",
+        floor.tenant_id,
+    )
+    await floor.database.execute(
+        "INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, run_id, outcome)"
+        " VALUES ('fir_1', $1, 'trg_1', now(), $2, 'fired')",
+        floor.tenant_id,
+        fired.run_id,
+    )
+    await floor.settle(worker)
+    sources = [(await turn_of(floor, run.run_id))["source_event_id"] for run in (told, fired, plain)]
+    assert sources == ["update-17", "fir_1", None]
