@@ -38,9 +38,8 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.native import SEARCH_TOOL
 from nova_workers.engines.anthropic.credentials import Clients, Profile
 from nova_workers.engines.anthropic.prices import ModelPrice, Prices
-from nova_workers.engines.anthropic.reading import MessageReader
 from nova_workers.engines.anthropic.request import fixed_part
-from nova_workers.engines.anthropic.responder import AnthropicResponder, OfferedTools
+from nova_workers.engines.anthropic.responder import AnthropicResponder, OfferedTools, Reading
 from nova_workers.engines.anthropic.web_search import AnnouncedSearches, permitted
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.connection_pool import ConnectionPool
@@ -120,9 +119,7 @@ class AnthropicEngine:
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
         self._prices = Prices(self._by_id(prices or {}))
-        self._reader = MessageReader(
-            self._prices, first_byte_timeout_s=first_byte_timeout_s, trace_content=trace_content
-        )
+        self._reading = Reading(self._prices, first_byte_timeout_s, trace_content)
         self._connections = connections or ConnectionPool()
         self._windows = windows or Windows(aliases=aliases)
         self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
@@ -191,7 +188,7 @@ class AnthropicEngine:
         provider = AnthropicResponder(
             self._clients,
             tools,
-            self._reader,
+            self._reading,
             lambda model, offered, unreachable: fixed_part(
                 model,
                 options,

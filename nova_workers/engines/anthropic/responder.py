@@ -1,22 +1,56 @@
 """Gets the responses of one turn from the Messages API."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+import asyncio
+from collections.abc import AsyncIterable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 import structlog
+from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
+from nova_workers.contracts.content import ContentBlock
+from nova_workers.engines.anthropic.accumulator import Accumulator
 from nova_workers.engines.anthropic.credentials import Clients
 from nova_workers.engines.anthropic.failures import failure_of
-from nova_workers.engines.anthropic.reading import MessageReader
-from nova_workers.engines.anthropic.request import with_cap, with_messages
+from nova_workers.engines.anthropic.prices import Prices
+from nova_workers.engines.anthropic.request import with_cap, with_messages, without_last_thoughts
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
 from nova_workers.engines.toolbox import ToolDefinition
-from nova_workers.engines.turn import Ask, Draft, Response
+from nova_workers.engines.turn import Ask, Draft, Ending, Response
+from nova_workers.errors import EngineFailure
 
-__all__ = ["AnthropicResponder", "OfferedTools"]
+__all__ = ["AnthropicResponder", "OfferedTools", "Reading"]
 
 _log = structlog.get_logger(__name__)
+
+_ENDINGS: dict[BetaStopReason | None, Ending] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "tool_use": "tools",
+    # A server tool takes long, or the provider compacted: the response goes back as it is, and the model goes on.
+    "pause_turn": "resume",
+    "compaction": "resume",
+}
+_SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How responses are read, for all turns of a process.
+
+    Attributes:
+        prices: The price list.
+        first_byte_timeout_s: Longest wait until a response begins. One that has begun may take its time.
+        trace_content: Whether the SDK records on its spans what is said. It finds the answer only in a stream that its
+            own helper puts together, which is the slower way.
+    """
+
+    prices: Prices
+    first_byte_timeout_s: float = 120.0
+    trace_content: bool = False
 
 
 class OfferedTools(Protocol):
@@ -46,7 +80,7 @@ class AnthropicResponder:
         self,
         clients: Clients,
         tools: OfferedTools,
-        reader: MessageReader,
+        reading: Reading,
         build_request: BuildRequest,
         windows: Windows,
         *,
@@ -57,14 +91,14 @@ class AnthropicResponder:
         Args:
             clients: The process's clients.
             tools: The turn's tools; connected at the first response.
-            reader: Makes the calls.
+            reading: How responses are read.
             build_request: See there.
             windows: What models take.
             history: How many of the messages are older than the turn.
         """
         self._clients = clients
         self._tools = tools
-        self._reader = reader
+        self._reading = reading
         self._build_request = build_request
         self._windows = windows
         self._history = history
@@ -78,18 +112,30 @@ class AnthropicResponder:
 
     async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
         """Try once. See `Provider.attempt`."""
-        fixed = await self._fixed(route.model)
-        if route.max_tokens is not None:
-            fixed = with_cap(fixed, route.max_tokens)
-        request = with_messages(fixed, ask.messages, self._history)
+        messages = self._clients.of(route.profile).beta.messages
+        request = await self._request(route, ask)
+        message = Accumulator()
+        silence = asyncio.timeout(self._reading.first_byte_timeout_s)
         try:
-            response = await self._reader.read(self._clients.of(route.profile), request, draft)
+            # A token is passed on from here and from no function below: each call costs time for every token.
+            async with silence:
+                traced = self._reading.trace_content
+                opened = messages.stream(**request) if traced else await messages.create(**request, stream=True)
+                async with opened as stream:
+                    # The helper gives the raw events, among others of its own that the accumulator ignores.
+                    async for event in cast("AsyncIterable[BetaRawMessageStreamEvent]", stream):
+                        if event.type != "content_block_delta":
+                            self._take(event, message, draft, silence, route)
+                            continue
+                        delta = event.delta
+                        message.delta(event.index, delta)
+                        if delta.type == "text_delta":
+                            draft.token(delta.text)
+                        elif delta.type == "thinking_delta":
+                            draft.reasoning(delta.thinking)
+            response = _response(message, draft)
         except Exception as error:
-            # The seam to the vendor: whatever it raises becomes a failure of the turn, in the contract's words.
-            failure = failure_of(error)
-            if failure.kind == "unknown":
-                _log.exception("model_call_failed", model=route.model)
-            raise failure from error
+            raise self._failure(error, silence, route) from error
         used = response.usage
         self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
         return response
@@ -103,9 +149,79 @@ class AnthropicResponder:
         """See `Provider.limits`."""
         return self._windows.limits(model)
 
+    def _take(
+        self,
+        event: BetaRawMessageStreamEvent,
+        message: Accumulator,
+        draft: Draft,
+        silence: asyncio.Timeout,
+        route: Route,
+    ) -> None:
+        """Take any event but a piece of a block."""
+        call = message.take(event)
+        if call is not None:
+            draft.call(call)
+        elif event.type in ("message_start", "message_delta") and message.usage is not None:
+            silence.reschedule(None)
+            draft.model = message.model
+            draft.usage = self._reading.prices.usage(message.usage, message.model, route.model)
+            draft.begin()
+
+    def _failure(self, error: Exception, silence: asyncio.Timeout, route: Route) -> EngineFailure:
+        """Return what any exception of the SDK means for the turn, in the words of the contract."""
+        if isinstance(error, TimeoutError) and silence.expired():
+            error = _broken(
+                f"The model provider did not begin to answer within {self._reading.first_byte_timeout_s:g} s."
+            )
+        failure = failure_of(error)
+        if failure.kind == "unknown":
+            _log.error("model_call_failed", model=route.model, exc_info=error)
+        return failure
+
+    async def _request(self, route: Route, ask: Ask) -> dict[str, Any]:
+        fixed = await self._fixed(route.model)
+        if route.max_tokens is not None:
+            fixed = with_cap(fixed, route.max_tokens)
+        return with_messages(fixed, ask.messages, self._history)
+
     async def _fixed(self, model: str) -> dict[str, Any]:
         request = self._requests.get(model)
         if request is None:
             tools = await self._tools.connect()
             request = self._requests[model] = self._build_request(model, tools, self._tools.unreachable)
         return request
+
+
+def _response(message: Accumulator, draft: Draft) -> Response:
+    if not message.complete:
+        raise _broken("The model provider closed the stream before the response was complete.")
+    if message.stop_reason == "refusal":
+        raise _refusal(message)
+    ending = _ENDINGS.get(message.stop_reason, "end")
+    return Response(_replayable(message.content, ending), ending, draft.usage, message.model)
+
+
+def _broken(why: str) -> EngineFailure:
+    return EngineFailure(why, kind="model_error", retryable=True)
+
+
+def _refusal(message: Accumulator) -> EngineFailure:
+    """Return the failure of a refused response: its text must not be taken for an answer."""
+    details = message.stop_details
+    why = (details.explanation or details.category) if details is not None else None
+    return EngineFailure(
+        f"The model refused to answer: {why or 'no reason given'}", kind="model_error", retryable=False
+    )
+
+
+def _replayable(content: list[ContentBlock], ending: Ending) -> tuple[ContentBlock, ...]:
+    """Return the blocks that the provider takes back: no blank text, no call that was cut off, no thoughts at last."""
+    answered = {block.get("tool_use_id") for block in content}
+    kept = [
+        block
+        for block in content
+        if not (block["type"] == "text" and not block["text"].strip())
+        and not (ending != "tools" and block["type"] == "tool_use")
+        and not (ending in ("end", "max_tokens") and block["type"] in _SERVER_CALLS and block["id"] not in answered)
+    ]
+    return tuple(kept if ending == "tools" else without_last_thoughts(kept))

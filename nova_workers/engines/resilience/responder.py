@@ -13,8 +13,10 @@ beginning of one response and the end of another.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -62,17 +64,30 @@ class ResilientResponder:
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Get the model's next response. See `nova_workers.engines.turn.Responder`."""
+        patience = _Patience()
         while True:
             try:
-                return await self._respond(self._models[0], ask, draft)
+                async with self._admitted(self._models[0], ask, draft, patience) as (route, grant):
+                    response = await self._provider.attempt(route, ask, draft)
+                    draft.begin()
+                    grant.settle(response.usage)
+                    return response
             except AttemptFailed as failure:
                 helps = failure.cause in _ANOTHER_MODEL_HELPS and draft.restartable
                 if not helps or not await self._another_model(ask, failure):
                     raise
                 self._fall_back(failure)
+                patience = _Patience()
 
-    async def _respond(self, model: str, ask: Ask, draft: Draft) -> Response:
-        patience = _Patience()
+    @asynccontextmanager
+    async def _admitted(
+        self, model: str, ask: Ask, draft: Draft, patience: _Patience
+    ) -> AsyncGenerator[tuple[Route, Grant]]:
+        """Wait until one try may be made, which the block makes. Swallows its failure if it is to be made again.
+
+        Raises:
+            AttemptFailed: This model cannot be tried, or not again.
+        """
         while True:
             profiles, health = await self._admission(model, ask, patience)
             with self._shared.probing(model, health) as probe:
@@ -80,32 +95,26 @@ class ResilientResponder:
                 route, grant = await self._grant(model, profiles, ask)
                 stood_in_line = self._shared.clock() - started_s > _NEWS_S
                 # A probe would only meet itself there.
-                if stood_in_line and not health.probe and not await self._still(route):
+                if stood_in_line and not health.probe and not await self._is_open(route):
                     # While the call stood in line the key or the model went out of order.
                     grant.settle(TokenUsage())
                     continue
+                # Not before: as long as nothing comes anew, what the reader saw is what there is.
+                draft.restart()
+                # A model that begins to answer is well, however long the answer takes.
+                draft.when_begun(partial(self._shared.answered, model, probe))
                 try:
-                    response = await self._attempt(route, grant, ask, draft, probe)
-                except AttemptFailed as failure:
+                    yield route, grant
+                except EngineFailure as failure:
+                    grant.settle(draft.usage)
+                    if not isinstance(failure, AttemptFailed):
+                        raise
                     failed = failure
                     await self._learn(route, failure, probe)
                 else:
-                    return response
+                    return
             await self._pause(route, failed, patience, draft)
-
-    async def _attempt(self, route: Route, grant: Grant, ask: Ask, draft: Draft, probe: Probe) -> Response:
-        # Not before: as long as nothing comes anew, what the reader saw is what there is.
-        draft.restart()
-        # A model that begins to answer is well, however long the answer takes.
-        draft.when_begun(lambda: self._shared.answered(route.model, probe))
-        try:
-            response = await self._provider.attempt(route, ask, draft)
-        except EngineFailure:
-            grant.settle(draft.usage)
-            raise
-        draft.begin()
-        grant.settle(response.usage)
-        return response
+            return
 
     async def _admission(self, model: str, ask: Ask, patience: _Patience) -> tuple[list[str], Health]:
         """Wait until the model may be called, and return the profiles that may be used."""
@@ -126,7 +135,7 @@ class ResilientResponder:
             wait_s = max(0.0, min(limited) - self._shared.clock())
             await self._wait(wait_s, self._policy.cooldown_patience_s, spent, ask, patience)
 
-    async def _still(self, route: Route) -> bool:
+    async def _is_open(self, route: Route) -> bool:
         health = await self._shared.health.admit(route.model, self._provider.profiles)
         return not health.wait_s and route.profile not in health.cooling
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import structlog
 
@@ -111,7 +112,16 @@ class Turn:
         try:
             if self._options.output_schema is not None:
                 self._check = AnswerCheck(self._options.output_schema)
-            reason = await self._play()
+            reason = await self._resume() if self._options.journal else None
+            while reason is None and not self._is_spent(self._index):
+                try:
+                    draft = self._begin_draft()
+                    with self._waiting(draft):
+                        response = await self._responder.respond(self._next_ask(), draft)
+                    reason = await self._carry_out(response, draft.beside)
+                finally:
+                    await self._runner.drop_eager()
+            reason = reason or self._out_of_bounds()
         except TurnStopped as stopped:
             reason, error = stopped_because(stopped.reason, self._interruption.overdue)
             await self._break_off()
@@ -119,27 +129,11 @@ class Turn:
             reason, error = "error", EngineError(failure.kind, failure.message, failure.retryable)
             await self._break_off()
         except asyncio.CancelledError:
-            # A subagent is stopped so. Nobody gets its result, and the turn above counts what it used.
+            # A subagent is stopped so: its result is dropped, and the turn above counts what it used.
             if self._step is None and self._draft is not None:
                 self._budget.spend(self._draft.usage + self._draft.beside)
             raise
         return self._result(reason, error, provider, int((time.monotonic() - started_s) * 1000))
-
-    async def _play(self) -> StopReason:
-        if self._options.journal:
-            ended = await self._resume()
-            if ended is not None:
-                return ended
-        while not self._is_spent(self._index):
-            try:
-                draft = self._begin_draft()
-                response = await self._ask(draft)
-                ended = await self._carry_out(response, draft.beside)
-            finally:
-                await self._runner.drop_eager()
-            if ended is not None:
-                return ended
-        return self._out_of_bounds()
 
     def _is_spent(self, model_calls: int) -> bool:
         limit = self._options.max_turns
@@ -180,13 +174,17 @@ class Turn:
         self._draft = Draft(self._listener, self._interruption, self._announce_thinking(), on_call)
         return self._draft
 
-    async def _ask(self, draft: Draft) -> Response:
-        ask = Ask(self._conversation, self._index, self._steering)
-        self._steering = ()
+    def _next_ask(self) -> Ask:
+        steering, self._steering = self._steering, ()
+        return Ask(self._conversation, self._index, steering)
+
+    @contextmanager
+    def _waiting(self, draft: Draft) -> Generator[None]:
+        """Wait for the model within the block: a stop cuts it short, and its time counts as reasoning."""
         try:
             with self._interruption.section(), self._reasoning.running():
                 self._tally.model_calls += 1
-                return await self._responder.respond(ask, draft)
+                yield
         finally:
             draft.hush()
 
