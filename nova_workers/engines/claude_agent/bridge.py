@@ -37,6 +37,11 @@ __all__ = ["bridge_server"]
 
 _CALL_ID = "claudecode/toolUseId"
 """Where the program says in a request which of the model's calls it is for."""
+_MAX_RESULT = "anthropic/maxResultSizeChars"
+"""Where a tool says how long its results may be before the program keeps them in a file and shows a preview."""
+_MOST_RESULT_CHARS = 500_000
+"""Most that the program takes there; without it, 50,000. The turn has cut each result already, and the model is to see
+what the ledger has."""
 
 
 def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Server[Any]:
@@ -58,6 +63,7 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
                     # The program runs the calls of a step at the same time only if all are said to only read. It
                     # draws no other conclusion from it here: what may run is decided by `authorize_tool`.
                     annotations=ToolAnnotations(read_only_hint=True),
+                    _meta={_MAX_RESULT: _MOST_RESULT_CHARS},
                 )
                 for tool in (await tools.connect()).values()
             ]

@@ -6,11 +6,21 @@ import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mcp.server import Server
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
 from nova_workers.contracts.content import Message, text_block, text_of
-from nova_workers.contracts.engine import EngineCallbacks, StepRecord, StepVerdict, SubagentConfig, ToolCall
+from nova_workers.contracts.engine import (
+    EngineCallbacks,
+    InProcessMcpServer,
+    StepRecord,
+    StepVerdict,
+    SubagentConfig,
+    ToolCall,
+)
 from nova_workers.engines.anthropic import ModelPrice
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.errors import EngineErrorKind
@@ -204,3 +214,26 @@ async def test_calls_that_cannot_be_kept_are_tool_errors_and_two_with_one_id_are
     assert [block["id"] for block in calls] == ["toolu_1", "toolu_1_2", "toolu_2"]
     assert all(isinstance(block["input"], dict) for block in calls)
     assert "not a JSON object" in told(server, len(server.requests) - 1)
+
+
+async def test_the_model_sees_of_long_results_what_the_ledger_has_and_no_preview(
+    engine: ClaudeAgentEngine, server: ModelServer
+) -> None:
+    calls = [("mcp__nova__read", {"line": f"{at:07d}\n"}) for at in range(3)]
+    server.reply(calling(*calls), saying("Read."))
+    result = await engine.run("hi", options(mcp_servers={"long": _long_server(lines=12_000)}), "sandbox")
+    kept = [text for _, text in results(result)]
+    assert [len(text) for text in kept] == [96_000] * 3
+    blocks = [block for message in server.requests[1]["messages"] for block in message["content"]]
+    seen = [block["content"] for block in blocks if isinstance(block, dict) and block["type"] == "tool_result"]
+    assert [one if isinstance(one, str) else "".join(part["text"] for part in one) for one in seen] == kept
+
+
+def _long_server(lines: int) -> InProcessMcpServer:
+    async def list_tools(_: Any, __: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="read", input_schema={"type": "object"})])
+
+    async def call_tool(_: Any, params: CallToolRequestParams) -> CallToolResult:
+        return CallToolResult(content=[TextContent(text=(params.arguments or {})["line"] * lines)])
+
+    return InProcessMcpServer(Server("long", on_list_tools=list_tools, on_call_tool=call_tool))
