@@ -178,6 +178,7 @@ class Lease:
         self.server = server
         self._pool = pool
         self._held: Held | None = None
+        self._given_up: str | None = None
         self._taking = asyncio.Lock()
 
     async def list_tools(self) -> list[Tool]:
@@ -210,13 +211,26 @@ class Lease:
     async def call(self, tool: str, arguments: JsonObject, on_progress: OnProgress | None = None) -> CallToolResult:
         """Call a tool, over a new connection if the old one is lost.
 
+        A server that blocks costs one timeout: the turn's later calls to it fail at once.
+
         Raises:
             ConnectionError: The server does not answer.
-            MCPError: The server refused, or did not answer in time.
+            TimeoutError: The tool did not answer in time.
+            MCPError: The server refused.
         """
+        if self._given_up is not None:
+            raise ConnectionError(self._given_up)
         held, _ = await self._connected()
         timeout_s = None if isinstance(self.server, InProcessMcpServer) else self.server.timeout_s
-        return await held.connection.call(tool, arguments, timeout_s, on_progress)
+        try:
+            return await held.connection.call(tool, arguments, timeout_s, on_progress)
+        except ConnectionError:
+            if held.connection.not_answering is not None:
+                self._given_up = held.connection.not_answering
+                self._pool.retire(held)
+                if self._held is held:
+                    self._let_go()
+            raise
 
     async def release(self) -> None:
         """Give the connection back. One to a server of this process is closed before this returns."""

@@ -13,9 +13,9 @@ import contextvars
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import httpx2
 import structlog
@@ -49,6 +49,10 @@ class OnProgress(Protocol):
 
 _STREAM_READ_TIMEOUT_S = 300.0
 """A server may hold a response stream open this long; MCP's own recommendation."""
+_PROBE_TIMEOUT_S = 2.0
+"""After a call that timed out or was refused as on a closed connection: how long the server may take to list tools."""
+
+_Result = TypeVar("_Result")
 
 
 class ServerConnection:
@@ -64,12 +68,18 @@ class ServerConnection:
         self._keeper: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._broken = False
-        self._calls: set[asyncio.Task[CallToolResult]] = set()
+        self._not_answering: str | None = None
+        self._calls: set[asyncio.Task[Any]] = set()
 
     @property
     def lost(self) -> bool:
-        """Whether the connection was open, or was to be, and is no more."""
-        return self._broken or (self._opened.is_set() and self._client is None)
+        """Whether the connection was open, or was to be, and is no more; or its server does not answer any more."""
+        return self._broken or self._not_answering is not None or (self._opened.is_set() and self._client is None)
+
+    @property
+    def not_answering(self) -> str | None:
+        """Why the server is taken for blocked: a call timed out, and so did the probe after it. None if it is not."""
+        return self._not_answering
 
     @property
     def opening(self) -> bool:
@@ -122,7 +132,7 @@ class ServerConnection:
         """
         try:
             async with asyncio.timeout(timeout_s or self._timeout_s):
-                return await self._list_tools()
+                return await self._apart(self._list_tools(), "list")
         except TimeoutError as error:
             raise ConnectionError("it did not say in time which tools it has") from error
         except (MCPError, ConnectionError) as error:
@@ -136,21 +146,60 @@ class ServerConnection:
     ) -> CallToolResult:
         """Call a tool.
 
+        A call that times out is followed by a probe. A server that does not answer that either is blocked: all calls
+        that it has then end at once, and the connection is lost.
+
         Raises:
             ConnectionError: The connection is lost.
-            MCPError: The server refused, or did not answer in time.
+            TimeoutError: The tool did not answer in time; the server still does.
+            MCPError: The server refused.
         """
         calling = self._require_client().call_tool(tool, arguments, timeout_s, on_progress)
+        if isinstance(self._server, InProcessMcpServer):
+            return await calling
         try:
-            if isinstance(self._server, InProcessMcpServer):
-                return await calling
-            return await self._apart(asyncio.create_task(calling, name=f"mcp-{self.name}-{tool}"))
+            # The client's own clock does not run while a request is being written, which a blocked server holds up.
+            async with asyncio.timeout(timeout_s):
+                return await self._apart(calling, tool)
+        except TimeoutError as error:
+            await self._check_answers(timeout_s)
+            raise TimeoutError(f"it timed out after {timeout_s:g} s") from error
         except MCPError as error:
-            if error.error.code == CONNECTION_CLOSED:
-                # The client stays where it is when its transport ends; nothing else says so.
+            # The client says so of a connection that closed. A server may use the same number for errors of its own.
+            if error.code == CONNECTION_CLOSED and not await self._is_open():
                 self._broken = True
                 raise ConnectionError("the connection closed") from error
             raise
+
+    async def _is_open(self) -> bool:
+        try:
+            await self._probe()
+        except TimeoutError:
+            # On a closed connection a request fails at once.
+            return True
+        except (MCPError, ConnectionError):
+            return False
+        return True
+
+    async def _check_answers(self, timeout_s: float | None) -> None:
+        try:
+            await self._probe()
+        except TimeoutError as error:
+            self._not_answering = (
+                f"the server does not answer: a call took longer than {timeout_s:g} s and a check longer than "
+                f"{_PROBE_TIMEOUT_S:g} s. It is not asked again in this turn; the next turn starts it anew."
+            )
+            _log.warning("mcp_server_blocked", server=self.name)
+            for call in tuple(self._calls):
+                call.cancel()
+            raise ConnectionError(self._not_answering) from error
+        except MCPError:
+            # An answer, if not the one that was asked for.
+            return
+
+    async def _probe(self) -> None:
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            await self._apart(self._require_client().list_tools(cache_mode="bypass"), "probe")
 
     @property
     def _timeout_s(self) -> float | None:
@@ -166,7 +215,8 @@ class ServerConnection:
             if cursor is None:
                 return tools
 
-    async def _apart(self, call: asyncio.Task[CallToolResult]) -> CallToolResult:
+    async def _apart(self, calling: Coroutine[Any, Any, _Result], what: str) -> _Result:
+        call = asyncio.create_task(calling, name=f"mcp-{self.name}-{what}")
         self._calls.add(call)
         call.add_done_callback(self._forget)
         try:
@@ -174,14 +224,14 @@ class ServerConnection:
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if call.cancelled() and caller is not None and not caller.cancelling():
-                raise ConnectionError("the connection closed") from None
+                raise ConnectionError(self._not_answering or "the connection closed") from None
             call.cancel()
             raise
 
-    def _forget(self, call: asyncio.Task[CallToolResult]) -> None:
+    def _forget(self, call: asyncio.Task[Any]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
-            # Whoever waited has it; if nobody waits any more, it is not to be called unheard.
+            # The caller has the exception; a caller that was cancelled does not retrieve it.
             call.exception()
 
     def _require_client(self) -> Client:

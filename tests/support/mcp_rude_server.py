@@ -1,6 +1,7 @@
-"""An MCP server as a child process that, once called, neither reads, answers, nor ends when it is asked to.
+"""An MCP server as a child process without manners.
 
-Written on bare JSON-RPC: the library's servers are too polite.
+Its tool ``sulk`` neither reads on, answers, nor ends when it is asked to; ``refuse`` is answered with an error whose
+code the client library uses for a closed connection. Written on bare JSON-RPC: the library's servers are too polite.
 """
 
 import json
@@ -10,15 +11,25 @@ import sys
 import time
 from typing import Any
 
-TOOLS = [{"name": "sulk", "inputSchema": {"type": "object"}}]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("sulk", "refuse", "pid")]
 
 
-def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the result of a request; None for one that is not known."""
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request: a result or an error."""
     if method == "initialize":
         info = {"name": "rude", "version": str(os.getpid())}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
-    return {"tools": TOOLS} if method == "tools/list" else None
+        about = {"capabilities": {"tools": {}}, "serverInfo": info}
+        return {"result": {"protocolVersion": params["protocolVersion"], **about}}
+    if method == "tools/list":
+        return {"result": {"tools": TOOLS}}
+    if method == "tools/call":
+        if params["name"] == "sulk":
+            while True:
+                time.sleep(60)
+        if params["name"] == "refuse":
+            return {"error": {"code": -32000, "message": "no such customer"}}
+        return {"result": {"content": [{"type": "text", "text": str(os.getpid())}]}}
+    return {"error": {"code": -32601, "message": "no"}}
 
 
 def main() -> None:
@@ -29,13 +40,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:
         message = json.loads(line)
-        if message.get("method") == "tools/call":
-            while True:
-                time.sleep(60)
         if "id" in message:
-            result = answer(message["method"], message.get("params", {}))
-            reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
-            reply |= {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+            reply = {"jsonrpc": "2.0", "id": message["id"], **answer(message["method"], message.get("params", {}))}
             print(json.dumps(reply), flush=True)
     while True:
         time.sleep(60)

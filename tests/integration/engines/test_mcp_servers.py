@@ -39,6 +39,7 @@ Json = dict[str, Any]
 CHILD = StdioMcpServer(
     command=sys.executable, args=("-m", "tests.support.mcp_stdio_server"), env={"GREETING": "Hello "}, cwd=os.getcwd()
 )
+RUDE = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_rude_server"), cwd=os.getcwd())
 PID: Json = {"name": "pid"}
 
 _NONSENSE = """
@@ -251,7 +252,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
 ) -> None:
     monkeypatch.setattr("nova_workers.engines.connection_pool._CHECK_TIMEOUT_S", 0.3)
     pids = tmp_path / "pids"
-    rude = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_rude_server", str(pids)), cwd=os.getcwd())
+    rude = replace(RUDE, args=(*RUDE.args, str(pids)))
     abort = AbortSignal()
     # After the first it reads no more, and the pipe is full: to tell it that a call is cancelled takes for ever.
     calls = [{"name": "sulk"}, {"name": "sulk", "input": {"text": "x" * 500_000}}, {"name": "sulk"}]
@@ -267,6 +268,30 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
     assert first != second
     await play.engine.close()
     await _until(lambda: not _lives(first) and not _lives(second))
+
+
+async def test_an_error_with_the_code_of_a_closed_connection_is_the_servers_own(play: Player) -> None:
+    result = await play({"rude": RUDE}, PID, {"name": "refuse"}, PID)
+    assert [call.status for call in result.tool_calls] == ["completed", "failed", "completed"]
+    assert result.tool_calls[1].error == "refuse failed: no such customer"
+    assert _said(result, 0) == _said(result, 2)
+
+
+@pytest.mark.parametrize("blocked_by", [{}, {"text": "x" * 500_000}], ids=["silent", "reads no more"])
+@proves("engine.mcp-away")
+async def test_a_server_that_blocks_costs_a_turn_one_timeout_and_the_next_turn_a_new_process(
+    play: Player, blocked_by: Json
+) -> None:
+    rude = replace(RUDE, timeout_s=2.0)
+    pid = await play.pid(rude)
+    started_s = time.monotonic()
+    at_once: list[Json] = [{"name": "sulk"}, {"name": "sulk", "input": blocked_by}, PID]
+    result = await play({"rude": rude, "child": CHILD}, at_once, {"name": "sulk"}, PID, {"name": "count"})
+    assert time.monotonic() - started_s < 8
+    assert [call.status for call in result.tool_calls] == ["failed"] * 5 + ["completed"]
+    assert all("does not answer" in (call.error or "") for call in result.tool_calls[:5])
+    assert await play.pid(rude) != pid
+    await _until(lambda: not _lives(pid))
 
 
 async def test_progress_is_told_while_the_call_runs(play: Player) -> None:
