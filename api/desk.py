@@ -73,6 +73,7 @@ class SubmissionDesk:
             idempotency_key=self.idempotency_key,
             max_message_chars=services.settings.api.max_message_chars,
             traceparent=current_traceparent(),
+            now=services.clock.now(),
         )
         accepted = await services.submitter.submit(submission)
         if not accepted.replayed:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import orjson
@@ -9,7 +10,7 @@ from fastapi import Header
 
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.contracts.wire import RunCreate, RunView, StatelessRunCreate
+from nova_workers.contracts.wire import MAX_START_DAYS, RunCreate, RunView, StatelessRunCreate
 from nova_workers.errors import InvalidInput
 
 __all__ = ["IdempotencyKey", "accepted_view", "content_of", "to_submission"]
@@ -48,12 +49,19 @@ def to_submission(
     idempotency_key: str | None,
     max_message_chars: int,
     traceparent: str | None,
+    now: datetime,
 ) -> Submission:
     """Return the submission that a request asks for.
 
     Raises:
-        InvalidInput: The message has no content, a block of another kind or form, or too many characters.
+        InvalidInput: The message has no content, a block of another kind or form, or too many characters; or it
+            starts too far ahead.
     """
+    if body.start_at is not None and body.start_at > now + timedelta(days=MAX_START_DAYS):
+        raise InvalidInput(
+            f"start_at: {body.start_at.isoformat()} is more than {MAX_START_DAYS} days ahead. Make a trigger for it.",
+            field="start_at",
+        )
     agent_id = None
     if isinstance(body, StatelessRunCreate):
         if body.thread_id is not None and body.agent_id is not None:
@@ -76,6 +84,8 @@ def to_submission(
         idempotency_key=idempotency_key,
         body_hash=None if idempotency_key is None else _hash(path, body),
         traceparent=traceparent,
+        start_at=body.start_at,
+        collect_ms=body.collect_ms if body.on_busy == "collect" else None,
     )
 
 
@@ -108,7 +118,7 @@ def accepted_view(accepted: Accepted, submission: Submission) -> RunView:
         id=accepted.run_id,
         thread_id=accepted.thread_id,
         agent_id=accepted.agent_id,
-        status="queued",
+        status="queued" if accepted.start_at is None else "scheduled",
         queue=submission.queue,
         on_busy=submission.on_busy,
         source=submission.source,
@@ -118,6 +128,7 @@ def accepted_view(accepted: Accepted, submission: Submission) -> RunView:
         priority=submission.priority,
         trigger_id=submission.trigger_id,
         metadata=dict(submission.metadata),
+        start_at=accepted.start_at or submission.start_at,
         attempt=0,
         created_at=accepted.created_at,
     )

@@ -34,6 +34,7 @@ __all__ = [
 class RunStatus(StrEnum):
     """Where a run stands. `succeeded`, `failed`, `canceled` and `merged` are final."""
 
+    SCHEDULED = "scheduled"
     QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"
@@ -50,6 +51,7 @@ class OnBusy(StrEnum):
     REJECT = "reject"
     INTERRUPT = "interrupt"
     STEER = "steer"
+    COLLECT = "collect"
 
 
 class RunQueue(StrEnum):

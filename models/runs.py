@@ -42,8 +42,11 @@ class Run(Table, table=True):
             "ix_runs__open",
             "tenant_id",
             "id",
-            postgresql_where=text("status IN ('queued', 'running', 'waiting')"),
+            postgresql_where=text("status IN ('scheduled', 'queued', 'running', 'waiting')"),
         ),
+        # Runs that start later: those that are due, and those of a thread that may join one turn.
+        Index("ix_runs__scheduled", "start_at", postgresql_where=text("status = 'scheduled'")),
+        Index("ix_runs__scheduled_of_thread", "thread_id", postgresql_where=text("status = 'scheduled'")),
         Index("ix_runs__tenant_id_id", "tenant_id", "id"),
         # Lists by agent, and of what did not go well; what ended of late.
         Index("ix_runs__tenant_id_agent_id_id", "tenant_id", "agent_id", "id"),
@@ -116,6 +119,7 @@ class Run(Table, table=True):
     lease_expires_at: datetime | None = time(null=True)
     cancel_requested_at: datetime | None = time(null=True)
     cancel_reason: str | None = string(null=True, comment="cancel or interrupt")
+    start_at: datetime | None = time(null=True, comment="Not before; while it is scheduled it is in no line")
     rang_at: datetime = time(now=True, comment="When its doorbell was last rung, as far as we know")
 
     turn_id: str | None = id_ref(null=True)

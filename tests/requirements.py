@@ -91,6 +91,15 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "recover.twice": "Any number of reconcilers may work at once.",
     "recover.zombie": "A worker that slept past its lease writes nothing.",
     "recover.postgres": "Postgres that is restarted under load costs no run.",
+    # runs that start later
+    "start.later": "A run with a start is accepted at once, in no line, and takes its place there at its time.",
+    "start.order": "A run that starts later holds up nothing, and goes after what came before its start.",
+    "start.cancel": "A run that has not started is canceled, withdrawn and edited like a queued one.",
+    "start.timer": "A start within a minute does not wait for the reconciler.",
+    "start.twice": "A scheduled run starts once, whoever starts it and whoever dies of it.",
+    "collect.one-turn": "Messages that are collected become one turn in their order; each run has its outcome.",
+    "collect.cancel": "A message that is canceled while it is collected is not in the turn.",
+    "collect.twice": "A message that is collected is in one turn, once, whatever crashes.",
     # switches
     "pause.scopes": "Fleet, tenant or agent can be paused: what is queued keeps, nothing new starts.",
     "pause.resume": "After a resume the queued runs are executed.",

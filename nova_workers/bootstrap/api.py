@@ -23,6 +23,7 @@ from nova_workers.runs.broker import build_celery
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.dispatcher import CeleryDispatcher
+from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
@@ -53,6 +54,7 @@ class ApiServices:
     publisher: EventPublisher
     dispatcher: CeleryDispatcher
     submitter: Submitter
+    scheduled: Scheduled
     canceller: Canceller
     waiting: Waiting
     capabilities: CapabilityRegistry
@@ -76,6 +78,7 @@ class ApiServices:
 
     async def aclose(self) -> None:
         """Stop and disconnect."""
+        await self.scheduled.close()
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
         await asyncio.to_thread(self.dispatcher.close)
@@ -98,6 +101,7 @@ def build_api(settings: Settings) -> ApiServices:
         build_celery(settings.require_redis_url(), fail_fast=True), metrics, threads=settings.publisher_threads
     )
     canceller = Canceller(database, control, publisher, dispatcher)
+    scheduled = Scheduled(database, dispatcher, publisher)
     embeddings = remote_embeddings(settings.effects)
     capabilities = default_registry(database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
     return ApiServices(
@@ -108,7 +112,10 @@ def build_api(settings: Settings) -> ApiServices:
         hub=StreamHub(redis),
         publisher=publisher,
         dispatcher=dispatcher,
-        submitter=Submitter(database, dispatcher, canceller, idempotency_ttl_s=settings.runs.idempotency_ttl_s),
+        submitter=Submitter(
+            database, dispatcher, canceller, scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s
+        ),
+        scheduled=scheduled,
         canceller=canceller,
         waiting=Waiting(database, dispatcher, canceller),
         capabilities=capabilities,

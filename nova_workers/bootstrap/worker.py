@@ -39,6 +39,7 @@ from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.fairness import FairLine
 from nova_workers.runs.prompting import Prompter
 from nova_workers.runs.recover import Reconciler
+from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.turn import TurnRunner
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.backfill import Backfill
@@ -192,6 +193,7 @@ def build_worker(settings: Settings) -> WorkerServices:
             metrics,
             waiting=Waiting(database, dispatcher, canceller),
             canceller=canceller,
+            scheduled=Scheduled(database, dispatcher, publisher),
         ),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(database, settings.retention, metrics, clock=clock),

@@ -74,7 +74,9 @@ async def cancel(
     runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs.")] = None,
     thread: Annotated[str | None, typer.Option(help="All open runs of this thread.")] = None,
     agent: Annotated[str | None, typer.Option(help="All open runs of this agent.")] = None,
-    status: Annotated[Literal["queued", "running", "waiting"] | None, typer.Option(help="Only in this state.")] = None,
+    status: Annotated[
+        Literal["scheduled", "queued", "running", "waiting"] | None, typer.Option(help="Only in this state.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every open run.")] = False,
 ) -> None:
     """Cancel runs. A running one stops in a moment and keeps its partial text."""
@@ -87,7 +89,7 @@ async def cancel(
         raise InvalidInput("Which runs? Give ids, --thread, --agent, --status or --all.")
     canceled = running = 0
     # `--all` is every state in turn: the API asks for at least one condition.
-    for which in [named] if named else [{"status": state} for state in ("queued", "waiting", "running")]:
+    for which in [named] if named else [{"status": state} for state in ("scheduled", "queued", "waiting", "running")]:
         done = await session.client.runs.cancel_all(build(BulkCancel, which))
         canceled, running = canceled + done.canceled, running + done.requested
     if session.out.json:
@@ -149,6 +151,7 @@ def _show(session: Session, run: RunView) -> None:
             ("status", run.status + (f" ({run.stop_reason})" if run.stop_reason else "")),
             ("why", run.waiting_for or ""),
             ("limit", limit_line(run.limit_reached) if run.limit_reached else ""),
+            ("starts at", stamp(run.start_at)),
             ("position", "" if run.position is None else str(run.position)),
             ("error", f"{run.error.kind}: {run.error.message}" if run.error else ""),
             ("thread", run.thread_id),

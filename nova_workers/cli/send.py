@@ -40,6 +40,10 @@ async def send(
         bool | None,
         typer.Option("--wait/--no-wait", help="Print the whole answer at its end; or only the run. Default: stream."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start then, such as 2030-05-01T09:00+02:00. Prints the run, as --no-wait."),
+    ] = None,
     reasoning: Annotated[bool, typer.Option("--reasoning", help="Show extended thinking.")] = False,
 ) -> None:
     """Send one message and stream the answer.
@@ -58,10 +62,11 @@ async def send(
         "max_turns": max_turns,
         "queue": queue,
         "priority": priority,
+        "start_at": at,
         "metadata": parse_metadata(metadata or []),
     }
     body = build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})
-    if wait is False:
+    if wait is False or (at is not None and wait is None):
         _show_accepted(session, await session.client.runs.create(body, idempotency_key=idempotency_key))
         return
     async with on_interrupt(session, view) as interrupt:

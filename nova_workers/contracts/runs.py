@@ -46,7 +46,7 @@ class Submission:
     content: tuple[ContentBlock, ...]
     thread_id: str | None = None
     agent_id: str | None = None
-    on_busy: Literal["enqueue", "reject", "interrupt", "steer"] = "enqueue"
+    on_busy: Literal["enqueue", "reject", "interrupt", "steer", "collect"] = "enqueue"
     queue: Literal["interactive", "background"] = "interactive"
     source: str = "api"
     model: str | None = None
@@ -61,6 +61,10 @@ class Submission:
     body_hash: bytes | None = None
     """SHA-256 of the request's body; compared where the idempotency key comes again."""
     traceparent: str | None = None
+    start_at: datetime | None = None
+    """Not before this time."""
+    collect_ms: int | None = None
+    """With ``collect``: how long messages of the thread are gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class Accepted:
     created_at: datetime
     interrupted_run_id: str | None = None
     replayed: bool = False
+    start_at: datetime | None = None
+    """When it takes its place in line, where that is later; None where it has it."""
 
     @property
     def doorbell(self) -> Doorbell:

@@ -4,9 +4,9 @@ What else there is has modules of its own beside this one; `bodies` says what al
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.bodies import Body, View
@@ -15,6 +15,7 @@ from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.waits import WaitView
 
 __all__ = [
+    "MAX_START_DAYS",
     "AgentCreate",
     "AgentPatch",
     "AgentReplace",
@@ -40,8 +41,13 @@ __all__ = [
     "UsageView",
 ]
 
-OnBusy = Literal["enqueue", "reject", "interrupt", "steer"]
-RunStatus = Literal["queued", "running", "waiting", "succeeded", "failed", "canceled", "merged"]
+MAX_START_DAYS = 366
+"""How far ahead a run may start, in days."""
+DEFAULT_COLLECT_MS = 2_000
+MAX_COLLECT_MS = 60_000
+
+OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]
+RunStatus = Literal["scheduled", "queued", "running", "waiting", "succeeded", "failed", "canceled", "merged"]
 RunQueue = Literal["interactive", "background"]
 
 _Text = Annotated[str, StringConstraints(min_length=1)]
@@ -140,6 +146,16 @@ class RunCreate(Body):
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Where the fleet is busy, runs of the same tenant with a higher one go first. A thread keeps its order."""
     metadata: Metadata = Field(default_factory=dict[str, Any])
+    start_at: AwareDatetime | None = None
+    """Not before this time, at most 366 days ahead: the run takes its place in the thread's line then."""
+    collect_ms: Annotated[int, Field(ge=1, le=MAX_COLLECT_MS)] = DEFAULT_COLLECT_MS
+    """With ``on_busy: collect``: how long the thread's messages are gathered, from the first of them, into one turn."""
+
+    @model_validator(mode="after")
+    def _starts_in_one_way(self) -> Self:
+        if self.start_at is not None and self.on_busy not in {"enqueue", "steer"}:
+            raise ValueError(f"start_at: on_busy {self.on_busy!r} is decided now, not then; use enqueue or steer")
+        return self
 
 
 class StatelessRunCreate(RunCreate):
@@ -192,6 +208,8 @@ class RunView(View):
     trigger_id: str | None = None
     """The trigger that fired it."""
     metadata: dict[str, Any]
+    start_at: datetime | None = None
+    """Not before this time."""
     attempt: int
     position: int | None = None
     """Queued only: 0 is next in its thread's line."""
@@ -220,7 +238,7 @@ class BulkCancel(Body):
 
     thread_id: str | None = None
     agent_id: str | None = None
-    status: Literal["queued", "running", "waiting"] | None = None
+    status: Literal["scheduled", "queued", "running", "waiting"] | None = None
     run_ids: Annotated[list[str], Field(max_length=1_000)] | None = None
 
 

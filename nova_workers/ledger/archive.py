@@ -37,7 +37,10 @@ SELECT jsonb_build_object('table', 'secrets', 'row',
   FROM secrets WHERE tenant_id = :tenant_id AND :with_secrets ORDER BY name
 """
 
-_OPEN = "SELECT count(*)::int FROM runs WHERE tenant_id = :tenant_id AND status IN ('queued', 'running', 'waiting')"
+_OPEN = """
+SELECT count(*)::int FROM runs
+ WHERE tenant_id = :tenant_id AND status IN ('scheduled', 'queued', 'running', 'waiting')
+"""
 
 
 async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool) -> AsyncGenerator[bytes]:

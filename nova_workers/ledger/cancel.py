@@ -21,6 +21,8 @@ __all__ = [
     "withdraw_queued_of_agent",
 ]
 
+_NOT_BEGUN = "status IN ('scheduled', 'queued') AND attempt = 0"
+
 # What ends here is told outside like any end. A run has one such effect, so its id can follow from the run's.
 _TOLD = f"""told AS (
     INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
@@ -37,19 +39,19 @@ def _request(which: str) -> str:
 WITH wanted AS (
     SELECT id
       FROM runs
-     WHERE tenant_id = :tenant_id AND {which} AND status IN ('queued', 'running', 'waiting')
-     ORDER BY status = 'queued', id
+     WHERE tenant_id = :tenant_id AND {which} AND status IN ('scheduled', 'queued', 'running', 'waiting')
+     ORDER BY status IN ('scheduled', 'queued'), id
        FOR UPDATE
 ), mine AS (
     UPDATE runs r
-       SET status = CASE WHEN status = 'queued' AND attempt = 0 THEN 'canceled' ELSE status END,
-           stop_reason = CASE WHEN status = 'queued' AND attempt = 0 THEN 'aborted' ELSE stop_reason END,
-           finished_at = CASE WHEN status = 'queued' AND attempt = 0 THEN now() ELSE finished_at END,
-           final_event_id = CASE WHEN status = 'queued' AND attempt = 0 THEN '0-1' ELSE final_event_id END,
+       SET status = CASE WHEN {_NOT_BEGUN} THEN 'canceled' ELSE status END,
+           stop_reason = CASE WHEN {_NOT_BEGUN} THEN 'aborted' ELSE stop_reason END,
+           finished_at = CASE WHEN {_NOT_BEGUN} THEN now() ELSE finished_at END,
+           final_event_id = CASE WHEN {_NOT_BEGUN} THEN '0-1' ELSE final_event_id END,
            cancel_requested_at = COALESCE(cancel_requested_at, now()),
            cancel_reason = COALESCE(cancel_reason, 'cancel')
       FROM wanted
-     WHERE r.id = wanted.id AND status IN ('queued', 'running', 'waiting')
+     WHERE r.id = wanted.id AND status IN ('scheduled', 'queued', 'running', 'waiting')
     RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
 ), {_TOLD}
 SELECT id, thread_id, queue, status FROM mine
@@ -61,7 +63,7 @@ _REQUEST_ON_THREAD = _request("thread_id = :thread_id")
 
 _SELECT_OPEN = """
 SELECT id FROM runs
- WHERE tenant_id = :tenant_id AND status IN ('queued', 'running', 'waiting')
+ WHERE tenant_id = :tenant_id AND status IN ('scheduled', 'queued', 'running', 'waiting')
    AND (:thread_id::text IS NULL OR thread_id = :thread_id)
    AND (:agent_id::text IS NULL OR agent_id = :agent_id)
    AND (:status::text IS NULL OR status = :status)
@@ -72,9 +74,9 @@ SELECT id FROM runs
 
 _STATUS = "SELECT status FROM runs WHERE tenant_id = :tenant_id AND id = :run_id"
 
-_EDIT = """
+_EDIT = f"""
 UPDATE runs SET content = :content
- WHERE tenant_id = :tenant_id AND id = :run_id AND status = 'queued' AND attempt = 0 AND cancel_requested_at IS NULL
+ WHERE tenant_id = :tenant_id AND id = :run_id AND {_NOT_BEGUN} AND cancel_requested_at IS NULL
 RETURNING id
 """
 
@@ -84,7 +86,7 @@ WITH mine AS (
     UPDATE runs
        SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
            cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
-     WHERE tenant_id = :tenant_id AND id = :run_id AND status = 'queued' AND attempt = 0
+     WHERE tenant_id = :tenant_id AND id = :run_id AND {_NOT_BEGUN}
     RETURNING id, tenant_id, agent_id, thread_id, queue, status
 ), {_TOLD}
 SELECT id, thread_id, queue FROM mine
@@ -94,7 +96,7 @@ SELECT id, thread_id, queue FROM mine
 _WITHDRAW_OF_AGENT = f"""
 WITH wanted AS (
     SELECT id FROM runs
-     WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND status = 'queued' AND attempt = 0
+     WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND {_NOT_BEGUN}
      ORDER BY id
        FOR UPDATE
 ), mine AS (
@@ -102,7 +104,7 @@ WITH wanted AS (
        SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
            cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
       FROM wanted
-     WHERE r.id = wanted.id AND r.status = 'queued' AND r.attempt = 0
+     WHERE r.id = wanted.id AND {_NOT_BEGUN}
     RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
 ), {_TOLD}
 SELECT count(*) FROM mine

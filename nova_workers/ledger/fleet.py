@@ -17,7 +17,7 @@ _OPEN = """
 SELECT status, queue, count(*)::int AS runs,
        EXTRACT(EPOCH FROM now() - min(queued_at))::float8 AS oldest_age_s
   FROM runs
- WHERE status IN ('queued', 'running', 'waiting') AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
+ WHERE status IN ('scheduled', 'queued', 'running', 'waiting') AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
  GROUP BY status, queue
  ORDER BY status, queue
 """

@@ -33,6 +33,8 @@ class NewRun(TypedDict):
     traceparent: NotRequired[str]
     front: NotRequired[str]
     priority: NotRequired[str]
+    status: NotRequired[str]
+    start_at: NotRequired[str]
 
 
 class NewMessage(TypedDict):
@@ -75,7 +77,9 @@ class NewUsage(TypedDict):
 
 def insert_runs(rows: str, /, **columns: Unpack[NewRun]) -> str:
     """Return the statement that inserts a run for each row of `rows`, and returns what `Accepted` holds."""
-    return f"{_insert('runs', rows, columns)}\nRETURNING id, thread_id, agent_id, seq, queue, created_at"
+    return (
+        f"{_insert('runs', rows, columns)}\nRETURNING id, thread_id, agent_id, seq, queue, created_at, status, start_at"
+    )
 
 
 def insert_threads(rows: str, /, *, id: str, agent_id: str) -> str:

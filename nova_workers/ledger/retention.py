@@ -81,7 +81,7 @@ SELECT t.id, t.created_at,
        t.updated_at < now() - make_interval(days => :after_days) AND t.active_run_id IS NULL
        AND (t.trimmed_at IS NULL OR t.trimmed_at < t.updated_at)
        AND NOT EXISTS (SELECT FROM runs r
-                        WHERE r.thread_id = t.id AND r.status IN ('queued', 'running', 'waiting'))
+                        WHERE r.thread_id = t.id AND r.status IN ('scheduled', 'queued', 'running', 'waiting'))
        AND NOT EXISTS (SELECT FROM tasks k
                         WHERE t.task_id IS NOT NULL AND k.tenant_id = t.tenant_id AND k.id = t.task_id
                           AND k.status IN ('draft', 'active'))

@@ -31,7 +31,7 @@ _VIEW = """
 SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.content, r.model,
        r.max_turns, r.priority, r.trigger_id, r.meta, r.attempt, r.cancel_requested_at, r.turn_id, r.merged_into,
        r.stop_reason, r.limit_reached, r.result_text, r.output, r.error_kind, r.error_message, r.error_retryable,
-       r.created_at, r.started_at,
+       r.created_at, r.start_at, r.started_at,
        r.finished_at, r.seq,
        u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens,
        u.cost_usd::float8 AS cost_usd,
@@ -78,7 +78,7 @@ _LIST_OF_THREAD = f"""
  LIMIT :limit
 """
 
-_OPEN = "r.status IN ('queued', 'running', 'waiting')"
+_OPEN = "r.status IN ('scheduled', 'queued', 'running', 'waiting')"
 
 _STATE = """
 SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
@@ -211,6 +211,7 @@ def _view(row: Row) -> RunView:
         priority=row["priority"],
         trigger_id=row["trigger_id"],
         metadata=row["meta"],
+        start_at=row["start_at"],
         attempt=row["attempt"],
         position=row["position"],
         waiting_for=_waiting_for(row),
@@ -247,10 +248,18 @@ _PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "ag
 
 
 def _waiting_for(row: Row) -> str | None:
-    if row["status"] == "waiting":
-        return awaited_words(wait["request"]["kind"] for wait in row["waits"] or ()) or "its turn"
-    if row["status"] != "queued":
-        return None
+    match row["status"]:
+        case "waiting":
+            return awaited_words(wait["request"]["kind"] for wait in row["waits"] or ()) or "its turn"
+        case "scheduled":
+            return f"its start at {row['start_at'].isoformat(timespec='seconds')}"
+        case "queued":
+            return _in_line(row)
+        case _:
+            return None
+
+
+def _in_line(row: Row) -> str:
     if row["paused"] is not None:
         reason = row["pause_reason"]
         return _PAUSED[row["paused"]] + (f": {reason}" if reason else "")

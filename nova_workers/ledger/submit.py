@@ -23,6 +23,8 @@ __all__ = [
     "why_no_thread",
 ]
 
+_START = "COALESCE(:start_at::timestamptz, now() + :collect_ms * interval '1 millisecond')"
+
 _RUN = insert_runs(
     "thread",
     id=":run_id",
@@ -42,6 +44,8 @@ _RUN = insert_runs(
     front=":front",
     priority=":priority",
     trigger_id=":trigger_id",
+    status=f"CASE WHEN {_START} > now() THEN 'scheduled' ELSE 'queued' END",
+    start_at=_START,
 )
 
 # One statement takes the next place in line and the run in it: the thread's row lock makes places and commits happen in
@@ -207,6 +211,8 @@ def _values(submission: Submission, run_id: str) -> dict[str, object]:
         "traceparent": submission.traceparent,
         "priority": submission.priority,
         "trigger_id": submission.trigger_id,
+        "start_at": submission.start_at,
+        "collect_ms": submission.collect_ms,
     }
 
 
@@ -220,4 +226,5 @@ def _accepted(row: Row | None) -> Accepted | None:
         seq=row["seq"],
         queue=row["queue"],
         created_at=row["created_at"],
+        start_at=row["start_at"] if row["status"] == "scheduled" else None,
     )

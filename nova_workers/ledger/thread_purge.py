@@ -65,7 +65,8 @@ SELECT id, tenant_id, task_id, forked_from_turn_id, head_turn_id
 
 # Of a locked thread. Only other threads' forks count; the head's own depth is for the one that keeps its latest turn.
 _NEEDED = """
-SELECT EXISTS (SELECT FROM runs WHERE thread_id = :thread_id AND status IN ('queued', 'running', 'waiting')) AS open,
+SELECT EXISTS (SELECT FROM runs
+                WHERE thread_id = :thread_id AND status IN ('scheduled', 'queued', 'running', 'waiting')) AS open,
        (SELECT max(u.depth) FROM threads f JOIN turns u ON u.id = f.forked_from_turn_id
          WHERE u.thread_id = :thread_id AND f.id <> :thread_id) AS forked_depth,
        (SELECT depth FROM turns WHERE id = :head_turn_id AND thread_id = :thread_id) AS head_depth
@@ -97,7 +98,7 @@ _TRIM_TURNS = _TURNS_BETWEEN.format(order="ASC")
 _RUNS_WITHOUT_TURN = """
 DELETE FROM runs
  WHERE id = ANY(ARRAY(SELECT r.id FROM runs r
-                       WHERE r.thread_id = :thread_id AND r.status NOT IN ('queued', 'running', 'waiting')
+                       WHERE r.thread_id = :thread_id AND r.status NOT IN ('scheduled', 'queued', 'running', 'waiting')
                          AND NOT EXISTS (SELECT FROM turns t WHERE t.run_id = r.id)
                          AND NOT EXISTS (SELECT FROM turns t WHERE t.run_id = r.merged_into)
                        LIMIT :limit))

@@ -294,7 +294,7 @@ class Metrics:
         """
         for gauge in (self.runs_open, self.queue_depth, self.queue_oldest_age_s):
             gauge.clear()
-        for status in ("queued", "running", "waiting"):
+        for status in ("scheduled", "queued", "running", "waiting"):
             self.runs_open.labels(status).set(open_runs.get(status, 0))
         for queue in ("interactive", "background"):
             self.queue_depth.labels(queue).set(0)

@@ -17,6 +17,7 @@ from nova_workers.ledger.fairness import take_doorbells_under_caps
 from nova_workers.ledger.leases import recover_expired, take_overdue_doorbells
 from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.waiting import Waiting
 
 __all__ = ["Reconciled", "Reconciler"]
@@ -55,12 +56,14 @@ class Reconciler:
         *,
         waiting: Waiting,
         canceller: Canceller,
+        scheduled: Scheduled,
     ) -> None:
         self._database = database
         self._redis = redis
         self._dispatcher = dispatcher
         self._waiting = waiting
         self._canceller = canceller
+        self._scheduled = scheduled
         self._settings = settings
         self._metrics = metrics
 
@@ -71,6 +74,7 @@ class Reconciler:
             Unavailable: The database does not answer; the next pass finds all of it again.
         """
         recovered = await self._recover()
+        await self._scheduled.start_due()
         rerung = sum([await self._ring_again(queue) for queue in ("interactive", "background")])
         async with self._database.connection() as connection:
             effects_due = await upkeep.has_due_effects(connection)

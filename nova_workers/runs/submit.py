@@ -11,23 +11,34 @@ from nova_workers.ids import new_id
 from nova_workers.ledger import submit as ledger
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.scheduled import Scheduled
 
 __all__ = ["Submitter"]
+
+_AFTER_S = 0.01
+"""A timer rings this much after the start, so that the database's clock has passed it."""
 
 
 class Submitter:
     """Accepts messages. What it returned is in the ledger: the broker may be down, the run is not lost."""
 
     def __init__(
-        self, database: Database, dispatcher: Dispatcher, canceller: Canceller, *, idempotency_ttl_s: float
+        self,
+        database: Database,
+        dispatcher: Dispatcher,
+        canceller: Canceller,
+        scheduled: Scheduled,
+        *,
+        idempotency_ttl_s: float,
     ) -> None:
         self._database = database
         self._dispatcher = dispatcher
         self._canceller = canceller
+        self._scheduled = scheduled
         self._idempotency_ttl_s = idempotency_ttl_s
 
     async def submit(self, submission: Submission) -> Accepted:
-        """Put a message in its thread's line.
+        """Put a message in its thread's line, or have it start later.
 
         Returns:
             The run; under an idempotency key that was used before, the first run again.
@@ -44,11 +55,15 @@ class Submitter:
             return accepted
         if accepted.interrupted_run_id is not None:
             await self._canceller.interrupted(accepted.interrupted_run_id)
-        self._dispatcher.ring_runs([accepted.doorbell])
+        if accepted.start_at is None:
+            self._dispatcher.ring_runs([accepted.doorbell])
+        else:
+            delay_s = (accepted.start_at - accepted.created_at).total_seconds()
+            self._scheduled.start_after(accepted.thread_id, delay_s + _AFTER_S)
         return accepted
 
     async def _insert(self, submission: Submission) -> Accepted:
-        if submission.idempotency_key is None and submission.on_busy in {"enqueue", "steer"}:
+        if submission.idempotency_key is None and submission.on_busy not in {"reject", "interrupt"}:
             # The hot path: one statement, one round trip.
             async with self._database.connection() as connection:
                 return await self._insert_on(connection, submission, new_id("run"))

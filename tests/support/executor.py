@@ -31,6 +31,7 @@ from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.fairness import FairLine
 from nova_workers.runs.prompting import Prompter
 from nova_workers.runs.recover import Reconciler
+from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
 from nova_workers.runs.turn import TurnRunner
 from nova_workers.runs.waiting import Waiting
@@ -206,8 +207,9 @@ class Floor:
         self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())
         control = ControlChannel(redis)
         self.canceller = Canceller(database, control, self.publisher, self.bells)
+        self.scheduled = Scheduled(database, self.bells, self.publisher)
         self.submitter = Submitter(
-            database, self.bells, self.canceller, idempotency_ttl_s=settings.runs.idempotency_ttl_s
+            database, self.bells, self.canceller, self.scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s
         )
         self.waiting = Waiting(database, self.bells, self.canceller)
         self.reconciler = Reconciler(
@@ -218,6 +220,7 @@ class Floor:
             self.metrics,
             waiting=self.waiting,
             canceller=self.canceller,
+            scheduled=self.scheduled,
         )
         self.workers: list[Worker] = []
         self._publishing: asyncio.Task[None] | None = None
@@ -234,6 +237,7 @@ class Floor:
 
     async def close(self) -> None:
         """Stop every worker."""
+        await self.scheduled.close()
         for worker in self.workers:
             await worker.stop()
         if self._publishing is not None:

@@ -1,6 +1,8 @@
 """Runs over HTTP: accepted, seen in line, changed, withdrawn and canceled."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -234,3 +236,32 @@ async def test_an_idempotency_key_of_another_form_is_refused(api: Api, key: str)
     )
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "Idempotency-Key"
+
+
+@proves("start.later")
+async def test_a_run_may_start_later_and_says_when(api: Api) -> None:
+    start_at = datetime.now(UTC) + timedelta(days=1)
+    answer = await api.http.post("/v1/runs", json={"message": "hello", "start_at": start_at.isoformat()})
+    assert (answer.status_code, answer.json()["status"]) == (202, "scheduled")
+    view = (await api.http.get(f"/v1/runs/{answer.json()['id']}")).json()
+    assert (view["status"], datetime.fromisoformat(view["start_at"])) == ("scheduled", start_at)
+    listed = (await api.http.get("/v1/runs", params={"status": "scheduled"})).json()["items"]
+    assert [run["id"] for run in listed] == [view["id"]]
+    withdrawn = await api.http.delete(f"/v1/runs/{view['id']}")
+    assert withdrawn.status_code == 204
+    assert (await api.http.get(f"/v1/runs/{view['id']}")).json()["status"] == "canceled"
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"start_at": "2030-01-01T00:00:00"}, "start_at"),
+        ({"start_at": "2999-01-01T00:00:00Z"}, "start_at"),
+        ({"start_at": "2030-01-01T00:00:00Z", "on_busy": "interrupt"}, "start_at"),
+        ({"on_busy": "collect", "collect_ms": 60_001}, "collect_ms"),
+    ],
+)
+async def test_a_start_that_cannot_be_is_refused_and_named(api: Api, fields: dict[str, Any], named: str) -> None:
+    answer = await api.http.post("/v1/runs", json={"message": "hello", **fields})
+    assert answer.status_code == 422
+    assert named in answer.text
