@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from nova_workers.cli.output import stamp
+from nova_workers.cli.output import age, stamp
 from nova_workers.contracts.agents import AgentSpec, ApprovalRule, CapabilityGrant, SubagentSpec
 from nova_workers.contracts.wire import AgentView
 from nova_workers.errors import InvalidInput
@@ -234,9 +234,11 @@ def _bound_facts(spec: AgentSpec) -> Iterable[tuple[str, str]]:
     bounds: Mapping[str, object] = {
         "most model calls": spec.max_turns,
         "most tokens a response": spec.max_tokens,
+        "temperature": None if spec.temperature is None else f"{spec.temperature:g}",
         "thinking tokens": spec.thinking_budget_tokens,
         "most tokens a turn": spec.token_budget,
         "most cost a turn": None if spec.cost_budget_usd is None else f"${spec.cost_budget_usd:g}",
+        "most time a run": None if spec.timeout_s is None else age(spec.timeout_s),
         "most runs at once": spec.max_running,
         "most cost a day": None if spec.max_cost_usd_per_day is None else f"${spec.max_cost_usd_per_day:g}",
     }

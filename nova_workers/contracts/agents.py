@@ -148,12 +148,18 @@ class AgentSpec(_Value):
     )
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Most tokens of one model response; None takes the fleet's default."""
+    temperature: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    """How freely the model chooses its words: 0 is the likeliest, 1 the freest. None is the provider's default. Not
+    beside `thinking_budget_tokens`, and not for engines and models that take none."""
     thinking_budget_tokens: Annotated[int, Field(ge=1_024, le=1_000_000)] | None = None
     """Lets the model think before it answers. Models that decide themselves how much take it as a yes."""
     token_budget: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Most tokens, read and produced, that one turn may use."""
     cost_budget_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Most that one turn may cost."""
+    timeout_s: Annotated[int, Field(ge=1, le=2_592_000)] | None = None
+    """Most seconds that one run may take from its first start, over all attempts. The time in which it waits for
+    somebody or something does not count."""
     max_running: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Most runs of this agent at once, on all workers together. None is as many as there is room for."""
     max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None

@@ -71,8 +71,8 @@ StopReason = Literal["end_turn", "max_tokens", "tool_use", "timeout", "aborted",
 """Why a turn stopped. ``tool_use``: it stopped between a step and the next model call, because the step
 verdict asked for it or `max_turns` was reached."""
 
-Limit = Literal["turns", "tokens", "cost"]
-"""Which of its own bounds ended a turn: `max_turns`, `token_budget`, `cost_budget_usd`."""
+Limit = Literal["turns", "tokens", "cost", "time"]
+"""Which of its own bounds ended a turn: `max_turns`, `token_budget`, `cost_budget_usd`, `timeout_s`."""
 
 DEFERRAL = "nova/deferral"
 """The key in a result's ``_meta`` by which a tool of this process says that its result comes later, from outside; the
@@ -169,9 +169,10 @@ class EngineOptions:
     agents: Mapping[str, SubagentConfig] = field(default_factory=dict[str, SubagentConfig])
     max_tokens: int | None = None
     temperature: float | None = None
+    """From 0 to 1. An engine or a model that takes none fails the turn before its first call."""
     thinking_budget_tokens: int | None = None
     timeout_s: float | None = None
-    """Most wall time that the turn may take; it then stops with ``timeout``."""
+    """Most wall time that the turn may take, tools and all; it then stops with ``timeout`` and the limit ``time``."""
     history: tuple[Message, ...] = ()
     """The conversation before this message, oldest first; every tool_use in it has its result."""
     journal: tuple[StepRecord, ...] = ()

@@ -139,6 +139,8 @@ class Claim:
     created_at: datetime
     claim_latency_s: float
     """From the latest entry into the line to the claim."""
+    elapsed_s: float = 0.0
+    """From the run's first start to this claim, without the time in which it waited."""
     thread_title: str | None = None
     channel: str | None = None
     """Where the answer is read, as the run's metadata have it under ``channel``; at most 64 characters."""

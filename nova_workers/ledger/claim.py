@@ -35,6 +35,13 @@ _QUERY = insert_messages(
     content="content",
 )
 
+# For how long a run has waited in all. The waits that it began together have one beginning; it goes on with the last.
+_WAITED = """
+(SELECT COALESCE(sum(s.took), interval '0')
+   FROM (SELECT max(COALESCE(w.resolved_at, now())) - w.created_at AS took
+           FROM run_waits w WHERE w.run_id = c.id GROUP BY w.created_at) s)
+"""
+
 # The thread's row lock and `active_run_id IS NULL` let one claim through; the fence grows in the same statement, so
 # every later write can tell this claim from all before it. A run that was begun goes before the line, then one that
 # interrupted, then the line by place. What is left in the line of a deleted thread is claimed to be canceled: nothing
@@ -100,7 +107,8 @@ SELECT n.tenant_id AS in_line, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agen
        c.tenant_budget::float8, c.agent_budget::float8,
        (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
        EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
-       EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
+       EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s,
+       CASE WHEN c.attempt = 1 THEN 0 ELSE EXTRACT(EPOCH FROM now() - c.started_at - {_WAITED})::float8 END AS elapsed_s
   FROM next n
   LEFT JOIN claimed c ON c.id = n.id
   LEFT JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.agent_id AND v.version = c.agent_version
@@ -181,6 +189,7 @@ async def claim_next(
         traceparent=row["traceparent"],
         created_at=row["created_at"],
         claim_latency_s=row["claim_latency_s"],
+        elapsed_s=row["elapsed_s"],
         thread_title=row["thread_title"],
         thread_label=row["thread_label"],
         channel=row["channel"],

@@ -105,8 +105,16 @@ class TurnAssembler:
                 redactor.learn(name, value, readable=each.readable)
         return True
 
-    async def options(self, claim: Claim, journal: Journal, abort: AbortSignal) -> EngineOptions:
+    async def options(
+        self, claim: Claim, journal: Journal, abort: AbortSignal, *, timeout_s: float | None
+    ) -> EngineOptions:
         """Return the options of a claimed run: history, prompt, tools, limits.
+
+        Args:
+            claim: The run.
+            journal: What of its turn is committed.
+            abort: Ends the wait for a database that is away.
+            timeout_s: What is left of the run's time, if that is bounded.
 
         Raises:
             RunLost: The database was away until the lease ran out.
@@ -140,6 +148,8 @@ class TurnAssembler:
             mcp_servers=servers,
             agents=_subagents(agent),
             max_tokens=agent.max_tokens,
+            temperature=agent.temperature,
+            timeout_s=timeout_s,
             thinking_budget_tokens=agent.thinking_budget_tokens,
             token_budget=agent.token_budget,
             cost_budget_usd=_least(agent.cost_budget_usd, claim.left_usd),

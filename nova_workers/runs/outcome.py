@@ -14,7 +14,7 @@ from nova_workers.ledger.resume import Journal
 from nova_workers.threads.lease import HeldRun
 from nova_workers.threads.transcript import INTERRUPTED
 
-__all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge"]
+__all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge", "out_of_time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,14 @@ def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:
 def failed(error: EngineError, journal: Journal) -> Outcome:
     """Return the end of a run that could not be executed."""
     return Outcome("failed", "error", _partial_text(journal), error, close_journal(journal))
+
+
+def out_of_time(journal: Journal) -> Outcome:
+    """Return the end of a run whose time was up before its turn could go on."""
+    error = EngineError("timeout", "The run took longer than its time limit.", retryable=True)
+    text = _partial_text(journal)
+    result = EngineResult(text, "timeout", error=error, limit="time")
+    return Outcome("failed", "timeout", text, error, close_journal(journal), result)
 
 
 def close_journal(journal: Journal) -> StepRecord | None:

@@ -18,7 +18,7 @@ from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.observer import ObservedTurn
-from nova_workers.runs.outcome import Outcome, failed, judge
+from nova_workers.runs.outcome import Outcome, failed, judge, out_of_time
 from nova_workers.runs.recorder import TurnRecorder
 from nova_workers.runs.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
 from nova_workers.streams.publisher import RunEvents
@@ -27,6 +27,29 @@ from nova_workers.threads.lease import HeldRun
 __all__ = ["TurnRunner"]
 
 _log = structlog.get_logger(__name__)
+
+
+class _TimeLeft:
+    """How long a run may still take, where its agent bounds that."""
+
+    def __init__(self, claim: Claim, clock: Clock) -> None:
+        limit_s = claim.agent.timeout_s
+        self._clock = clock
+        self._deadline_s = None if limit_s is None else clock.monotonic_s() + limit_s - claim.elapsed_s
+
+    @property
+    def is_up(self) -> bool:
+        return self._deadline_s is not None and self._clock.monotonic_s() >= self._deadline_s
+
+    def seconds(self) -> float | None:
+        """Return the seconds that are left; None without a bound.
+
+        Raises:
+            EngineFailure: There are none.
+        """
+        if self.is_up:
+            raise EngineFailure("The run took longer than its time limit.", kind="timeout", retryable=True)
+        return None if self._deadline_s is None else self._deadline_s - self._clock.monotonic_s()
 
 
 class TurnRunner:
@@ -52,6 +75,7 @@ class TurnRunner:
 
     async def _play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
         claim = run.claim
+        time_left = _TimeLeft(claim, self._clock)
         events.emit(
             live.StreamStart(
                 run_id=claim.run_id,
@@ -66,10 +90,12 @@ class TurnRunner:
         try:
             engine = self._assembler.engine(claim)
             claim = await self._assembler.within_budgets(claim, run.abort)
-            result = await self._run_engine(run, claim, engine, recorder, events)
+            result = await self._run_engine(run, claim, engine, recorder, events, time_left)
         except RunLost:
             raise
         except EngineFailure as error:
+            if time_left.is_up:
+                return out_of_time(recorder.journal())
             return failed(EngineError(error.kind, hide(error.message), error.retryable), recorder.journal())
         except NovaError as error:
             return failed(EngineError("unknown", hide(error.message), retryable=True), recorder.journal())
@@ -80,8 +106,14 @@ class TurnRunner:
             return failed(defect, recorder.journal())
         return judge(run, result, recorder.final_step)
 
-    async def _run_engine(
-        self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder, events: RunEvents
+    async def _run_engine(  # noqa: PLR0917 - what one attempt works with
+        self,
+        run: HeldRun,
+        claim: Claim,
+        engine: Engine,
+        recorder: TurnRecorder,
+        events: RunEvents,
+        time_left: _TimeLeft,
     ) -> EngineResult:
         """Run the engine; a conversation that is too long is compacted before, or after the model says so, once."""
         if self._compactor.is_due(claim, self._assembler.model(claim)):
@@ -90,7 +122,7 @@ class TurnRunner:
             except EngineFailure as error:
                 # It may fit as it is; if not, the model will say so.
                 _log.warning("run.not_compacted", error=error.message)
-        result = await self._ask_engine(run, claim, engine, recorder)
+        result = await self._ask_engine(run, claim, engine, recorder, time_left)
         if result.error is not None and result.error.kind == "context_overflow":
             try:
                 shorter = await self._compact(run, claim, engine, "overflow_recovery", events)
@@ -100,7 +132,7 @@ class TurnRunner:
                 raise
             if shorter is not claim:
                 recorder.final_step = None
-                result = await self._ask_engine(run, shorter, engine, recorder)
+                result = await self._ask_engine(run, shorter, engine, recorder, time_left)
         return result
 
     async def _compact(
@@ -111,7 +143,9 @@ class TurnRunner:
         turn_id = await self._compactor.compact(run, claim, engine, model=model, trigger=trigger, events=events)
         return claim if turn_id is None else replace(claim, parent_turn_id=turn_id)
 
-    async def _ask_engine(self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder) -> EngineResult:
+    async def _ask_engine(
+        self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder, time_left: _TimeLeft
+    ) -> EngineResult:
         redactor = current_redactor()
         assert redactor is not None  # noqa: S101 - `play` has set it
         listener: TurnListener = recorder
@@ -120,7 +154,7 @@ class TurnRunner:
             listener = redacted = RedactedListener(recorder, redactor)
         recorder.announce_answers()
         journal = restore_open_calls(recorder.journal(), redactor)
-        options = await self._assembler.options(claim, journal, run.abort)
+        options = await self._assembler.options(claim, journal, run.abort, timeout_s=time_left.seconds())
         if redacted is not None and options.sessions is not None:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
         recorder.note_options(options)

@@ -49,6 +49,7 @@ def inherited(maker: AgentSpec) -> dict[str, object]:
         "max_tokens": maker.max_tokens,
         "token_budget": maker.token_budget,
         "cost_budget_usd": maker.cost_budget_usd,
+        "timeout_s": maker.timeout_s,
         "max_running": maker.max_running,
         "max_cost_usd_per_day": maker.max_cost_usd_per_day,
         "retention": maker.retention,

@@ -55,8 +55,20 @@ def check_spec(spec: AgentSpec) -> None:
         _check_unique(f"capabilities.{name}.tools", grant.tools or ())
     for name, helper in spec.subagents.items():
         _check_unique(f"subagents.{name}.tools", helper.tools or ())
+    if spec.temperature is not None:
+        _check_temperature(spec)
     if spec.output_schema is not None:
         _check_schema(spec.output_schema)
+
+
+def _check_temperature(spec: AgentSpec) -> None:
+    if spec.thinking_budget_tokens is not None:
+        raise _wrong(
+            "temperature",
+            "a model that thinks takes none; leave out either temperature or thinking_budget_tokens",
+        )
+    if spec.engine == "claude_agent":
+        raise _wrong("temperature", "the engine 'claude_agent' takes none; leave it out, or use the engine 'anthropic'")
 
 
 def title_key(title: str) -> str:

@@ -23,7 +23,7 @@ __all__ = ["capability"]
 _FOR_PEOPLE = frozenset(
     {"trust", "permissions", "directories", "engine", "engine_config", "max_turns", "max_tokens", "output_schema"}
     | {"thinking_budget_tokens", "token_budget", "cost_budget_usd", "max_running", "max_cost_usd_per_day"}
-    | {"retention"}
+    | {"retention", "temperature", "timeout_s"}
 )
 _FLEET_DEFAULT = "default"
 

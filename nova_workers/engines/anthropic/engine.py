@@ -38,7 +38,7 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.native import SEARCH_TOOL
 from nova_workers.engines.anthropic.credentials import Clients, Profile
 from nova_workers.engines.anthropic.prices import ModelPrice, Prices
-from nova_workers.engines.anthropic.request import fixed_part
+from nova_workers.engines.anthropic.request import fixed_part, takes_temperature
 from nova_workers.engines.anthropic.responder import AnthropicResponder, OfferedTools, Reading
 from nova_workers.engines.anthropic.web_search import AnnouncedSearches, permitted
 from nova_workers.engines.anthropic.windows import Windows
@@ -135,9 +135,9 @@ class AnthropicEngine:
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
         listener = AnnouncedSearches(callbacks or TurnListener())
-        unpriced = self._unpriced(options)
-        if unpriced is not None:
-            return EngineResult(text="", stop_reason="error", provider=self.name, error=unpriced)
+        refusal = self._unpriced(options) or self._untempered(options)
+        if refusal is not None:
+            return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
         budget = Budget(options)
         native = await permitted(self._native.for_turn(options, trust), listener)
         shared = TurnTools(native, self._toolbox(options, listener))
@@ -212,6 +212,18 @@ class AnthropicEngine:
             f"The turn has a cost budget, and the price of model {model!r} is not known. Give the model a price "
             "(NOVA_MODEL__PRICES of the workers), or take the budget away: the agent's cost_budget_usd, or "
             "max_cost_usd_per_day of the tenant, the agent or the trigger. A token_budget needs no price.",
+            retryable=False,
+        )
+
+    def _untempered(self, options: EngineOptions) -> EngineError | None:
+        """A temperature that the model would not take is refused, not left out in silence."""
+        model = self._resolve(options.model or _DEFAULT_MODEL)
+        if options.temperature is None or options.thinking_budget_tokens or takes_temperature(model):
+            return None
+        return EngineError(
+            "unknown",
+            f"Model {model!r} takes no temperature, and the agent has {options.temperature:g}. Take the temperature "
+            "away, or give the agent a model that takes one.",
             retryable=False,
         )
 

@@ -18,7 +18,7 @@ from nova_workers.engines.models import parse_model
 from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = ["fixed_part", "with_cap", "with_messages", "without_last_thoughts"]
+__all__ = ["fixed_part", "takes_temperature", "with_cap", "with_messages", "without_last_thoughts"]
 
 _CACHED: JsonObject = {"type": "ephemeral"}
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -71,10 +71,15 @@ def fixed_part(
         budget_tokens = max(options.thinking_budget_tokens, _LEAST_THINKING_TOKENS)
         request["thinking"] = _thinking(model, budget_tokens)
         request["max_tokens"] = max(request["max_tokens"], budget_tokens + _ANSWER_TOKENS)
-    elif options.temperature is not None and _version(model) < _NO_TEMPERATURE_SINCE:
+    elif options.temperature is not None and takes_temperature(model):
         # The SDK has dropped the parameter; the models that take it still do, but not while they think.
         request["extra_body"] = {"temperature": options.temperature}
     return request
+
+
+def takes_temperature(model: str) -> bool:
+    """Return whether the provider takes a temperature for a model."""
+    return _version(model) < _NO_TEMPERATURE_SINCE
 
 
 def with_cap(fixed: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:

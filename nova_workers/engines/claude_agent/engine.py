@@ -11,7 +11,7 @@ the last committed step. So any worker goes on with any conversation, also with 
 
 **What the program does not give**, and what is done about it:
 
-- `temperature`: it has no such option; it is left out.
+- `temperature`: it has no such option; a turn with one is refused.
 - A key and a model are a program's for its life. Keys, cool-downs, breakers, rate limits and other models are those of
   all engines of the provider; where another key or model is to be taken, a new program goes on from the conversation,
   without the old one's own notes. So that one moment of trouble does not cost a program, it asks again itself first,
@@ -138,6 +138,12 @@ class ClaudeAgentEngine:
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
         content = (text_block(message),) if isinstance(message, str) else message
+        if options.temperature is not None:
+            said = (
+                "The engine 'claude_agent' takes no temperature, and the agent has one. Take it away, or give the "
+                "agent the engine 'anthropic'."
+            )
+            return self._failed(EngineFailure(said, kind="unknown", retryable=False))
         try:
             home = await asyncio.to_thread(make_home, options.cwd, options.directories, options.skills)
         except EngineFailure as failure:

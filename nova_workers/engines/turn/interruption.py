@@ -38,6 +38,8 @@ class Interruption:
         self._reason: AbortReason | None = None
         self.overdue = "The turn took longer than its time limit."
         """Which limit it was, in words, where the reason is ``timeout``."""
+        self.out_of_time = False
+        """Whether it was the turn's own time limit."""
         self._section: _Section | None = None
         self._release: list[Callable[[], None]] = []
 
@@ -45,8 +47,7 @@ class Interruption:
         if self._abort is not None:
             self._release.append(self._abort.subscribe(self._stop))
         if self._timeout_s is not None:
-            message = f"The turn took longer than its time limit of {self._timeout_s:g} s."
-            timer = asyncio.get_running_loop().call_later(self._timeout_s, self.time_out, message)
+            timer = asyncio.get_running_loop().call_later(self._timeout_s, self._run_out)
             self._release.append(timer.cancel)
         return self
 
@@ -71,6 +72,10 @@ class Interruption:
         if self._reason is None:
             self.overdue = message
             self._stop("timeout")
+
+    def _run_out(self) -> None:
+        self.out_of_time = self._reason is None
+        self.time_out("The turn took longer than its time limit.")
 
     def section(self) -> "_Section":
         """Return a context manager whose body is cut short by a stop, with `TurnStopped`.

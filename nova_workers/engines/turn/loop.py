@@ -124,6 +124,7 @@ class Turn:
             reason = reason or self._out_of_bounds()
         except TurnStopped as stopped:
             reason, error = stopped_because(stopped.reason, self._interruption.overdue)
+            self._tally.limit = "time" if self._interruption.out_of_time else None
             await self._break_off()
         except EngineFailure as failure:
             reason, error = "error", EngineError(failure.kind, failure.message, failure.retryable)

@@ -101,13 +101,22 @@ async def test_thinking_is_asked_for_as_the_model_wants_it(
     assert (server.requests[0]["thinking"], server.requests[0]["max_tokens"]) == (thinking, max_tokens)
 
 
-@pytest.mark.parametrize(("model", "sent"), [("claude-haiku-4-5", 0.5), ("my-own-model", 0.5), ("opus", None)])
+@pytest.mark.parametrize("model", ["claude-haiku-4-5", "my-own-model"])
 async def test_a_temperature_goes_to_the_models_that_take_one(
-    server: ModelServer, engine: AnthropicEngine, model: str, sent: float | None
+    server: ModelServer, engine: AnthropicEngine, model: str
 ) -> None:
     server.reply(HELLO)
     await _run(engine, model=model, temperature=0.5)
-    assert server.requests[0].get("temperature") == sent
+    assert server.requests[0]["temperature"] == 0.5
+
+
+async def test_a_temperature_for_a_model_that_takes_none_is_refused_before_it_is_asked(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    result = await engine.run("hi", EngineOptions(model="opus", temperature=0.5), "sandbox")
+    assert result.error is not None
+    assert "takes no temperature" in result.error.message
+    assert (result.error.retryable, server.requests) == (False, [])
 
 
 async def test_usage_has_cache_and_reasoning_and_a_price(server: ModelServer, engine: AnthropicEngine) -> None:
