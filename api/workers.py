@@ -8,9 +8,11 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.contracts.fleet import WorkerView
+from nova_workers.contracts.wire import NO_WORKER_ALIVE, RunView
 from nova_workers.keys import worker_presence, workers_index
+from nova_workers.ledger.run_reads import FREE_WORKER
 
-__all__ = ["live_workers"]
+__all__ = ["live_workers", "name_missing_worker"]
 
 _log = structlog.get_logger(__name__)
 
@@ -19,6 +21,21 @@ _DEADLINE_S = 1.0
 
 async def live_workers(redis: Redis) -> list[WorkerView]:
     """Return the workers that renewed their record of late; none where Redis does not answer."""
+    return await _read(redis) or []
+
+
+async def name_missing_worker(redis: Redis, run: RunView) -> RunView:
+    """Return a run that waits for a free worker with what it lacks in truth, if no worker of its queue is alive."""
+    if run.waiting_for != FREE_WORKER:
+        return run
+    workers = await _read(redis)
+    if workers is None or any(run.queue in worker.queues and not worker.draining for worker in workers):
+        return run
+    lack = f"{NO_WORKER_ALIVE} for the queue {run.queue!r}: start one with `nova worker`"
+    return run.model_copy(update={"waiting_for": lack})
+
+
+async def _read(redis: Redis) -> list[WorkerView] | None:
     try:
         async with asyncio.timeout(_DEADLINE_S):
             worker_ids = cast(list[bytes], await redis.zrange(workers_index(), 0, -1))
@@ -27,5 +44,5 @@ async def live_workers(redis: Redis) -> list[WorkerView]:
             records = await redis.mget([worker_presence(worker_id.decode()) for worker_id in worker_ids])
     except (RedisError, TimeoutError) as error:
         _log.warning("workers.redis_unavailable", error=str(error))
-        return []
+        return None
     return [WorkerView.model_validate_json(record) for record in records if record is not None]

@@ -73,7 +73,7 @@ def known_fields(model: object, path: Sequence[str | int]) -> list[str]:
 def _unknown_field(name: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    fields = f"{'' if hint else ';'} The fields are: {', '.join(known)}" if known else ""
+    fields = f"{' The' if hint else '; the'} fields are: {', '.join(known)}" if known else ""
     return f"there is no such field{hint}{fields}"
 
 

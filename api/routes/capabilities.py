@@ -25,6 +25,7 @@ class ToolView(BaseModel):
     idempotent: bool
     """It may be run again after a crash that left its outcome unknown."""
     read_only: bool
+    input_schema: dict[str, Any]
 
 
 class CapabilityView(BaseModel):

@@ -11,6 +11,7 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, RunIdPath, ThreadIdQuery
 from api.state import State
 from api.submitting import content_of
+from api.workers import name_missing_worker
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.wire import BulkCancel, BulkCancelled, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.ledger import run_reads
@@ -60,7 +61,8 @@ async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> Bul
 async def get_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
     """Get a run as it stands; while it is queued, with its place in line and what it waits for."""
     async with state.services.database.connection() as connection:
-        return await run_reads.get_run(connection, caller.tenant_id, run_id)
+        run = await run_reads.get_run(connection, caller.tenant_id, run_id)
+    return await name_missing_worker(state.services.redis, run)
 
 
 @router.patch("/{run_id}", responses=problems(404, 409, body=True))

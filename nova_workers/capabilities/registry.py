@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ValidationError
 
-from nova_workers.capabilities.seam import Capability, CapabilityContext, ChecksGrants, Revealed, RevealsSecrets
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    ChecksGrants,
+    Revealed,
+    RevealsSecrets,
+    input_schema,
+)
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
@@ -25,6 +32,7 @@ class ToolInfo:
     description: str
     idempotent: bool
     read_only: bool
+    input_schema: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,7 @@ class CapabilityRegistry:
                 name=capability.name,
                 description=capability.description,
                 tools=tuple(
-                    ToolInfo(tool.name, tool.description, tool.idempotent, tool.read_only)
+                    ToolInfo(tool.name, tool.description, tool.idempotent, tool.read_only, input_schema(tool.input))
                     for tool in capability.tools or ()
                 ),
                 config_schema=capability.config.model_json_schema(),

@@ -5,6 +5,7 @@ Above: the registry, which knows grants and allow-lists. Below: whatever the cap
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from mcp.types import CallToolResult
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.ports import Dispatcher, Embedder
 from nova_workers.contracts.waits import WaitRequest
@@ -30,6 +32,7 @@ __all__ = [
     "ToolDeclaration",
     "ToolInput",
     "ToolReply",
+    "input_schema",
 ]
 
 Servers = McpServer | Mapping[str, McpServer]
@@ -202,3 +205,14 @@ class Capability(Protocol):
             InvalidInput: What the configuration names is not there (any more).
         """
         ...
+
+
+@cache
+def input_schema(given: type[BaseModel]) -> JsonObject:
+    """Return the JSON schema of a tool's input, as models and people see it."""
+    schema: JsonObject = given.model_json_schema()
+    # Titles repeat the names, and the docstring of the class is not for the model: tokens for nothing.
+    for part in (schema, *schema.get("properties", {}).values()):
+        part.pop("title", None)
+    schema.pop("description", None)
+    return schema

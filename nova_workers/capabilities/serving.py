@@ -7,7 +7,6 @@ schemas are derived here once, when the process starts.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import structlog
@@ -23,7 +22,14 @@ from mcp.types import (
 )
 from pydantic import BaseModel, ValidationError
 
-from nova_workers.capabilities.seam import CapabilityContext, NoConfig, Servers, ToolDeclaration, ToolReply
+from nova_workers.capabilities.seam import (
+    CapabilityContext,
+    NoConfig,
+    Servers,
+    ToolDeclaration,
+    ToolReply,
+    input_schema,
+)
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer
 from nova_workers.errors import NovaError
@@ -112,19 +118,9 @@ def _describe(tool: ToolDeclaration[Any]) -> Tool:
     return Tool(
         name=tool.name,
         description=tool.description,
-        input_schema=_schema(tool.input),
+        input_schema=input_schema(tool.input),
         annotations=ToolAnnotations(read_only_hint=tool.read_only, idempotent_hint=tool.idempotent),
     )
-
-
-@cache
-def _schema(given: type[BaseModel]) -> JsonObject:
-    schema: JsonObject = given.model_json_schema()
-    # Titles repeat the names, and the docstring of the class is not for the model: tokens for nothing.
-    for part in (schema, *schema.get("properties", {}).values()):
-        part.pop("title", None)
-    schema.pop("description", None)
-    return schema
 
 
 def _result(reply: ToolReply) -> CallToolResult:

@@ -111,7 +111,7 @@ app = typer.Typer(
     name="nova",
     help="Run AI agents on a fleet of your own. Start with: nova up, then nova chat.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     # Typer's rich help imports a Markdown parser and a syntax highlighter: 0.4 s where plain text takes 0.16 s.
     rich_markup_mode=None,

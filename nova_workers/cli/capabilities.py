@@ -1,5 +1,6 @@
 """`nova capabilities`: what agents can be granted."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -56,6 +57,30 @@ def _show(session: Session, capability: dict[str, Any]) -> None:
             ("tools", "those of its servers" if capability["open_ended"] else ""),
         )
     )
-    rows = [(tool["name"], short(tool["description"], 300)) for tool in capability["tools"]]
+    rows = [
+        (tool["name"], short(tool["description"], 300), "; ".join(_inputs(tool["input_schema"])))
+        for tool in capability["tools"]
+    ]
     if rows:
-        session.out.table(("tool", ("what it does", "fold")), rows)
+        session.out.table(("tool", ("what it does", "fold"), ("takes", "fold")), rows)
+
+
+def _inputs(schema: dict[str, Any]) -> Iterator[str]:
+    """Return a tool's inputs, each with its form, and whether it may be left out."""
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        left_out = "" if name in required else ", optional"
+        yield f"{name} ({_form(field)}{left_out})"
+
+
+def _form(field: dict[str, Any]) -> str:
+    """Return what a value must be, in a word or two."""
+    if choices := field.get("enum"):
+        return " | ".join(map(str, choices))
+    if "const" in field:
+        return str(field["const"])
+    if choices := field.get("anyOf", field.get("oneOf")):
+        return " or ".join(dict.fromkeys(_form(each) for each in choices if each.get("type") != "null"))
+    if field.get("type") == "array":
+        return f"list of {_form(field.get('items', {}))}"
+    return str(field.get("format") or field.get("type") or "object")

@@ -8,8 +8,9 @@ from contextlib import aclosing, asynccontextmanager
 
 from nova_workers.cli.command import Session
 from nova_workers.cli.live import LiveView, cost_line
+from nova_workers.cli.missing_worker import missing_worker_noted
 from nova_workers.contracts.events import EventCursor, Steered, StreamEnd
-from nova_workers.contracts.wire import RunView
+from nova_workers.contracts.wire import NO_WORKER_ALIVE, RunView
 from nova_workers.errors import IllegalTransition, NovaError
 
 __all__ = ["Interrupt", "follow", "on_interrupt", "outcome_code", "took_s", "why_it_waits"]
@@ -106,7 +107,8 @@ async def follow(
     Returns:
         The end of the run, or None when it was over before `after`.
     """
-    end = await _show_all(session, run_id, view, after=after)
+    async with missing_worker_noted(session, run_id, view.note):
+        end = await _show_all(session, run_id, view, after=after)
     if end is not None and end.merged_into:
         run_id, joined = end.merged_into, run_id
         end = await _show_all(session, run_id, view, joined=joined) or end
@@ -159,6 +161,7 @@ def outcome_code(status: str, *, interrupted: bool) -> int:
 def why_it_waits(run: RunView) -> str:
     """Return why a run that was just accepted does not run yet, in words."""
     if run.waiting_for:
-        # A pause is told as a sentence, all else by its name.
-        return run.waiting_for if " is paused" in run.waiting_for else f"waits for {run.waiting_for}"
+        # A pause and a missing worker are told as sentences, all else by its name.
+        sentence = " is paused" in run.waiting_for or NO_WORKER_ALIVE in run.waiting_for
+        return run.waiting_for if sentence else f"waits for {run.waiting_for}"
     return f"queued behind {run.position}" if run.position else "queued"

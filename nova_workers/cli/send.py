@@ -11,6 +11,7 @@ import typer
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.follow import follow, on_interrupt, outcome_code, why_it_waits
 from nova_workers.cli.live import LiveView, cost_line, limit_line
+from nova_workers.cli.missing_worker import missing_worker_noted
 from nova_workers.cli.run_calls import ENDED
 from nova_workers.contracts.events import Usage
 from nova_workers.contracts.wire import OnBusy, RunQueue, RunView, StatelessRunCreate
@@ -73,7 +74,8 @@ async def send(
         run = await session.client.runs.create(body, idempotency_key=idempotency_key)
         interrupt.arm(run.id)
         if wait:
-            status = await _wait(session, run, started_s)
+            async with missing_worker_noted(session, run.id, session.out.note):
+                status = await _wait(session, run, started_s)
         else:
             if session.out.json:
                 session.out.line({"type": "accepted", "run": run.model_dump(mode="json")})

@@ -134,6 +134,10 @@ class ThreadView(View):
     updated_at: datetime
 
 
+NO_WORKER_ALIVE = "no worker is alive"
+"""In `RunView.waiting_for` of a queued run that no worker can take."""
+
+
 class RunCreate(Body):
     """A message for the agent of a thread."""
 

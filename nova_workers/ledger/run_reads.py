@@ -13,6 +13,7 @@ from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
     "ENDED",
+    "FREE_WORKER",
     "RunFilter",
     "RunState",
     "ended_among",
@@ -244,6 +245,9 @@ def _usage(row: Row) -> UsageView | None:
     )
 
 
+FREE_WORKER = "a free worker"
+"""What a queued run waits for when nothing else stands in its way."""
+
 _PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "agent": "its agent is paused"}
 
 
@@ -268,4 +272,4 @@ def _in_line(row: Row) -> str:
     if row["position"]:
         return f"{row['position']} earlier in the thread's line"
     full = row["full_cap"]
-    return "a free worker" if full is None else f"room: its {full} has as many runs at once as it may"
+    return FREE_WORKER if full is None else f"room: its {full} has as many runs at once as it may"

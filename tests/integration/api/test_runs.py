@@ -4,13 +4,18 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 import pytest
+from redis.asyncio import Redis
 
 from nova_workers.contracts.engine import EngineError
+from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.hands import Hands, Tenant
 from tests.requirements import proves
+
+NO_WORKER = "no worker is alive for the queue {!r}: start one with `nova worker`"
 
 
 async def test_a_message_is_accepted_with_the_place_of_its_run(api: Api) -> None:
@@ -25,7 +30,7 @@ async def test_a_message_is_accepted_with_the_place_of_its_run(api: Api) -> None
     assert answer.headers["nova-run-id"] == run["id"]
     assert run["message"] == [{"type": "text", "text": "hello"}]
     stored = (await api.http.get(f"/v1/runs/{run['id']}")).json()
-    assert stored == {**run, "position": 0, "waiting_for": "a free worker"}
+    assert stored == {**run, "position": 0, "waiting_for": NO_WORKER.format("background")}
     assert (stored["model"], stored["max_turns"], stored["queue"]) == ("haiku", 3, "background")
 
 
@@ -56,7 +61,21 @@ async def test_a_paused_run_says_why(api: Api) -> None:
     await api.http.post("/v1/fleet/pause", json={"scope": "agent", "agent_id": "nova", "reason": "rehearsal"})
     assert (await api.http.get(f"/v1/runs/{run_id}")).json()["waiting_for"] == "its agent is paused: rehearsal"
     await api.http.post("/v1/fleet/resume", json={"scope": "agent", "agent_id": "nova"})
-    assert (await api.http.get(f"/v1/runs/{run_id}")).json()["waiting_for"] == "a free worker"
+    assert (await api.http.get(f"/v1/runs/{run_id}")).json()["waiting_for"] == NO_WORKER.format("interactive")
+
+
+async def test_a_queued_run_waits_for_a_free_worker_where_one_of_its_queue_is_alive(api: Api, redis: Redis) -> None:
+    run_id = await api.run(await api.thread())
+    seen: list[str] = []
+    for queues, draining in ((["background"], False), (["interactive"], True), (["interactive"], False)):
+        record = {
+            "id": "wkr_1", "host": "h", "pid": 7, "queues": queues, "slots": 8, "busy": 8, "draining": draining,
+            "seen_at": "2026-01-01T00:00:00Z",
+        }  # fmt: skip
+        await redis.zadd(workers_index(), {"wkr_1": 1})
+        await redis.set(worker_presence("wkr_1"), orjson.dumps(record))
+        seen.append((await api.http.get(f"/v1/runs/{run_id}")).json()["waiting_for"])
+    assert seen == [NO_WORKER.format("interactive")] * 2 + ["a free worker"]
 
 
 async def test_a_finished_run_carries_its_outcome_and_usage(api: Api, hands: Hands) -> None:

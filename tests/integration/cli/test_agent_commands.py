@@ -135,6 +135,8 @@ def test_capabilities_are_listed_with_their_tools(nova: Nova) -> None:
     assert "memory_save" in line
     shown = nova.good("capabilities", "memory").out
     assert "what it does" in shown
-    assert "memory_save" in shown
+    [line] = [line for line in shown.splitlines() if line.startswith("memory_list ")]
+    assert "limit (integer, optional)" in line
+    assert "content (string)" in shown
     assert {each["name"] for each in nova.good("capabilities", "--json").json} > {"memory", "agents"}
     assert "`nova capabilities` lists them" in nova("capabilities", "nonsense").err

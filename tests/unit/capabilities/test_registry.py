@@ -79,7 +79,7 @@ def test_what_there_is_can_be_discovered_without_starting_anything() -> None:
         (_spec(owl=CapabilityGrant()), "capabilities.owl", "no capability 'owl'. Known: parrot"),
         (_spec(parrot=CapabilityGrant(tools=("parrot_sing",))), "capabilities.parrot.tools", "no tool 'parrot_sing'"),
         (_spec(parrot=CapabilityGrant(config={"loud": "very"})), "capabilities.parrot.config.loud", "got 'very'"),
-        (_spec(parrot=CapabilityGrant(config={"quiet": 1})), "capabilities.parrot.config.quiet", "Extra inputs"),
+        (_spec(parrot=CapabilityGrant(config={"quiet": 1})), "capabilities.parrot.config.quiet", "fields are: loud"),
     ],
 )
 async def test_a_grant_that_cannot_be_is_refused_with_its_field(spec: AgentSpec, field: str, says: str) -> None:

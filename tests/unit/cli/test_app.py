@@ -1,4 +1,5 @@
 import importlib
+import os
 import subprocess
 import sys
 
@@ -90,3 +91,31 @@ def test_metadata_without_a_name_is_refused(pair: str) -> None:
 )
 def test_a_content_block_is_told_in_words(block: dict[str, object], told: str) -> None:
     assert describe_block(block)[0] == told
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["nova", "cap"], "capabilities"),
+        (["nova", "runs", "ca"], "cancel"),
+        (["nova", "send", "hi", "--on-b"], "--on-busy"),
+        (["nova", "send", "hi", "--on-busy", "st"], "steer"),
+    ],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_options_and_their_values(shell: str, words: list[str], offered: str) -> None:
+    line = " ".join(words)
+    asked = {
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    done = subprocess.run(
+        [sys.executable, "-m", "nova_workers.cli"],
+        env={**os.environ, **asked, "_NOVA_COMPLETE": f"complete_{shell}"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert offered in done.stdout

@@ -1,0 +1,43 @@
+"""Says, while a command waits for a run, that no worker is alive to take it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from nova_workers.cli.command import Session
+from nova_workers.contracts.wire import NO_WORKER_ALIVE
+from nova_workers.errors import NovaError
+from nova_workers.stopping import stop_tasks
+
+__all__ = ["missing_worker_noted"]
+
+_FIRST_LOOK_S = 2.0
+_LOOK_EVERY_S = 5.0
+
+
+@asynccontextmanager
+async def missing_worker_noted(session: Session, run_id: str, note: Callable[[str, str], None]) -> AsyncGenerator[None]:
+    """Look at a run from time to time inside the block, and note once that there is no worker for it.
+
+    Args:
+        session: Where the run is.
+        run_id: The run.
+        note: Takes the line and its style.
+    """
+    task = asyncio.create_task(_look(session, run_id, note))
+    try:
+        yield
+    finally:
+        await stop_tasks([task])
+
+
+async def _look(session: Session, run_id: str, note: Callable[[str, str], None]) -> None:
+    await asyncio.sleep(_FIRST_LOOK_S)
+    while True:
+        # Who waits for the run hears of an API that fails from the wait itself.
+        with suppress(NovaError):
+            run = await session.client.runs.get(run_id)
+            if run.waiting_for and NO_WORKER_ALIVE in run.waiting_for:
+                note(f"⏸ {run.id} is queued; {run.waiting_for}", "yellow")
+                return
+        await asyncio.sleep(_LOOK_EVERY_S)

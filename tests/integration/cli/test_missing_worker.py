@@ -1,0 +1,51 @@
+"""A fleet without a worker: a command that waits for a run says so, once."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nova_workers.contracts.events import StreamEnd, StreamStart
+from tests.support.wire_server import all_frames, run_view, says, wire_server
+
+LACKS = "no worker is alive for the queue 'interactive': start one with `nova worker`"
+ENDS = [
+    StreamStart(run_id="run_1", thread_id="thr_1", attempt=1, agent_id="nova"),
+    StreamEnd(run_id="run_1", final=True, status="succeeded", text="Done."),
+]
+
+
+@pytest.mark.parametrize("option", [None, "--wait", "--json"])
+async def test_a_command_that_waits_says_once_that_no_worker_is_alive(tmp_path: Path, option: str | None) -> None:
+    async with wire_server() as server:
+        noted = asyncio.Event()
+
+        async def events(_: Request) -> Response:
+            await noted.wait()
+            return Response("".join(all_frames(ENDS)), media_type="text/event-stream")
+
+        async def result(request: Request) -> Response:
+            await noted.wait()
+            return await says(run_view(status="succeeded", text="Done."))(request)
+
+        server.on("POST", "/v1/runs", says(run_view(), 202))
+        server.on("GET", "/v1/runs/run_1", says(run_view(waiting_for=LACKS)))
+        server.on("GET", "/v1/runs/run_1/events", events)
+        server.on("GET", "/v1/runs/run_1/wait", result)
+        command = [sys.executable, "-m", "nova_workers.cli", "send", "hi", *([] if option is None else [option])]
+        env = {"NOVA_HOME": str(tmp_path), "NOVA_API_URL": server.url, "NOVA_API_KEY": "k"}
+        process = await asyncio.create_subprocess_exec(
+            *command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            assert LACKS in (await process.stderr.readline()).decode()
+            noted.set()
+            out, rest = await process.communicate()
+    assert process.returncode == 0
+    assert LACKS not in (out + rest).decode()
