@@ -24,6 +24,7 @@ from nova_workers.errors import (
     Rejected,
     Unauthenticated,
     Unavailable,
+    Unstorable,
     VersionMismatch,
 )
 from nova_workers.validation import problem_of
@@ -138,6 +139,9 @@ def unexpected_problem(*, instance: str, trace_id: str) -> Response:
 
 
 async def _on_nova_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, Unstorable):
+        # A defect of ours: the boundary logs its traceback and tells the client where to look.
+        raise error
     return problem_response(cast(NovaError, error), instance=request.url.path)
 
 

@@ -16,6 +16,7 @@
     │   │   └── IllegalTransition   the run is past the state that the request needs
     │   └── LimitExceeded       a size, rate or count is over its bound
     ├── Unavailable         try again later (HTTP 503); nothing was half-written
+    ├── Unstorable          the database refuses a value: a defect, and trying again meets it again (HTTP 500)
     ├── RunLost             this worker no longer owns the run: stop at once, write nothing
     ├── ToolFailure         tell the model; the turn goes on
     ├── OutboundFailed      a request to somebody else's server; `refused` says whether it was never sent
@@ -47,6 +48,7 @@ __all__ = [
     "ToolFailure",
     "Unauthenticated",
     "Unavailable",
+    "Unstorable",
     "VersionMismatch",
 ]
 
@@ -155,6 +157,12 @@ class Unavailable(NovaError):
     """A server that we need does not answer. Nothing was half-written; try again."""
 
     code = "unavailable"
+
+
+class Unstorable(NovaError):
+    """The database refuses a value of the statement. Nothing was written, and the same statement fails again."""
+
+    code = "unstorable"
 
 
 class RunLost(NovaError):

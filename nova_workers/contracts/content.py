@@ -74,6 +74,8 @@ def storable(text: str) -> str:
     Tools return what they like. Neither Postgres nor JSON in UTF-8 takes a lone surrogate, and Postgres takes no NUL:
     both become U+FFFD. Two halves of one character that stand side by side become that character.
     """
+    if text.isascii() and "\x00" not in text:
+        return text
     return text.replace("\x00", "\ufffd").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -12,7 +12,7 @@ from mcp import MCPError
 from mcp.types import CallToolResult, TextContent, Tool
 from mcp.types import ContentBlock as McpContent
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
+from nova_workers.contracts.content import ContentBlock, JsonObject, storable, storable_json, text_block
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.contracts.summaries import line
@@ -206,8 +206,9 @@ def _define(name: str, tool: Tool) -> ToolDefinition:
     read_only = hints is not None and bool(hints.read_only_hint)
     return ToolDefinition(
         name=name,
-        description=tool.description or "",
-        input_schema=tool.input_schema,
+        # A server may describe itself in text that no request can carry.
+        description=storable(tool.description or ""),
+        input_schema=storable_json(tool.input_schema),
         idempotent=read_only or (hints is not None and bool(hints.idempotent_hint)),
         read_only=read_only,
     )

@@ -11,7 +11,7 @@ import asyncpg
 import orjson
 
 from nova_workers.contracts.content import storable_json
-from nova_workers.errors import Unavailable
+from nova_workers.errors import Unavailable, Unstorable
 from nova_workers.ledger.named_sql import bind
 
 __all__ = ["Connection", "Database", "Row", "Snapshot"]
@@ -35,6 +35,16 @@ _UNAVAILABLE = (
     # Two transactions waited for each other, and this one was rolled back: whole, so that it may be tried again.
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
+)
+
+
+_UNSTORABLE = (
+    # A value that the parameter's type or the encoding cannot hold.
+    asyncpg.DataError,
+    # A document or text over the server's own bounds.
+    asyncpg.ProgramLimitExceededError,
+    # One statement that would write one row twice.
+    asyncpg.CardinalityViolationError,
 )
 
 
@@ -171,6 +181,7 @@ class Database:
 
         Raises:
             Unavailable: The database cannot be reached, or went away.
+            Unstorable: It refuses a value; nothing was written.
         """
         pool = await self._require_pool()
         try:
@@ -178,6 +189,8 @@ class Database:
                 yield _BoundConnection(connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error) from error
+        except _UNSTORABLE as error:
+            raise _unstorable(error) from error
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
@@ -186,6 +199,7 @@ class Database:
         Raises:
             Unavailable: The database cannot be reached, or went away; the transaction did not happen, unless the
                 connection broke during the commit itself.
+            Unstorable: The database refuses a value; nothing was written.
         """
         pool = await self._require_pool()
         try:
@@ -193,6 +207,8 @@ class Database:
                 yield _BoundConnection(connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error) from error
+        except _UNSTORABLE as error:
+            raise _unstorable(error) from error
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot]:
@@ -212,6 +228,8 @@ class Database:
                 yield _BoundConnection(connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error) from error
+        except _UNSTORABLE as error:
+            raise _unstorable(error) from error
 
     @asynccontextmanager
     async def _lend(self, pool: Any) -> AsyncGenerator[Any]:
@@ -267,3 +285,8 @@ def _unavailable(error: BaseException) -> Unavailable:
         f"The database did not answer ({type(error).__name__}: {error}). Nothing was written; try again.",
         server="postgres",
     )
+
+
+def _unstorable(error: BaseException) -> Unstorable:
+    # The driver quotes the value, which may be long or secret: the traceback has it, the message does not.
+    return Unstorable(f"The database refuses a value of the statement ({type(error).__name__}). Nothing was written.")

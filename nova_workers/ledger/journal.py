@@ -197,6 +197,10 @@ SELECT mine.id, a.id AS absorbed_id, a.content
 """
 
 
+_MOST_TOKENS = 500_000_000
+"""Of one kind in one response. A provider that counts more is wrong, and the sum of four such must fit the columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Absorbed:
     """A steering message that joined the turn, and the run that it was."""
@@ -316,14 +320,17 @@ def message_rows(
 
 def usage_values(usage: TokenUsage, *, of: str = "") -> dict[str, int | float | None]:
     """Return counts and cost by the names of their parameters, which begin with `of`."""
-    return {
-        f"{of}input_tokens": usage.input_tokens,
-        f"{of}output_tokens": usage.output_tokens,
-        f"{of}cache_read_tokens": usage.cache_read_tokens,
-        f"{of}cache_write_tokens": usage.cache_write_tokens,
-        f"{of}reasoning_tokens": usage.reasoning_tokens,
-        f"{of}cost_usd": usage.cost_usd,
+    counts = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
     }
+    values: dict[str, int | float | None] = {
+        f"{of}{name}": min(max(count, 0), _MOST_TOKENS) for name, count in counts.items()
+    }
+    return {**values, f"{of}cost_usd": usage.cost_usd}
 
 
 def call_rows(step: StepRecord) -> list[JsonObject]:

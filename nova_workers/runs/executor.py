@@ -26,7 +26,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.claiming import claim_run
 from nova_workers.runs.fairness import FairLine
-from nova_workers.runs.outcome import Outcome, ended_before_start, failed
+from nova_workers.runs.outcome import Outcome, ended_before_start, failed, not_stored
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.permission import tool_policy
 from nova_workers.runs.persist import persist
@@ -221,7 +221,16 @@ class RunExecutor:
                 defect = EngineError("unknown", why, retryable=False)
                 outcome = failed(defect, recorder.journal())
         duration_s = parts.clock.monotonic_s() - started_s
-        return await self._finish(run, outcome, recorder, events, duration_s)
+        try:
+            return await self._finish(run, outcome, recorder, events, duration_s)
+        except RunLost:
+            raise
+        except Exception as error:
+            # A defect of the data: the next attempt would pay for the same and fail here again.
+            _log.exception("run.not_stored")
+            journal = await persist(parts.database, run.abort, lambda c: load_journal(c, claim.turn_id))
+            outcome = not_stored(error, journal, recorder.unwritten or outcome.step)
+            return await self._finish(run, outcome, recorder, events, duration_s)
 
     async def _requeue(self, run: HeldRun, events: RunEvents) -> Doorbell:
         claim = run.claim

@@ -14,7 +14,7 @@ from nova_workers.ledger.resume import Journal
 from nova_workers.threads.lease import HeldRun
 from nova_workers.threads.transcript import INTERRUPTED
 
-__all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge", "out_of_time"]
+__all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge", "not_stored", "out_of_time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,26 @@ def out_of_time(journal: Journal) -> Outcome:
     text = _partial_text(journal)
     result = EngineResult(text, "timeout", error=error, limit="time")
     return Outcome("failed", "timeout", text, error, close_journal(journal), result)
+
+
+def not_stored(error: Exception, journal: Journal, unwritten: StepRecord | None) -> Outcome:
+    """Return the end of a run of which a write failed for good: what is in the ledger stays, the rest is left out.
+
+    Args:
+        error: What the write raised.
+        journal: As the ledger has it.
+        unwritten: The step that could not be written. Its response was paid for, and is counted.
+    """
+    why = (
+        f"The turn produced something that the ledger cannot store ({type(error).__name__}), so its last step is left "
+        "out; the workers' log has the details. The thread goes on with its next message."
+    )
+    outcome = failed(EngineError("unknown", why, retryable=False), journal)
+    if unwritten is None:
+        return outcome
+    step = outcome.step or StepRecord(unwritten.index, (), final=True)
+    # The finish counts a response's usage only where the ledger does not have the response yet.
+    return replace(outcome, step=replace(step, usage=unwritten.usage, tool_usage=unwritten.tool_usage))
 
 
 def close_journal(journal: Journal) -> StepRecord | None:

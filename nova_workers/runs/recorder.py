@@ -57,6 +57,8 @@ class TurnRecorder(TurnListener):
         policy: ToolPolicy,
     ) -> None:
         self.final_step: StepRecord | None = None
+        self.unwritten: StepRecord | None = None
+        """The step that the turn is in, until it is committed whole."""
         self.first_token_at: datetime | None = None
         self._run = run
         self._claim: Claim = run.claim
@@ -151,6 +153,7 @@ class TurnRecorder(TurnListener):
     async def on_tool_calls(self, step: StepRecord) -> None:
         """Commit a response and its pending calls. Raises `RunLost`."""
         self._steps[step.index] = replace(step, complete=False)
+        self.unwritten = step
         event_id = str(self._events.upcoming())
 
         async def write(connection: Connection) -> None:
@@ -202,6 +205,7 @@ class TurnRecorder(TurnListener):
 
     async def on_step(self, step: StepRecord) -> StepVerdict:
         """Commit a step and what joins the turn after it; keep a final one for the end of the run. Raises `RunLost`."""
+        self.unwritten = step
         if step.final:
             self.final_step = step
             return "stop"
@@ -229,6 +233,7 @@ class TurnRecorder(TurnListener):
         self._events.emit(live.Step(index=step.index))
         self.seq += len(step.messages) + len(absorbed)
         self._steps[step.index] = step
+        self.unwritten = None
         self._spent = spent
         self._steering = absorbed
         self._announce_steering(absorbed)

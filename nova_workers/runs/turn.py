@@ -10,7 +10,7 @@ from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import CompactionTrigger, Engine, EngineError, EngineResult, TurnListener
 from nova_workers.contracts.runs import Claim
-from nova_workers.errors import EngineFailure, NovaError, RunLost
+from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import current_redactor, hide, hiding
 from nova_workers.observability.redactor import Redactor
@@ -18,7 +18,7 @@ from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.observer import ObservedTurn
-from nova_workers.runs.outcome import Outcome, failed, judge, out_of_time
+from nova_workers.runs.outcome import Outcome, failed, judge, not_stored, out_of_time
 from nova_workers.runs.recorder import TurnRecorder
 from nova_workers.runs.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
 from nova_workers.streams.publisher import RunEvents
@@ -97,6 +97,9 @@ class TurnRunner:
             if time_left.is_up:
                 return out_of_time(recorder.journal())
             return failed(EngineError(error.kind, hide(error.message), error.retryable), recorder.journal())
+        except Unstorable as error:
+            _log.exception("run.not_stored")
+            return not_stored(error, recorder.journal(), recorder.unwritten)
         except NovaError as error:
             return failed(EngineError("unknown", hide(error.message), retryable=True), recorder.journal())
         except Exception as error:

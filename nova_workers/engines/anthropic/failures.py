@@ -55,6 +55,9 @@ _BY_STATUS: dict[int, _Verdict] = {
 _OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exceed context", "too many tokens")
 """The provider has no code for it: a request over the context window is an invalid request with these words."""
 
+_NOT_WRITABLE = "not JSON compliant"
+"""What the encoder says of a request with NaN or infinity."""
+
 _MEND_KEY = "Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
 
 
@@ -86,16 +89,25 @@ def _judge(error: Exception) -> _Verdict:
         case anthropic.APIConnectionError() | anthropic.APIResponseValidationError() | httpx2.TransportError():
             # A connection that broke in mid-stream surfaces as the transport's own error.
             return _OUT_OF_ORDER
-        case anthropic.CredentialsError():
+        case anthropic.CredentialsError() | TypeError() if _is_about_the_key(error):
             return _NO_KEY
-        case TypeError() if "authentication" in str(error):
-            # What the SDK raises without any credentials.
-            return _NO_KEY
-        case ValueError() | LookupError() | RuntimeError():
-            # The stream is not what the protocol says: broken JSON, or events out of order.
-            return _OUT_OF_ORDER
+        case ValueError() | LookupError() | RuntimeError() | OverflowError():
+            # Else the stream is not what the protocol says: broken JSON, or events out of order.
+            return _INVALID if _is_data_defect(error) else _OUT_OF_ORDER
         case _:
             return _Verdict("unknown", retryable=False, cause="request")
+
+
+def _is_about_the_key(error: Exception) -> bool:
+    # The TypeError is what the SDK raises without any credentials.
+    return isinstance(error, anthropic.CredentialsError) or "authentication" in str(error)
+
+
+def _is_data_defect(error: Exception) -> bool:
+    """Return whether a request cannot be written, or a response nests too deep to be read: no other try can help."""
+    if isinstance(error, UnicodeEncodeError | RecursionError | OverflowError):
+        return True
+    return isinstance(error, ValueError) and _NOT_WRITABLE in str(error)
 
 
 def _judge_status(error: anthropic.APIStatusError) -> _Verdict:

@@ -1,6 +1,6 @@
 """Keeps what a tool returns within what a model can take."""
 
-from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.contracts.content import ContentBlock, storable_json, text_block
 from nova_workers.engines.turn.seam import ToolOutcome
 
 __all__ = ["within_bounds"]
@@ -14,7 +14,7 @@ _MAX_DOCUMENT_CHARS = 24 * 1024 * 1024
 
 
 def within_bounds(outcome: ToolOutcome, max_chars: int) -> ToolOutcome:
-    """Return the outcome with long text cut in the middle, and too large images and documents left out with a note.
+    """Return the outcome in a storable form, with long text cut, and with a note for each block that is left out.
 
     Args:
         outcome: What a tool returned.
@@ -24,8 +24,8 @@ def within_bounds(outcome: ToolOutcome, max_chars: int) -> ToolOutcome:
     kept: list[ContentBlock] = []
     changed = False
     for block in outcome.content:
-        fitting = _fit(block, room)
-        changed = changed or fitting is not block
+        fitting = _fit(storable_json(block), room)
+        changed = changed or fitting != block
         room -= len(_text(fitting))
         kept.append(fitting)
     return ToolOutcome(tuple(kept), outcome.failed) if changed else outcome

@@ -281,3 +281,28 @@ async def test_a_made_up_tool_name_is_answered_under_a_name_that_the_provider_ta
     assert result.tool_calls[0].tool_name == "show me!"
     call, answer = (message["content"][0] for message in server.requests[1]["messages"][-2:])
     assert (call["id"], call["name"], answer["tool_use_id"]) == ("functions_show_0", "show_me_", "functions_show_0")
+
+
+async def test_a_server_that_speaks_in_half_characters_costs_no_turn(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    async def list_tools(_: Any, __: Any) -> ListToolsResult:
+        schema = {"type": "object", "properties": {"n": {"default": float("nan"), "description": "\ud83d"}}}
+        return ListToolsResult(tools=[Tool(name="show", description="\ud83d\x00", input_schema=schema)])
+
+    async def call_tool(_: Any, __: Any) -> CallToolResult:
+        return CallToolResult(content=[TextContent(text="a\x00b \ud83d")])
+
+    servers = {"show": InProcessMcpServer(Server("show", on_list_tools=list_tools, on_call_tool=call_tool))}
+    server.reply(Stream((Part("tool", ("toolu_1", "show", {})),)), HELLO)
+    result = await engine.run("hi", EngineOptions(mcp_servers=servers), "sandbox")
+    assert (result.text, result.error) == ("Hello", None)
+    assert server.requests[1]["messages"][-1]["content"][0]["content"] == [text_block("a\ufffdb \ufffd")]
+
+
+async def test_a_request_that_cannot_be_written_is_no_outage_of_the_provider(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    result = await engine.run("hi", EngineOptions(system_prompt="\ud83d"), "sandbox")
+    assert result.error is not None
+    assert (result.error.kind, result.error.retryable, server.requests) == ("model_error", False, [])
