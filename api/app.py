@@ -9,38 +9,30 @@ from starlette.middleware import Middleware
 
 from api.boundary import BodyLimit, LastResort
 from api.errors import install_error_handlers
-from api.following import RunFollower
 from api.key_ring import KeyRing
 from api.openapi import install_openapi
-from api.routes import (
+from api.routes import reference
+from api.routes.operations import fleet, health, keys, tenant, usage
+from api.routes.runs import answers, events, runs, submissions, threads
+from api.routes.workspace import (
     agents,
-    answers,
     archive,
     capabilities,
     deliveries,
-    events,
-    fleet,
-    health,
-    keys,
     memories,
     notes,
-    reference,
-    runs,
     search,
     secrets,
     skills,
-    submissions,
     tasks,
-    tenant,
-    threads,
     triggers,
-    usage,
     webhooks,
 )
-from api.run_watch import RunWatch
 from api.state import ApiState
 from api.stopping import heard_stop
-from api.stream_slots import StreamSlots
+from api.streaming.following import RunFollower
+from api.streaming.run_watch import RunWatch
+from api.streaming.stream_slots import StreamSlots
 from models import migrate
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings

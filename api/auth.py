@@ -9,7 +9,7 @@ from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
 from api.state import state_of
-from nova_workers.contracts.keys import Scope
+from nova_workers.contracts.http.keys import Scope
 from nova_workers.errors import Forbidden, Unauthenticated
 
 __all__ = ["AgentsCaller", "AnyCaller", "Caller", "KeysCaller", "RunsCaller", "SecretsCaller", "WorkspaceCaller"]

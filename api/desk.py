@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import Depends, Request, Response
 
 from api.auth import Caller, RunsCaller
-from api.following import Target
-from api.sse import RunEventStream
 from api.state import ApiState, state_of
-from api.stream_slots import Slot
+from api.streaming.following import Target
+from api.streaming.sse import RunEventStream
+from api.streaming.stream_slots import Slot
 from api.submitting import IdempotencyKey, accepted_view, to_submission
+from nova_workers.contracts.http.wire import RunCreate, RunView
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
-from nova_workers.contracts.wire import RunCreate, RunView
-from nova_workers.ledger.run_reads import ENDED, RunState, get_run
-from nova_workers.ledger.waits import find_wait
+from nova_workers.ledger.runs.reads import ENDED, RunState, get_run
+from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
 
 __all__ = ["Desk", "answer_when_over", "open_stream"]

@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from nova_workers.clock import Clock
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenancy import AuthenticatedKey, find_key, hash_secret
+from nova_workers.ledger.tenants.keys import AuthenticatedKey, find_key, hash_secret
 
 __all__ = ["KeyRing"]
 

@@ -8,8 +8,8 @@ from fastapi import Path, Query
 from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
 from nova_workers.contracts.agents import AGENT_ID_PATTERN
-from nova_workers.contracts.secrets import SECRET_NAME_PATTERN
-from nova_workers.contracts.tasks import MAX_TASK_ID
+from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN
+from nova_workers.contracts.http.tasks import MAX_TASK_ID
 from nova_workers.errors import NotFound
 
 __all__ = [

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api.following import RunFollower
 from api.key_ring import KeyRing
-from api.run_watch import RunWatch
-from api.stream_slots import StreamSlots
+from api.streaming.following import RunFollower
+from api.streaming.run_watch import RunWatch
+from api.streaming.stream_slots import StreamSlots
 from nova_workers.bootstrap.api import ApiServices
 
 __all__ = ["ApiState", "State", "state_of"]

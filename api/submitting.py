@@ -9,8 +9,8 @@ import orjson
 from fastapi import Header
 
 from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.contracts.http.wire import MAX_START_DAYS, RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.contracts.wire import MAX_START_DAYS, RunCreate, RunView, StatelessRunCreate
 from nova_workers.errors import InvalidInput
 
 __all__ = ["IdempotencyKey", "accepted_view", "content_of", "to_submission"]

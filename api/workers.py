@@ -7,10 +7,10 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.contracts.fleet import WorkerView
-from nova_workers.contracts.wire import NO_WORKER_ALIVE, RunView
+from nova_workers.contracts.http.fleet import WorkerView
+from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, RunView
 from nova_workers.keys import worker_presence, workers_index
-from nova_workers.ledger.run_reads import FREE_WORKER
+from nova_workers.ledger.runs.reads import FREE_WORKER
 
 __all__ = ["live_workers", "name_missing_worker"]
 

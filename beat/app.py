@@ -3,9 +3,9 @@
 from celery import Celery, signals
 
 from beat.schedule import beat_schedule
+from nova_workers.broker.celery_app import build_celery
 from nova_workers.config import Settings, load_settings
 from nova_workers.observability.logging import configure_logging
-from nova_workers.runs.broker import build_celery
 
 __all__ = ["app", "create_app"]
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from nova_workers.config import Settings
-from nova_workers.runs.broker import (
+from nova_workers.broker.celery_app import (
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
@@ -12,6 +11,7 @@ from nova_workers.runs.broker import (
     TASK_UPKEEP,
     TASK_WORK_TASKS,
 )
+from nova_workers.config import Settings
 
 __all__ = ["beat_schedule"]
 

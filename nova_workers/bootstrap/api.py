@@ -10,6 +10,8 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.delivery import build_webhooks
+from nova_workers.broker.celery_app import build_celery
+from nova_workers.broker.dispatcher import CeleryDispatcher
 from nova_workers.capabilities import CapabilityRegistry, default_registry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
@@ -19,21 +21,19 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
-from nova_workers.runs.broker import build_celery
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.dispatcher import CeleryDispatcher
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
-from nova_workers.scheduling.triggers import TriggerFirer
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.publisher import EventPublisher
-from nova_workers.workspace.agents import Agents
+from nova_workers.triggers.firing import TriggerFirer
+from nova_workers.workspace.agents.service import Agents
 from nova_workers.workspace.history import History
 from nova_workers.workspace.secrets import Secrets
-from nova_workers.workspace.tasks import Tasks
+from nova_workers.workspace.tasks.service import Tasks
 from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks
 

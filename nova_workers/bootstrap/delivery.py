@@ -9,7 +9,7 @@ from nova_workers.delivery.sender import DeliverySender
 from nova_workers.delivery.webhooks import WebhookChannel
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
-from nova_workers.tools.outbound import Outbound, OutboundRules
+from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks

@@ -16,7 +16,7 @@ from nova_workers.config import Settings
 from nova_workers.config.models import ModelPriceSetting, ModelSettings
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.anthropic import AnthropicEngine, ModelPrice, Profile, Windows
-from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
 from nova_workers.engines.resilience import (
     HealthKeys,
@@ -29,7 +29,8 @@ from nova_workers.engines.resilience import (
 )
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.observability.metrics import Metrics
-from nova_workers.tools import Outbound, OutboundRules, WebPages
+from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.tools import WebPages
 
 __all__ = ["build_engines", "model_windows"]
 

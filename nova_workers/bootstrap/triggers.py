@@ -6,10 +6,10 @@ from nova_workers.config import Settings
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
+from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.runs.cancel import Canceller
-from nova_workers.scheduling.gates import Gates
-from nova_workers.scheduling.triggers import TriggerTicker
-from nova_workers.tools import Outbound, OutboundRules
+from nova_workers.triggers.firing import TriggerTicker
+from nova_workers.triggers.gates import Gates
 
 __all__ = ["build_trigger_ticker"]
 

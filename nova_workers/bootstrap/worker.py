@@ -15,6 +15,8 @@ from nova_workers.bootstrap.connections import Background, connect_database, con
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.engines import build_engines, model_windows
 from nova_workers.bootstrap.triggers import build_trigger_ticker
+from nova_workers.broker.celery_app import build_celery
+from nova_workers.broker.dispatcher import CeleryDispatcher
 from nova_workers.capabilities import default_registry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
@@ -28,27 +30,25 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
-from nova_workers.runs.assembly import TurnAssembler
-from nova_workers.runs.broker import build_celery
 from nova_workers.runs.cancel import Canceller
-from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.directories import AgentDirectories
-from nova_workers.runs.dispatcher import CeleryDispatcher
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.fairness import FairLine
-from nova_workers.runs.prompting import Prompter
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
-from nova_workers.runs.turn import TurnRunner
+from nova_workers.runs.turns.assembly import TurnAssembler
+from nova_workers.runs.turns.compaction import Compactor
+from nova_workers.runs.turns.directories import AgentDirectories
+from nova_workers.runs.turns.prompting import Prompter
+from nova_workers.runs.turns.runner import TurnRunner
 from nova_workers.runs.waiting import Waiting
-from nova_workers.scheduling.backfill import Backfill
-from nova_workers.scheduling.retention import Retention
 from nova_workers.scheduling.tasks import TaskScheduler
-from nova_workers.scheduling.triggers import TriggerTicker
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
+from nova_workers.triggers.firing import TriggerTicker
+from nova_workers.upkeep.backfill import Backfill
+from nova_workers.upkeep.retention import Retention
 
 __all__ = ["WorkerServices", "build_worker"]
 

@@ -12,8 +12,8 @@ from nova_workers.capabilities.seam import CapabilityContext
 from nova_workers.contracts.agents import AgentId, ApprovalRule
 from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH
 from nova_workers.errors import InvalidInput, ToolFailure
-from nova_workers.ledger.agents import get_agent
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.workspace.agents import get_agent
 
 __all__ = ["ASK_AGENT", "AgentsConfig", "check_delegation", "granted_delegation"]
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
-from nova_workers.cli.client import NovaClient
-from nova_workers.cli.output import JsonOption, Output
 from nova_workers.cli.target import Target, find_target
+from nova_workers.cli.terminal.output import JsonOption, Output
+from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings, load_settings
 from nova_workers.errors import InvalidInput, Unauthenticated
 from nova_workers.validation import place_of, problem_of

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from nova_workers.cli.command import Session
-from nova_workers.contracts.wire import NO_WORKER_ALIVE
+from nova_workers.contracts.http.wire import NO_WORKER_ALIVE
 from nova_workers.errors import NovaError
 from nova_workers.stopping import stop_tasks
 

@@ -5,7 +5,7 @@ from importlib import metadata
 
 import typer
 
-from nova_workers.cli.output import JsonOption, Output
+from nova_workers.cli.terminal.output import JsonOption, Output
 
 __all__ = ["app", "version_of"]
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nova_workers.contracts.deliveries import DeliveryItem
-from nova_workers.contracts.runs import Doorbell
+from nova_workers.contracts.runs import CancelRequest, Doorbell
 
 __all__ = [
+    "CancelNotifier",
     "DeliveryChannel",
     "Dispatcher",
     "Embedder",
@@ -34,6 +35,14 @@ class Dispatcher(Protocol):
 
     def ring_deliveries(self) -> None:
         """Ring for what waits in the outbox. Returns at once; never raises. Rings close together are one."""
+        ...
+
+
+class CancelNotifier(Protocol):
+    """Speeds up cancel requests that a transaction has committed. Without it, leases and the reconciler find them."""
+
+    async def requested(self, requests: Sequence[CancelRequest]) -> None:
+        """Nudge the workers that hold the runs, and announce those that ended at once."""
         ...
 
 

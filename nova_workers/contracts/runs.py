@@ -14,6 +14,7 @@ from nova_workers.contracts.usage import TokenUsage
 __all__ = [
     "Accepted",
     "CancelReason",
+    "CancelRequest",
     "Claim",
     "DailyBudgets",
     "Doorbell",
@@ -36,6 +37,16 @@ class Doorbell:
     run_id: str
     thread_id: str
     queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """The outcome of a cancel request for one run: it `ended` at once, or its holder is asked to stop."""
+
+    doorbell: Doorbell
+    ended: bool
+    running: bool
+    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.delivery.channels import WEBHOOKS, ChannelRoutes
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.effects import DueEffect
-from nova_workers.ledger.outbox import add_deliveries, take_unrouted
-from nova_workers.ledger.run_ends import RunEnd, read_run_ends
-from nova_workers.ledger.webhooks import Subscription, list_subscriptions
+from nova_workers.ledger.delivery.outbox import add_deliveries, take_unrouted
+from nova_workers.ledger.delivery.webhooks import Subscription, list_subscriptions
+from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.ledger.runs.ends import RunEnd, read_run_ends
 
 __all__ = ["InboxRouter", "RunEndEffect"]
 

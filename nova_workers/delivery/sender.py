@@ -20,7 +20,7 @@ from nova_workers.delivery.routing import InboxRouter
 from nova_workers.delivery.settling import Settler
 from nova_workers.errors import DeliveryFailed, NovaError
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.outbox import claim_deliveries, release_deliveries
+from nova_workers.ledger.delivery.outbox import claim_deliveries, release_deliveries
 from nova_workers.observability.metrics import Metrics
 
 __all__ = ["DeliverySender"]

@@ -12,7 +12,7 @@ from nova_workers.contracts.deliveries import INBOX, DeliveryItem, NewDelivery
 from nova_workers.errors import DeliveryFailed
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.outbox import (
+from nova_workers.ledger.delivery.outbox import (
     FailedTry,
     Failing,
     add_deliveries,

@@ -9,8 +9,8 @@ from nova_workers.contracts.deliveries import DeliveryItem, DeliveryKind
 from nova_workers.delivery.channels import WEBHOOKS
 from nova_workers.errors import DeliveryFailed, InvalidInput, OutboundFailed
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.webhook_secrets import Endpoint, fetch_endpoint
-from nova_workers.tools.outbound import Outbound, OutboundResponse
+from nova_workers.ledger.delivery.webhook_secrets import Endpoint, fetch_endpoint
+from nova_workers.outbound import Outbound, OutboundResponse
 from nova_workers.workspace.standard_webhooks import signed_headers
 from nova_workers.workspace.webhooks import Webhooks
 

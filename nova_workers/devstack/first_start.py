@@ -13,9 +13,8 @@ from models import migrate
 from nova_workers.config import Settings
 from nova_workers.devstack.home import write_private
 from nova_workers.errors import ConfigurationError, Unavailable
-from nova_workers.ledger.agents import seed_defaults
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.tenancy import (
+from nova_workers.ledger.tenants.keys import (
     DEFAULT_TENANT_ID,
     create_key,
     create_tenant,
@@ -23,6 +22,7 @@ from nova_workers.ledger.tenancy import (
     hash_secret,
     list_keys,
 )
+from nova_workers.ledger.workspace.agents import seed_defaults
 
 __all__ = ["KEY_FILE", "MASTER_KEYS_FILE", "make_first_key", "master_keys", "prepare_database"]
 

@@ -21,7 +21,7 @@ __all__ = [
     "worker_spec",
 ]
 
-LOCAL_MODEL_APP = "nova_workers.devstack.local_model:create_app"
+LOCAL_MODEL_APP = "nova_workers.devstack.stand_in.server:create_app"
 
 _PROBE_S = 2.0
 _START_S = 90.0

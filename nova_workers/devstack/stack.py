@@ -22,11 +22,11 @@ from nova_workers.devstack.fleet_specs import (
 )
 from nova_workers.devstack.home import StackState, remove_state, write_state
 from nova_workers.devstack.log_lines import LineSink
-from nova_workers.devstack.ports import free_port, port_is_free
-from nova_workers.devstack.postgres import EmbeddedPostgres
 from nova_workers.devstack.process import ProcessSpec
+from nova_workers.devstack.servers.ports import free_port, port_is_free
+from nova_workers.devstack.servers.postgres import EmbeddedPostgres
+from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.devstack.supervisor import RestartPolicy, Supervisor
-from nova_workers.devstack.valkey import EmbeddedValkey
 from nova_workers.errors import Conflict
 
 __all__ = ["Stack", "StackOptions"]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.effects import DueEffect
-from nova_workers.ledger.embeddings import (
+from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.ledger.search.embeddings import (
     MAX_VECTOR_CHARS,
     MAX_WORD_CHARS,
     EmbeddedMessage,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from nova_workers.ledger.effects import DueEffect
+from nova_workers.ledger.runs.effects import DueEffect
 
 __all__ = ["EffectHandler"]
 

@@ -19,7 +19,7 @@ from nova_workers.config import EffectSettings
 from nova_workers.effects.handler import EffectHandler
 from nova_workers.errors import NovaError
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.effects import DueEffect, EffectEnd, claim_effects, release_effects, settle_effects
+from nova_workers.ledger.runs.effects import DueEffect, EffectEnd, claim_effects, release_effects, settle_effects
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import redact
 from nova_workers.observability.tracing import Tracing

@@ -9,7 +9,7 @@ import structlog
 from nova_workers.contracts.engine import Engine, EngineOptions
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.effects import DueEffect, Opening, open_title, set_title
+from nova_workers.ledger.runs.effects import DueEffect, Opening, open_title, set_title
 from nova_workers.observability.metrics import Metrics
 
 __all__ = ["TITLE_INSTRUCTIONS", "TitleEffect", "clean_title", "title_from_words"]

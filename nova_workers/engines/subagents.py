@@ -12,8 +12,8 @@ from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineResult, SubagentConfig, ToolCall, TurnListener
+from nova_workers.engines.mcp.toolbox import TellProgress, ToolDefinition
 from nova_workers.engines.spans import tool_span
-from nova_workers.engines.toolbox import TellProgress, ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 

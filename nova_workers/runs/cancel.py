@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.events import StreamEnd
+from nova_workers.contracts.http.wire import BulkCancel, BulkCancelled
 from nova_workers.contracts.ports import Dispatcher
-from nova_workers.contracts.wire import BulkCancel, BulkCancelled
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
-from nova_workers.ledger import cancel as ledger
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.release import find_stuck, release_waiting
+from nova_workers.ledger.runs import cancel as ledger
+from nova_workers.ledger.waits.release import find_stuck, release_waiting
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.streams.publisher import EventPublisher

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nova_workers.config import RunSettings
 from nova_workers.contracts.runs import Claim
-from nova_workers.ledger.claim import Capped, claim_next, lock_caps
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs.claim import Capped, claim_next, lock_caps
 
 __all__ = ["claim_run"]
 

@@ -19,21 +19,21 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.finish import finish_run, requeue_run
-from nova_workers.ledger.resume import Journal, load_journal
-from nova_workers.ledger.suspend import suspend_run
+from nova_workers.ledger.runs.finish import finish_run, requeue_run
+from nova_workers.ledger.runs.resume import Journal, load_journal
+from nova_workers.ledger.waits.suspend import suspend_run
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.claiming import claim_run
 from nova_workers.runs.fairness import FairLine
-from nova_workers.runs.outcome import Outcome, ended_before_start, failed, not_stored
 from nova_workers.runs.parents import resolve_parents
-from nova_workers.runs.permission import tool_policy
 from nova_workers.runs.persist import persist
-from nova_workers.runs.recorder import TurnRecorder
 from nova_workers.runs.reports import RunReports, span_attributes
 from nova_workers.runs.suspend import new_waits, waiting_event
-from nova_workers.runs.turn import TurnRunner
+from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored
+from nova_workers.runs.turns.permission import tool_policy
+from nova_workers.runs.turns.recorder import TurnRecorder
+from nova_workers.runs.turns.runner import TurnRunner
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun, LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.fairness import Entitled, Served, find_entitled
+from nova_workers.ledger.runs.fairness import Entitled, Served, find_entitled
 
 __all__ = ["Dealer", "FairLine"]
 

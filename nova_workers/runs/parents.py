@@ -8,7 +8,7 @@ from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.waits import Resolution, Wait, find_answered_children, resolve_wait
+from nova_workers.ledger.waits.records import Resolution, Wait, find_answered_children, resolve_wait
 
 __all__ = ["from_child", "resolve_parents"]
 

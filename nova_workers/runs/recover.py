@@ -11,10 +11,10 @@ from redis.exceptions import RedisError
 from nova_workers.config import RunSettings
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.keys import broker_queue
-from nova_workers.ledger import upkeep
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.fairness import take_doorbells_under_caps
-from nova_workers.ledger.leases import recover_expired, take_overdue_doorbells
+from nova_workers.ledger.runs.fairness import take_doorbells_under_caps
+from nova_workers.ledger.runs.leases import recover_expired, take_overdue_doorbells
+from nova_workers.ledger.upkeep import overdue as upkeep
 from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.scheduled import Scheduled

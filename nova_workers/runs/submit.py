@@ -8,8 +8,8 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from nova_workers.ids import new_id
-from nova_workers.ledger import submit as ledger
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs import submit as ledger
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.scheduled import Scheduled
 

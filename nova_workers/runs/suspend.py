@@ -8,7 +8,7 @@ from datetime import datetime
 from nova_workers.contracts.engine import DeferredCall
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, Pause, WaitRequest, wait_adapter
-from nova_workers.ledger.suspend import NewWait
+from nova_workers.ledger.waits.suspend import NewWait
 
 __all__ = ["new_waits", "waiting_event"]
 

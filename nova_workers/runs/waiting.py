@@ -12,10 +12,10 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, Pause
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound, Unavailable
-from nova_workers.ledger import waits as ledger
-from nova_workers.ledger.cancel import run_status
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.waits import Resolution, Wait
+from nova_workers.ledger.runs.cancel import run_status
+from nova_workers.ledger.waits import records as ledger
+from nova_workers.ledger.waits.records import Resolution, Wait
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.parents import from_child
 

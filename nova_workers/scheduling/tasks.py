@@ -15,16 +15,16 @@ import structlog
 from nova_workers.config import TaskSettings
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
+from nova_workers.contracts.http.tasks import TaskView
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Accepted, Doorbell, Submission
-from nova_workers.contracts.tasks import TaskView
 from nova_workers.errors import IllegalTransition, NotFound, Unavailable
 from nova_workers.ids import new_id
-from nova_workers.ledger import task_schedule as schedule
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.submit import insert_run
-from nova_workers.ledger.task_threads import ensure_thread
-from nova_workers.ledger.tasks import find_task, lock_tree
+from nova_workers.ledger.runs.submit import insert_run
+from nova_workers.ledger.tasks import schedule
+from nova_workers.ledger.tasks.records import find_task, lock_tree
+from nova_workers.ledger.tasks.threads import ensure_thread
 from nova_workers.prompts import work_words
 from nova_workers.workspace.deliveries import MAX_NOTIFICATIONS_PER_RUN, hand_over
 

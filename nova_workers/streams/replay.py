@@ -16,7 +16,7 @@ from nova_workers.contracts.events import (
     ToolStatus,
     Usage,
 )
-from nova_workers.ledger.replay import RecordedCall, RecordedRun, RecordedStep
+from nova_workers.ledger.runs.replay import RecordedCall, RecordedRun, RecordedStep
 
 __all__ = ["replay", "replay_steps"]
 

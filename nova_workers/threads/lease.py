@@ -14,7 +14,7 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.runs import CancelReason, Claim
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.leases import renew_leases
+from nova_workers.ledger.runs.leases import renew_leases
 from nova_workers.observability.metrics import Metrics
 from nova_workers.threads.lock import ThreadLocks
 

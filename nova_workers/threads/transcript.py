@@ -7,7 +7,7 @@ nobody has to tell what was said from what we say of it, and the same turn gives
 from collections.abc import Sequence
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block
-from nova_workers.ledger.history import HistoryTurn
+from nova_workers.ledger.threads.history import HistoryTurn
 
 __all__ = ["INTERRUPTED", "STOPPED", "conversation", "repair", "told"]
 

@@ -10,10 +10,7 @@ from typing import Any
 import structlog
 from celery import Celery, signals
 
-from nova_workers.config import Settings, load_settings
-from nova_workers.contracts.runs import Doorbell
-from nova_workers.observability.logging import configure_logging
-from nova_workers.runs.broker import (
+from nova_workers.broker.celery_app import (
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
@@ -25,6 +22,9 @@ from nova_workers.runs.broker import (
     TASK_WORK_TASKS,
     build_celery,
 )
+from nova_workers.config import Settings, load_settings
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.observability.logging import configure_logging
 from nova_workers.worker.consumer import CONSUMER
 from nova_workers.worker.process import WorkerProcess
 

@@ -8,7 +8,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, Sender
 from nova_workers.errors import LimitExceeded
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.deliveries import add_delivery, lock_outbox_of_run, payloads_of_run
+from nova_workers.ledger.delivery.deliveries import add_delivery, lock_outbox_of_run, payloads_of_run
 
 __all__ = ["MAX_NOTIFICATIONS_PER_RUN", "MAX_NOTIFICATION_CHARS", "hand_over", "notify"]
 

@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender, SentFileView
 from nova_workers.errors import NotFound
-from nova_workers.ledger import sent_files as ledger
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.deliveries import lock_outbox_of_run, withdraw
+from nova_workers.ledger.delivery import sent_files as ledger
+from nova_workers.ledger.delivery.deliveries import lock_outbox_of_run, withdraw
 from nova_workers.workspace.deliveries import hand_over
 
 __all__ = [

@@ -10,12 +10,12 @@ from typing import Final
 
 import structlog
 
-from nova_workers.contracts.history import SaidMessage, SearchHit, SearchResult
+from nova_workers.contracts.http.history import SaidMessage, SearchHit, SearchResult
 from nova_workers.contracts.ports import Embedder
 from nova_workers.errors import InvalidInput, NotFound, NovaError
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.message_search import MessageFilter, search_messages
-from nova_workers.ledger.said import Placed, messages_around, thread_said
+from nova_workers.ledger.search.messages import MessageFilter, search_messages
+from nova_workers.ledger.search.said import Placed, messages_around, thread_said
 
 __all__ = ["Excerpt", "History", "ThreadExcerpt", "check_period"]
 

@@ -8,11 +8,11 @@ Sharing is how a note reaches them: the first time in a run it is put into the o
 from dataclasses import dataclass
 
 from nova_workers.contracts.deliveries import Sender
-from nova_workers.contracts.notes import MAX_NOTE_CHARS, NoteView
+from nova_workers.contracts.http.notes import MAX_NOTE_CHARS, NoteView
 from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, NotFound
-from nova_workers.ledger import notes as ledger
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.deliveries import withdraw
+from nova_workers.ledger.delivery.deliveries import withdraw
+from nova_workers.ledger.workspace import notes as ledger
 from nova_workers.workspace.deliveries import hand_over
 
 __all__ = ["MAX_NOTES_PER_AGENT", "NoteChange", "Passage", "change_note", "create_note", "delete_note", "get_note"]

@@ -8,10 +8,10 @@ from collections.abc import Collection
 import structlog
 
 from nova_workers.contracts.content import storable
-from nova_workers.contracts.secrets import MAX_SECRET_BYTES, SECRET_NAME_PATTERN, SecretRotation, SecretView
+from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SECRET_NAME_PATTERN, SecretRotation, SecretView
 from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, NotFound
-from nova_workers.ledger import secrets as ledger
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.workspace import secrets as ledger
 from nova_workers.observability.redactor import MIN_SECRET_CHARS
 from nova_workers.workspace.vault import Sealed, Vault
 

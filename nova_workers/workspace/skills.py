@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.skills import SkillDetail, SkillFile, SkillPut
 from nova_workers.errors import Conflict, InvalidInput
-from nova_workers.ledger import skills as ledger
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.workspace import skills as ledger
 from nova_workers.workspace.skill_format import check_files, decode_files, parse_skill_md
 
 __all__ = ["loads_on_demand", "put_skill", "remove_skill", "require_skills", "save_skill", "skills_words"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from nova_workers.contracts.keys import Scope
-from nova_workers.contracts.tenants import TenantPatch, TenantView
+from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 from nova_workers.errors import Forbidden
-from nova_workers.ledger import tenants as ledger
 from nova_workers.ledger.database import Connection
-from nova_workers.workspace.schedules import time_zone
+from nova_workers.ledger.tenants import settings as ledger
+from nova_workers.triggers.schedules import time_zone
 
 __all__ = ["change_tenant"]
 

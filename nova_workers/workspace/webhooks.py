@@ -10,18 +10,18 @@ from urllib.parse import SplitResult, urlsplit
 import structlog
 
 from nova_workers.contracts.deliveries import DeliveryView, NewDelivery
-from nova_workers.contracts.secrets import SecretRotation
-from nova_workers.contracts.webhooks import WebhookCreate, WebhookPatch, WebhookSecret, WebhookView
+from nova_workers.contracts.http.secrets import SecretRotation
+from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookSecret, WebhookView
 from nova_workers.errors import Conflict, InvalidInput
 from nova_workers.ids import new_id
-from nova_workers.ledger import webhook_secrets
-from nova_workers.ledger import webhooks as ledger
-from nova_workers.ledger.agents import get_agent
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.deliveries import get_delivery, replay_delivery
-from nova_workers.ledger.outbox import add_deliveries
-from nova_workers.ledger.webhook_secrets import Endpoint, SecretColumns
-from nova_workers.ledger.webhooks import NewWebhook
+from nova_workers.ledger.delivery import webhook_secrets
+from nova_workers.ledger.delivery import webhooks as ledger
+from nova_workers.ledger.delivery.deliveries import get_delivery, replay_delivery
+from nova_workers.ledger.delivery.outbox import add_deliveries
+from nova_workers.ledger.delivery.webhook_secrets import Endpoint, SecretColumns
+from nova_workers.ledger.delivery.webhooks import NewWebhook
+from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.workspace.standard_webhooks import new_secret
 from nova_workers.workspace.vault import Sealed, Vault
 

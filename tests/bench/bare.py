@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from celery import Celery
 from redis.asyncio import Redis
 
-from nova_workers.runs.broker import build_celery
+from nova_workers.broker.celery_app import build_celery
 from tests.bench.machine import pss_mb
 from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes

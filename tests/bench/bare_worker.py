@@ -11,7 +11,7 @@ import time
 
 from redis import Redis
 
-from nova_workers.runs.broker import build_celery
+from nova_workers.broker.celery_app import build_celery
 from tests.bench.bare import COUNT, PING, SLEEP, URL
 
 __all__ = ["app"]

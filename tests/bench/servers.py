@@ -15,8 +15,8 @@ import asyncpg
 from redis.asyncio import Redis
 
 from models import migrate
-from nova_workers.devstack.postgres import EmbeddedPostgres
-from nova_workers.devstack.valkey import EmbeddedValkey
+from nova_workers.devstack.servers.postgres import EmbeddedPostgres
+from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from tests.support.servers import TEMPLATE, running
 
 __all__ = ["Servers", "bench_servers"]

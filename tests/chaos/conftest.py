@@ -13,9 +13,9 @@ import pytest
 
 from models import migrate
 from nova_workers.config import Settings
-from nova_workers.devstack.postgres import EmbeddedPostgres
 from nova_workers.devstack.process import ProcessSpec
-from nova_workers.devstack.valkey import EmbeddedValkey
+from nova_workers.devstack.servers.postgres import EmbeddedPostgres
+from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from tests.support.fleet import fleet_env
 from tests.support.servers import running
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nova_workers.contracts.wire import RunView, StatelessRunCreate
+from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import long_run
 from tests.requirements import proves

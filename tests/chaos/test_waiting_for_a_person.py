@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.contracts.wire import AgentCreate, RunView, StatelessRunCreate
 from nova_workers.errors import IllegalTransition
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import OwnServers

@@ -16,7 +16,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
 from models import metadata, migrate
-from nova_workers.devstack.binaries import postgres_programs
+from nova_workers.devstack.servers.binaries import postgres_programs
 
 
 @pytest.fixture

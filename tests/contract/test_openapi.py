@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from api.app import build_app
 from nova_workers.config import Settings
-from nova_workers.contracts.archive import MEDIA_TYPE
+from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.hands import make_tenant
 from tests.support.serving import loopback_listener

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from nova_workers.cli.client import NovaClient
+from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings
-from nova_workers.contracts.wire import StatelessRunCreate
+from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.crowds import crowd

@@ -15,7 +15,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from nova_workers.config import Settings
-from nova_workers.contracts.wire import StatelessRunCreate
+from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.devstack.commands import flower_command
 from nova_workers.ledger.database import Database
 from tests.support.fleet import Fleet, FleetProcess, fleet_env, free_port

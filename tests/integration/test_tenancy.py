@@ -8,7 +8,7 @@ import pytest
 
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenancy import (
+from nova_workers.ledger.tenants.keys import (
     create_key,
     create_tenant,
     find_key,

@@ -7,9 +7,9 @@ import asyncio
 from celery import Celery
 from kombu.pools import producers
 
+from nova_workers.broker.celery_app import TASK_RUN_AGENT, build_celery
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
-from nova_workers.runs.broker import TASK_RUN_AGENT, build_celery
 
 __all__ = ["crowd"]
 

@@ -22,18 +22,18 @@ from nova_workers.keys import CONTROL_CHANNEL
 from nova_workers.ledger.database import Database, Row
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
-from nova_workers.runs.assembly import TurnAssembler
 from nova_workers.runs.cancel import Canceller
-from nova_workers.runs.compaction import Compactor
 from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.directories import AgentDirectories
 from nova_workers.runs.executor import ExecutorParts, RunExecutor
 from nova_workers.runs.fairness import FairLine
-from nova_workers.runs.prompting import Prompter
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
-from nova_workers.runs.turn import TurnRunner
+from nova_workers.runs.turns.assembly import TurnAssembler
+from nova_workers.runs.turns.compaction import Compactor
+from nova_workers.runs.turns.directories import AgentDirectories
+from nova_workers.runs.turns.prompting import Prompter
+from nova_workers.runs.turns.runner import TurnRunner
 from nova_workers.runs.waiting import Waiting
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher

@@ -26,16 +26,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nova_workers.cli.client import NovaClient
+from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings
-from nova_workers.contracts.fleet import WorkerView
+from nova_workers.contracts.http.fleet import WorkerView
 from nova_workers.devstack.commands import api_command, beat_command, worker_command
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.errors import NovaError
 from nova_workers.ids import new_id
-from nova_workers.ledger.agents import seed_defaults
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenancy import create_key, create_tenant
+from nova_workers.ledger.tenants.keys import create_key, create_tenant
+from nova_workers.ledger.workspace.agents import seed_defaults
 
 __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nova_workers.contracts.content import Message
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.history import load_history_turns
+from nova_workers.ledger.threads.history import load_history_turns
 from tests.support.executor import ENDED
 from tests.support.puppet import USAGE, Puppet
 

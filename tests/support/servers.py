@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from models import migrate
-from nova_workers.devstack.postgres import THROWAWAY, EmbeddedPostgres
 from nova_workers.devstack.process import ProcessSpec
-from nova_workers.devstack.valkey import EmbeddedValkey
+from nova_workers.devstack.servers.postgres import THROWAWAY, EmbeddedPostgres
+from nova_workers.devstack.servers.valkey import EmbeddedValkey
 
 __all__ = ["TEMPLATE", "own_postgres", "own_valkey", "running"]
 

@@ -17,27 +17,16 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from nova_workers.errors import Unavailable
-from nova_workers.ledger import (
-    budgets,
-    cancel,
-    claim,
-    compaction,
-    fairness,
-    finish,
-    journal,
-    leases,
-    outbox,
-    release,
-    resume,
-    scheduled,
-    submit,
-    suspend,
-    trigger_firing,
-    trigger_gates,
-    trigger_outcomes,
-    waits,
-)
+from nova_workers.ledger import scheduled
 from nova_workers.ledger.database import Connection, Database, Row
+from nova_workers.ledger.delivery import outbox
+from nova_workers.ledger.runs import budgets, cancel, claim, fairness, finish, journal, leases, resume, submit
+from nova_workers.ledger.threads import compaction
+from nova_workers.ledger.triggers import firing as trigger_firing
+from nova_workers.ledger.triggers import gates as trigger_gates
+from nova_workers.ledger.triggers import outcomes as trigger_outcomes
+from nova_workers.ledger.waits import records as waits
+from nova_workers.ledger.waits import release, suspend
 
 __all__ = ["Crashed", "Fault", "Tap", "TappedDatabase", "statement_name", "tap_redis"]
 

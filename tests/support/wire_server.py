@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nova_workers.contracts.events import Event
-from nova_workers.contracts.wire import RunView
+from nova_workers.contracts.http.wire import RunView
 from tests.support.serving import serving
 
 __all__ = ["WireServer", "all_frames", "frame", "run_view", "says", "streams", "wire_server"]

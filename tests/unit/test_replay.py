@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ledger.replay import RecordedCall, RecordedRun, RecordedStep
+from nova_workers.ledger.runs.replay import RecordedCall, RecordedRun, RecordedStep
 from nova_workers.streams.replay import replay, replay_steps
 
 

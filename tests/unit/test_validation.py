@@ -7,8 +7,8 @@ from pydantic import BaseModel, ValidationError
 from api.app import build_app
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import SubagentSpec
-from nova_workers.contracts.triggers import TriggerCreate
-from nova_workers.contracts.wire import AgentCreate
+from nova_workers.contracts.http.triggers import TriggerCreate
+from nova_workers.contracts.http.wire import AgentCreate
 from nova_workers.validation import ACCEPTED_FORMS, known_fields, place_of, problem_of
 
 

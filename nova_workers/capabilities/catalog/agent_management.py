@@ -9,14 +9,14 @@ from nova_workers.capabilities.seam import Capability, CapabilityContext, Capabi
 from nova_workers.capabilities.serving import ToolCapability
 from nova_workers.contracts.agents import AgentId, AgentSpec, Responsibility, SubagentName, SubagentSpec
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.skills import SkillNames
-from nova_workers.contracts.wire import AgentView
 from nova_workers.errors import InvalidInput, NotFound
-from nova_workers.ledger import agents as ledger
 from nova_workers.ledger.database import Connection
-from nova_workers.workspace.agent_rights import check_manages, granted, inherited
-from nova_workers.workspace.agent_rules import title_key
-from nova_workers.workspace.agents import Agents
+from nova_workers.ledger.workspace import agents as ledger
+from nova_workers.workspace.agents.rights import check_manages, granted, inherited
+from nova_workers.workspace.agents.rules import title_key
+from nova_workers.workspace.agents.service import Agents
 
 __all__ = ["capability"]
 

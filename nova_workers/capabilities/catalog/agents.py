@@ -7,10 +7,10 @@ from pydantic import Field
 from nova_workers.capabilities.delegation import ASK_AGENT, AgentsConfig, check_delegation
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.waits import MAX_WAIT_S, AskAgent
-from nova_workers.contracts.wire import AgentView
-from nova_workers.ledger.agents import list_agents
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.workspace.agents import list_agents
 
 __all__ = ["capability"]
 

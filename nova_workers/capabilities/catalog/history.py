@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, StringConstraints
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
 from nova_workers.contracts.content import storable
-from nova_workers.contracts.history import Moment, SaidMessage, SearchQuery
-from nova_workers.ledger.message_search import MessageFilter
+from nova_workers.contracts.http.history import Moment, SaidMessage, SearchQuery
+from nova_workers.ledger.search.messages import MessageFilter
 from nova_workers.workspace.history import Excerpt, History
 
 __all__ = ["capability"]

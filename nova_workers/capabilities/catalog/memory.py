@@ -6,10 +6,10 @@ from pydantic import Field, StringConstraints
 
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
-from nova_workers.contracts.memories import MemoryText
+from nova_workers.contracts.http.memories import MemoryText
 from nova_workers.errors import ToolFailure
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.memories import delete_memory, list_memories, save_memory
+from nova_workers.ledger.workspace.memories import delete_memory, list_memories, save_memory
 
 __all__ = ["capability"]
 

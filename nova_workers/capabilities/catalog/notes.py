@@ -8,8 +8,8 @@ from nova_workers.capabilities.seam import Capability, CapabilityContext, Capabi
 from nova_workers.capabilities.serving import ToolCapability
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender
-from nova_workers.contracts.notes import MAX_NOTE_CHARS, NoteSummary, NoteText, NoteTitle
-from nova_workers.ledger.notes import list_notes
+from nova_workers.contracts.http.notes import MAX_NOTE_CHARS, NoteSummary, NoteText, NoteTitle
+from nova_workers.ledger.workspace.notes import list_notes
 from nova_workers.workspace import notes
 from nova_workers.workspace.notes import NoteChange, Passage
 

@@ -9,11 +9,11 @@ from nova_workers.capabilities.agent_words import describe_agent, describe_dutie
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
 from nova_workers.contracts.agents import AgentSpec, Responsibility
-from nova_workers.contracts.wire import AgentView
+from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection
-from nova_workers.workspace.agent_rules import title_key
-from nova_workers.workspace.agents import Agents, Edit
+from nova_workers.workspace.agents.rules import title_key
+from nova_workers.workspace.agents.service import Agents, Edit
 
 __all__ = ["capability"]
 

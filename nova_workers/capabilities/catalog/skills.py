@@ -11,7 +11,7 @@ from nova_workers.capabilities.seam import Capability, CapabilityContext, Capabi
 from nova_workers.capabilities.serving import ToolCapability
 from nova_workers.errors import ToolFailure
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.skills import get_skill_file, load_skills
+from nova_workers.ledger.workspace.skills import get_skill_file, load_skills
 from nova_workers.workspace.skills import loads_on_demand
 
 __all__ = ["capability"]

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
 from nova_workers.contracts.agents import AgentId
-from nova_workers.contracts.tasks import (
+from nova_workers.contracts.http.tasks import (
     StepId,
     StepPatch,
     StepsReplace,
@@ -24,7 +24,7 @@ from nova_workers.contracts.tasks import (
     TaskSummary,
     TaskView,
 )
-from nova_workers.workspace.tasks import TaskActor, Tasks, describe_task
+from nova_workers.workspace.tasks.service import TaskActor, Tasks, describe_task
 
 __all__ = ["capability"]
 

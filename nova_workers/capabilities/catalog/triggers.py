@@ -6,8 +6,7 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolCapability
-from nova_workers.contracts.native import native_tools
-from nova_workers.contracts.triggers import (
+from nova_workers.contracts.http.triggers import (
     CATCHUP_S,
     MAX_PROMPT_CHARS,
     PAUSE_AFTER_FAILURES,
@@ -25,11 +24,12 @@ from nova_workers.contracts.triggers import (
     TriggerView,
     UrlGate,
 )
+from nova_workers.contracts.native import native_tools
 from nova_workers.errors import Forbidden, InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.triggers import MAX_AGENT_TRIGGERS, delete_trigger, get_trigger, list_triggers
-from nova_workers.workspace import triggers as workspace
-from nova_workers.workspace.cron import names_many_seconds
+from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS, delete_trigger, get_trigger, list_triggers
+from nova_workers.triggers import definitions as workspace
+from nova_workers.triggers.cron import names_many_seconds
 
 __all__ = ["capability"]
 

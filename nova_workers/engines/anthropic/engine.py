@@ -42,12 +42,12 @@ from nova_workers.engines.anthropic.request import fixed_part, takes_temperature
 from nova_workers.engines.anthropic.responder import AnthropicResponder, OfferedTools, Reading
 from nova_workers.engines.anthropic.web_search import AnnouncedSearches, permitted
 from nova_workers.engines.anthropic.windows import Windows
-from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, TurnTools
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
-from nova_workers.engines.toolbox import Toolbox, plain_block
 from nova_workers.engines.turn import Budget, Interruption, Turn
 
 __all__ = ["AnthropicEngine"]

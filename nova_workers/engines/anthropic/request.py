@@ -14,8 +14,8 @@ from typing import Any
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic.answer_format import answer_grammar
+from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.models import parse_model
-from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn.answer import answer_request
 
 __all__ = ["fixed_part", "takes_temperature", "with_cap", "with_messages", "without_last_thoughts"]

@@ -15,8 +15,8 @@ from nova_workers.engines.anthropic.failures import failure_of
 from nova_workers.engines.anthropic.prices import Prices
 from nova_workers.engines.anthropic.request import with_cap, with_messages, without_last_thoughts
 from nova_workers.engines.anthropic.windows import Windows
+from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
-from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import Ask, Draft, Ending, Response
 from nova_workers.errors import EngineFailure
 

@@ -45,7 +45,7 @@ from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.home import inherited, make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
-from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.resilience import Policy, Resilience

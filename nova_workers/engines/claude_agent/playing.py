@@ -31,10 +31,10 @@ from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.responder import ClaudeProvider
 from nova_workers.engines.claude_agent.subagents import Subagents
 from nova_workers.engines.claude_agent.tools import ClaudeTools
-from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
 from nova_workers.engines.native import Toolset, TurnTools
 from nova_workers.engines.resilience import Resilience, ResilientResponder, Route
-from nova_workers.engines.toolbox import Toolbox, plain_block
 from nova_workers.engines.turn import Interruption, Turn
 
 __all__ = ["ClaudeTurn", "Shared"]

@@ -29,9 +29,9 @@ from anthropic.types.beta import (
 from pydantic import BaseModel, ValidationError
 
 from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.confined import Confinement
 from nova_workers.engines.native.seam import NativeTool, complaint, plain_schema, text_outcome
-from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nova_workers.contracts.content import JsonObject, text_block
-from nova_workers.engines.toolbox import ToolDefinition
+from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 

@@ -15,9 +15,9 @@ from pydantic import Field
 from nova_workers.child_process import Bounds, ChildResult, run_child
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
+from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.sandbox import ShellSandbox
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
-from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 

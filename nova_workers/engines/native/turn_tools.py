@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from nova_workers.contracts.engine import ToolCall
+from nova_workers.engines.mcp.toolbox import TellProgress, Toolbox, ToolDefinition
 from nova_workers.engines.native.tools import Toolset
 from nova_workers.engines.spans import tool_span
-from nova_workers.engines.toolbox import TellProgress, Toolbox, ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 
 __all__ = ["TurnTools"]

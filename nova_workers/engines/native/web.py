@@ -6,8 +6,8 @@ from pydantic import Field
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.ports import WebFetcher
+from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
-from nova_workers.engines.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 
 __all__ = ["fetch_tool"]

@@ -11,10 +11,10 @@ from nova_workers.contracts.engine import (
     TrustLevel,
     TurnListener,
 )
-from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
 from nova_workers.engines.scripted.player import Echo, Player, PlayerTools
 from nova_workers.engines.scripted.script import find_script
-from nova_workers.engines.toolbox import Toolbox, plain_block
 from nova_workers.engines.turn import Interruption, Turn
 from nova_workers.errors import ConfigurationError, EngineFailure
 

@@ -12,7 +12,7 @@ from nova_workers.config import EffectSettings
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
-from nova_workers.scheduling.backfill import Backfill, Backfilled
+from nova_workers.upkeep.backfill import Backfill, Backfilled
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.rows.claims import fill_ledger
 from tests.bench.stage import Bench

@@ -9,12 +9,12 @@ from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Claim, Finish, Submission
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ids import new_id
-from nova_workers.ledger.agents import seed_defaults
-from nova_workers.ledger.claim import claim_next
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.finish import finish_run
-from nova_workers.ledger.submit import insert_run
-from nova_workers.ledger.tenancy import create_tenant
+from nova_workers.ledger.runs.claim import claim_next
+from nova_workers.ledger.runs.finish import finish_run
+from nova_workers.ledger.runs.submit import insert_run
+from nova_workers.ledger.tenants.keys import create_tenant
+from nova_workers.ledger.workspace.agents import seed_defaults
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.stage import Bench
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.message_search import MessageFilter, search_messages
+from nova_workers.ledger.search.messages import MessageFilter, search_messages
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.stage import Bench
 

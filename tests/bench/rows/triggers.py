@@ -16,8 +16,8 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
-from nova_workers.scheduling.triggers import TriggerTicker
 from nova_workers.streams.publisher import EventPublisher
+from nova_workers.triggers.firing import TriggerTicker
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.stage import Bench
 

@@ -12,12 +12,12 @@ from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.contracts.runs import Claim, Finish, FinishStatus, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ids import new_id
-from nova_workers.ledger.agents import seed_defaults
-from nova_workers.ledger.claim import claim_next
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.finish import finish_run, requeue_run
-from nova_workers.ledger.journal import commit_step
-from nova_workers.ledger.tenancy import create_key, create_tenant
+from nova_workers.ledger.runs.claim import claim_next
+from nova_workers.ledger.runs.finish import finish_run, requeue_run
+from nova_workers.ledger.runs.journal import commit_step
+from nova_workers.ledger.tenants.keys import create_key, create_tenant
+from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 
 __all__ = ["Hands", "Tenant", "Turn", "make_tenant"]

@@ -10,8 +10,8 @@ from nova_workers.clock import SystemClock
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.ledger.database import Database
-from nova_workers.workspace import agents as workspace
-from nova_workers.workspace.agent_rules import check_spec
+from nova_workers.workspace.agents import service as workspace
+from nova_workers.workspace.agents.rules import check_spec
 from tests.integration.api.conftest import Api
 from tests.integration.api.hands import Tenant
 from tests.requirements import proves

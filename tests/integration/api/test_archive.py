@@ -16,14 +16,14 @@ from pydantic import SecretStr
 from sqlalchemy import JSON, BigInteger, Boolean, DateTime, Integer, LargeBinary, Numeric
 
 import models
-from nova_workers.cli.archive_reader import read_folder
-from nova_workers.cli.archive_writer import FolderWriter
-from nova_workers.cli.client import NovaClient
+from nova_workers.cli.archive.reader import read_folder
+from nova_workers.cli.archive.writer import FolderWriter
+from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings
-from nova_workers.contracts.archive import MEDIA_TYPE, ImportResult
-from nova_workers.contracts.wire import AgentReplace
+from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
+from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.errors import Conflict, Forbidden, InvalidInput, NovaError, Unavailable
-from nova_workers.ledger.archive_tables import KEPT, LEFT_OUT
+from nova_workers.ledger.archive.tables import KEPT, LEFT_OUT
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.hands import Hands, Tenant, make_tenant

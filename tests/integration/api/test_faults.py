@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from nova_workers.config import Settings
-from nova_workers.contracts.archive import MEDIA_TYPE
+from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
 from tests.integration.api.hands import Hands
@@ -187,7 +187,7 @@ async def test_what_nobody_foresaw_is_a_problem_with_an_id_and_a_traceback(
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr("api.routes.runs.run_reads.list_runs", explode)
+    monkeypatch.setattr("api.routes.runs.runs.run_reads.list_runs", explode)
     answer = await api.http.get("/v1/runs")
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"

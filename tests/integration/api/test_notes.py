@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nova_workers.contracts.deliveries import Sender
-from nova_workers.contracts.notes import MAX_NOTE_CHARS
+from nova_workers.contracts.http.notes import MAX_NOTE_CHARS
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.notes import MAX_NOTES_PER_AGENT, NoteChange, change_note, create_note
 from tests.integration.api.conftest import Api

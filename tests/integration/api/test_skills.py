@@ -7,7 +7,7 @@ import pytest
 
 from nova_workers.contracts.skills import MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, MAX_SKILL_MD_CHARS
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.skills import MAX_SKILLS
+from nova_workers.ledger.workspace.skills import MAX_SKILLS
 from tests.integration.api.conftest import Api
 from tests.integration.api.hands import Tenant
 from tests.requirements import proves

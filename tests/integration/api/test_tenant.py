@@ -8,7 +8,7 @@ import pytest
 from dirty_equals import IsPartialDict
 
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenancy import create_key
+from nova_workers.ledger.tenants.keys import create_key
 from tests.integration.api.conftest import Api
 from tests.integration.api.hands import Tenant
 

@@ -8,7 +8,7 @@ import pytest
 from dirty_equals import IsPartialDict
 
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.triggers import MAX_AGENT_TRIGGERS
+from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS
 from tests.integration.api.conftest import Api
 from tests.integration.api.hands import Tenant, make_tenant
 from tests.requirements import proves

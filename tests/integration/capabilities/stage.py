@@ -20,9 +20,9 @@ from nova_workers.capabilities import default_registry
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings, TelemetrySettings
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.wire import RunView
+from nova_workers.contracts.http.wire import RunView
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.run_reads import get_run
+from nova_workers.ledger.runs.reads import get_run
 from nova_workers.observability.logging import configure_logging
 from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.wire import FIELD

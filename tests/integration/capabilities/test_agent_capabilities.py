@@ -13,11 +13,11 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer
-from nova_workers.contracts.wire import AgentView
+from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import Gone
-from nova_workers.ledger import agents as ledger
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.agents import PERSON, Agents
+from nova_workers.ledger.workspace import agents as ledger
+from nova_workers.workspace.agents.service import PERSON, Agents
 from tests.requirements import proves
 
 Json = dict[str, Any]

@@ -20,7 +20,7 @@ from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.contracts.ports import Embedder
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.threads import delete_thread
+from nova_workers.ledger.threads.records import delete_thread
 from tests.integration.effects.ledger import seed_run
 from tests.integration.history.past import Past
 from tests.requirements import proves

@@ -14,7 +14,13 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.errors import LimitExceeded
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.memories import MAX_CONTENT_CHARS, MAX_MEMORIES, delete_memory, list_memories, save_memory
+from nova_workers.ledger.workspace.memories import (
+    MAX_CONTENT_CHARS,
+    MAX_MEMORIES,
+    delete_memory,
+    list_memories,
+    save_memory,
+)
 
 SPEC = AgentSpec(name="x", capabilities={"memory": CapabilityGrant()})
 

@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from nova_workers.capabilities import default_registry
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
-from nova_workers.contracts.notes import MAX_NOTE_CHARS
+from nova_workers.contracts.http.notes import MAX_NOTE_CHARS
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.notes import MAX_NOTES_PER_AGENT, NoteChange, change_note
 from tests.integration.capabilities.desk import Desk, add_tenants

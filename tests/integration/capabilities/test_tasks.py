@@ -10,7 +10,7 @@ from nova_workers.capabilities import default_registry
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import CapabilityGrant
-from nova_workers.contracts.tasks import (
+from nova_workers.contracts.http.tasks import (
     MAX_DESCRIPTION_CHARS,
     MAX_DETAILS_CHARS,
     MAX_OUTCOME_CHARS,

@@ -9,11 +9,11 @@ import pytest
 from redis.asyncio import Redis
 
 from nova_workers.config import Settings
-from nova_workers.contracts.tasks import StepInput, TaskCreate, TaskView
+from nova_workers.contracts.http.tasks import StepInput, TaskCreate, TaskView
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
 from nova_workers.scheduling.tasks import TaskScheduler
-from nova_workers.workspace.tasks import PERSON, Tasks
+from nova_workers.workspace.tasks.service import PERSON, Tasks
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.model_server import ModelServer, Part, Stream, model_server

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.triggers import MAX_AGENT_TRIGGERS
+from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS
 from tests.integration.capabilities.desk import Desk, add_tenants
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves

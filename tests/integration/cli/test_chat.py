@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.events import Event, StreamEnd, StreamStart, Waiting
-from nova_workers.contracts.wire import AgentView
+from nova_workers.contracts.http.wire import AgentView
 from tests.support.command_line import Nova, wait_for
 from tests.support.wire_server import WireServer, all_frames, run_view, says, wire_server
 

@@ -7,11 +7,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nova_workers.cli.client import NovaClient
-from nova_workers.cli.transport import Retry
+from nova_workers.client.client import NovaClient
+from nova_workers.client.transport import Retry
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, StreamStart, Token
-from nova_workers.contracts.wire import RunCreate
+from nova_workers.contracts.http.wire import RunCreate
 from nova_workers.errors import NotFound, ThreadBusy, Unavailable
 from tests.support.wire_server import WireServer, all_frames, run_view, says, streams, wire_server
 

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import pytest
 
 from nova_workers.cli import command
-from nova_workers.cli.output import Output
-from nova_workers.contracts.keys import Scope
+from nova_workers.cli.terminal.output import Output
+from nova_workers.contracts.http.keys import Scope
 from tests.support.command_line import Nova, wait_for
 from tests.support.fleet import Fleet
 

@@ -1,8 +1,8 @@
 """What the doctor says of a database, without a fleet around it."""
 
-from nova_workers.cli.checks import Finding, check_database
+from nova_workers.cli.operations.checks import Finding, check_database
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.upkeep_cursors import add_tenants
+from nova_workers.ledger.upkeep.cursors import add_tenants
 from tests.integration.effects.ledger import seed_thread
 from tests.integration.scheduling.old_talk import old_run
 

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 import redis
 
-from nova_workers.contracts.keys import Scope
+from nova_workers.contracts.http.keys import Scope
 from nova_workers.keys import broker_queue
 from tests.integration.cli.conftest import logical_database
 from tests.support.command_line import Done, Nova

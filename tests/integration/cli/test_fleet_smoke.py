@@ -3,7 +3,7 @@
 import pytest
 
 from nova_workers.config import Settings
-from nova_workers.contracts.wire import StatelessRunCreate
+from nova_workers.contracts.http.wire import StatelessRunCreate
 from tests.support.fleet import Fleet, fleet_env
 
 pytestmark = pytest.mark.fleet

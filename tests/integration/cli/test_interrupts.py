@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.cli.command import open_session
-from nova_workers.cli.follow import Interrupt
+from nova_workers.cli.talk.follow import Interrupt
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import StreamEnd, StreamStart, Token
 from tests.support.command_line import Child, Done, Nova

@@ -16,13 +16,13 @@ from nova_workers.bootstrap.delivery import build_routes, build_webhooks
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.deliveries import Sender
-from nova_workers.contracts.webhooks import WebhookCreate, WebhookSecret
+from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookSecret
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.routing import InboxRouter
 from nova_workers.delivery.sender import DeliverySender
-from nova_workers.ledger.agents import seed_defaults
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenancy import create_tenant
+from nova_workers.ledger.tenants.keys import create_tenant
+from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.observability.metrics import Metrics
 from nova_workers.workspace.deliveries import notify
 from tests.support.receiver import Receiver, receiver

@@ -11,7 +11,7 @@ from nova_workers.capabilities.catalog import file_send, notes, notifications
 from nova_workers.capabilities.seam import CapabilityContext, CapabilityParts
 from nova_workers.clock import SystemClock
 from nova_workers.delivery.routing import RunEndEffect
-from nova_workers.ledger.effects import DueEffect
+from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.workspace.notes import create_note
 from tests.integration.delivery.conftest import PostOffice
 from tests.support.executor import Bells

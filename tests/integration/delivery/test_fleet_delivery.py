@@ -10,7 +10,7 @@ import pytest
 
 from nova_workers.config import Settings
 from nova_workers.contracts.deliveries import Sender
-from nova_workers.contracts.wire import StatelessRunCreate
+from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.deliveries import notify
 from tests.integration.delivery.conftest import MASTER_KEY, until

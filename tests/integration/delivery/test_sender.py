@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from nova_workers.contracts.deliveries import DeliveryItem
-from nova_workers.contracts.webhooks import WebhookPatch
+from nova_workers.contracts.http.webhooks import WebhookPatch
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.delivery.settling import pause_s
 from nova_workers.errors import DeliveryFailed, Unavailable
-from nova_workers.ledger.outbox import claim_deliveries
-from nova_workers.ledger.webhooks import delete_webhook
+from nova_workers.ledger.delivery.outbox import claim_deliveries
+from nova_workers.ledger.delivery.webhooks import delete_webhook
 from tests.integration.delivery.conftest import PostOffice, until
 from tests.requirements import proves
 from tests.support.taps import Crashed, Fault, Tap, TappedDatabase

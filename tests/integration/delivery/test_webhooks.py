@@ -7,12 +7,12 @@ import time
 import pytest
 
 from nova_workers.contracts.deliveries import Sender
-from nova_workers.contracts.webhooks import WebhookCreate, WebhookPatch
+from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.webhooks import WebhookChannel
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
-from nova_workers.ledger.webhook_secrets import fetch_endpoint
-from nova_workers.tools.outbound import Outbound, OutboundRules
+from nova_workers.ledger.delivery.webhook_secrets import fetch_endpoint
+from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks

@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.devstack.postgres import EmbeddedPostgres
-from nova_workers.devstack.valkey import EmbeddedValkey
+from nova_workers.devstack.servers.postgres import EmbeddedPostgres
+from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.errors import ConfigurationError
 from tests.support.processes import wait_until_gone
 from tests.support.servers import running
@@ -107,8 +107,8 @@ def test_both_die_with_the_process_that_started_them(home: Path) -> None:
     code = """
 import asyncio, os, signal, subprocess, sys, time
 from pathlib import Path
-from nova_workers.devstack.postgres import EmbeddedPostgres
-from nova_workers.devstack.valkey import EmbeddedValkey
+from nova_workers.devstack.servers.postgres import EmbeddedPostgres
+from nova_workers.devstack.servers.valkey import EmbeddedValkey
 home = Path(sys.argv[1])
 specs = [EmbeddedPostgres(home).spec(), EmbeddedValkey(home).spec()]
 options = {"start_new_session": True, "stdout": subprocess.DEVNULL}

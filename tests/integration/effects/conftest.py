@@ -11,7 +11,7 @@ from nova_workers.config import EffectSettings, TelemetrySettings
 from nova_workers.effects.handler import EffectHandler
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.effects import DueEffect
+from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 

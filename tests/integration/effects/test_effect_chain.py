@@ -9,8 +9,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from nova_workers.config import EffectSettings, TelemetrySettings
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.effects import DueEffect
-from nova_workers.ledger.upkeep import has_due_effects
+from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.ledger.upkeep.overdue import has_due_effects
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from tests.integration.effects.conftest import MakeRunner, Recorder

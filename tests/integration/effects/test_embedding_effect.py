@@ -9,8 +9,8 @@ from nova_workers.effects.embeddings import EmbeddingEffect
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import Vector
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.embeddings import forget_thread
-from nova_workers.ledger.threads import delete_thread
+from nova_workers.ledger.search.embeddings import forget_thread
+from nova_workers.ledger.threads.records import delete_thread
 from tests.integration.effects.conftest import MakeRunner
 from tests.integration.effects.ledger import SeededRun, effect, make_due, seed_run, seed_thread
 from tests.requirements import proves

@@ -12,7 +12,7 @@ from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.memories import list_memories
+from nova_workers.ledger.workspace.memories import list_memories
 from tests.contract.engines.stage import Witness, assert_valid
 from tests.support.fakellm_server import fakellm_server
 

@@ -28,7 +28,7 @@ from nova_workers.contracts.engine import (
     StdioMcpServer,
 )
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.engines.connection_pool import ConnectionPool
+from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.scripted import ScriptedEngine
 from tests.requirements import proves
 from tests.support.model_server import ModelServer, Part, Stream
@@ -174,7 +174,7 @@ async def test_a_child_that_died_between_turns_is_replaced(play: Player) -> None
 
 
 async def test_a_child_that_hangs_between_turns_is_replaced(play: Player, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nova_workers.engines.connection_pool._CHECK_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("nova_workers.engines.mcp.pool._CHECK_TIMEOUT_S", 0.3)
     pid = await play.pid(CHILD)
     os.kill(pid, signal.SIGSTOP)
     assert await play.pid(CHILD) != pid
@@ -250,7 +250,7 @@ async def test_an_abort_cancels_the_call_at_the_server(play: Player) -> None:
 async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after_it(
     play: Player, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nova_workers.engines.connection_pool._CHECK_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("nova_workers.engines.mcp.pool._CHECK_TIMEOUT_S", 0.3)
     pids = tmp_path / "pids"
     rude = replace(RUDE, args=(*RUDE.args, str(pids)))
     abort = AbortSignal()

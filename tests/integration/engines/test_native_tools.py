@@ -27,7 +27,8 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.native import NATIVE_TOOLS
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings, WebSearchSettings
-from nova_workers.tools import CommandPolicy, Outbound, OutboundRules, ToolPolicy, WebPages
+from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.tools import CommandPolicy, ToolPolicy, WebPages
 from tests.contract.engines.stage import assert_valid
 from tests.support.model_server import ModelServer, Part, Stream
 from tests.support.web_server import WebServer, reply, web_server

@@ -7,8 +7,8 @@ from nova_workers.contracts.ports import Embedder
 from nova_workers.effects.embeddings import EmbeddingEffect
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.effects import DueEffect
-from nova_workers.ledger.message_search import MessageFilter
+from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.ledger.search.messages import MessageFilter
 from nova_workers.workspace.history import History
 from tests.integration.effects.ledger import SeededRun, seed_run, seed_thread
 

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Connection, Database, Row
-from nova_workers.ledger.embeddings import EmbeddedMessage, MessageText, save_embeddings
-from nova_workers.ledger.message_search import MessageFilter, search_messages
-from nova_workers.ledger.threads import delete_thread
+from nova_workers.ledger.search.embeddings import EmbeddedMessage, MessageText, save_embeddings
+from nova_workers.ledger.search.messages import MessageFilter, search_messages
+from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.workspace.history import History
 from tests.integration.effects.ledger import seed_run, seed_thread
 from tests.integration.history.past import NOW, Past

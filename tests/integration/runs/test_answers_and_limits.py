@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nova_workers.contracts.events import EventCursor, StreamEnd
-from nova_workers.contracts.wire import RunView
+from nova_workers.contracts.http.wire import RunView
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.ledger.replay import load_recorded_run
-from nova_workers.ledger.run_reads import get_run
+from nova_workers.ledger.runs.reads import get_run
+from nova_workers.ledger.runs.replay import load_recorded_run
 from nova_workers.streams.replay import replay
 from tests.requirements import proves
 from tests.support.executor import Floor

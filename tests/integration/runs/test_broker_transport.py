@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_workers.runs.broker import build_celery
+from nova_workers.broker.celery_app import build_celery
 
 
 def test_a_message_that_is_kept_nowhere_is_not_acknowledged_on_a_connection_that_is_lost(redis_url: str) -> None:

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from nova_workers.ids import new_id
-from nova_workers.ledger.budgets import report_budgets, spent_today
 from nova_workers.ledger.database import Row
+from nova_workers.ledger.runs.budgets import report_budgets, spent_today
 from tests.requirements import proves
 from tests.support.executor import AGENT, Floor
 from tests.support.puppet import USAGE, plan

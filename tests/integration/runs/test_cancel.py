@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nova_workers.contracts.content import text_block
-from nova_workers.contracts.wire import BulkCancel
+from nova_workers.contracts.http.wire import BulkCancel
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
 from tests.requirements import proves
 from tests.support.executor import Floor

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from nova_workers.contracts.runs import Accepted, Claim
-from nova_workers.ledger.run_reads import get_run
+from nova_workers.ledger.runs.reads import get_run
 from nova_workers.runs.claiming import claim_run
 from tests.requirements import proves
 from tests.support.executor import AGENT, Floor

@@ -6,7 +6,7 @@ import asyncio
 
 from nova_workers.contracts.runs import Claim
 from nova_workers.ids import new_id
-from nova_workers.ledger.claim import claim_next
+from nova_workers.ledger.runs.claim import claim_next
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.puppet import plan

@@ -13,8 +13,8 @@ from nova_workers.config import ModelSettings, Settings
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.runs import Submission
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.history import HistoryTurn, load_history_turns
-from nova_workers.runs.compaction import turn_sizes
+from nova_workers.ledger.threads.history import HistoryTurn, load_history_turns
+from nova_workers.runs.turns.compaction import turn_sizes
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.invariants import check_any_time, check_heads

@@ -9,12 +9,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.broker.celery_app import build_celery
+from nova_workers.broker.dispatcher import CeleryDispatcher
 from nova_workers.config import Settings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.observability.metrics import Metrics
-from nova_workers.runs.broker import build_celery
-from nova_workers.runs.dispatcher import CeleryDispatcher
 
 _MANY = 2_500
 """More than wait for the threads that ring for one."""

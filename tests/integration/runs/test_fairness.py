@@ -9,8 +9,8 @@ import orjson
 from nova_workers.contracts.runs import Accepted, Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.ledger.fairness import find_entitled
-from nova_workers.ledger.fleet import Switch, pause
+from nova_workers.ledger.runs.fairness import find_entitled
+from nova_workers.ledger.runs.fleet import Switch, pause
 from tests.requirements import proves
 from tests.support.executor import AGENT, Floor, Worker
 from tests.support.puppet import plan

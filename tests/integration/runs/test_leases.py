@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from nova_workers.config import Settings
-from nova_workers.ledger.leases import renew_leases
+from nova_workers.ledger.runs.leases import renew_leases
 from tests.requirements import proves
 from tests.support.clocks import ManualClock
 from tests.support.executor import Floor, Worker

@@ -12,7 +12,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.waits import Answer
 from nova_workers.keys import run_events
-from nova_workers.ledger.replay import load_recorded_run
+from nova_workers.ledger.runs.replay import load_recorded_run
 from nova_workers.streams.replay import replay
 from nova_workers.streams.wire import FIELD, decode
 from tests.support.executor import Floor

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from nova_workers.ledger.fleet import Switch, pause, resume, waiting_front
+from nova_workers.ledger.runs.fleet import Switch, pause, resume, waiting_front
 from tests.requirements import proves
 from tests.support.executor import AGENT, Floor
 from tests.support.puppet import plan

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from nova_workers.config import Settings
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.memories import save_memory
+from nova_workers.ledger.workspace.memories import save_memory
 from tests.requirements import proves
 from tests.support.clocks import ManualClock
 from tests.support.executor import Floor

@@ -13,10 +13,10 @@ from nova_workers.contracts.runs import Accepted
 from nova_workers.contracts.waits import Answer
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.routing import InboxRouter
-from nova_workers.ledger.deliveries import list_deliveries
-from nova_workers.ledger.retention import delete_aged
-from nova_workers.ledger.tasks import list_tasks
-from nova_workers.ledger.threads import get_thread, list_threads
+from nova_workers.ledger.delivery.deliveries import list_deliveries
+from nova_workers.ledger.tasks.records import list_tasks
+from nova_workers.ledger.threads.records import get_thread, list_threads
+from nova_workers.ledger.upkeep.retention import delete_aged
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.taps import Fault

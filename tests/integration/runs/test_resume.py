@@ -11,9 +11,9 @@ from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.runs import Claim, Finish, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
-from nova_workers.ledger import journal
-from nova_workers.ledger.claim import claim_next
-from nova_workers.ledger.finish import finish_run, requeue_run
+from nova_workers.ledger.runs import journal
+from nova_workers.ledger.runs.claim import claim_next
+from nova_workers.ledger.runs.finish import finish_run, requeue_run
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.invariants import check_any_time, check_settled, thread_state

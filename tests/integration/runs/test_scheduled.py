@@ -11,9 +11,9 @@ import pytest
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Accepted
 from nova_workers.errors import Unavailable
-from nova_workers.ledger.cancel import edit_queued, withdraw_queued_of_agent
-from nova_workers.ledger.run_reads import get_run
-from nova_workers.ledger.threads import delete_thread
+from nova_workers.ledger.runs.cancel import edit_queued, withdraw_queued_of_agent
+from nova_workers.ledger.runs.reads import get_run
+from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.runs.scheduled import Scheduled
 from tests.requirements import proves
 from tests.support.executor import AGENT, Floor

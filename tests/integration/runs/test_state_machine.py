@@ -33,7 +33,7 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.errors import Rejected, Unavailable
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.fleet import Switch, pause, resume
+from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from nova_workers.runs import persist
 from tests.requirements import proves
 from tests.support.executor import AGENT, ENDED, Floor, Worker

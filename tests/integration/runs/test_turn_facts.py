@@ -10,7 +10,7 @@ import pytest
 from nova_workers.contracts.waits import Answer
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Row
-from nova_workers.ledger.lineage import list_turns
+from nova_workers.ledger.threads.lineage import list_turns
 from tests.support.executor import Floor
 from tests.support.model_server import Part, Stream, model_server
 from tests.support.puppet import plan

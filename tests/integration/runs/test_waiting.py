@@ -10,7 +10,7 @@ import pytest
 from nova_workers.contracts.runs import Accepted
 from nova_workers.contracts.waits import Answer
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
-from nova_workers.ledger.threads import delete_thread
+from nova_workers.ledger.threads.records import delete_thread
 from tests.requirements import proves
 from tests.support.executor import Floor, Worker
 from tests.support.invariants import check_any_time

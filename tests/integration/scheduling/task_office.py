@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_workers.contracts.tasks import SubtaskCreate, TaskCreate, TaskView
+from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate, TaskView
 from nova_workers.ledger.database import Row
 from nova_workers.scheduling.tasks import TaskScheduler
-from nova_workers.workspace.tasks import PERSON, TaskActor, Tasks
+from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 from tests.support.executor import Floor
 
 __all__ = ["OWNER", "Office"]

@@ -19,13 +19,13 @@ from nova_workers.effects.embeddings import EmbeddingEffect
 from nova_workers.effects.provider import Vector
 from nova_workers.errors import InvalidInput
 from nova_workers.keys import broker_queue
-from nova_workers.ledger import backfill as ledger
-from nova_workers.ledger import upkeep_cursors
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.effects import DueEffect
-from nova_workers.ledger.threads import delete_thread
+from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.ledger.search import backfill as ledger
+from nova_workers.ledger.threads.records import delete_thread
+from nova_workers.ledger.upkeep import cursors as upkeep_cursors
 from nova_workers.observability.metrics import Metrics
-from nova_workers.scheduling.backfill import Backfill
+from nova_workers.upkeep.backfill import Backfill
 from tests.integration.effects.ledger import seed_run, seed_thread
 from tests.integration.history.past import Past
 from tests.integration.scheduling.old_talk import count, old_run

@@ -13,18 +13,18 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import RetentionSettings
 from nova_workers.errors import NotFound
 from nova_workers.ids import new_id
-from nova_workers.ledger import retention as ledger
-from nova_workers.ledger import thread_purge
-from nova_workers.ledger.archive_writing import check_references
+from nova_workers.ledger.archive.writing import check_references
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.embeddings import save_texts
-from nova_workers.ledger.history import load_history_turns
-from nova_workers.ledger.lineage import list_messages, list_turns
-from nova_workers.ledger.threads import delete_thread, fork_thread, get_thread
-from nova_workers.ledger.upkeep import delete_expired_keys
+from nova_workers.ledger.search.embeddings import save_texts
+from nova_workers.ledger.threads import purge as thread_purge
+from nova_workers.ledger.threads.history import load_history_turns
+from nova_workers.ledger.threads.lineage import list_messages, list_turns
+from nova_workers.ledger.threads.records import delete_thread, fork_thread, get_thread
+from nova_workers.ledger.upkeep import retention as ledger
+from nova_workers.ledger.upkeep.overdue import delete_expired_keys
 from nova_workers.observability.metrics import Metrics
-from nova_workers.scheduling.retention import Retention
 from nova_workers.threads.transcript import conversation
+from nova_workers.upkeep.retention import Retention
 from tests.integration.effects.ledger import SeededRun, seed_thread
 from tests.integration.scheduling.old_talk import add_agent, age_thread, count, old_run, old_thread
 from tests.requirements import proves

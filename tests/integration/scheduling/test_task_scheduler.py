@@ -8,14 +8,14 @@ from typing import Literal
 
 import pytest
 
+from nova_workers.contracts.http.tasks import StepPatch, TaskPatch
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.tasks import StepPatch, TaskPatch
 from nova_workers.errors import IllegalTransition, NotFound
-from nova_workers.ledger.fleet import Switch, pause, resume
+from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from nova_workers.prompts import work_words
 from nova_workers.runs.waiting import Answer
 from nova_workers.scheduling.tasks import TaskScheduler
-from nova_workers.workspace.tasks import PERSON, TaskActor
+from nova_workers.workspace.tasks.service import PERSON, TaskActor
 from tests.integration.scheduling.task_office import OWNER, Office
 from tests.requirements import proves
 from tests.support.taps import Crashed

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nova_workers.config import Settings
-from nova_workers.contracts.tasks import TaskCreate, TaskPatch, TaskView
-from nova_workers.contracts.wire import AgentCreate, AgentPatch
+from nova_workers.contracts.http.tasks import TaskCreate, TaskPatch, TaskView
+from nova_workers.contracts.http.wire import AgentCreate, AgentPatch
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.fleet import Fleet, fleet_env

@@ -6,9 +6,9 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from nova_workers.contracts.tasks import TaskPatch
+from nova_workers.contracts.http.tasks import TaskPatch
 from nova_workers.errors import Rejected
-from nova_workers.workspace.tasks import PERSON
+from nova_workers.workspace.tasks.service import PERSON
 from tests.integration.scheduling.task_office import Office
 from tests.requirements import proves
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from nova_workers.config import Settings
-from nova_workers.contracts.wire import StatelessRunCreate
+from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
 from tests.integration.scheduling.old_talk import age_thread, count
 from tests.requirements import proves

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.task_schedule import find_due
+from nova_workers.ledger.tasks.schedule import find_due
 from tests.integration.capabilities.desk import add_tenants
 from tests.integration.scheduling.task_office import Office
 from tests.requirements import proves

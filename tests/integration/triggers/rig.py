@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_workers.contracts.triggers import TriggerCreate, TriggerPatch, TriggerView
+from nova_workers.contracts.http.triggers import TriggerCreate, TriggerPatch, TriggerView
 from nova_workers.ledger.database import Row
-from nova_workers.ledger.triggers import get_trigger
-from nova_workers.scheduling.gates import Gates
-from nova_workers.scheduling.triggers import Ticked, TriggerFirer, TriggerTicker
-from nova_workers.tools import Outbound, OutboundRules
-from nova_workers.workspace import triggers as workspace
+from nova_workers.ledger.triggers.definitions import get_trigger
+from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.triggers import definitions as workspace
+from nova_workers.triggers.firing import Ticked, TriggerFirer, TriggerTicker
+from nova_workers.triggers.gates import Gates
 from tests.support.executor import AGENT, Floor
 from tests.support.taps import Tap, TappedDatabase
 

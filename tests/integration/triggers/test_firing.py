@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nova_workers.errors import Gone, LimitExceeded, NotFound
-from nova_workers.workspace.slots import jitter_of
+from nova_workers.triggers.slots import jitter_of
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nova_workers.ledger.fleet import Switch, pause, resume
-from nova_workers.ledger.trigger_firing import take_one
-from nova_workers.ledger.triggers import delete_trigger
-from nova_workers.scheduling.verdicts import day_began
+from nova_workers.ledger.runs.fleet import Switch, pause, resume
+from nova_workers.ledger.triggers.definitions import delete_trigger
+from nova_workers.ledger.triggers.firing import take_one
+from nova_workers.triggers.verdicts import day_began
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
 from tests.support.puppet import plan

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate, TaskStatus, TaskView
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.tasks import SubtaskCreate, TaskCreate, TaskStatus, TaskView
-from nova_workers.workspace.tasks import PERSON, TaskActor, Tasks
+from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 
 __all__ = ["TENANT", "A", "B", "Bells", "active_task", "kinds_of", "new_task", "standing", "subtask_of"]
 

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.tasks import (
+from nova_workers.contracts.http.tasks import (
     MAX_TASK_DEPTH,
     StepInput,
     StepPatch,
@@ -14,9 +13,10 @@ from nova_workers.contracts.tasks import (
     TaskStatus,
     TaskView,
 )
+from nova_workers.contracts.runs import Doorbell
 from nova_workers.errors import Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.tasks import TaskActor, Tasks
+from nova_workers.workspace.tasks.service import TaskActor, Tasks
 from tests.integration.workspace.task_hands import (
     TENANT,
     A,

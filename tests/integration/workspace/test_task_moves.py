@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nova_workers.contracts.tasks import (
+from nova_workers.contracts.http.tasks import (
     MAX_OPEN_TASKS,
     MAX_TASK_ID,
     StepPatch,
@@ -17,7 +17,7 @@ from nova_workers.contracts.tasks import (
 )
 from nova_workers.errors import IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.tasks import PERSON, Tasks
+from nova_workers.workspace.tasks.service import PERSON, Tasks
 from tests.integration.workspace.task_hands import (
     TENANT,
     A,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nova_workers.contracts.tasks import (
+from nova_workers.contracts.http.tasks import (
     MAX_RESOURCES,
     MAX_STEPS,
     StepInput,
@@ -12,7 +12,7 @@ from nova_workers.contracts.tasks import (
     TaskResourceAdd,
 )
 from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, NotFound
-from nova_workers.workspace.tasks import Tasks
+from nova_workers.workspace.tasks.service import Tasks
 from tests.integration.workspace.task_hands import TENANT, A, active_task, kinds_of, new_task
 from tests.requirements import proves
 

@@ -16,7 +16,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from nova_workers.contracts.tasks import (
+from nova_workers.contracts.http.tasks import (
     StepInput,
     StepPatch,
     StepsReplace,
@@ -28,8 +28,8 @@ from nova_workers.contracts.tasks import (
 )
 from nova_workers.errors import Rejected
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.task_rules import LEGAL_MOVES
-from nova_workers.workspace.tasks import PERSON, TaskActor, Tasks
+from nova_workers.workspace.tasks.rules import LEGAL_MOVES
+from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 from tests.integration.capabilities.desk import add_tenants
 from tests.requirements import proves
 

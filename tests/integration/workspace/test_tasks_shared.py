@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.contracts.tasks import (
+from nova_workers.contracts.http.tasks import (
     StepInput,
     StepPatch,
     StepsReplace,
@@ -16,7 +16,7 @@ from nova_workers.contracts.tasks import (
 )
 from nova_workers.errors import Conflict, Forbidden, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.tasks import PERSON, TaskActor, Tasks, task_section
+from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks, task_section
 from tests.integration.workspace.task_hands import (
     TENANT,
     A,

@@ -7,8 +7,8 @@ import pytest
 import typer
 
 from nova_workers.cli.app import COMMANDS, Lazy
-from nova_workers.cli.send import parse_metadata
-from nova_workers.cli.threads import describe_block
+from nova_workers.cli.records.threads import describe_block
+from nova_workers.cli.talk.send import parse_metadata
 from nova_workers.errors import InvalidInput
 
 _HEAVY = ("pydantic", "httpx2", "celery", "sqlalchemy", "asyncpg", "redis", "rich", "fastapi", "anthropic")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.cli.inbox import describe
+from nova_workers.cli.workspace.inbox import describe
 from nova_workers.contracts.deliveries import DeliveryView
 
 

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from nova_workers.cli.follow import why_it_waits
-from nova_workers.cli.live import LiveView, cost_line
-from nova_workers.cli.output import Output
+from nova_workers.cli.talk.follow import why_it_waits
+from nova_workers.cli.talk.live import LiveView, cost_line
+from nova_workers.cli.terminal.output import Output
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,

@@ -6,8 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
-from nova_workers.cli.files import local_name
-from nova_workers.cli.markdown import SafeMarkdown
+from nova_workers.cli.terminal.markdown import SafeMarkdown
+from nova_workers.cli.workspace.files import local_name
 
 _STYLES = re.compile(r"\x1b\[[\d;]*m")
 """What rich itself writes: colours and weights."""

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nova_workers.cli.chart import bar
-from nova_workers.cli.output import Output, age, short, stamp
-from nova_workers.cli.table_layout import Column, lay_out
+from nova_workers.cli.terminal.chart import bar
+from nova_workers.cli.terminal.output import Output, age, short, stamp
+from nova_workers.cli.terminal.table_layout import Column, lay_out
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.wire import BulkCancelled
+from nova_workers.contracts.http.wire import BulkCancelled
 
 RUN = "run_01KADN2Z5N3VE7G2V0V0XQ6T8S"
 

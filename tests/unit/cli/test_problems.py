@@ -3,13 +3,13 @@ import asyncio
 import httpx2
 import pytest
 
-from nova_workers.cli.client import NovaClient
 from nova_workers.cli.command import build
-from nova_workers.cli.problems import error_of_response, error_of_transport
-from nova_workers.cli.text_input import blame_file
+from nova_workers.cli.terminal.text_input import blame_file
+from nova_workers.client.client import NovaClient
+from nova_workers.client.problems import error_of_response, error_of_transport
 from nova_workers.contracts.bodies import Problem
-from nova_workers.contracts.tasks import TaskCreate
-from nova_workers.contracts.wire import AgentCreate
+from nova_workers.contracts.http.tasks import TaskCreate
+from nova_workers.contracts.http.wire import AgentCreate
 from nova_workers.errors import (
     ConfigurationError,
     IdempotencyMismatch,

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from inline_snapshot import snapshot
 
-from nova_workers.cli.output import Output
-from nova_workers.cli.usage import bar_cells, show_report
-from nova_workers.contracts.usage_report import UsageReport, UsageSum
+from nova_workers.cli.records.usage import bar_cells, show_report
+from nova_workers.cli.terminal.output import Output
+from nova_workers.contracts.http.usage_report import UsageReport, UsageSum
 
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 

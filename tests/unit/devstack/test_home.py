@@ -19,7 +19,7 @@ from nova_workers.devstack.home import (
     write_private,
     write_state,
 )
-from nova_workers.devstack.sockets import socket_folder
+from nova_workers.devstack.servers.sockets import socket_folder
 from nova_workers.errors import ConfigurationError
 
 STATE = StackState(

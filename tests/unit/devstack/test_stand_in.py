@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.devstack.stand_in import ToolUse, reply_to
+from nova_workers.devstack.stand_in.rules import ToolUse, reply_to
 from nova_workers.prompts import work_words
 
 TOOLS = [{"name": "memory_save"}, {"name": "memory_list"}, {"name": "memory_delete"}]

@@ -11,8 +11,8 @@ from mcp.types import Tool
 
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.contracts.native import TAKEN_NAMES
-from nova_workers.engines.connection_pool import ConnectionPool
-from nova_workers.engines.toolbox import Toolbox, plain_block
+from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
 
 LONG = "x" * 200
 

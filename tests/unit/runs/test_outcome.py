@@ -12,8 +12,8 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import RunLost
-from nova_workers.ledger.resume import Journal
-from nova_workers.runs.outcome import close_journal, failed, judge
+from nova_workers.ledger.runs.resume import Journal
+from nova_workers.runs.turns.outcome import close_journal, failed, judge
 from nova_workers.threads.lease import HeldRun
 from tests.support.invariants import check_history
 

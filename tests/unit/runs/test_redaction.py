@@ -25,9 +25,9 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.waits import MAX_OPTION_CHARS, AskAgent, AskApproval, AskUser, Pause, wait_adapter
-from nova_workers.ledger.resume import Journal
+from nova_workers.ledger.runs.resume import Journal
 from nova_workers.observability.redactor import Redactor
-from nova_workers.runs.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
+from nova_workers.runs.turns.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
 
 VALUE = "tok_123456"
 HIDDEN = "[secret:KEY]"

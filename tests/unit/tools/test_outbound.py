@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_workers.errors import OutboundFailed
-from nova_workers.tools.outbound import Outbound, OutboundRules
+from nova_workers.outbound.requests import Outbound, OutboundRules
 from tests.support.web_server import WebServer, redirect, reply, web_server
 from tests.unit.tools.test_addresses import PRIVATE_4, PRIVATE_6, WRAPPERS
 

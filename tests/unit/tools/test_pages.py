@@ -9,7 +9,7 @@ import pytest
 
 from nova_workers.contracts.ports import FetchedPage
 from nova_workers.errors import ToolFailure
-from nova_workers.tools.outbound import Outbound, OutboundRules
+from nova_workers.outbound.requests import Outbound, OutboundRules
 from nova_workers.tools.pages import WebPages
 from tests.support.web_server import WebServer, redirect, reply, web_server
 

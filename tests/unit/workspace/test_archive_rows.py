@@ -8,8 +8,8 @@ import pytest
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.errors import InvalidInput
-from nova_workers.ledger.archive_tables import KEPT
-from nova_workers.workspace.archive_rows import checked_row
+from nova_workers.ledger.archive.tables import KEPT
+from nova_workers.workspace.archive.rows import checked_row
 from tests.requirements import proves
 from tests.support.archive_rows import MOMENT, SKILL, small_row
 

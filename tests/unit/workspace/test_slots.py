@@ -9,10 +9,10 @@ from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.contracts.triggers import CatchUp
+from nova_workers.contracts.http.triggers import CatchUp
 from nova_workers.errors import InvalidInput
-from nova_workers.workspace.schedules import parse_schedule
-from nova_workers.workspace.slots import COUNTED, ON_TIME_S, SlotRule, Slots, check_jitter, jitter_of, window_s
+from nova_workers.triggers.schedules import parse_schedule
+from nova_workers.triggers.slots import COUNTED, ON_TIME_S, SlotRule, Slots, check_jitter, jitter_of, window_s
 from tests.requirements import proves
 
 MADE = datetime(2030, 1, 1, 12, tzinfo=UTC)

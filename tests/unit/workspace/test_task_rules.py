@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nova_workers.contracts.tasks import (
+from nova_workers.contracts.http.tasks import (
     MAX_STEPS,
     StepInput,
     StepView,
@@ -18,8 +18,8 @@ from nova_workers.contracts.tasks import (
 )
 from nova_workers.errors import IllegalTransition, InvalidInput
 from nova_workers.ids import new_id
-from nova_workers.workspace.task_rules import LEGAL_MOVES, check_move, make_plan
-from nova_workers.workspace.task_section import describe_task
+from nova_workers.workspace.tasks.rules import LEGAL_MOVES, check_move, make_plan
+from nova_workers.workspace.tasks.section import describe_task
 
 STATES: tuple[TaskStatus, ...] = ("draft", "active", "done", "canceled")
 

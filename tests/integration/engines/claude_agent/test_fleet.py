@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from nova_workers.config import Settings
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.sessions import load_session, save_session
+from nova_workers.ledger.runs.sessions import load_session, save_session
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.integration.engines.claude_agent.hands import MODEL, calling, said, saying, told
 from tests.support.executor import Floor

@@ -1,0 +1,1 @@
+"""Routes for operators: fleet, health, keys, tenant, usage."""

@@ -1,0 +1,69 @@
+"""``/v1/fleet``: how much work there is, who does it, and the switches that hold it back."""
+
+from fastapi import APIRouter
+
+from api.auth import AnyCaller, Caller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.state import ApiState, State
+from api.workers import live_workers
+from nova_workers.contracts.http.fleet import FleetPause, FleetView
+from nova_workers.errors import InvalidInput
+from nova_workers.ledger.runs import fleet as ledger
+from nova_workers.ledger.workspace import agents
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/fleet", tags=["fleet"], route_class=StrictRoute)
+
+_RING_AT_ONCE = 500
+"""After a resume; the reconciler rings for the rest within seconds."""
+
+
+@router.get("", responses=problems())
+async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
+    """Get runs by status, lines, workers and pauses: of the key's tenant, or of all with the scope `operator`.
+
+    Workers are shown to operators only.
+    """
+    return await _view(caller, state)
+
+
+@router.post("/pause", responses=problems(404, 410, body=True))
+async def pause_fleet(body: FleetPause, caller: AnyCaller, state: State) -> FleetView:
+    """Start nothing new in the scope. What runs goes on, and what is queued keeps."""
+    switch = _switch(body, caller)
+    async with state.services.database.connection() as connection:
+        if switch.agent_id is not None:
+            await agents.get_agent(connection, caller.tenant_id, switch.agent_id)
+        await ledger.pause(connection, switch, body.reason)
+    return await _view(caller, state)
+
+
+@router.post("/resume", responses=problems(body=True))
+async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> FleetView:
+    """Let the scope go on. Resuming what is not paused changes nothing."""
+    switch = _switch(body, caller)
+    async with state.services.database.connection() as connection:
+        resumed = await ledger.resume(connection, switch)
+        bells = await ledger.waiting_front(connection, switch, limit=_RING_AT_ONCE) if resumed else []
+    state.services.dispatcher.ring_runs(bells)
+    return await _view(caller, state)
+
+
+def _switch(body: FleetPause, caller: Caller) -> ledger.Switch:
+    """Return the switch that is meant, once it is sure that the caller may turn it."""
+    caller.need("operator" if body.scope == "fleet" else "agents")
+    if (body.scope == "agent") != (body.agent_id is not None):
+        raise InvalidInput("agent_id goes with the scope 'agent', and only with it.", field="agent_id")
+    return ledger.Switch(body.scope, caller.tenant_id, body.agent_id)
+
+
+async def _view(caller: Caller, state: ApiState) -> FleetView:
+    sees_all = caller.may("operator")
+    tenant_id = None if sees_all else caller.tenant_id
+    async with state.services.database.connection() as connection:
+        depth = await ledger.fleet_depth(connection, tenant_id)
+        switches = await ledger.list_switches(connection, tenant_id)
+    workers = await live_workers(state.services.redis) if sees_all else []
+    return FleetView(runs=dict(depth.runs), queues=list(depth.queues), workers=workers, switches=switches)

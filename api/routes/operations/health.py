@@ -1,0 +1,100 @@
+"""``/healthz``, ``/readyz``, ``/metrics``: for the machines that look after this one. They need no key."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Literal
+
+import structlog
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict
+from redis.exceptions import RedisError
+
+from api.state import ApiState, State
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.runs.fleet import fleet_depth
+from nova_workers.ledger.upkeep.cursors import tenants_behind
+
+__all__ = ["Health", "Readiness", "router"]
+
+router = APIRouter(tags=["health"])
+
+_log = structlog.get_logger(__name__)
+
+_DEADLINE_S = 2.0
+_SCHEMA = "SELECT version_num FROM alembic_version"
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(BaseModel):
+    """Whether this process can do its work, and what keeps it from that."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ready: bool
+    checks: dict[str, str]
+    """By check: ``ok``, or what is wrong and how to mend it."""
+
+
+@router.get("/healthz")
+async def healthz() -> Health:
+    """Say that the process lives. Asks no other server: a broken database is no reason to restart this one."""
+    return Health()
+
+
+@router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready; `checks` says why."}})
+async def readyz(state: State, response: Response) -> Readiness:
+    """Say whether the database, its schema and the broker are as they should be."""
+    (database, schema), broker = await asyncio.gather(_check_database(state), _check_broker(state))
+    checks = {"database": database, "schema": schema, "broker": broker}
+    # The broker is no reason to turn requests away: runs are accepted without it, and rung for later.
+    ready = database == "ok" and schema == "ok"
+    if not ready:
+        response.status_code = 503
+    return Readiness(ready=ready, checks=checks)
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(state: State) -> Response:
+    """Give Prometheus this process's counters and the fleet's gauges."""
+    try:
+        async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
+            depth = await fleet_depth(connection, None)
+            behind = await tenants_behind(connection)
+        state.services.metrics.set_fleet(
+            depth.runs, {queue.queue: (queue.queued, queue.oldest_queued_age_s) for queue in depth.queues}
+        )
+        state.services.metrics.backfill_tenants_behind.set(behind)
+    except (Unavailable, TimeoutError) as error:
+        _log.warning("metrics.fleet_unknown", error=str(error))
+    body, content_type = state.services.metrics.exposition()
+    return Response(body, media_type=content_type)
+
+
+async def _check_database(state: ApiState) -> tuple[str, str]:
+    try:
+        async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
+            version = await connection.fetchval("SELECT to_regclass('alembic_version')::text") and (
+                await connection.fetchval(_SCHEMA)
+            )
+    except (Unavailable, TimeoutError) as error:
+        return f"does not answer: {error}", "unknown"
+    if version != state.schema_head:
+        return "ok", f"is {version!r}, but this version needs {state.schema_head!r}: run `nova migrate`"
+    return "ok", "ok"
+
+
+async def _check_broker(state: ApiState) -> str:
+    ping: Awaitable[bool] = state.services.redis.ping()
+    try:
+        async with asyncio.timeout(_DEADLINE_S):
+            await ping
+    except (RedisError, TimeoutError) as error:
+        return f"does not answer: {error}"
+    return "ok"

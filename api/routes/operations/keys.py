@@ -1,0 +1,54 @@
+"""``/v1/keys``: API keys of the caller's tenant."""
+
+from fastapi import APIRouter
+
+from api.auth import KeysCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import KeyIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyView
+from nova_workers.errors import InvalidInput
+from nova_workers.ledger.tenants import keys as ledger
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
+
+
+@router.post("", status_code=201, responses=problems(body=True))
+async def create_key(body: KeyCreate, caller: KeysCaller, state: State) -> KeyCreated:
+    """Make a key. Its secret is in this answer and never shown again. A key gives no scope that it lacks."""
+    for scope in body.scopes:
+        caller.need(scope)
+    if body.expires_at is not None:
+        if body.expires_at.tzinfo is None:
+            raise InvalidInput("expires_at needs an offset, such as 2030-01-31T12:00:00Z.", field="expires_at")
+        if body.expires_at <= state.services.clock.now():
+            raise InvalidInput(f"expires_at is in the past: {body.expires_at.isoformat()!r}.", field="expires_at")
+    async with state.services.database.connection() as connection:
+        return await ledger.create_key(
+            connection, caller.tenant_id, name=body.name, scopes=body.scopes, expires_at=body.expires_at
+        )
+
+
+@router.get("", responses=problems(400, 422))
+async def list_keys(caller: KeysCaller, state: State, cursor: Cursor = None, limit: Limit = 50) -> Page[KeyView]:
+    """List keys, newest first, without their secrets."""
+    pager = Pager(caller.tenant_id, "keys", (str,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_keys(
+            connection, caller.tenant_id, before=None if position is None else str(position[0]), limit=limit + 1
+        )
+    return pager.page(rows, limit, lambda key: [key.id])
+
+
+@router.delete("/{key_id}", status_code=204, responses=problems(404))
+async def revoke_key(key_id: KeyIdPath, caller: KeysCaller, state: State) -> None:
+    """End a key. Every API process stops taking it within seconds; revoking again changes nothing."""
+    async with state.services.database.connection() as connection:
+        await ledger.revoke_key(connection, caller.tenant_id, key_id)
+    state.keys.forget(key_id)

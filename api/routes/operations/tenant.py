@@ -1,0 +1,56 @@
+"""``/v1/tenant`` and ``/v1/budgets``: a tenant's settings, and what of its day's budgets is left."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import AnyCaller, Caller, RunsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.state import State
+from nova_workers.contracts.http.budgets import BudgetsView
+from nova_workers.contracts.http.tenants import TenantPatch, TenantView
+from nova_workers.ledger.runs.budgets import report_budgets
+from nova_workers.ledger.tenants.settings import get_tenant
+from nova_workers.workspace.tenants import change_tenant
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["tenant"], route_class=StrictRoute)
+
+TenantIdQuery = Annotated[
+    str | None,
+    Query(
+        pattern=r"^[A-Za-z0-9_-]{1,80}$",
+        description="Another tenant than the key's, for operators.",
+    ),
+]
+
+
+@router.get("/tenant", responses=problems(404, 422))
+async def get_settings(caller: AnyCaller, state: State, tenant_id: TenantIdQuery = None) -> TenantView:
+    """Get a tenant's settings: time zone, hours, share of the fleet, bounds."""
+    async with state.services.database.connection() as connection:
+        return await get_tenant(connection, _meant(caller, tenant_id))
+
+
+@router.patch("/tenant", responses=problems(404, body=True))
+async def patch_settings(
+    body: TenantPatch, caller: AnyCaller, state: State, tenant_id: TenantIdQuery = None
+) -> TenantView:
+    """Change the settings that are given. Runs that run are not stopped by a lower cap or budget."""
+    async with state.services.database.transaction() as connection:
+        return await change_tenant(connection, _meant(caller, tenant_id), body, caller.scopes)
+
+
+@router.get("/budgets", responses=problems())
+async def get_budgets(caller: RunsCaller, state: State) -> BudgetsView:
+    """Get the day's budgets of the tenant, its agents and triggers, and what was spent of them."""
+    async with state.services.database.connection() as connection:
+        return await report_budgets(connection, caller.tenant_id)
+
+
+def _meant(caller: Caller, tenant_id: str | None) -> str:
+    if tenant_id is not None and tenant_id != caller.tenant_id:
+        caller.need("operator")
+    return tenant_id or caller.tenant_id

@@ -1,0 +1,71 @@
+"""``/v1/waits`` and ``/v1/runs/{id}/answers``: what runs wait for, and giving it to them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import RunsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdQuery, RunIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, WaitKind, WaitView
+from nova_workers.ledger.runs import reads as run_reads
+from nova_workers.ledger.waits.records import Wait, list_waits
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
+
+KindQuery = Annotated[WaitKind | None, Query(description="Only of this kind; without it, those that a person answers.")]
+
+
+@router.get("/waits", responses=problems(400, 422))
+async def list_open_waits(
+    *,
+    caller: RunsCaller,
+    state: State,
+    kind: KindQuery = None,
+    agent_id: AgentIdQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[WaitView]:
+    """List what runs wait for, newest first: questions and calls that need permission, unless said otherwise."""
+    kinds = ANSWERABLE if kind is None else (kind,)
+    pager = Pager(caller.tenant_id, "waits", (str,), (kind, agent_id))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        waits = await list_waits(
+            connection,
+            caller.tenant_id,
+            kinds=kinds,
+            before=None if position is None else str(position[0]),
+            agent_id=agent_id,
+            limit=limit + 1,
+        )
+    return pager.page([_view(wait) for wait in waits], limit, lambda wait: [wait.id])
+
+
+@router.post("/runs/{run_id}/answers", responses=problems(404, 409, body=True))
+async def answer_run(run_id: RunIdPath, body: RunAnswer, caller: RunsCaller, state: State) -> RunView:
+    """Answer a question of a run that waits, or permit or refuse a call. The first answer counts."""
+    await state.services.waiting.answer(caller.tenant_id, run_id, body.wait_id, body)
+    async with state.services.database.connection() as connection:
+        return await run_reads.get_run(connection, caller.tenant_id, run_id)
+
+
+def _view(wait: Wait) -> WaitView:
+    return WaitView(
+        id=wait.id,
+        run_id=wait.run_id,
+        thread_id=wait.thread_id,
+        agent_id=wait.agent_id,
+        tool_call_id=wait.tool_call_id,
+        request=wait.request,
+        child_run_id=wait.child_run_id,
+        due_at=wait.due_at,
+        created_at=wait.created_at,
+    )

@@ -1,0 +1,67 @@
+"""``/v1/runs/{id}/events``: what happens in a run, live, and what happened, from where the client left off."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+
+from api.auth import RunsCaller
+from api.desk import open_stream
+from api.errors import InvalidCursor
+from api.openapi import problems
+from api.params import RunIdPath
+from api.state import State
+from api.streaming.following import Target
+from api.streaming.sse import EVENT_STREAM
+from nova_workers.contracts.events import EventCursor
+
+__all__ = ["EVENTS", "router"]
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": (
+            "Server-sent events: `id` is `<attempt>-<seq>`, `event` the type, `data` the event as JSON. Comments are "
+            "heartbeats. The last event is a `stream_end` whose `final` is true."
+        ),
+        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+    }
+}
+_NO_MORE = {204: {"description": "The client has the final event; a browser's EventSource stops asking."}}
+
+_CURSOR_CHARS = 40
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", max_length=_CURSOR_CHARS, description="Id of the last event that the client has."),
+]
+After = Annotated[
+    str | None, Query(max_length=_CURSOR_CHARS, description="As Last-Event-ID, which wins, for a first request.")
+]
+
+
+@router.get(
+    "/{run_id}/events",
+    response_class=Response,
+    responses={**EVENTS, **_NO_MORE, **problems(400, 404, 422, 429)},
+)
+async def follow_run(
+    run_id: RunIdPath, caller: RunsCaller, state: State, last_event_id: LastEventId = None, after: After = None
+) -> Response:
+    """Follow a run, from the start or from an event on, to its end. Nothing is missed, whenever the client comes."""
+    target = Target(caller.tenant_id, run_id, _cursor(last_event_id or after))
+    found = await state.follower.find(target)
+    if found.ended and target.after == found.final_event:
+        return Response(status_code=204, media_type=EVENT_STREAM)
+    async with state.slots.hold(caller.key_id) as slot:
+        return open_stream(state, target, found, slot.handed_over(), {})
+
+
+def _cursor(text: str | None) -> EventCursor:
+    if text is None:
+        return EventCursor()
+    try:
+        return EventCursor.parse(text)
+    except ValueError as error:
+        raise InvalidCursor(
+            f"{text!r} is not an event id; give the id of an event of this run, such as '1-42'.", field="Last-Event-ID"
+        ) from error

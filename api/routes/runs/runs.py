@@ -1,0 +1,86 @@
+"""``/v1/runs``: what was asked, as it stands; and how to stop, change or withdraw it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import RunsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdQuery, RunIdPath, ThreadIdQuery
+from api.state import State
+from api.submitting import content_of
+from api.workers import name_missing_worker
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.wire import BulkCancel, BulkCancelled, RunEdit, RunQueue, RunStatus, RunView
+from nova_workers.ledger.runs import reads as run_reads
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
+
+StatusQuery = Annotated[RunStatus | None, Query(description="Only with this status.")]
+QueueQuery = Annotated[RunQueue | None, Query(description="Only of this queue.")]
+
+
+@router.get("", responses=problems(400, 422))
+async def list_runs(
+    *,
+    caller: RunsCaller,
+    state: State,
+    thread_id: ThreadIdQuery = None,
+    agent_id: AgentIdQuery = None,
+    status: StatusQuery = None,
+    queue: QueueQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[RunView]:
+    """List runs, newest first."""
+    which = run_reads.RunFilter(thread_id=thread_id, agent_id=agent_id, status=status, queue=queue)
+    pager = Pager(caller.tenant_id, "runs", (str,), (thread_id, agent_id, status, queue))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await run_reads.list_runs(
+            connection,
+            caller.tenant_id,
+            which,
+            before=None if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda run: [run.id])
+
+
+@router.post("/cancel", responses=problems(body=True))
+async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> BulkCancelled:
+    """Cancel all open runs that match every field given, up to 1,000 a call."""
+    return await state.services.canceller.cancel_many(caller.tenant_id, body)
+
+
+@router.get("/{run_id}", responses=problems(404))
+async def get_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
+    """Get a run as it stands; while it is queued, with its place in line and what it waits for."""
+    async with state.services.database.connection() as connection:
+        run = await run_reads.get_run(connection, caller.tenant_id, run_id)
+    return await name_missing_worker(state.services.redis, run)
+
+
+@router.patch("/{run_id}", responses=problems(404, 409, body=True))
+async def edit_run(run_id: RunIdPath, body: RunEdit, caller: RunsCaller, state: State) -> RunView:
+    """Give a run that is still queued another message."""
+    content = content_of(body.message, max_chars=state.services.settings.api.max_message_chars)
+    await state.services.canceller.edit(caller.tenant_id, run_id, content)
+    return await get_run(run_id, caller, state)
+
+
+@router.delete("/{run_id}", status_code=204, responses=problems(404, 409))
+async def withdraw_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> None:
+    """Take a run that is still queued out of the line."""
+    await state.services.canceller.withdraw(caller.tenant_id, run_id)
+
+
+@router.post("/{run_id}/cancel", responses=problems(404, 409))
+async def cancel_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
+    """Cancel a run. One that runs stops in a moment and keeps its partial text; asking twice changes nothing."""
+    await state.services.canceller.cancel(caller.tenant_id, run_id)
+    return await get_run(run_id, caller, state)

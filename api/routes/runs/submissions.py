@@ -1,0 +1,72 @@
+"""Where messages come in: accept, accept and wait, accept and stream; to a thread, or to a new one."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from api.auth import RunsCaller
+from api.desk import Desk, answer_when_over
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.params import RunIdPath, ThreadIdPath
+from api.routes.runs.events import EVENTS
+from api.state import State
+from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
+
+_ERRORS = problems(404, 409, 410, body=True)
+_STREAM_ERRORS = problems(404, 409, 410, 429, body=True)
+_UNFINISHED = {202: {"model": RunView, "description": "Not over yet; the run as it stands. It goes on."}}
+
+TimeoutQuery = Annotated[
+    float | None, Query(gt=0, description="Seconds to wait at most; the server's own bound where that is lower.")
+]
+
+
+@router.post("/threads/{thread_id}/runs", status_code=202, response_model=RunView, responses=_ERRORS)
+async def create_thread_run(thread_id: ThreadIdPath, body: RunCreate, desk: Desk) -> Response:
+    """Send a message to the agent of a thread."""
+    return await desk.accept(body, thread_id)
+
+
+@router.post("/runs", status_code=202, response_model=RunView, responses=_ERRORS)
+async def create_run(body: StatelessRunCreate, desk: Desk) -> Response:
+    """Send a message to a thread, or to a new thread of an agent."""
+    return await desk.accept(body, None)
+
+
+@router.post("/threads/{thread_id}/runs/wait", response_model=RunView, responses={**_UNFINISHED, **_ERRORS})
+async def create_thread_run_and_wait(
+    thread_id: ThreadIdPath, body: RunCreate, desk: Desk, timeout_s: TimeoutQuery = None
+) -> Response:
+    """Send a message and get the run when it is over; 202 when that takes too long. The run goes on either way."""
+    return await desk.accept_and_wait(body, thread_id, timeout_s)
+
+
+@router.post("/runs/wait", response_model=RunView, responses={**_UNFINISHED, **_ERRORS})
+async def create_run_and_wait(body: StatelessRunCreate, desk: Desk, timeout_s: TimeoutQuery = None) -> Response:
+    """Send a message and get the run when it is over; 202 when that takes too long. The run goes on either way."""
+    return await desk.accept_and_wait(body, None, timeout_s)
+
+
+@router.post("/threads/{thread_id}/runs/stream", response_class=Response, responses={**EVENTS, **_STREAM_ERRORS})
+async def create_thread_run_and_stream(thread_id: ThreadIdPath, body: RunCreate, desk: Desk) -> Response:
+    """Send a message and get the run's events as they come. `Location` names the run."""
+    return await desk.accept_and_stream(body, thread_id)
+
+
+@router.post("/runs/stream", response_class=Response, responses={**EVENTS, **_STREAM_ERRORS})
+async def create_run_and_stream(body: StatelessRunCreate, desk: Desk) -> Response:
+    """Send a message and get the run's events as they come. `Location` names the run."""
+    return await desk.accept_and_stream(body, None)
+
+
+@router.get("/runs/{run_id}/wait", response_model=RunView, responses={**_UNFINISHED, **problems(404, 422)})
+async def wait_for_run(
+    run_id: RunIdPath, request: Request, caller: RunsCaller, state: State, timeout_s: TimeoutQuery = None
+) -> Response:
+    """Get a run when it is over; 202 with the run as it stands when that takes too long."""
+    return await answer_when_over(state, caller, request, run_id, timeout_s=timeout_s)

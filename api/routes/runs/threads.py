@@ -1,0 +1,159 @@
+"""``/v1/threads``: conversations."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import RunsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdQuery, ThreadIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.wire import (
+    MessageView,
+    RunView,
+    ThreadCreate,
+    ThreadFork,
+    ThreadPatch,
+    ThreadView,
+    TurnView,
+)
+from nova_workers.ledger.runs import reads as run_reads
+from nova_workers.ledger.threads import lineage
+from nova_workers.ledger.threads import records as ledger
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/threads", tags=["threads"], route_class=StrictRoute)
+
+LabelQuery = Annotated[
+    str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="The thread with this label.")
+]
+
+
+@router.post("", status_code=201, responses=problems(404, 409, body=True))
+async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State) -> ThreadView:
+    """Make an empty thread."""
+    async with state.services.database.connection() as connection:
+        return await ledger.create_thread(
+            connection, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
+        )
+
+
+@router.get("", responses=problems(400, 422))
+async def list_threads(
+    *,
+    caller: RunsCaller,
+    state: State,
+    agent_id: AgentIdQuery = None,
+    label: LabelQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[ThreadView]:
+    """List threads, newest first."""
+    pager = Pager(caller.tenant_id, "threads", (str,), (agent_id, label))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_threads(
+            connection,
+            caller.tenant_id,
+            agent_id=agent_id,
+            label=label,
+            before=None if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda thread: [thread.id])
+
+
+@router.get("/{thread_id}", responses=problems(404, 410))
+async def get_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> ThreadView:
+    """Get a thread as it stands."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_thread(connection, caller.tenant_id, thread_id)
+
+
+@router.patch("/{thread_id}", responses=problems(404, 409, 410, body=True))
+async def patch_thread(thread_id: ThreadIdPath, body: ThreadPatch, caller: RunsCaller, state: State) -> ThreadView:
+    """Change what the body names; null clears."""
+    async with state.services.database.connection() as connection:
+        return await ledger.patch_thread(
+            connection, caller.tenant_id, thread_id, body.model_dump(include=body.model_fields_set)
+        )
+
+
+@router.delete("/{thread_id}", status_code=204, responses=problems(404, 410))
+async def delete_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> None:
+    """Delete a thread, and cancel its open runs. Forks of it keep their history, but no search finds it."""
+    async with state.services.database.transaction() as transaction:
+        canceled = await ledger.delete_thread(transaction, caller.tenant_id, thread_id)
+    await state.services.canceller.requested(canceled)
+
+
+@router.post("/{thread_id}/fork", status_code=201, responses=problems(404, 409, 410, body=True))
+async def fork_thread(thread_id: ThreadIdPath, body: ThreadFork, caller: RunsCaller, state: State) -> ThreadView:
+    """Make a thread that goes on from a finished turn of this one."""
+    async with state.services.database.connection() as connection:
+        return await ledger.fork_thread(
+            connection, caller.tenant_id, thread_id, turn_id=body.turn_id, title=body.title, label=body.label
+        )
+
+
+@router.get("/{thread_id}/messages", responses=problems(400, 404, 410, 422))
+async def list_messages(
+    thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[MessageView]:
+    """List the messages of a conversation, oldest first, with what it inherited where it was forked."""
+    pager = Pager(caller.tenant_id, "messages", (int, int), (thread_id,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        await ledger.get_thread(connection, caller.tenant_id, thread_id)
+        rows = await lineage.list_messages(
+            connection,
+            caller.tenant_id,
+            thread_id,
+            after=None if position is None else (int(position[0]), int(position[1])),
+            limit=limit + 1,
+        )
+    page = pager.page(rows, limit, lambda row: [*row[1]])
+    return Page(items=[message for message, _ in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/{thread_id}/turns", responses=problems(400, 404, 410, 422))
+async def list_turns(
+    thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[TurnView]:
+    """List the turns of a conversation, newest first, with what it inherited where it was forked."""
+    pager = Pager(caller.tenant_id, "turns", (int,), (thread_id,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        await ledger.get_thread(connection, caller.tenant_id, thread_id)
+        rows = await lineage.list_turns(
+            connection,
+            caller.tenant_id,
+            thread_id,
+            below_depth=None if position is None else int(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda turn: [turn.depth])
+
+
+@router.get("/{thread_id}/runs", responses=problems(400, 404, 410, 422))
+async def list_thread_runs(
+    thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[RunView]:
+    """List the runs of a thread, the last in line first."""
+    pager = Pager(caller.tenant_id, "thread_runs", (int,), (thread_id,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        await ledger.get_thread(connection, caller.tenant_id, thread_id)
+        rows = await run_reads.list_thread_runs(
+            connection,
+            caller.tenant_id,
+            thread_id,
+            before_seq=None if position is None else int(position[0]),
+            limit=limit + 1,
+        )
+    page = pager.page(rows, limit, lambda row: [row[1]])
+    return Page(items=[run for run, _ in page.items], next_cursor=page.next_cursor)

@@ -1,0 +1,150 @@
+"""``/v1/agents``: configuration of agents, kept in versions."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.auth import AgentsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
+from nova_workers.errors import InvalidInput
+from nova_workers.ledger.workspace import agents as ledger
+from nova_workers.workspace.agents.service import PERSON
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=StrictRoute)
+
+_ENTITY_TAG = re.compile(r'"?([1-9][0-9]{0,17})"?\Z')
+_MAX_VERSION = 2**31 - 1
+
+IfMatch = Annotated[
+    str | None,
+    Header(description="The version that this change follows, as `ETag` gave it. Left out or `*`: the newest."),
+]
+Version = Annotated[int, Path(description="A version's number.", ge=1, le=_MAX_VERSION)]
+
+
+class AgentRollback(BaseModel):
+    """Which version to make the newest again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = Field(ge=1, le=_MAX_VERSION)
+
+
+@router.post("", status_code=201, responses=problems(409, 429, body=True))
+async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, response: Response) -> AgentView:
+    """Make an agent."""
+    return _tagged(await state.services.agents.create(caller.tenant_id, body.id, body, actor=PERSON), response)
+
+
+@router.get("", responses=problems(400, 422))
+async def list_agents(caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50) -> Page[AgentView]:
+    """List agents, by id."""
+    pager = Pager(caller.tenant_id, "agents", (str,))
+    position = pager.read(cursor)
+    after = None if position is None else str(position[0])
+    rows = await state.services.agents.list(caller.tenant_id, after=after, limit=limit + 1)
+    return pager.page(rows, limit, lambda agent: [agent.id])
+
+
+@router.get("/{agent_id}", responses=problems(404, 410))
+async def get_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State, response: Response) -> AgentView:
+    """Get an agent as it stands."""
+    return _tagged(await state.services.agents.get(caller.tenant_id, agent_id), response)
+
+
+@router.put("/{agent_id}", responses=problems(404, 410, 412, body=True))
+async def replace_agent(
+    agent_id: AgentIdPath,
+    body: AgentReplace,
+    caller: AgentsCaller,
+    state: State,
+    *,
+    response: Response,
+    if_match: IfMatch = None,
+) -> AgentView:
+    """Give an agent a new configuration, as its next version. An equal one changes nothing."""
+    agent = await state.services.agents.replace(
+        caller.tenant_id, agent_id, body, actor=PERSON, expected=_expected(if_match)
+    )
+    return _tagged(agent, response)
+
+
+@router.patch("/{agent_id}", responses=problems(404, 410, 412, body=True))
+async def change_agent(
+    agent_id: AgentIdPath,
+    body: AgentPatch,
+    caller: AgentsCaller,
+    state: State,
+    *,
+    response: Response,
+    if_match: IfMatch = None,
+) -> AgentView:
+    """Change fields of an agent, each as a whole, as its next version. Those left out stay."""
+    agent = await state.services.agents.patch(
+        caller.tenant_id, agent_id, body, actor=PERSON, expected=_expected(if_match)
+    )
+    return _tagged(agent, response)
+
+
+@router.delete("/{agent_id}", status_code=204, responses=problems(404, 410))
+async def delete_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State) -> None:
+    """Delete an agent. Its threads take no new runs; what they hold stays readable."""
+    await state.services.agents.delete(caller.tenant_id, agent_id)
+
+
+@router.get("/{agent_id}/versions", responses=problems(400, 404, 410, 422))
+async def list_agent_versions(
+    agent_id: AgentIdPath, caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[AgentView]:
+    """List the versions of an agent, newest first, with who made each."""
+    pager = Pager(caller.tenant_id, "agent_versions", (int,), (agent_id,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_versions(
+            connection,
+            caller.tenant_id,
+            agent_id,
+            before=None if position is None else int(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda agent: [agent.version])
+
+
+@router.get("/{agent_id}/versions/{version}", responses=problems(404, 410, 422))
+async def get_agent_version(agent_id: AgentIdPath, version: Version, caller: AgentsCaller, state: State) -> AgentView:
+    """Get what an agent was."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_version(connection, caller.tenant_id, agent_id, version)
+
+
+@router.post("/{agent_id}/rollback", responses=problems(404, 410, body=True))
+async def rollback_agent(
+    agent_id: AgentIdPath, body: AgentRollback, caller: AgentsCaller, state: State, response: Response
+) -> AgentView:
+    """Make an earlier version's configuration the newest again."""
+    agent = await state.services.agents.rollback(caller.tenant_id, agent_id, body.version, actor=PERSON)
+    return _tagged(agent, response)
+
+
+def _tagged(agent: AgentView, response: Response) -> AgentView:
+    response.headers["etag"] = f'"{agent.version}"'
+    return agent
+
+
+def _expected(if_match: str | None) -> int | None:
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _ENTITY_TAG.match(if_match.strip())
+    if found is None:
+        raise InvalidInput(f'If-Match is {if_match!r}; it takes one version, such as "3", or *.', field="If-Match")
+    return int(found[1])

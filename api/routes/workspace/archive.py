@@ -1,0 +1,127 @@
+"""``/v1/export`` and ``/v1/import``: a tenant as a stream of rows, out and in."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import StreamingResponse
+
+from api.auth import Caller, WorkspaceCaller
+from api.errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType
+from api.json_body import parse_json
+from api.openapi import problems
+from api.state import State
+from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
+from nova_workers.effects.setup import effect_kinds
+from nova_workers.ledger.archive.reading import read_archive
+from nova_workers.workspace.archive.importing import import_archive
+
+__all__ = ["IMPORT_PATH", "router"]
+
+router = APIRouter(prefix="/v1", tags=["archive"])
+
+IMPORT_PATH = "/v1/import"
+_PIECE_BYTES = 65_536
+_MAX_LINE_BYTES = 128 * 1024 * 1024
+"""A file that an agent sent is one line, twice as long as the file."""
+
+
+@router.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses=problems() | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
+)
+async def export_workspace(caller: WorkspaceCaller, state: State) -> StreamingResponse:
+    """Export everything that the tenant keeps, as it stands at this moment, in lines of JSON.
+
+    Needs the scopes `workspace`, `agents` and `runs`. Secrets are named, with the scope `secrets`; no value is given
+    away. The last line is of the table `end`: without it, the archive is not whole. `nova export` makes a folder of it.
+    """
+    _need_all(caller)
+    lines = read_archive(state.services.database, caller.tenant_id, with_secrets=caller.may("secrets"))
+    # The first line, before the answer begins: a database that is away is a 503 and not a cut connection.
+    first = await anext(lines)
+    return StreamingResponse(_pieces(first, lines), media_type=MEDIA_TYPE)
+
+
+@router.post(
+    "/import",
+    responses=problems(409, body=True),
+    openapi_extra={
+        "requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+    },
+)
+async def import_workspace(
+    request: Request,
+    caller: WorkspaceCaller,
+    state: State,
+    merge: Annotated[
+        bool, Query(description="Leave what is there already as it is. Without it, that refuses the whole.")
+    ] = False,
+) -> ImportResult:
+    """Import an archive, whole or not at all.
+
+    Needs the scopes `workspace`, `agents` and `runs`. Ids stay as they are. Default agents that nobody has changed or
+    used make room. `nova import` sends a folder.
+    """
+    _need_all(caller)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != MEDIA_TYPE:
+        raise UnsupportedMediaType(f"The body is {media_type!r}; send it as Content-Type: {MEDIA_TYPE}.")
+    services = state.services
+    result, waits = await import_archive(
+        services.database,
+        caller.tenant_id,
+        _lines(request),
+        merge=merge,
+        validate_agent=services.capabilities.validate,
+        with_effects="embeddings" in effect_kinds(services.settings.effects),
+    )
+    if waits:
+        services.dispatcher.ring_effects()
+    return result
+
+
+def _need_all(caller: Caller) -> None:
+    caller.need("agents")
+    caller.need("runs")
+
+
+async def _pieces(first: bytes, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Yield lines in pieces of a size that a connection likes."""
+    piece = bytearray(first)
+    async with aclosing(lines):
+        async for line in lines:
+            piece += line
+            if len(piece) >= _PIECE_BYTES:
+                yield bytes(piece)
+                piece.clear()
+    yield bytes(piece)
+
+
+async def _lines(request: Request) -> AsyncIterator[tuple[Any, int]]:
+    """Yield what each line of a body says, and its size."""
+    rest = bytearray()
+    number = 0
+    async for piece in request.stream():
+        rest += piece
+        if b"\n" not in piece:
+            if len(rest) > _MAX_LINE_BYTES:
+                raise BodyTooLarge(f"A line has more than {_MAX_LINE_BYTES:,} bytes.", max_bytes=_MAX_LINE_BYTES)
+            continue
+        *whole, last = bytes(rest).split(b"\n")
+        rest = bytearray(last)
+        for line in whole:
+            number += 1
+            if line.strip():
+                yield _parse(line, number), len(line)
+    if rest.strip():
+        yield _parse(bytes(rest), number + 1), len(rest)
+
+
+def _parse(line: bytes, number: int) -> Any:
+    try:
+        return parse_json(line)
+    except MalformedRequest as error:
+        raise MalformedRequest(f"Line {number} of the archive: {error.message}") from error

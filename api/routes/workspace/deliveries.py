@@ -1,0 +1,141 @@
+"""``/v1/deliveries`` and ``/v1/files``: what agents handed over, and the files among it."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Response
+from pydantic import StringConstraints
+
+from api.auth import WorkspaceCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdQuery, DeliveryIdPath, FileIdPath, ThreadIdQuery, WebhookIdQuery
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
+from nova_workers.ledger.delivery.deliveries import get_delivery, list_deliveries
+from nova_workers.ledger.delivery.sent_files import list_files
+from nova_workers.workspace import files
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["deliveries"], route_class=StrictRoute)
+
+# An agent chose these bytes: they do not run as a page of this origin. (Every response of ours says `nosniff`.)
+_INERT = {"content-security-policy": "default-src 'none'; sandbox"}
+
+_CONTENT = {
+    200: {
+        "description": "The bytes, to be saved and not to be shown.",
+        "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+Channel = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
+    Query(description="Only what goes through this channel."),
+]
+
+
+@router.get("/deliveries", responses=problems(400, 422))
+async def list_all_deliveries(
+    *,
+    caller: WorkspaceCaller,
+    state: State,
+    kind: Annotated[DeliveryKind | None, Query(description="Only of this kind.")] = None,
+    status: Annotated[DeliveryStatus | None, Query(description="Only with this status.")] = None,
+    agent_id: AgentIdQuery = None,
+    webhook_id: WebhookIdQuery = None,
+    channel: Channel = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[DeliveryView]:
+    """List what agents handed over beside their answers, newest first.
+
+    That is the inbox: notifications, files and shared notes. With `webhook_id` or `channel` it is what goes there.
+    """
+    target = webhook_id or channel or INBOX
+    pager = Pager(caller.tenant_id, "deliveries", (str,), (kind, status, agent_id, target))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await list_deliveries(
+            connection,
+            caller.tenant_id,
+            target=target,
+            kind=kind,
+            status=status,
+            agent_id=agent_id,
+            before=None if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda delivery: [delivery.id])
+
+
+@router.get("/deliveries/{delivery_id}", responses=problems(404))
+async def get_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
+    """Get a delivery as it stands."""
+    async with state.services.database.connection() as connection:
+        return await get_delivery(connection, caller.tenant_id, delivery_id)
+
+
+@router.post("/deliveries/{delivery_id}/replay", status_code=202, responses=problems(404, 409))
+async def replay_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
+    """Send a delivery again that was delivered or has failed. It has the same id, which receivers know it by."""
+    delivery = await state.services.webhooks.replay(caller.tenant_id, delivery_id)
+    state.services.dispatcher.ring_deliveries()
+    return delivery
+
+
+@router.get("/files", responses=problems(400, 422))
+async def list_sent_files(
+    *,
+    caller: WorkspaceCaller,
+    state: State,
+    agent_id: AgentIdQuery = None,
+    thread_id: ThreadIdQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[SentFileView]:
+    """List the files that agents sent, newest first."""
+    pager = Pager(caller.tenant_id, "files", (str,), (agent_id, thread_id))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await list_files(
+            connection,
+            caller.tenant_id,
+            agent_id=agent_id,
+            thread_id=thread_id,
+            before=None if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda file: [file.id])
+
+
+@router.get("/files/{file_id}", responses=problems(404))
+async def get_file(file_id: FileIdPath, caller: WorkspaceCaller, state: State) -> SentFileView:
+    """Get a file without its content."""
+    return await files.get_file(state.services.database, caller.tenant_id, file_id)
+
+
+@router.get("/files/{file_id}/content", response_class=Response, responses={**_CONTENT, **problems(404)})
+async def get_file_content(file_id: FileIdPath, caller: WorkspaceCaller, state: State) -> Response:
+    """Get the bytes of a file."""
+    file, content = await files.read_file(state.services.database, caller.tenant_id, file_id)
+    return Response(
+        content,
+        headers={**_INERT, "content-type": file.media_type, "content-disposition": _attachment(file.name)},
+    )
+
+
+@router.delete("/files/{file_id}", status_code=204, responses=problems(404))
+async def delete_file(file_id: FileIdPath, caller: WorkspaceCaller, state: State) -> None:
+    """Delete a file for good. A delivery of it that is pending goes with it."""
+    await files.delete_file(state.services.database, caller.tenant_id, file_id)
+
+
+def _attachment(name: str) -> str:
+    """Return a Content-Disposition that saves under a name: for old clients in ASCII, for all others as RFC 5987."""
+    plain = "".join(char if " " <= char <= "~" and char not in '"\\%;' else "_" for char in name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

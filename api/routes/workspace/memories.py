@@ -1,0 +1,73 @@
+"""``/v1/memories``: facts that all agents of a tenant share."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import WorkspaceCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import MemoryIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS, PERSON, MemoryCreate, MemoryView
+from nova_workers.errors import NotFound
+from nova_workers.ledger.workspace import memories as ledger
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/memories", tags=["memories"], route_class=StrictRoute)
+
+ContainsQuery = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=MAX_MEMORY_CHARS,
+        pattern=r"^[^\x00]+$",
+        description="Only those with these words, whatever their case.",
+    ),
+]
+
+
+@router.post("", status_code=201, responses=problems(429, body=True))
+async def create_memory(body: MemoryCreate, caller: WorkspaceCaller, state: State) -> MemoryView:
+    """Remember a fact for all agents. Of the same words there is one: it is returned again."""
+    async with state.services.database.connection() as connection:
+        return _view(await ledger.save_memory(connection, caller.tenant_id, PERSON, body.content))
+
+
+@router.get("", responses=problems(400, 422))
+async def list_memories(
+    *,
+    caller: WorkspaceCaller,
+    state: State,
+    contains: ContainsQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[MemoryView]:
+    """List memories, newest first."""
+    pager = Pager(caller.tenant_id, "memories", (str,), (contains,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_memories(
+            connection,
+            caller.tenant_id,
+            contains=contains,
+            before=None if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page([_view(row) for row in rows], limit, lambda memory: [memory.id])
+
+
+@router.delete("/{memory_id}", status_code=204, responses=problems(404))
+async def delete_memory(memory_id: MemoryIdPath, caller: WorkspaceCaller, state: State) -> None:
+    """Forget a fact."""
+    async with state.services.database.connection() as connection:
+        deleted = await ledger.delete_memory(connection, caller.tenant_id, memory_id)
+    if not deleted:
+        raise NotFound(f"There is no memory {memory_id!r}.", memory_id=memory_id)
+
+
+def _view(memory: ledger.Memory) -> MemoryView:
+    return MemoryView(id=memory.id, content=memory.content, saved_by=memory.agent_id, created_at=memory.created_at)

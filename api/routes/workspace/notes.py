@@ -1,0 +1,81 @@
+"""``/v1/notes``: markdown documents of agents."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import WorkspaceCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdQuery, NoteIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
+from nova_workers.ledger.workspace.notes import list_notes
+from nova_workers.workspace import notes
+from nova_workers.workspace.notes import NoteChange
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/notes", tags=["notes"], route_class=StrictRoute)
+
+
+@router.post("", status_code=201, responses=problems(404, 429, body=True))
+async def create_note(body: NoteCreate, caller: WorkspaceCaller, state: State) -> NoteView:
+    """Make a note that belongs to an agent."""
+    return await notes.create_note(
+        state.services.database,
+        caller.tenant_id,
+        body.agent_id,
+        title=body.title,
+        content=body.content,
+        shared=body.shared,
+        pinned=body.pinned,
+    )
+
+
+@router.get("", responses=problems(400, 422))
+async def list_all_notes(
+    *,
+    caller: WorkspaceCaller,
+    state: State,
+    agent_id: AgentIdQuery = None,
+    pinned: Annotated[bool | None, Query(description="Only those that are, or are not.")] = None,
+    shared: Annotated[bool | None, Query(description="Only those that are, or are not.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[NoteSummary]:
+    """List notes without their content, newest first. Drafts, which no agent has shared, are among them."""
+    pager = Pager(caller.tenant_id, "notes", (str,), (agent_id, pinned, shared))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await list_notes(
+            connection,
+            caller.tenant_id,
+            agent_id=agent_id,
+            pinned=pinned,
+            shared=shared,
+            before=None if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda note: [note.id])
+
+
+@router.get("/{note_id}", responses=problems(404))
+async def get_note(note_id: NoteIdPath, caller: WorkspaceCaller, state: State) -> NoteView:
+    """Get a note, whole."""
+    return await notes.get_note(state.services.database, caller.tenant_id, note_id)
+
+
+@router.patch("/{note_id}", responses=problems(404, body=True))
+async def patch_note(note_id: NoteIdPath, body: NotePatch, caller: WorkspaceCaller, state: State) -> NoteView:
+    """Change what the body names. A note that is not shared any more is taken out of the outbox."""
+    change = NoteChange(title=body.title, content=body.content, shared=body.shared, pinned=body.pinned)
+    return await notes.change_note(state.services.database, caller.tenant_id, note_id, change)
+
+
+@router.delete("/{note_id}", status_code=204, responses=problems(404))
+async def delete_note(note_id: NoteIdPath, caller: WorkspaceCaller, state: State) -> None:
+    """Delete a note for good."""
+    await notes.delete_note(state.services.database, caller.tenant_id, note_id)

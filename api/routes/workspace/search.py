@@ -1,0 +1,38 @@
+"""``/v1/search``: what was said in past conversations."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import RunsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.params import AgentIdQuery
+from api.state import State
+from nova_workers.contracts.http.history import MAX_HITS, MAX_QUERY_CHARS, Moment, SearchResult
+from nova_workers.ledger.search.messages import MessageFilter
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/search", tags=["search"], route_class=StrictRoute)
+
+_NOT_BLANK = r"^[^\x00]*[^\x00\s][^\x00]*$"
+
+
+@router.get("", responses=problems(422))
+async def search_conversations(
+    *,
+    caller: RunsCaller,
+    state: State,
+    q: Annotated[
+        str,
+        Query(min_length=1, max_length=MAX_QUERY_CHARS, pattern=_NOT_BLANK, description="Words, or a question."),
+    ],
+    agent_id: AgentIdQuery = None,
+    since: Annotated[Moment | None, Query(description="Only what was said from this moment on.")] = None,
+    until: Annotated[Moment | None, Query(description="Only what was said before this moment.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Most messages.")] = 10,
+) -> SearchResult:
+    """Search what people and agents said, best first. There is no next page: ask in other words, or for a period."""
+    which = MessageFilter(caller.tenant_id, agent_id, since=since, until=until)
+    return await state.services.history.search(which, q, limit=limit)

@@ -1,0 +1,60 @@
+"""``/v1/secrets``: what agents may use and nobody reads. Values go in and do not come out."""
+
+from fastapi import APIRouter
+
+from api.auth import AnyCaller, SecretsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import SecretNamePath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.secrets import SecretPut, SecretRotation, SecretView
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["secrets"], route_class=StrictRoute)
+
+
+@router.post("/fleet/secrets/rotate", responses=problems(409))
+async def rotate_secrets(caller: AnyCaller, state: State) -> SecretRotation:
+    """Encrypt secrets of all tenants anew that are not under the current master key; for operators.
+
+    At most 10,000 a call; it may be repeated at any time.
+    """
+    caller.need("operator")
+    secrets = await state.services.secrets.rotate()
+    # Those that sign webhooks are under the same key.
+    webhooks = await state.services.webhooks.reseal()
+    return SecretRotation(
+        key_id=secrets.key_id,
+        rotated=secrets.rotated + webhooks.rotated,
+        remaining=secrets.remaining + webhooks.remaining,
+        unreadable=secrets.unreadable + webhooks.unreadable,
+    )
+
+
+@router.get("/secrets", responses=problems(400, 422))
+async def list_secrets(
+    caller: SecretsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[SecretView]:
+    """List secrets, by name, without their values."""
+    pager = Pager(caller.tenant_id, "secrets", (str,))
+    position = pager.read(cursor)
+    after = None if position is None else str(position[0])
+    rows = await state.services.secrets.list(caller.tenant_id, after=after, limit=limit + 1)
+    return pager.page(rows, limit, lambda secret: [secret.name])
+
+
+@router.put("/secrets/{name}", responses=problems(409, 429, body=True))
+async def put_secret(name: SecretNamePath, body: SecretPut, caller: SecretsCaller, state: State) -> SecretView:
+    """Make a secret, or give it another value. The same value again is a new encryption and nothing else."""
+    return await state.services.secrets.put(
+        caller.tenant_id, name, body.value, by="person", description=body.description
+    )
+
+
+@router.delete("/secrets/{name}", status_code=204, responses=problems(404, 422))
+async def delete_secret(name: SecretNamePath, caller: SecretsCaller, state: State) -> None:
+    """Delete a secret."""
+    await state.services.secrets.delete(caller.tenant_id, name)

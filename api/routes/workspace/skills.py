@@ -1,0 +1,76 @@
+"""``/v1/skills``: the tenant's library of skills."""
+
+from base64 import b64encode
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from api.auth import WorkspaceCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import SkillNamePath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
+from nova_workers.ledger.workspace import skills as ledger
+from nova_workers.workspace import skills as workspace
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/skills", tags=["skills"], route_class=StrictRoute)
+
+NewName = Annotated[str, Path(description="The skill's name, as its front matter has it.")]
+FileQuery = Annotated[
+    str, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="As the skill lists it.")
+]
+
+
+@router.get("", responses=problems(400, 422))
+async def list_skills(
+    caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[SkillView]:
+    """List skills, by name."""
+    pager = Pager(caller.tenant_id, "skills", (str,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_skills(
+            connection, caller.tenant_id, after=None if position is None else str(position[0]), limit=limit + 1
+        )
+    return pager.page(rows, limit, lambda skill: [skill.name])
+
+
+@router.get("/{name}", responses=problems(404))
+async def get_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) -> SkillDetail:
+    """Get a skill with the text of its SKILL.md."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_skill(connection, caller.tenant_id, name)
+
+
+@router.put("/{name}", responses=problems(429, body=True))
+async def put_skill(name: NewName, body: SkillPut, caller: WorkspaceCaller, state: State) -> SkillDetail:
+    """Add a skill, or replace the one of this name whole, its files too."""
+    async with state.services.database.transaction() as connection:
+        return await workspace.put_skill(connection, caller.tenant_id, name, body)
+
+
+@router.delete("/{name}", status_code=204, responses=problems(404, 409))
+async def delete_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) -> None:
+    """Remove a skill that no agent has."""
+    async with state.services.database.transaction() as connection:
+        await workspace.remove_skill(connection, caller.tenant_id, name)
+
+
+@router.get("/{name}/file", responses=problems(404, 422))
+async def get_skill_file(
+    name: SkillNamePath, path: FileQuery, caller: WorkspaceCaller, state: State
+) -> SkillFileContent:
+    """Get a file of a skill."""
+    async with state.services.database.connection() as connection:
+        file = await ledger.get_skill_file(connection, caller.tenant_id, name, path)
+    return SkillFileContent(
+        path=file.path,
+        size_bytes=len(file.content),
+        executable=file.executable,
+        content_base64=b64encode(file.content).decode("ascii"),
+    )

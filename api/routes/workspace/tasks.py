@@ -1,0 +1,161 @@
+"""``/v1/tasks``: structured work that agents own."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import WorkspaceCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdQuery, ResourceIdPath, StepIdPath, TaskIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.tasks import (
+    ResourceView,
+    StepPatch,
+    StepsReplace,
+    SubtaskCreate,
+    TaskChangeView,
+    TaskCreate,
+    TaskEnd,
+    TaskNumber,
+    TaskPatch,
+    TaskResourceAdd,
+    TaskStatus,
+    TaskSummary,
+    TaskView,
+)
+from nova_workers.contracts.http.wire import RunView
+from nova_workers.ledger.runs.reads import get_run
+from nova_workers.workspace.tasks.service import PERSON
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/tasks", tags=["tasks"], route_class=StrictRoute)
+
+StatusQuery = Annotated[TaskStatus | None, Query(description="Only those that stand so.")]
+ParentQuery = Annotated[TaskNumber | None, Query(description="Only subtasks of this task.")]
+
+
+@router.post("", status_code=201, responses=problems(404, 409, 429, body=True))
+async def create_task(body: TaskCreate, caller: WorkspaceCaller, state: State) -> TaskView:
+    """Make a task."""
+    return await state.services.tasks.create(caller.tenant_id, PERSON, body)
+
+
+@router.get("", responses=problems(400, 422))
+async def list_tasks(
+    *,
+    caller: WorkspaceCaller,
+    state: State,
+    status: StatusQuery = None,
+    owner_agent_id: AgentIdQuery = None,
+    parent_task_id: ParentQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[TaskSummary]:
+    """List tasks, newest first."""
+    pager = Pager(caller.tenant_id, "tasks", (int,), (status, owner_agent_id, parent_task_id))
+    position = pager.read(cursor)
+    rows = await state.services.tasks.list(
+        caller.tenant_id,
+        status=status,
+        owner_agent_id=owner_agent_id,
+        parent_task_id=parent_task_id,
+        before=None if position is None else int(position[0]),
+        limit=limit + 1,
+    )
+    return pager.page(rows, limit, lambda task: [task.id])
+
+
+@router.get("/{task_id}", responses=problems(404))
+async def get_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -> TaskView:
+    """Get a task with its steps and resources."""
+    return await state.services.tasks.get(caller.tenant_id, task_id)
+
+
+@router.patch("/{task_id}", responses=problems(404, 409, body=True))
+async def update_task(task_id: TaskIdPath, body: TaskPatch, caller: WorkspaceCaller, state: State) -> TaskView:
+    """Change what the body names; with a status, move the task there."""
+    return await state.services.tasks.update(caller.tenant_id, PERSON, task_id, body)
+
+
+@router.post("/{task_id}/activate", responses=problems(404, 409))
+async def activate_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -> TaskView:
+    """Begin a draft. It gets a thread of its own."""
+    return await state.services.tasks.activate(caller.tenant_id, PERSON, task_id)
+
+
+@router.post("/{task_id}/run", status_code=202, responses=problems(404, 409))
+async def run_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -> RunView:
+    """Have an active task worked on now, whatever the hour, also one that is parked. Returns the run.
+
+    Where a run works on it already, that one is returned.
+    """
+    run_id = await state.services.task_scheduler.run_now(caller.tenant_id, task_id)
+    async with state.services.database.connection() as connection:
+        return await get_run(connection, caller.tenant_id, run_id)
+
+
+@router.post("/{task_id}/complete", responses=problems(404, 409, body=True))
+async def complete_task(task_id: TaskIdPath, body: TaskEnd, caller: WorkspaceCaller, state: State) -> TaskView:
+    """End an active task well. It must have no open subtasks; the owner of the task above is woken."""
+    return await state.services.tasks.complete(caller.tenant_id, PERSON, task_id, body.outcome)
+
+
+@router.post("/{task_id}/cancel", responses=problems(404, 409, body=True))
+async def cancel_task(task_id: TaskIdPath, body: TaskEnd, caller: WorkspaceCaller, state: State) -> TaskView:
+    """End a task without a result, and all open tasks below it; the owner of the task above is woken."""
+    return await state.services.tasks.cancel(caller.tenant_id, PERSON, task_id, body.outcome)
+
+
+@router.get("/{task_id}/history", responses=problems(400, 404, 422))
+async def list_task_history(
+    task_id: TaskIdPath, caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[TaskChangeView]:
+    """List what happened to a task, newest first."""
+    pager = Pager(caller.tenant_id, "task_history", (int,), (task_id,))
+    position = pager.read(cursor)
+    rows = await state.services.tasks.history(
+        caller.tenant_id, task_id, before=None if position is None else int(position[0]), limit=limit + 1
+    )
+    return pager.page(rows, limit, lambda change: [change.revision])
+
+
+@router.put("/{task_id}/steps", responses=problems(404, 409, body=True))
+async def replace_steps(task_id: TaskIdPath, body: StepsReplace, caller: WorkspaceCaller, state: State) -> TaskView:
+    """Give a task its whole plan anew. Steps given with their id stay the same steps."""
+    return await state.services.tasks.plans.replace_steps(caller.tenant_id, PERSON, task_id, body)
+
+
+@router.patch("/{task_id}/steps/{step_id}", responses=problems(404, 409, body=True))
+async def update_step(
+    task_id: TaskIdPath, step_id: StepIdPath, body: StepPatch, caller: WorkspaceCaller, state: State
+) -> TaskView:
+    """Change one step. A step with a subtask cannot be marked: it follows that."""
+    return await state.services.tasks.plans.update_step(caller.tenant_id, PERSON, task_id, step_id, body)
+
+
+@router.post("/{task_id}/steps/{step_id}/subtask", status_code=201, responses=problems(404, 409, 429, body=True))
+async def create_subtask(
+    task_id: TaskIdPath, step_id: StepIdPath, body: SubtaskCreate, caller: WorkspaceCaller, state: State
+) -> TaskView:
+    """Make the task that does a step of an active task. A step has one at a time."""
+    return await state.services.tasks.plans.create_subtask(caller.tenant_id, PERSON, task_id, step_id, body)
+
+
+@router.post("/{task_id}/resources", status_code=201, responses=problems(404, 409, 429, body=True))
+async def add_resource(
+    task_id: TaskIdPath, body: TaskResourceAdd, caller: WorkspaceCaller, state: State
+) -> ResourceView:
+    """Add an address or a path that a task works with."""
+    return await state.services.tasks.plans.add_resource(caller.tenant_id, PERSON, task_id, body)
+
+
+@router.delete("/{task_id}/resources/{resource_id}", status_code=204, responses=problems(404, 409))
+async def remove_resource(
+    task_id: TaskIdPath, resource_id: ResourceIdPath, caller: WorkspaceCaller, state: State
+) -> None:
+    """Remove a resource."""
+    await state.services.tasks.plans.remove_resource(caller.tenant_id, PERSON, task_id, resource_id)

@@ -1,0 +1,125 @@
+"""``/v1/triggers``: when agents start by themselves."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import WorkspaceCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdQuery, TriggerIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.triggers import (
+    TriggerCreate,
+    TriggerFiringView,
+    TriggerPatch,
+    TriggerPreview,
+    TriggerView,
+)
+from nova_workers.ledger.triggers import definitions as ledger
+from nova_workers.ledger.triggers import outcomes as trigger_outcomes
+from nova_workers.triggers import definitions as workspace
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/triggers", tags=["triggers"], route_class=StrictRoute)
+
+PERSON = "person"
+
+Count = Annotated[int, Query(ge=1, le=100, description="Most firings to return.")]
+
+
+@router.post("", status_code=201, responses=problems(404, 410, 429, body=True))
+async def create_trigger(body: TriggerCreate, caller: WorkspaceCaller, state: State) -> TriggerView:
+    """Make a trigger."""
+    services = state.services
+    async with services.database.connection() as connection:
+        return await workspace.create_trigger(
+            connection, caller.tenant_id, body, timezone=services.settings.timezone, by=PERSON
+        )
+
+
+@router.get("", responses=problems(400, 422))
+async def list_triggers(
+    caller: WorkspaceCaller, state: State, agent_id: AgentIdQuery = None, cursor: Cursor = None, limit: Limit = 50
+) -> Page[TriggerView]:
+    """List triggers, newest first."""
+    pager = Pager(caller.tenant_id, "triggers", (str,), (agent_id,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_triggers(
+            connection,
+            caller.tenant_id,
+            agent_id=agent_id,
+            before=None if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda trigger: [trigger.id])
+
+
+@router.get("/{trigger_id}", responses=problems(404, 410))
+async def get_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerView:
+    """Get a trigger as it stands."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_trigger(connection, caller.tenant_id, trigger_id)
+
+
+@router.patch("/{trigger_id}", responses=problems(404, 410, body=True))
+async def patch_trigger(
+    trigger_id: TriggerIdPath, body: TriggerPatch, caller: WorkspaceCaller, state: State
+) -> TriggerView:
+    """Change what the body names. Null clears title, thread_id, starts_at, ends_at, gate and the limits of a day."""
+    async with state.services.database.transaction() as connection:
+        return await workspace.patch_trigger(connection, caller.tenant_id, trigger_id, body)
+
+
+@router.delete("/{trigger_id}", status_code=204, responses=problems(404, 410))
+async def delete_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> None:
+    """Delete a trigger."""
+    async with state.services.database.connection() as connection:
+        await ledger.delete_trigger(connection, caller.tenant_id, trigger_id)
+
+
+@router.get("/{trigger_id}/preview", responses=problems(404, 410, 422))
+async def preview_trigger(
+    trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, count: Count = 5
+) -> TriggerPreview:
+    """Look at the next times at which a trigger fires, as if it were enabled."""
+    async with state.services.database.connection() as connection:
+        trigger = await ledger.get_trigger(connection, caller.tenant_id, trigger_id)
+        return await workspace.preview(connection, trigger, count=count)
+
+
+@router.post("/{trigger_id}/resume", responses=problems(404, 410, 422))
+async def resume_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerView:
+    """End a trigger's pause. It goes on with its next slot from now, and its failures are counted anew."""
+    async with state.services.database.transaction() as connection:
+        return await workspace.resume_trigger(connection, caller.tenant_id, trigger_id)
+
+
+@router.post("/{trigger_id}/fire", status_code=201, responses=problems(404, 409, 410, 429))
+async def fire_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerFiringView:
+    """Fire a trigger now, whatever its schedule, its gate and its open runs say. Its limits of a day hold."""
+    return await state.services.triggers.fire(caller.tenant_id, trigger_id)
+
+
+@router.get("/{trigger_id}/firings", responses=problems(400, 404, 410, 422))
+async def list_firings(
+    trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[TriggerFiringView]:
+    """List what came of a trigger's slots, the latest first."""
+    pager = Pager(caller.tenant_id, "trigger_firings", (str,), (trigger_id,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        await ledger.get_trigger(connection, caller.tenant_id, trigger_id)
+        rows = await trigger_outcomes.list_firings(
+            connection,
+            caller.tenant_id,
+            trigger_id,
+            before=None if position is None else datetime.fromisoformat(str(position[0])),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda firing: [firing.scheduled_for.isoformat()])

@@ -1,0 +1,80 @@
+"""``/v1/webhooks``: addresses that hear of what happens here."""
+
+from fastapi import APIRouter
+
+from api.auth import WorkspaceCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import WebhookIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.deliveries import DeliveryView
+from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookSecret, WebhookView
+from nova_workers.ledger.delivery import webhooks as ledger
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)
+
+
+@router.post("", status_code=201, responses=problems(404, 409, 410, 429, body=True))
+async def create_webhook(body: WebhookCreate, caller: WorkspaceCaller, state: State) -> WebhookSecret:
+    """Make a webhook. Its secret is in the answer, this once."""
+    return await state.services.webhooks.create(caller.tenant_id, body)
+
+
+@router.get("", responses=problems(400, 422))
+async def list_webhooks(
+    caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[WebhookView]:
+    """List webhooks, newest first."""
+    pager = Pager(caller.tenant_id, "webhooks", (str,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_webhooks(
+            connection, caller.tenant_id, before=None if position is None else str(position[0]), limit=limit + 1
+        )
+    return pager.page(rows, limit, lambda webhook: [webhook.id])
+
+
+@router.get("/{webhook_id}", responses=problems(404))
+async def get_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state: State) -> WebhookView:
+    """Get a webhook as it stands."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_webhook(connection, caller.tenant_id, webhook_id)
+
+
+@router.patch("/{webhook_id}", responses=problems(404, 410, body=True))
+async def patch_webhook(
+    webhook_id: WebhookIdPath, body: WebhookPatch, caller: WorkspaceCaller, state: State
+) -> WebhookView:
+    """Change what the body names. Null clears agent_id. Switching a webhook on forgives its failures."""
+    view = await state.services.webhooks.patch(caller.tenant_id, webhook_id, body)
+    if body.enabled:
+        # What waited while it was off.
+        state.services.dispatcher.ring_deliveries()
+    return view
+
+
+@router.delete("/{webhook_id}", status_code=204, responses=problems(404))
+async def delete_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state: State) -> None:
+    """Delete a webhook. What is on its way to it is given up."""
+    async with state.services.database.connection() as connection:
+        await ledger.delete_webhook(connection, caller.tenant_id, webhook_id)
+
+
+@router.post("/{webhook_id}/rotate", responses=problems(404, 409, body=True))
+async def rotate_secret(
+    webhook_id: WebhookIdPath, body: WebhookRotate, caller: WorkspaceCaller, state: State
+) -> WebhookSecret:
+    """Replace the secret. The new one is in the answer, this once; the old one signs too for `grace_s`."""
+    return await state.services.webhooks.rotate(caller.tenant_id, webhook_id, grace_s=body.grace_s)
+
+
+@router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))
+async def test_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
+    """Send a webhook something that means nothing. How that went stands in the delivery that is returned."""
+    delivery = await state.services.webhooks.test(caller.tenant_id, webhook_id)
+    state.services.dispatcher.ring_deliveries()
+    return delivery

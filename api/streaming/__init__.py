@@ -1,0 +1,1 @@
+"""Server-sent events: one subscription an API process serves all its open streams."""

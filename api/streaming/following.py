@@ -1,0 +1,263 @@
+"""Follows a run to its end: live while it runs, from the ledger where the live stream has holes or is gone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from api.errors import CursorFromTheFuture
+from api.streaming.run_watch import RunWatch, Wake
+from nova_workers.contracts.events import Event, EventCursor
+from nova_workers.keys import run_events
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.runs.reads import RunState, run_state
+from nova_workers.ledger.runs.replay import RecordedRun, load_recorded_run
+from nova_workers.stopping import stop_tasks
+from nova_workers.streams.hub import Feed, StreamHub
+from nova_workers.streams.replay import replay, replay_steps
+from nova_workers.streams.wire import FIELD, LiveEvent, decode
+
+__all__ = ["Ending", "Follower", "RunFollower", "Target"]
+
+Ending = Literal["over", "gone", "closing"]
+"""Why a follow ended: the run is over, nobody listens any more, or the process stops."""
+
+_REDIS_DEADLINE_S = 1.0
+_START = EventCursor()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which run of which tenant to follow, from where on."""
+
+    tenant_id: str
+    run_id: str
+    after: EventCursor = _START
+
+
+class Follower(Protocol):
+    """Who gets the events. Above this seam: one HTTP response. Below it: `RunFollower`."""
+
+    idle_every_s: float
+
+    async def on_events(self, events: Sequence[LiveEvent]) -> None:
+        """Take the next events. Waits for a slow client."""
+        ...
+
+    async def on_idle(self) -> None:
+        """Called every `idle_every_s`."""
+        ...
+
+    async def until_gone(self) -> None:
+        """Return once nobody listens any more."""
+        ...
+
+
+class RunFollower:
+    """Brings the events of runs to followers, each once, in order, up to the final one."""
+
+    def __init__(self, database: Database, redis: Redis, hub: StreamHub, watch: RunWatch) -> None:
+        self._database = database
+        self._redis = redis
+        self._hub = hub
+        self._watch = watch
+
+    async def find(self, target: Target) -> RunState:
+        """Return where a run stands, once it is sure that the cursor can belong to it.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            CursorFromTheFuture: The cursor is beyond the run's newest event.
+        """
+        async with self._database.connection() as connection:
+            state = await run_state(connection, target.tenant_id, target.run_id)
+        newest = state.final_event if state.ended else None
+        if target.after.attempt > state.attempt or (newest is not None and target.after.key() > newest.key()):
+            raise CursorFromTheFuture(
+                f"{str(target.after)!r} is beyond the newest event of run {target.run_id!r}. "
+                "Give the id of an event that this run sent, or none to begin at the start.",
+                field="Last-Event-ID",
+                attempt=state.attempt,
+            )
+        return state
+
+    async def follow(self, target: Target, state: RunState, follower: Follower) -> Ending:
+        """Hand every event after the target's cursor to a follower, until the run's final event.
+
+        Args:
+            target: Which run, from where on.
+            state: Where the run stands, as `find` told a moment ago.
+            follower: Who gets the events.
+        """
+        delivery = _Delivery(self._database, target, follower)
+        if state.ended:
+            events = await self._read_stream(target, state)
+            if events is None:
+                await delivery.finish_from_ledger()
+            else:
+                await follower.on_events(events)
+            return "over"
+        async with self._hub.follow(target.run_id, target.after) as feed:
+            with self._watch.watch(target.run_id) as woken:
+                ending = await _until_first(
+                    delivery.pump(feed), woken, follower.until_gone(), follower.idle_every_s, follower.on_idle
+                )
+        if ending == "over":
+            await delivery.finish_from_ledger()
+        return "over" if ending == "done" else cast(Ending, ending)
+
+    async def wait(
+        self, target: Target, until_gone: Coroutine[Any, Any, None], *, timeout_s: float, after_attempt: int = 0
+    ) -> Ending | Literal["timeout"]:
+        """Wait until a run is over, or asks a person. Pushed by its events; nothing polls.
+
+        Args:
+            target: Which run.
+            until_gone: Returns once nobody waits any more.
+            timeout_s: How long to wait at most.
+            after_attempt: What the run asked in attempts up to this one was answered.
+        """
+        async with self._hub.follow(target.run_id, _START) as feed:
+            with self._watch.watch(target.run_id) as woken:
+                ending = await _until_first(_until_final(feed, after_attempt), woken, until_gone, timeout_s)
+        return "over" if ending == "done" else ending
+
+    async def _read_stream(self, target: Target, state: RunState) -> Sequence[LiveEvent] | None:
+        """Return all events of a run that is over, after the cursor; None where the stream misses any of them."""
+        try:
+            async with asyncio.timeout(_REDIS_DEADLINE_S):
+                answer = await self._redis.xrange(run_events(target.run_id), min=f"({target.after}", max="+")
+        except (RedisError, TimeoutError):
+            return None
+        entries = cast(list[tuple[bytes, dict[bytes, bytes]]], answer)
+        before = target.after
+        missed: list[LiveEvent] = []
+        for _, fields in entries:
+            for event in decode(fields[FIELD]):
+                if event.cursor.key() <= before.key():
+                    continue
+                if _is_gap(before, event.cursor):
+                    return None
+                missed.append(event)
+                before = event.cursor
+        return missed if before == state.final_event else None
+
+
+class _Delivery:
+    """Moves one run's events to one follower, fills holes from the ledger, and knows what was sent."""
+
+    def __init__(self, database: Database, target: Target, follower: Follower) -> None:
+        self._database = database
+        self._target = target
+        self._follower = follower
+        self._sent = target.after
+
+    async def pump(self, feed: Feed) -> None:
+        """Move live events until the final one is out."""
+        async with aclosing(feed.batches()) as batches:
+            async for batch in batches:
+                await self._take(batch)
+                if _is_final(batch[-1]):
+                    return
+
+    async def finish_from_ledger(self) -> None:
+        """Send the rest of a run that is over."""
+        recorded = await self._recorded()
+        if recorded is not None:
+            await self._send([_event_of(*each) for each in replay(recorded, self._sent)])
+
+    async def _take(self, batch: Sequence[LiveEvent]) -> None:
+        """Send a batch in one piece, or in several where there are holes in it."""
+        piece: list[LiveEvent] = []
+        for event in batch:
+            before = piece[-1].cursor if piece else self._sent
+            if _is_gap(before, event.cursor):
+                await self._send(piece)
+                piece = []
+                if _is_final(event):
+                    await self.finish_from_ledger()
+                    return
+                await self._fill(event.cursor)
+                before = self._sent
+            if event.cursor.key() > before.key():
+                piece.append(event)
+        await self._send(piece)
+
+    async def _fill(self, upto: EventCursor) -> None:
+        """Send the steps that were committed in a hole. Its tokens are lost; what they made up is not."""
+        recorded = await self._recorded()
+        if recorded is not None:
+            await self._send([_event_of(*each) for each in replay_steps(recorded, self._sent, upto)])
+
+    async def _send(self, events: Sequence[LiveEvent]) -> None:
+        if events:
+            await self._follower.on_events(events)
+            self._sent = events[-1].cursor
+
+    async def _recorded(self) -> RecordedRun | None:
+        async with self._database.connection() as connection:
+            return await load_recorded_run(connection, self._target.tenant_id, self._target.run_id)
+
+
+async def _until_final(feed: Feed, after_attempt: int) -> None:
+    async with aclosing(feed.batches()) as batches:
+        async for batch in batches:
+            if _is_final(batch[-1]) or any(_asks(event, after_attempt) for event in batch):
+                return
+
+
+def _asks(event: LiveEvent, after_attempt: int) -> bool:
+    return (
+        event.event["type"] == "waiting"
+        and event.cursor.attempt > after_attempt
+        and event.event["kind"] in ("user", "approval")
+    )
+
+
+async def _until_first(
+    work: Coroutine[Any, Any, None],
+    woken: asyncio.Future[Wake],
+    until_gone: Coroutine[Any, Any, None],
+    every_s: float,
+    on_idle: Callable[[], Awaitable[None]] | None = None,
+) -> Literal["done", "over", "gone", "closing", "timeout"]:
+    """Work until it is done, or the watch wakes us, or nobody listens; nothing outlives the call.
+
+    Every `every_s` it calls `on_idle`; without one that is how long it works at most.
+    """
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(until_gone)
+    try:
+        while True:
+            done, _ = await asyncio.wait(
+                {working, leaving, woken}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if working in done:
+                working.result()
+                return "done"
+            if leaving in done:
+                return "gone"
+            if woken in done:
+                return woken.result()
+            if on_idle is None:
+                return "timeout"
+            await on_idle()
+    finally:
+        await stop_tasks([working, leaving])
+
+
+def _is_final(event: LiveEvent) -> bool:
+    return event.event["type"] == "stream_end" and bool(event.event["final"])
+
+
+def _is_gap(before: EventCursor, cursor: EventCursor) -> bool:
+    expected = before.seq + 1 if cursor.attempt == before.attempt else 1
+    return cursor.key() > before.key() and cursor.seq > expected
+
+
+def _event_of(cursor: EventCursor, event: Event) -> LiveEvent:
+    return LiveEvent(cursor, event.model_dump(mode="json", exclude_none=True))

@@ -1,0 +1,1 @@
+"""Celery as the doorbell: transport, application settings, dispatch."""

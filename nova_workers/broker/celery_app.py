@@ -1,0 +1,113 @@
+"""Celery as we use it: a doorbell. docs/decisions/0005-celery-settings.md has the evidence for each setting."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from celery import Celery
+from kombu.entity import Queue
+
+from nova_workers.broker.transport import use_kept_clients
+from nova_workers.keys import BROKER_KEY_PREFIX
+
+__all__ = [
+    "QUEUES",
+    "TASK_BACKFILL",
+    "TASK_DELIVER",
+    "TASK_FIRE_TRIGGERS",
+    "TASK_RECONCILE",
+    "TASK_RETENTION",
+    "TASK_RUN_AGENT",
+    "TASK_RUN_EFFECTS",
+    "TASK_UPKEEP",
+    "TASK_WORK_TASKS",
+    "build_celery",
+]
+
+QUEUES: Final = ("interactive", "background", "effects", "system")
+
+TASK_RUN_AGENT: Final = "nova.run_agent"
+TASK_RUN_EFFECTS: Final = "nova.run_effects"
+TASK_DELIVER: Final = "nova.deliver"
+TASK_RECONCILE: Final = "nova.reconcile"
+TASK_UPKEEP: Final = "nova.upkeep"
+TASK_BACKFILL: Final = "nova.backfill"
+TASK_RETENTION: Final = "nova.retention"
+TASK_WORK_TASKS: Final = "nova.work_tasks"
+TASK_FIRE_TRIGGERS: Final = "nova.fire_triggers"
+
+
+def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:
+    """Return the Celery app of a process.
+
+    Args:
+        redis_url: ``redis://``, ``rediss://`` or ``unix://``.
+        fail_fast: True for a process that only rings (the API): it gives up on a dead broker in seconds, and the
+            reconciler rings later. A worker waits for the broker instead.
+    """
+    use_kept_clients()
+    app = Celery("nova_workers", set_as_current=False)
+    app.conf.update(
+        broker_url=_kombu_url(redis_url),
+        result_backend=None,
+        # Late acknowledgement on Redis starts duplicates within 90 ms of a connection reset, and a crash of Redis ended
+        # the worker 6 of 6 times. A lost doorbell is rung again; a duplicate finds nothing to claim.
+        task_acks_late=False,
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        # Else as many messages as there are slots hide behind hour-long runs.
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_send_task_events=True,
+        task_send_sent_event=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0.05, "interval_max": 0.05},
+        broker_transport_options=_transport_options(fail_fast),
+        # No acknowledgement at all: early ones guard only the moment between receipt and acknowledgement, for two more
+        # round trips a doorbell; the reconciler guards that moment and all others.
+        task_queues=[Queue(name, no_ack=True) for name in QUEUES],
+        task_default_queue="interactive",
+        task_create_missing_queues=False,
+        task_serializer="json",
+        accept_content=["json"],
+        timezone="UTC",
+        enable_utc=True,
+        beat_schedule={},
+    )
+    return app
+
+
+def _transport_options(fail_fast: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "visibility_timeout": 3600,
+        "unacked_restore_interval": 10,
+        "unacked_restore_throttle": 1,
+        "unacked_mutex_expire": 30,
+        # Without timeouts a dead link hangs for ever.
+        "socket_timeout": 2 if fail_fast else 5,
+        "socket_connect_timeout": 1 if fail_fast else 2,
+        "socket_keepalive": True,
+        "health_check_interval": 5,
+        # One list a queue: queues say what goes first, and each list more costs every pop.
+        "priority_steps": [0],
+        "sep": ":",
+        "global_keyprefix": BROKER_KEY_PREFIX,
+    }
+    if fail_fast:
+        options |= {"max_retries": 1, "interval_start": 0, "interval_step": 0.05, "interval_max": 0.05}
+    return options
+
+
+def _kombu_url(redis_url: str) -> str:
+    """Return the URL as kombu spells it: a unix socket is ``redis+socket://``, its database ``virtual_host``."""
+    parts = urlsplit(redis_url)
+    if parts.scheme != "unix":
+        return redis_url
+    query = parts.query.replace("db=", "virtual_host=")
+    # Not `urlunsplit`: it leaves the slashes out where the host is empty, and kombu then reads an AMQP host.
+    return f"redis+socket://{parts.netloc}{parts.path}?{query}"

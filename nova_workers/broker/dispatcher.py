@@ -1,0 +1,132 @@
+"""Rings doorbells through Celery, off the event loop and never on anybody's critical path."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import structlog
+from celery import Celery
+
+from nova_workers.broker.celery_app import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.observability.metrics import Metrics
+
+__all__ = ["CeleryDispatcher"]
+
+_log = structlog.get_logger(__name__)
+
+_MAX_WAITING = 2_000
+"""Doorbells that wait for a publisher thread. More are left to the reconciler: a hung broker must not fill memory."""
+_FEW = 50
+"""A list of more doorbells leaves by a thread of its own: whoever rings for one does not wait behind ten thousand."""
+_LIST = 500
+_MAX_LISTS = 40
+"""Lists that wait for that thread, which publishes a list in about a third of a second."""
+_REST_S = 1.0
+"""After a failed publish, none is tried for this long: each try on a dead broker holds a thread for seconds."""
+_EFFECTS_GATHER_S = 0.1
+"""Doorbells for effects, or for deliveries, within this time are one: they are worked in batches anyway."""
+
+
+class CeleryDispatcher:
+    """Rings for runs and effects. What is lost here, the reconciler rings again from the ledger."""
+
+    def __init__(self, celery: Celery, metrics: Metrics, *, threads: int) -> None:
+        self._celery = celery
+        self._metrics = metrics
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="doorbell")
+        self._room = threading.Semaphore(_MAX_WAITING)
+        self._lists = ThreadPoolExecutor(1, thread_name_prefix="doorbells")
+        self._room_for_lists = threading.Semaphore(_MAX_LISTS)
+        self._rest_until_s = 0.0
+        self._effects_bell: asyncio.TimerHandle | None = None
+        self._delivery_bell: asyncio.TimerHandle | None = None
+
+    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
+        """Ring for runs that stand in line. Returns at once; never raises."""
+        if len(bells) > _FEW:
+            for begin in range(0, len(bells), _LIST):
+                self._submit_list(bells[begin : begin + _LIST])
+            return
+        for bell in bells:
+            self._submit(TASK_RUN_AGENT, bell.queue, _names(bell))
+
+    def ring_effects(self) -> None:
+        """Ring for effects that are due. Rings close together are one."""
+        if self._effects_bell is None:
+            loop = asyncio.get_running_loop()
+            self._effects_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_effects_now)
+
+    def ring_deliveries(self) -> None:
+        """Ring for what waits in the outbox. Rings close together are one."""
+        if self._delivery_bell is None:
+            loop = asyncio.get_running_loop()
+            self._delivery_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_deliveries_now)
+
+    def close(self) -> None:
+        """Send what waits, for a moment, and stop. Long lists that nobody began are left to the reconciler."""
+        if self._delivery_bell is not None:
+            self._delivery_bell.cancel()
+            self._ring_deliveries_now()
+        if self._effects_bell is not None:
+            self._effects_bell.cancel()
+            self._ring_effects_now()
+        self._executor.shutdown(wait=True, cancel_futures=False)
+        self._lists.shutdown(wait=True, cancel_futures=True)
+        self._celery.close()
+
+    def _ring_deliveries_now(self) -> None:
+        self._delivery_bell = None
+        self._submit(TASK_DELIVER, "effects", {})
+
+    def _ring_effects_now(self) -> None:
+        self._effects_bell = None
+        self._submit(TASK_RUN_EFFECTS, "effects", {})
+
+    def _submit(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
+        if not self._room.acquire(blocking=False):
+            self._metrics.doorbells.labels(queue, "lost").inc()
+            return
+        self._executor.submit(self._publish_and_make_room, task, queue, kwargs)
+
+    def _submit_list(self, bells: Sequence[Doorbell]) -> None:
+        if not self._room_for_lists.acquire(blocking=False):
+            for bell in bells:
+                self._metrics.doorbells.labels(bell.queue, "lost").inc()
+            return
+        self._lists.submit(self._publish_list, bells)
+
+    def _publish_list(self, bells: Sequence[Doorbell]) -> None:
+        try:
+            for bell in bells:
+                self._publish(TASK_RUN_AGENT, bell.queue, _names(bell))
+        finally:
+            self._room_for_lists.release()
+
+    def _publish_and_make_room(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
+        try:
+            self._publish(task, queue, kwargs)
+        finally:
+            self._room.release()
+
+    def _publish(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
+        try:
+            if time.monotonic() < self._rest_until_s:
+                self._metrics.doorbells.labels(queue, "lost").inc()
+                return
+            self._celery.send_task(task, kwargs=kwargs, queue=queue, ignore_result=True)
+            self._metrics.doorbells.labels(queue, "rung").inc()
+        except Exception as error:
+            # Any failure of any broker ends here: the run is in the ledger, and the reconciler will ring.
+            self._rest_until_s = time.monotonic() + _REST_S
+            self._metrics.doorbells.labels(queue, "lost").inc()
+            _log.warning("doorbell.lost", task=task, queue=queue, error=f"{type(error).__name__}: {error}", **kwargs)
+
+
+def _names(bell: Doorbell) -> dict[str, Any]:
+    return {"run_id": bell.run_id, "thread_id": bell.thread_id}

@@ -1,0 +1,1 @@
+"""`nova export` and `nova import`."""

@@ -1,0 +1,1 @@
+"""`make demo`: a fleet of its own on this machine."""

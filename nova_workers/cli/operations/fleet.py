@@ -1,0 +1,102 @@
+"""`nova fleet`: depth and workers at a glance; pause and resume."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.terminal.chart import bar
+from nova_workers.cli.terminal.output import age, stamp
+from nova_workers.client.runs import ENDED
+from nova_workers.contracts.http.fleet import FleetPause, FleetView
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="See depth and workers; pause and resume."
+)
+
+AgentOption = Annotated[str | None, typer.Option(help="Only this agent.")]
+ScopeOption = Annotated[
+    Literal["fleet", "tenant", "agent"] | None,
+    typer.Option(help="Default: the tenant, or the agent of --agent. fleet needs the operator scope."),
+]
+
+
+@remote(app, "status")
+async def status(session: Session) -> None:
+    """Show runs, queues, workers and pauses."""
+    _show(session, await session.client.fleet.view())
+
+
+@remote(app, "pause")
+async def pause(
+    session: Session,
+    agent: AgentOption = None,
+    scope: ScopeOption = None,
+    reason: Annotated[str | None, typer.Option(help="Why; shown to whoever waits.")] = None,
+) -> None:
+    """Start nothing new. What runs goes on, what is queued keeps."""
+    _show(session, await session.client.fleet.pause(_which(agent, scope, reason)))
+
+
+@remote(app, "resume")
+async def resume(session: Session, agent: AgentOption = None, scope: ScopeOption = None) -> None:
+    """Let new runs start again."""
+    which = _which(agent, scope, None)
+    before = await session.client.fleet.view()
+    after = await session.client.fleet.resume(which)
+    if not session.out.json and _pauses(after, which) >= _pauses(before, which):
+        session.out.note(f"{_about(which.scope, which.agent_id)} was not paused", "yellow")
+    _show(session, after)
+
+
+def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPause:
+    given = {"scope": scope or ("agent" if agent else "tenant"), "agent_id": agent, "reason": reason}
+    return build(FleetPause, {name: value for name, value in given.items() if value is not None})
+
+
+def _pauses(view: FleetView, which: FleetPause) -> int:
+    """Count them: an operator sees those of all tenants, which are not told apart."""
+    return sum((switch.scope, switch.target) == (which.scope, which.agent_id) for switch in view.switches)
+
+
+def _about(scope: str, agent_id: str | None) -> str:
+    return f"agent {agent_id}" if scope == "agent" else "everything" if scope == "fleet" else "this tenant"
+
+
+def _show(session: Session, view: FleetView) -> None:
+    out = session.out
+    if out.json:
+        out.document(view)
+        return
+    out.facts((f"{name} in the last hour" if name in ENDED else name, str(count)) for name, count in view.runs.items())
+    if view.queues:
+        deepest = max(queue.queued for queue in view.queues)
+        out.table(
+            ("queue", ("", "spare"), "queued", "oldest"),
+            [
+                (queue.queue, bar(queue.queued, deepest), str(queue.queued), age(queue.oldest_queued_age_s))
+                for queue in view.queues
+            ],
+        )
+    if view.workers:
+        out.table(
+            ("worker", ("", "spare"), "busy", ("queues", "fold"), ("seen", "spare")),
+            [
+                (
+                    f"{worker.host}:{worker.pid}",
+                    bar(worker.busy, worker.slots),
+                    f"{worker.busy}/{worker.slots}" + (" draining" if worker.draining else ""),
+                    ", ".join(worker.queues),
+                    stamp(worker.seen_at),
+                )
+                for worker in view.workers
+            ],
+        )
+    else:
+        told = "No worker is shown: none is alive, or the key lacks the operator scope. `nova doctor` tells which."
+        out.note(told, "yellow")
+    for switch in view.switches:
+        because = f": {switch.reason}" if switch.reason else ""
+        out.note(f"paused {_about(switch.scope, switch.target)} since {stamp(switch.created_at)}{because}", "yellow")

@@ -1,0 +1,69 @@
+"""`nova migrate`: the schema of the database."""
+
+import asyncio
+from typing import Annotated
+
+import asyncpg
+import typer
+
+from models import migrate as migrations
+from nova_workers.cli.target import find_servers
+from nova_workers.cli.terminal.output import JsonOption, Output
+from nova_workers.config import load_settings
+from nova_workers.devstack.first_start import make_first_key
+from nova_workers.errors import Unavailable
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
+
+StatusOption = Annotated[bool, typer.Option("--status", help="Only tell; exit with 1 when there is something to do.")]
+
+FirstKeyOption = Annotated[
+    bool, typer.Option("--first-key", help="Then make a tenant, its agents and a key, unless there is one.")
+]
+
+_UNREACHABLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+@app.command("migrate")
+def migrate(status: StatusOption = False, first_key: FirstKeyOption = False, json_mode: JsonOption = False) -> None:
+    """Bring the database's schema to this version. Does nothing when it is there.
+
+    With --first-key the key is the last line, this once; it has every scope.
+    """
+    settings = load_settings()
+    url = find_servers(settings).database_url or settings.require_database_url()
+    out = Output(json_mode=json_mode)
+    try:
+        before, after = asyncio.run(_run(url, change=not status))
+        key = asyncio.run(make_first_key(url)) if first_key and not status else None
+    except _UNREACHABLE as error:
+        raise Unavailable(
+            f"The database cannot be reached or changed ({error}). Check NOVA_DATABASE_URL, and that its user may "
+            "create tables and extensions."
+        ) from error
+    needed = migrations.head()
+    if out.json:
+        out.document({"before": before, "now": after, "needed": needed, "at_head": after == needed, "first_key": key})
+    elif before == after == needed:
+        out.text(f"at {needed}, nothing to do")
+    elif after == needed:
+        out.text(f"migrated from {before or 'an empty database'} to {after}")
+    else:
+        out.text(f"at {after or 'nothing'}; this version needs {needed}: run `nova migrate`")
+    if key is not None and not out.json:
+        out.note("The first key, with every scope. Keep it now: it is not shown again.", "yellow")
+        out.text(key)
+    elif first_key and not status and not out.json:
+        out.note("There is a key already, and no other was made. `nova keys create` makes more.", "yellow")
+    if after != needed:
+        raise typer.Exit(1)
+
+
+async def _run(url: str, *, change: bool) -> tuple[str | None, str | None]:
+    before = await migrations.current(url)
+    if not change:
+        return before, before
+    await migrations.upgrade(url)
+    return before, await migrations.current(url)

@@ -1,0 +1,86 @@
+"""`nova tenant`: a tenant's days, hours, share of the fleet and bounds; `nova budgets`: what is left of the day's."""
+
+from typing import Annotated
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.terminal.output import money, stamp
+from nova_workers.contracts.http.budgets import BudgetView
+from nova_workers.contracts.http.tenants import TenantPatch, TenantView
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="See and change a tenant's settings."
+)
+
+TenantOption = Annotated[str | None, typer.Option(help="Another tenant's id; needs the operator scope.")]
+_NONE = "none"
+
+
+@remote(app, "show")
+async def show(session: Session, tenant: TenantOption = None) -> None:
+    """Show time zone, hours, share of the fleet and bounds."""
+    _show(session, await session.client.tenants.get(tenant_id=tenant))
+
+
+@remote(app, "set")
+async def change(
+    session: Session,
+    timezone: Annotated[str | None, typer.Option(help="IANA name, such as Europe/Berlin.")] = None,
+    work_from: Annotated[int | None, typer.Option(help="First hour at which tasks are worked on.")] = None,
+    work_until: Annotated[int | None, typer.Option(help="The hour at which that ends.")] = None,
+    work_every_s: Annotated[int | None, typer.Option(help="How often a task is worked on.")] = None,
+    weight: Annotated[int | None, typer.Option(help="Share of a busy fleet; needs the operator scope.")] = None,
+    max_running: Annotated[
+        str | None, typer.Option(help="Most runs at once, or `none`; needs the operator scope.")
+    ] = None,
+    max_cost_usd_per_day: Annotated[str | None, typer.Option(help="Most that a day may cost, or `none`.")] = None,
+    tenant: TenantOption = None,
+) -> None:
+    """Change the settings that are given."""
+    given = {
+        "timezone": timezone,
+        "work_from": work_from,
+        "work_until": work_until,
+        "work_every_s": work_every_s,
+        "weight": weight,
+        "max_running": max_running,
+        "max_cost_usd_per_day": max_cost_usd_per_day,
+    }
+    changes = {name: None if value == _NONE else value for name, value in given.items() if value is not None}
+    _show(session, await session.client.tenants.patch(build(TenantPatch, changes), tenant_id=tenant))
+
+
+@remote(app, "budgets")
+async def budgets(session: Session) -> None:
+    """Show what may be spent today, what was, and when the next day begins."""
+    view = await session.client.tenants.budgets()
+    if session.out.json:
+        session.out.document(view)
+        return
+    session.out.table(("whose", "id", "most a day", "spent", "left"), [_row(each) for each in view.items])
+    session.out.note(f"The next day begins at {stamp(view.resets_at, zone=view.timezone)} ({view.timezone}).")
+
+
+def _row(budget: BudgetView) -> tuple[str, ...]:
+    bounds = ("no bound", "") if budget.max_usd is None else (money(budget.max_usd), money(budget.left_usd))
+    return budget.kind, budget.id, bounds[0], money(budget.spent_usd), bounds[1]
+
+
+def _show(session: Session, tenant: TenantView) -> None:
+    if session.out.json:
+        session.out.document(tenant)
+        return
+    bound, cost = tenant.max_running, tenant.max_cost_usd_per_day
+    session.out.facts(
+        [
+            ("tenant", f"{tenant.id} ({tenant.name})"),
+            ("time zone", tenant.timezone),
+            ("tasks", f"{tenant.work_from}:00 to {tenant.work_until}:00, every {tenant.work_every_s} s"),
+            ("weight", str(tenant.weight)),
+            ("most runs at once", "no bound" if bound is None else str(bound)),
+            ("most cost a day", "no bound" if cost is None else money(cost)),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Commands that read the ledger: runs, threads, waits, usage, search."""

@@ -1,0 +1,174 @@
+"""`nova runs`: list, follow, edit and cancel runs."""
+
+import json
+from typing import Annotated, Literal
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.talk.follow import follow, outcome_code, took_s
+from nova_workers.cli.talk.live import LiveView, limit_line
+from nova_workers.cli.terminal.output import Column, age, money, short, stamp
+from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.contracts.content import text_of
+from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.http.wire import BulkCancel, RunEdit, RunQueue, RunStatus, RunView
+from nova_workers.contracts.waits import RunAnswer
+from nova_workers.errors import InvalidInput
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, follow, edit and cancel runs."
+)
+
+RunArgument = Annotated[str, typer.Argument(help="The run's id.")]
+
+
+@remote(app, "list")
+async def list_runs(
+    session: Session,
+    thread: Annotated[str | None, typer.Option(help="Only those of this thread.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
+    status: Annotated[RunStatus | None, typer.Option(help="Only those in this state.")] = None,
+    queue: Annotated[RunQueue | None, typer.Option(help="Only those of this line.")] = None,
+    limit: LimitOption = 20,
+    cursor: CursorOption = None,
+) -> None:
+    """List runs, newest first."""
+    page = await session.client.runs.list(
+        thread_id=thread, agent_id=agent, status=status, queue=queue, limit=limit, cursor=cursor
+    )
+    columns: tuple[Column, ...] = (
+        *("id", "status", "agent", ("message", "text")),
+        *(("created", "spare"), ("took", "spare"), ("cost", "spare")),
+    )
+    show_page(session.out, page, columns, _row, nothing="No runs.")
+
+
+@remote(app, "show")
+async def show(session: Session, run: RunArgument) -> None:
+    """Show a run as it stands."""
+    _show(session, await session.client.runs.get(run))
+
+
+@remote(app, "tail")
+async def tail(
+    session: Session,
+    run: RunArgument,
+    after: Annotated[str | None, typer.Option(help="Only events after this one, such as 1-42.")] = None,
+    reasoning: Annotated[bool, typer.Option("--reasoning", help="Show extended thinking.")] = False,
+) -> None:
+    """Show a run's events from the first, and follow it to its end. Ctrl-C leaves; the run goes on."""
+    try:
+        start = EventCursor.parse(after) if after else None
+    except ValueError as error:
+        raise InvalidInput(f"--after: {error}") from error
+    end = await follow(session, run, LiveView(session.out, reasoning=reasoning), after=start)
+    raise typer.Exit(0 if end is None else outcome_code(end.status, interrupted=False))
+
+
+@remote(app, "cancel")
+async def cancel(
+    session: Session,
+    runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs.")] = None,
+    thread: Annotated[str | None, typer.Option(help="All open runs of this thread.")] = None,
+    agent: Annotated[str | None, typer.Option(help="All open runs of this agent.")] = None,
+    status: Annotated[
+        Literal["scheduled", "queued", "running", "waiting"] | None, typer.Option(help="Only in this state.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every open run.")] = False,
+) -> None:
+    """Cancel runs. A running one stops in a moment and keeps its partial text."""
+    if runs and len(runs) == 1 and not (thread or agent or status or everything):
+        _show(session, await session.client.runs.cancel(runs[0]))
+        return
+    given = {"run_ids": runs or None, "thread_id": thread, "agent_id": agent, "status": status}
+    named = {name: value for name, value in given.items() if value is not None}
+    if not named and not everything:
+        raise InvalidInput("Which runs? Give ids, --thread, --agent, --status or --all.")
+    canceled = running = 0
+    # `--all` is every state in turn: the API asks for at least one condition.
+    for which in [named] if named else [{"status": state} for state in ("scheduled", "queued", "waiting", "running")]:
+        done = await session.client.runs.cancel_all(build(BulkCancel, which))
+        canceled, running = canceled + done.canceled, running + done.requested
+    if session.out.json:
+        session.out.document({"canceled": canceled, "requested": running})
+    else:
+        session.out.text(f"canceled {canceled} that stood in line or waited; {running} running, which stop in a moment")
+
+
+@remote(app, "answer")
+async def answer(
+    session: Session,
+    run: RunArgument,
+    text: Annotated[str | None, typer.Argument(help="The answer to its question, or why a call is refused.")] = None,
+    approve: Annotated[bool | None, typer.Option("--approve/--deny", help="Permit the call that it asks for.")] = None,
+    wait: Annotated[str | None, typer.Option(help="Which of several waits is meant; `nova waits` lists them.")] = None,
+) -> None:
+    """Answer a run that waits: a question with text, a call that needs permission with --approve or --deny."""
+    if text is None and approve is None:
+        raise InvalidInput("What is the answer? Give text, or --approve or --deny.", field="text")
+    given = {"text": text, "approve": approve, "wait_id": wait}
+    body = build(RunAnswer, {name: value for name, value in given.items() if value is not None})
+    _show(session, await session.client.runs.answer(run, body))
+
+
+@remote(app, "edit")
+async def edit(
+    session: Session, run: RunArgument, message: Annotated[str, typer.Argument(help="The new message.")]
+) -> None:
+    """Give a run that is still queued another message."""
+    _show(session, await session.client.runs.edit(run, build(RunEdit, {"message": message})))
+
+
+@remote(app, "withdraw")
+async def withdraw(session: Session, runs: Annotated[list[str], typer.Argument(help="Ids of queued runs.")]) -> None:
+    """Take runs that are still queued out of their lines."""
+    for run in runs:
+        await session.client.runs.withdraw(run)
+        if not session.out.json:
+            session.out.text(f"withdrew {run}")
+    if session.out.json:
+        session.out.document({"withdrawn": runs})
+
+
+def _row(run: RunView) -> tuple[str, ...]:
+    message = text_of(tuple(run.message)) or f"[{run.message[0].get('type')}]" if run.message else ""
+    cost = money(run.usage.cost_usd) if run.usage and run.usage.cost_usd is not None else ""
+    return (run.id, run.status, run.agent_id, short(message), stamp(run.created_at), age(took_s(run)), cost)
+
+
+def _show(session: Session, run: RunView) -> None:
+    if session.out.json:
+        session.out.document(run)
+        return
+    usage = run.usage
+    tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out, {money(usage.cost_usd)}" if usage else ""
+    session.out.facts(
+        (
+            ("id", run.id),
+            ("status", run.status + (f" ({run.stop_reason})" if run.stop_reason else "")),
+            ("why", run.waiting_for or ""),
+            ("limit", limit_line(run.limit_reached) if run.limit_reached else ""),
+            ("starts at", stamp(run.start_at)),
+            ("position", "" if run.position is None else str(run.position)),
+            ("error", f"{run.error.kind}: {run.error.message}" if run.error else ""),
+            ("thread", run.thread_id),
+            ("agent", run.agent_id + (f" version {run.agent_version}" if run.agent_version else "")),
+            ("turn", run.turn_id or ""),
+            ("joined", run.merged_into or ""),
+            ("attempt", str(run.attempt)),
+            ("queue", run.queue),
+            ("source", run.source),
+            ("cancel asked", stamp(run.cancel_requested_at)),
+            ("created", stamp(run.created_at)),
+            ("started", stamp(run.started_at)),
+            ("took", age(took_s(run))),
+            ("tokens", tokens),
+            ("metadata", json.dumps(run.metadata) if run.metadata else ""),
+            ("message", text_of(tuple(run.message))),
+            ("text", run.text or ""),
+            ("output", "" if run.output is None else json.dumps(run.output, ensure_ascii=False)),
+        )
+    )

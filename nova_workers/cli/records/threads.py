@@ -1,0 +1,183 @@
+"""`nova threads`: list, read, fork and delete conversations."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.terminal.output import Column, short, stamp
+from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.http.wire import MessageView, ThreadFork, ThreadPatch, ThreadView
+from nova_workers.errors import InvalidInput
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, read, fork and delete conversations."
+)
+
+ThreadArgument = Annotated[str, typer.Argument(help="The thread's id.")]
+TitleOption = Annotated[str | None, typer.Option(help="A title for people.")]
+LabelOption = Annotated[str | None, typer.Option(help="A name for programs.")]
+
+_PAGE = 100
+_BLOCK_CHARS = 400
+
+
+@remote(app, "list")
+async def list_threads(
+    session: Session,
+    agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
+    label: Annotated[str | None, typer.Option(help="Only the one with this label.")] = None,
+    limit: LimitOption = 20,
+    cursor: CursorOption = None,
+) -> None:
+    """List threads, newest first."""
+    page = await session.client.threads.list(agent_id=agent, label=label, limit=limit, cursor=cursor)
+    columns: tuple[Column, ...] = (
+        *("id", "agent", ("title", "text"), "turns"),
+        *(("active run", "spare"), ("updated", "spare")),
+    )
+    show_page(session.out, page, columns, _row, nothing="No threads. Begin one with `nova send` or `nova chat`.")
+
+
+@remote(app, "show")
+async def show(
+    session: Session,
+    thread: ThreadArgument,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only the last messages.")] = None,
+) -> None:
+    """Show a conversation."""
+    found = await session.client.threads.get(thread)
+    messages = [message async for message in _messages(session, thread)]
+    messages = messages[-limit:] if limit else messages
+    if session.out.json:
+        session.out.document({"thread": found, "messages": messages})
+        return
+    _show_facts(session, found)
+    for message in messages:
+        _show_message(session, message)
+
+
+@remote(app, "rename")
+async def rename(
+    session: Session,
+    thread: ThreadArgument,
+    title: Annotated[str | None, typer.Argument(help="The new title.")] = None,
+    label: LabelOption = None,
+) -> None:
+    """Give a thread another title or label."""
+    given = {name: value for name, value in (("title", title), ("label", label)) if value is not None}
+    if not given:
+        raise InvalidInput("Nothing to change: give a title, or --label.")
+    _show(session, await session.client.threads.patch(thread, build(ThreadPatch, given)))
+
+
+@remote(app, "fork")
+async def fork(
+    session: Session,
+    thread: ThreadArgument,
+    turn: Annotated[str | None, typer.Option(help="Go on from this turn. Default: the last.")] = None,
+    title: TitleOption = None,
+    label: LabelOption = None,
+) -> None:
+    """Make a thread that goes on from a turn of this one."""
+    given = {"turn_id": turn, "title": title, "label": label}
+    body = build(ThreadFork, {name: value for name, value in given.items() if value is not None})
+    _show(session, await session.client.threads.fork(thread, body))
+
+
+@remote(app, "delete")
+async def delete(session: Session, threads: Annotated[list[str], typer.Argument(help="Ids of threads.")]) -> None:
+    """Delete threads."""
+    for thread in threads:
+        await session.client.threads.delete(thread)
+        if not session.out.json:
+            session.out.text(f"deleted {thread}")
+    if session.out.json:
+        session.out.document({"deleted": threads})
+
+
+async def _messages(session: Session, thread_id: str) -> AsyncGenerator[MessageView]:
+    cursor: str | None = None
+    while True:
+        page = await session.client.threads.messages(thread_id, limit=_PAGE, cursor=cursor)
+        for message in page.items:
+            yield message
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _row(thread: ThreadView) -> tuple[str, ...]:
+    return (
+        thread.id,
+        thread.agent_id,
+        short(thread.title or thread.label or ""),
+        str(thread.turn_count),
+        thread.active_run_id or "",
+        stamp(thread.updated_at),
+    )
+
+
+def _show(session: Session, thread: ThreadView) -> None:
+    if session.out.json:
+        session.out.document(thread)
+    else:
+        _show_facts(session, thread)
+
+
+def _show_facts(session: Session, thread: ThreadView) -> None:
+    origin = f"{thread.forked_from_thread_id} at {thread.forked_from_turn_id}" if thread.forked_from_thread_id else ""
+    session.out.facts(
+        (
+            ("id", thread.id),
+            ("title", thread.title or ""),
+            ("label", thread.label or ""),
+            ("agent", thread.agent_id),
+            ("turns", str(thread.turn_count)),
+            ("active run", thread.active_run_id or ""),
+            ("waiting for", thread.waiting_for or ""),
+            ("forked from", origin),
+            ("metadata", json.dumps(thread.metadata) if thread.metadata else ""),
+            ("created", stamp(thread.created_at)),
+        )
+    )
+
+
+def _show_message(session: Session, message: MessageView) -> None:
+    out = session.out
+    # Results of tools travel in a user's message, but no user wrote them.
+    if any(block.get("type") != "tool_result" for block in message.content):
+        out.text()
+        style = "bold cyan" if message.role == "user" else "bold green"
+        out.text(f"{message.role} · {stamp(message.created_at)} · {message.turn_id}", style)
+    for block in message.content:
+        text, style = describe_block(block)
+        if text:
+            out.text(text, style)
+
+
+def describe_block(block: ContentBlock) -> tuple[str, str]:
+    """Return a content block in words, and the style that fits it."""
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", "")), ""
+        case "thinking":
+            return short(str(block.get("thinking", "")), _BLOCK_CHARS), "dim italic"
+        case "tool_use":
+            return f"→ {block.get('name')} {short(json.dumps(block.get('input')), _BLOCK_CHARS)}", "cyan"
+        case "tool_result":
+            mark = "✗" if block.get("is_error") else "✓"
+            return f"{mark} {short(_result_text(block.get('content')), _BLOCK_CHARS)}", "dim"
+        case other:
+            return f"[{other}]", "dim"
+
+
+def _result_text(content: Any) -> str:
+    if isinstance(content, list):
+        return " ".join(str(part.get("text", f"[{part.get('type')}]")) for part in content if isinstance(part, dict))
+    return str(content or "")

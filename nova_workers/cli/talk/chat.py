@@ -1,0 +1,227 @@
+"""`nova chat`: a conversation on one thread.
+
+Between turns the line is read by the terminal's own editor. While a turn runs, Ctrl-C cancels it, and a line that is
+typed and ended with Enter joins it at its next step.
+"""
+
+import asyncio
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Annotated
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.talk.follow import follow, on_interrupt, why_it_waits
+from nova_workers.cli.talk.live import LiveView
+from nova_workers.cli.terminal.output import short
+from nova_workers.contracts.events import Waiting
+from nova_workers.contracts.http.wire import StatelessRunCreate
+from nova_workers.contracts.waits import RunAnswer
+from nova_workers.errors import NovaError
+
+with suppress(ImportError):
+    # input() edits and recalls lines once this is loaded; not every platform has it.
+    importlib.import_module("readline")
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+PROMPT = "> "
+_VERDICTS = {"y": True, "yes": True, "n": False, "no": False}
+HELP = """/new      begin a new thread
+/thread   print this thread's id
+/quit     leave, as Ctrl-D does
+Ctrl-C cancels the turn that runs. A line typed meanwhile joins it, or answers what it asks."""
+
+
+@remote(app, "chat")
+async def chat(
+    session: Session,
+    thread: Annotated[str | None, typer.Option(help="Go on with this thread. Default: a new one.")] = None,
+    agent: Annotated[str, typer.Option(help="The agent of a new thread.")] = "nova",
+    model: Annotated[str | None, typer.Option(help="A model or an alias, for these turns only.")] = None,
+    reasoning: Annotated[bool, typer.Option("--reasoning", help="Show extended thinking.")] = False,
+) -> None:
+    """Talk with an agent on one thread.
+
+    Ctrl-C cancels the turn that runs, Ctrl-D leaves. Lines on a stdin that is no terminal are messages, one a turn.
+    """
+    talk = _Talk(session, thread=thread, agent=agent, model=model, reasoning=reasoning)
+    await talk.open()
+    lines = _Lines(show_prompt=session.out.tty)
+    while (line := lines.next()) is not None:
+        if not line.strip():
+            continue
+        if line.startswith("/") and not line.startswith("/steer "):
+            if not talk.command(line.strip()):
+                break
+            continue
+        await talk.say(line.removeprefix("/steer "))
+    if not session.out.json and talk.thread:
+        session.out.note(f"go on with `nova chat --thread {talk.thread}`")
+
+
+class _Talk:
+    """The conversation: its thread, once there is one, and how a turn is had."""
+
+    def __init__(self, session: Session, *, thread: str | None, agent: str, model: str | None, reasoning: bool) -> None:
+        self._session = session
+        self._agent = agent
+        self._model = model
+        self._reasoning = reasoning
+        self._steering: list[asyncio.Task[str | None]] = []
+        self._run_id = ""
+        self.thread = thread
+
+    async def open(self) -> None:
+        """Find out now, rather than after the first message, that there is no such fleet, key, thread or agent."""
+        if self.thread:
+            self._agent = (await self._session.client.threads.get(self.thread)).agent_id
+        agent = await self._session.client.agents.get(self._agent)
+        if not self._session.out.json:
+            self._session.out.note(f"{agent.spec.name} · Ctrl-C cancels a turn, Ctrl-D leaves, /help says more")
+
+    def command(self, line: str) -> bool:
+        """Obey a line that begins with a slash; return whether to go on."""
+        out = self._session.out
+        match line:
+            case "/quit" | "/exit":
+                return False
+            case "/new":
+                self.thread = None
+                out.note("the next message begins a new thread")
+            case "/thread":
+                out.note(self.thread or "none yet")
+            case "/help":
+                out.note(HELP)
+            case _:
+                out.note(f"{line.split(maxsplit=1)[0]!r} is not a command; /help lists them", "red")
+        return True
+
+    async def say(self, text: str) -> None:
+        """Have one turn. What fails is told, and the conversation goes on; in a pipe it ends the command."""
+        try:
+            await self._turn(text)
+        except NovaError as error:
+            if not sys.stdin.isatty():
+                raise
+            self._session.out.note(f"✗ {error.message}", "red")
+        except KeyboardInterrupt:
+            self._session.out.note("left the turn; it is being canceled", "yellow")
+
+    async def _turn(self, text: str) -> None:
+        started_s = time.monotonic()
+        answers_here = sys.stdin.isatty() and not self._session.out.json
+        view = LiveView(self._session.out, reasoning=self._reasoning, answers_here=answers_here)
+        async with on_interrupt(self._session, view) as interrupt:
+            run = await self._session.client.runs.create(self._message(text, "enqueue"))
+            self.thread = run.thread_id
+            interrupt.arm(run.id)
+            self._run_id = run.id
+            view.doing(why_it_waits(run))
+            with _typed_lines(lambda line: self._steer(line, view)):
+                await follow(self._session, run.id, view, started_s=started_s)
+            # A line that came too late to join is a run of its own, which is next.
+            while self._steering:
+                late = await self._steering.pop(0)
+                if late is not None and (await self._session.client.runs.get(late)).status != "merged":
+                    interrupt.arm(late)
+                    await follow(self._session, late, LiveView(self._session.out, reasoning=self._reasoning))
+
+    def _steer(self, text: str, view: LiveView) -> None:
+        async def send() -> str | None:
+            try:
+                if view.asked is not None:
+                    await self._answer(view.asked, text, view)
+                    return None
+                run = await self._session.client.runs.create(self._message(text, "steer"))
+            except NovaError as error:
+                view.note(f"✗ {text!r} was not sent: {error.message}", "red")
+                return None
+            return run.id
+
+        self._steering.append(asyncio.get_running_loop().create_task(send()))
+
+    async def _answer(self, asked: Waiting, text: str, view: LiveView) -> None:
+        """Take a line for the answer to what the run asks. A call is permitted or refused by a clear word only."""
+        answer = RunAnswer(text=text)
+        if asked.kind == "approval":
+            approve = _VERDICTS.get(text.strip().casefold())
+            if approve is None:
+                view.note(f"✗ {short(text)!r} is neither yes nor no, and was not sent", "red")
+                view.ask(asked)
+                return
+            answer = RunAnswer(approve=approve)
+        await self._session.client.runs.answer(self._run_id, answer)
+
+    def _message(self, text: str, on_busy: str) -> StatelessRunCreate:
+        given = {
+            "message": text,
+            "thread_id": self.thread,
+            "agent_id": None if self.thread else self._agent,
+            "on_busy": on_busy,
+            "model": self._model,
+        }
+        return build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})
+
+
+class _Lines:
+    """The user's lines. Reading blocks the loop, on which nothing runs between turns."""
+
+    def __init__(self, *, show_prompt: bool) -> None:
+        self._prompt = PROMPT if show_prompt and sys.stdin.isatty() else ""
+
+    def next(self) -> str | None:
+        """Return the next line, or None when there are no more. Ctrl-C drops the line that is being typed."""
+        while True:
+            try:
+                with _thrown_interrupts():
+                    return input(self._prompt)
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                if not self._prompt:
+                    raise
+                sys.stderr.write("\n(Ctrl-D leaves)\n")
+
+
+@contextmanager
+def _thrown_interrupts() -> Generator[None]:
+    """Make Ctrl-C raise at once: asyncio's own handler would only cancel the task that blocks the loop."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _typed_lines(take: Callable[[str], None]) -> Generator[None]:
+    """Hand over each line that is typed inside the block; on a terminal only."""
+    loop = asyncio.get_running_loop()
+    if not sys.stdin.isatty():
+        yield
+        return
+    source = sys.stdin.fileno()
+
+    def on_readable() -> None:
+        data = os.read(source, 65536)
+        if not data:
+            # Ctrl-D on an empty line: the turn goes on, and there is nothing more to read.
+            loop.remove_reader(source)
+        for line in data.decode("utf-8", "replace").splitlines():
+            if line.strip():
+                take(line.removeprefix("/steer "))
+
+    loop.add_reader(source, on_readable)
+    try:
+        yield
+    finally:
+        loop.remove_reader(source)

@@ -1,0 +1,271 @@
+"""A run as it happens, on a terminal or in a pipe.
+
+The answer goes to stdout as it comes; tools, waits and costs are notes on stderr. Nothing that was written is
+ever drawn again, so there is no flicker: the one line that is replaced, what the run is doing right now, is shown
+on a terminal only, and wiped before anything else is written.
+"""
+
+import shlex
+
+from nova_workers.cli.terminal.output import Output, age, money, printable, short
+from nova_workers.contracts.engine import Limit
+from nova_workers.contracts.events import (
+    AssistantMessage,
+    Compaction,
+    Event,
+    Reasoning,
+    Restart,
+    Steered,
+    Step,
+    StreamEnd,
+    StreamError,
+    StreamStart,
+    Thinking,
+    Token,
+    ToolStatus,
+    ToolUseSummary,
+    Usage,
+    Waiting,
+)
+
+__all__ = ["LiveView", "cost_line", "limit_line", "tool_line", "wait_line"]
+
+_WIPE = "\r\x1b[2K"
+_SUMMARY_CHARS = 100
+
+
+class LiveView:
+    """Shows the events of one run after another.
+
+    Args:
+        out: Where to.
+        reasoning: Whether to show extended thinking.
+        answers_here: Whether a line that is typed now answers what the run asks.
+    """
+
+    def __init__(self, out: Output, *, reasoning: bool = False, answers_here: bool = False) -> None:
+        self._out = out
+        self._reasoning = reasoning
+        self._answers_here = answers_here
+        self._shares_terminal = out.tty and out.stderr.isatty()
+        self._transient = False
+        self._at_line_start = True
+        self._wants_gap = False
+        self._step_has_text = False
+        self._has_text = False
+        self._calls: dict[str, str | None] = {}
+        self._told: str | None = None
+        self._waited = False
+        self._run_id = ""
+        self.usage: Usage | None = None
+        self.asked: Waiting | None = None
+        """What the run asks a person right now."""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        match event:
+            case Token(agent=str(agent)) | Reasoning(agent=str(agent)) | AssistantMessage(agent=str(agent)):
+                # What a subagent says to itself; what it found out comes back as the result of a call.
+                self.doing(f"{agent} works")
+            case Token(text=text):
+                self._write(text)
+                self._step_has_text = True
+            case AssistantMessage(text=text):
+                # Live, it repeats the tokens of its step; in a replay from the ledger there were none.
+                if not self._step_has_text:
+                    self._write(text)
+                    self._step_has_text = True
+                self._close_step()
+            case Step():
+                self._close_step()
+            case ToolStatus() | ToolUseSummary():
+                self._show_tool(event)
+            case Thinking():
+                self.doing("thinking")
+            case Reasoning(text=text):
+                self._show_reasoning(text)
+            case Usage():
+                self.usage = event
+            case _:
+                self._show_run(event)
+
+    def doing(self, what: str) -> None:
+        """Say what happens right now, until something else is written. On a terminal only."""
+        if not self._shares_terminal or not self._at_line_start:
+            return
+        self._out.stderr.write(f"{_WIPE}\x1b[2m… {short(what, 70)}\x1b[0m")
+        self._out.stderr.flush()
+        self._transient = True
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Write a line about the answer."""
+        self._settle()
+        self._out.note(text, style)
+
+    def ask(self, event: Waiting) -> None:
+        """Say what the run waits for, and how a person answers where one is asked."""
+        self.note(wait_line(event), "yellow" if event.question else "dim")
+        if not event.question:
+            return
+        self.asked = event
+        approval = event.kind == "approval"
+        if self._answers_here:
+            self.note("  type y to permit it, n to refuse it" if approval else "  type the answer")
+        else:
+            answer = "--approve" if approval else shlex.quote(next(iter(event.options), "…"))
+            self.note(f"  answer with `nova runs answer {self._run_id} {answer}`")
+
+    def finish(self) -> None:
+        """End the line of the answer, when it is open."""
+        self._wipe()
+        if not self._at_line_start:
+            self._put("\n")
+            self._at_line_start = True
+
+    def _show_run(self, event: Event) -> None:
+        match event:
+            case StreamStart(attempt=attempt, run_id=run_id):
+                self._run_id = run_id
+                self._begin_attempt(attempt)
+            case Restart(agent=None):
+                self.note("↻ the answer broke off; the text since the last step comes again", "yellow")
+                self._close_step()
+            case Waiting():
+                self._waited = True
+                self.ask(event)
+            case Steered(run_ids=run_ids):
+                self.note(f"↪ {len(run_ids)} message{'s' if len(run_ids) > 1 else ''} joined this turn")
+            case Compaction(phase="end", tokens_before=before, tokens_after=after) if before and after:
+                self.note(f"⤓ older part summarised: {before:,} → {after:,} tokens")
+            case Compaction():
+                self.doing("summarising the older part")
+            case StreamError(error=error, kind=kind):
+                self.note(f"✗ {kind}: {short(error, 300)}", "red")
+            case StreamEnd():
+                self._show_end(event)
+            case _:
+                pass
+
+    def _begin_attempt(self, attempt: int) -> None:
+        if self._waited:
+            self._waited, self.asked = False, None
+        elif self._step_has_text:
+            self.note("↻ another worker goes on from the last step; the text since then comes again", "yellow")
+        elif attempt > 1:
+            self.note("↻ another worker goes on")
+        self._close_step()
+        self._calls.clear()
+        self.doing("running")
+
+    def _show_tool(self, event: ToolStatus | ToolUseSummary) -> None:
+        if isinstance(event, ToolUseSummary):
+            # It repeats what the end of the call said, for clients that show nothing else of tools.
+            if event.summary != self._told:
+                self.note(f"  {short(event.summary, _SUMMARY_CHARS)}")
+        elif event.status == "running":
+            self.doing(event.summary or event.tool_name)
+        elif event.status == "started":
+            self._calls[event.tool_call_id] = event.summary
+            self.finish()
+            self.doing(event.summary or event.tool_name)
+        else:
+            self._told = event.summary
+            style = "cyan" if event.status == "completed" else "red"
+            self.note(tool_line(event, self._calls.pop(event.tool_call_id, None)), style)
+        self._wants_gap = self._has_text
+
+    def _show_reasoning(self, text: str) -> None:
+        if self._reasoning:
+            self._settle()
+            self._out.stderr.write(printable(text))
+            self._out.stderr.flush()
+            self._wants_gap = True
+        else:
+            self.doing("thinking")
+
+    def _show_end(self, event: StreamEnd) -> None:
+        if event.final:
+            if not self._has_text and event.text:
+                self._write(event.text)
+            self.usage = event.usage or self.usage
+            self.finish()
+            if event.limit is not None:
+                self._out.note(limit_line(event.limit), "yellow")
+        else:
+            self._wipe()
+
+    def _close_step(self) -> None:
+        self._wants_gap = self._wants_gap or self._step_has_text
+        self._step_has_text = False
+
+    def _write(self, text: str) -> None:
+        """Write a piece of the answer. What a terminal would obey is taken out; a pipe gets the bytes as they are."""
+        self._wipe()
+        if self._wants_gap:
+            self.finish()
+            text = text.lstrip("\n")
+            self._wants_gap = not text
+        if text:
+            self._put(printable(text) if self._out.tty else text)
+            self._at_line_start = text.endswith("\n")
+            self._has_text = True
+
+    def _settle(self) -> None:
+        """Make room for a note: wipe what is transient, and leave an open line of the answer alone in a pipe."""
+        self._wipe()
+        if self._shares_terminal and not self._at_line_start:
+            self._put("\n")
+            self._at_line_start = True
+
+    def _wipe(self) -> None:
+        if self._transient:
+            self._out.stderr.write(_WIPE)
+            self._out.stderr.flush()
+            self._transient = False
+
+    def _put(self, text: str) -> None:
+        self._out.stdout.write(text)
+        self._out.stdout.flush()
+
+
+def tool_line(event: ToolStatus, asked: str | None) -> str:
+    """Return a call that ended in one line: the tool, what it was asked, what came of it.
+
+    Args:
+        event: The end.
+        asked: The summary of its start, where that was seen.
+    """
+    name = event.tool_name
+    came = event.summary or event.status
+    for prefix in (f"{name}: ", f"{name} failed: "):
+        came = came.removeprefix(prefix)
+    # A tool without a sentence of its own is described by its name alone.
+    parts = [name, asked if asked and asked.replace(" ", "_").casefold() != name.casefold() else None, came]
+    mark = "✓" if event.status == "completed" else "✗"
+    return f"{mark} " + " · ".join(short(part, _SUMMARY_CHARS) for part in parts if part)
+
+
+def wait_line(event: Waiting) -> str:
+    """Return in one line what a run waits for."""
+    if event.question:
+        options = (
+            f" [{' | '.join(event.options)}]" if event.options else " [yes | no]" if event.kind == "approval" else ""
+        )
+        return f"⏸ asks: {short(event.question, 500)}{options}"
+    if event.agent_id:
+        return f"⏸ waits for {event.agent_id}"
+    return f"⏸ waits until {event.until}" if event.until else f"⏸ waits ({event.kind})"
+
+
+def limit_line(limit: Limit) -> str:
+    """Return in words that a run's turn ended at one of its own bounds."""
+    return f"stopped at its limit of {limit}"
+
+
+def cost_line(usage: Usage | None, *, seconds: float | None, run_id: str) -> str:
+    """Return how long a run took, where that is known, and what it cost, in one line."""
+    parts = [] if seconds is None else [age(seconds)]
+    if usage is not None:
+        read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        parts += [f"{read:,} tokens in, {usage.output_tokens:,} out", money(usage.cost_usd)]
+    return " · ".join([*parts, run_id])

@@ -1,0 +1,169 @@
+"""`nova send`: one message, and its answer as it comes."""
+
+import json
+import sys
+import time
+from contextlib import aclosing
+from typing import Annotated, Any
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.missing_worker import missing_worker_noted
+from nova_workers.cli.talk.follow import follow, on_interrupt, outcome_code, why_it_waits
+from nova_workers.cli.talk.live import LiveView, cost_line, limit_line
+from nova_workers.client.runs import ENDED
+from nova_workers.contracts.events import Usage
+from nova_workers.contracts.http.wire import OnBusy, RunQueue, RunView, StatelessRunCreate
+from nova_workers.errors import InvalidInput
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@remote(app, "send")
+async def send(
+    session: Session,
+    message: Annotated[str, typer.Argument(help="The message; - reads it from stdin.")],
+    thread: Annotated[str | None, typer.Option(help="Go on with this thread. Default: a new one.")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent of a new thread. Default: nova.")] = None,
+    on_busy: Annotated[OnBusy, typer.Option(help="When the thread has an active run.")] = "enqueue",
+    model: Annotated[str | None, typer.Option(help="A model or an alias, for this run only.")] = None,
+    queue: Annotated[RunQueue, typer.Option(help="Which line it stands in.")] = "interactive",
+    priority: Annotated[
+        int | None, typer.Option(min=-100, max=100, help="Higher goes first among the tenant's runs. Default: 0.")
+    ] = None,
+    max_turns: Annotated[int | None, typer.Option(min=1, max=1000, help="Most model calls.")] = None,
+    metadata: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be repeated.")] = None,
+    idempotency_key: Annotated[str | None, typer.Option(help="The same key again returns the first run.")] = None,
+    wait: Annotated[
+        bool | None,
+        typer.Option("--wait/--no-wait", help="Print the whole answer at its end; or only the run. Default: stream."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start then, such as 2030-05-01T09:00+02:00. Prints the run, as --no-wait."),
+    ] = None,
+    reasoning: Annotated[bool, typer.Option("--reasoning", help="Show extended thinking.")] = False,
+) -> None:
+    """Send one message and stream the answer.
+
+    The answer goes to stdout; tools, cost and time go to stderr. Ctrl-C cancels the run. In a pipe, a run that
+    moves to another worker may repeat text since its last step: scripts use --wait or --json.
+    """
+    started_s = time.monotonic()
+    view = LiveView(session.out, reasoning=reasoning)
+    given = {
+        "message": _read_message(message),
+        "thread_id": thread,
+        "agent_id": agent if thread else agent or "nova",
+        "on_busy": on_busy,
+        "model": model,
+        "max_turns": max_turns,
+        "queue": queue,
+        "priority": priority,
+        "start_at": at,
+        "metadata": parse_metadata(metadata or []),
+    }
+    body = build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})
+    if wait is False or (at is not None and wait is None):
+        _show_accepted(session, await session.client.runs.create(body, idempotency_key=idempotency_key))
+        return
+    async with on_interrupt(session, view) as interrupt:
+        run = await session.client.runs.create(body, idempotency_key=idempotency_key)
+        interrupt.arm(run.id)
+        if wait:
+            async with missing_worker_noted(session, run.id, session.out.note):
+                status = await _wait(session, run, started_s)
+        else:
+            if session.out.json:
+                session.out.line({"type": "accepted", "run": run.model_dump(mode="json")})
+            view.doing(why_it_waits(run))
+            end = await follow(session, run.id, view, started_s=started_s)
+            status = "succeeded" if end is None else end.status
+            if not thread and not session.out.json:
+                session.out.note(f"thread {run.thread_id}")
+    raise typer.Exit(outcome_code(status, interrupted=interrupt.pressed))
+
+
+def parse_metadata(pairs: list[str]) -> dict[str, Any]:
+    """Read ``NAME=VALUE`` pairs; a value that is JSON is taken as JSON.
+
+    Raises:
+        InvalidInput: A pair has no equals sign or no name.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"--metadata {pair!r} has no name; expected NAME=VALUE", field="metadata")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found
+
+
+def _read_message(message: str) -> str:
+    if message != "-":
+        text = message
+    else:
+        try:
+            text = sys.stdin.buffer.read().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"The message on stdin is not UTF-8 ({error}).", field="message") from error
+    if not text.strip():
+        raise InvalidInput("The message is empty. Give some text, or pipe it in and give - as the message.")
+    return text
+
+
+def _show_accepted(session: Session, run: RunView) -> None:
+    if session.out.json:
+        session.out.document(run)
+        return
+    session.out.text(run.id)
+    session.out.note(f"{why_it_waits(run)}; thread {run.thread_id}; follow it with `nova runs tail {run.id}`")
+
+
+async def _wait(session: Session, run: RunView, started_s: float) -> str:
+    told: set[str] = set()
+    while run.status not in ENDED:
+        run = await session.client.runs.result(run.id)
+        asked = [wait for wait in run.waits if wait.request.kind in ("user", "approval") and wait.id not in told]
+        for wait in asked:
+            told.add(wait.id)
+            session.out.note(
+                f"⏸ waits for {run.waiting_for}; see `nova waits`, answer with `nova runs answer {run.id}`"
+            )
+        if run.status == "waiting":
+            # The API answers at once while a person is asked: the run's events say when it goes on.
+            await _until_it_ends(session, run.id)
+    if run.status == "merged" and run.merged_into:
+        # The answer is in the turn that it joined.
+        return await _wait(session, await session.client.runs.get(run.merged_into), started_s)
+    return _show_result(session, run, started_s)
+
+
+async def _until_it_ends(session: Session, run_id: str) -> None:
+    async with aclosing(session.client.runs.events(run_id)) as events:
+        async for _ in events:
+            pass
+
+
+def _show_result(session: Session, run: RunView, started_s: float) -> str:
+    if session.out.json:
+        session.out.document(run)
+        return run.status
+    if run.text:
+        session.out.text(run.text)
+    if run.error is not None:
+        session.out.note(f"✗ {run.error.kind}: {run.error.message}", "red")
+    if run.limit_reached is not None:
+        session.out.note(limit_line(run.limit_reached), "yellow")
+    usage = None
+    if run.usage is not None:
+        usage = Usage(**run.usage.model_dump())
+    line = cost_line(usage, seconds=time.monotonic() - started_s, run_id=run.id)
+    session.out.note(line if run.status == "succeeded" else f"{run.status} · {line}")
+    return run.status

@@ -1,0 +1,1 @@
+"""Terminal output: tables, Markdown, charts, and text input."""

@@ -1,0 +1,28 @@
+"""Markdown of agents in the terminal: formatted, and unable to drive it."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions
+from rich.markdown import Markdown
+from rich.segment import Segment
+
+from nova_workers.cli.terminal.output import printable
+
+__all__ = ["SafeMarkdown"]
+
+
+class SafeMarkdown:
+    """A renderable, without control characters.
+
+    They are taken out of the source, so that it is laid out as it will look, and again of the result, since Markdown
+    can spell a character that is not in its source (``&#27;``). Links show where they lead: a terminal's own hyperlink
+    would hide it behind any words.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._markdown = Markdown(printable(text), hyperlinks=False)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._markdown, options):
+            if not segment.control:
+                yield Segment(printable(segment.text), segment.style)

@@ -1,0 +1,170 @@
+"""What commands print: tables and notes for people, JSON for programs.
+
+Answers go to stdout, everything about them to stderr, so that a pipe carries the answer alone. With ``--json``
+stdout carries one JSON document, or one JSON object a line for a stream, and never a control sequence.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, TextIO
+from zoneinfo import ZoneInfo
+
+import typer
+from pydantic import BaseModel
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nova_workers.cli.terminal.table_layout import Column, lay_out
+
+__all__ = ["Column", "JsonOption", "Output", "age", "money", "printable", "short", "stamp"]
+
+_UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON: one document, or one object a line for streams.")]
+
+_GAP = 2
+"""Cells between two columns of a table on a terminal."""
+
+
+def printable(text: str) -> str:
+    """Return text without control characters: what a model or a tool says must not drive the terminal."""
+    return text.translate(_UNPRINTABLE)
+
+
+def short(text: str, length: int = 60) -> str:
+    """Return text as one line of at most `length` characters."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def stamp(moment: datetime | None, *, zone: str | None = None) -> str:
+    """Return a time to the second, in the local zone or that of an IANA name."""
+    if moment is None:
+        return ""
+    return moment.astimezone(ZoneInfo(zone) if zone else None).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def age(seconds: float | None) -> str:
+    """Return a duration in its two largest units."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def money(usd: float | None) -> str:
+    """Return a cost, or that it is not known."""
+    if usd is None:
+        return "cost unknown"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+class Output:
+    """The two streams of a command.
+
+    Attributes:
+        json: Whether stdout carries JSON.
+        tty: Whether stdout is a terminal.
+    """
+
+    def __init__(self, *, json_mode: bool, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
+        self.stdout = stdout or sys.stdout
+        self.stderr = stderr or sys.stderr
+        self.json = json_mode
+        self.tty = self.stdout.isatty() and not json_mode
+        # A pipe has no width: nothing is cut there.
+        self._console = Console(file=self.stdout, highlight=False, width=None if self.tty else 100_000)
+        self._notes = Console(file=self.stderr, highlight=False, soft_wrap=True)
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where stdout is none, and nothing need fit."""
+        return self._console.width if self.tty else None
+
+    def document(self, value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
+        """Write one JSON document."""
+        self.stdout.write(json.dumps(_plain(value), ensure_ascii=False, indent=2) + "\n")
+
+    def line(self, value: BaseModel | Mapping[str, Any]) -> None:
+        """Write one line of a JSON stream, at once."""
+        self.stdout.write(json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":")) + "\n")
+        self.stdout.flush()
+
+    def text(self, text: str = "", style: str = "") -> None:
+        """Write a line of the answer. A pipe gets it as it is."""
+        if not self.tty:
+            self.stdout.write(text + "\n")
+            return
+        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+
+    def render(self, renderable: RenderableType) -> None:
+        """Write what rich lays out. It must not hold control characters; for a terminal only."""
+        self._console.print(renderable)
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Write a line about the answer, to stderr."""
+        self._notes.print(Text(printable(text), style=style))
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+        """Write a table. In a pipe: aligned columns, nothing cut, no frame. A terminal gets what it has room for."""
+        cells = [[printable(cell) for cell in row] for row in rows]
+        if not self.tty:
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for column in columns:
+                table.add_column(column if isinstance(column, str) else column[0], no_wrap=True)
+            for row in cells:
+                table.add_row(*map(Text, row))
+            self._console.print(table)
+            return
+        self._fitted(columns, cells)
+
+    def _fitted(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+        """Write a table for a terminal, and say which columns it has no room for."""
+        layout = lay_out(columns, cells, width=self._console.width, gap=_GAP)
+        # The line between two columns is a blank of its own.
+        table = Table(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0), header_style="bold"
+        )
+        shown = range(len(columns)) if layout is None else layout.widths
+        for at in shown:
+            heading, kind = column if isinstance(column := columns[at], tuple) else (column, "whole")
+            if layout is None or kind == "fold":
+                # Where not even the columns that stay have room, all go on in further lines: nothing is lost.
+                width = None if layout is None else layout.widths[at]
+                table.add_column(heading, overflow="fold", width=width)
+            else:
+                table.add_column(heading, overflow="ellipsis", no_wrap=True, width=layout.widths[at])
+        for row in cells:
+            table.add_row(*(Text(row[at]) for at in shown))
+        self._console.print(table)
+        if layout is not None and layout.left_out:
+            self.note(f"no room for: {', '.join(layout.left_out)}; a wider terminal or --json shows them")
+
+    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Write names and values, one pair a line; a pair without a value is left out."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in pairs:
+            if value:
+                grid.add_row(Text(name), Text(printable(value)))
+        self._console.print(grid)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType] - whatever it holds
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - whatever it holds
+    return value

@@ -1,0 +1,278 @@
+"""`nova agents`: list, make and change agents."""
+
+from typing import Annotated, Any
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.terminal.output import Column, short, stamp
+from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.terminal.text_input import blame_file
+from nova_workers.cli.workspace.agent_text import (
+    agent_facts,
+    agent_yaml,
+    changed_fields,
+    diff_lines,
+    parse_object,
+    read_spec,
+    regranted,
+    text_or_file,
+)
+from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
+from nova_workers.errors import InvalidInput
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, make and change agents."
+)
+
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+_COLUMNS: tuple[Column, ...] = (
+    *("id", "version", ("name", "text"), ("model", "text")),
+    *(("trust", "spare"), ("updated", "spare"), ("engine", "spare")),
+)
+
+AgentArgument = Annotated[str, typer.Argument(help="The agent's id.")]
+FileOption = Annotated[
+    str | None, typer.Option("--file", "-f", help="The whole configuration, YAML or JSON; - reads stdin.")
+]
+NameOption = Annotated[str | None, typer.Option(help="What people call it.")]
+DescriptionOption = Annotated[str | None, typer.Option(help="What it is for.")]
+IdentityOption = Annotated[str | None, typer.Option(help="Who it is; @FILE reads a file.")]
+InstructionsOption = Annotated[str | None, typer.Option(help="How it works; @FILE reads a file.")]
+ModelOption = Annotated[str | None, typer.Option(help="A model or an alias.")]
+EngineOption = Annotated[str | None, typer.Option(help="The engine that runs it.")]
+EngineConfigOption = Annotated[str | None, typer.Option(help="JSON for the engine; @FILE reads a file.")]
+TrustOption = Annotated[str | None, typer.Option(help="sandbox, controlled or unrestricted.")]
+CapabilityOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--capability",
+        metavar="NAME[=TOOL,TOOL]",
+        help="Grants it, whole or only these tools, beside what it has; may be repeated.",
+    ),
+]
+SkillOption = Annotated[
+    list[str] | None,
+    typer.Option("--skill", help="Gives it a skill of the library, beside what it has; may be repeated."),
+]
+RevokeOption = Annotated[
+    list[str] | None,
+    typer.Option("--revoke", metavar="NAME", help="Takes a capability or a skill from it; may be repeated."),
+]
+IfVersionOption = Annotated[
+    int | None, typer.Option("--if-version", min=1, help="Refuses if the newest version is another.")
+]
+VersionArgument = Annotated[int, typer.Argument(min=1, help="A version's number.")]
+MaxTurnsOption = Annotated[int | None, typer.Option(min=1, max=1000, help="Most model calls a turn.")]
+
+
+@remote(app, "list")
+async def list_agents(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
+    """List agents."""
+    page = await session.client.agents.list(limit=limit, cursor=cursor)
+    show_page(
+        session.out,
+        page,
+        _COLUMNS,
+        _row,
+        nothing="No agents.",
+    )
+
+
+@remote(app, "show")
+async def show(
+    session: Session,
+    agent: AgentArgument,
+    version: Annotated[int | None, typer.Option("--version", min=1, help="An earlier version.")] = None,
+    yaml: Annotated[bool, typer.Option("--yaml", help="As a file that create and edit take.")] = False,
+) -> None:
+    """Show an agent's whole configuration."""
+    agents = session.client.agents
+    view = await agents.get(agent) if version is None else await agents.version(agent, version)
+    if yaml:
+        session.out.text(agent_yaml(view).rstrip())
+    else:
+        _show(session, view)
+
+
+@remote(app, "create")
+async def create(
+    session: Session,
+    agent: Annotated[str | None, typer.Argument(help="The new agent's id; may be in the file instead.")] = None,
+    file: FileOption = None,
+    name: NameOption = None,
+    description: DescriptionOption = None,
+    identity: IdentityOption = None,
+    instructions: InstructionsOption = None,
+    model: ModelOption = None,
+    engine: EngineOption = None,
+    engine_config: EngineConfigOption = None,
+    trust: TrustOption = None,
+    capability: CapabilityOption = None,
+    skill: SkillOption = None,
+    max_turns: MaxTurnsOption = None,
+) -> None:
+    """Make an agent, of a file or of options; an option wins over the file."""
+    spec = read_spec(file) if file else {}
+    spec |= _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
+    spec |= regranted(spec, capability or (), skill or (), ())
+    if agent:
+        spec["id"] = agent
+    spec.setdefault("name", spec.get("id"))
+    with blame_file(file):
+        made = await session.client.agents.create(build(AgentCreate, spec))
+    _show(session, made)
+
+
+@remote(app, "edit")
+async def edit(
+    session: Session,
+    agent: AgentArgument,
+    file: FileOption = None,
+    name: NameOption = None,
+    description: DescriptionOption = None,
+    identity: IdentityOption = None,
+    instructions: InstructionsOption = None,
+    model: ModelOption = None,
+    engine: EngineOption = None,
+    engine_config: EngineConfigOption = None,
+    trust: TrustOption = None,
+    capability: CapabilityOption = None,
+    skill: SkillOption = None,
+    revoke: RevokeOption = None,
+    max_turns: MaxTurnsOption = None,
+    if_version: IfVersionOption = None,
+) -> None:
+    """Make a new version: the whole configuration from a file, or the present one with the options changed."""
+    given = _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
+    regrants = bool(capability or skill or revoke)
+    if not file and not given and not regrants:
+        raise InvalidInput("Nothing to change: give --file, or an option such as --model.")
+    agents = session.client.agents
+    if file:
+        spec = read_spec(file) | given
+        if spec.pop("id", agent) != agent:
+            raise InvalidInput(f"The file is about another agent than {agent!r}; an id cannot change.")
+        spec |= regranted(spec, capability or (), skill or (), revoke or ())
+        with blame_file(file):
+            replaced = await agents.replace(agent, build(AgentReplace, spec), if_version=if_version)
+        _show(session, replaced)
+        return
+    if regrants:
+        present = await agents.get(agent)
+        given |= regranted(present.spec.model_dump(mode="json"), capability or (), skill or (), revoke or ())
+        # A patch replaces a field as a whole: what somebody else granted meanwhile would be lost.
+        if_version = if_version or present.version
+    _show(session, await agents.patch(agent, build(AgentPatch, given), if_version=if_version))
+
+
+@remote(app, "delete")
+async def delete(session: Session, agent: AgentArgument) -> None:
+    """Delete an agent."""
+    await session.client.agents.delete(agent)
+    if session.out.json:
+        session.out.document({"id": agent, "deleted": True})
+    else:
+        session.out.text(f"deleted {agent}")
+
+
+@remote(app, "versions", hidden=True)
+@remote(app, "history")
+async def history(session: Session, agent: AgentArgument, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
+    """List an agent's versions, newest first: when, by whom, and what each changed."""
+    agents = session.client.agents
+    page = await agents.versions(agent, limit=limit, cursor=cursor)
+    earlier = list(page.items[1:])
+    if page.items and page.items[-1].version > 1 and not session.out.json:
+        earlier.append(await agents.version(agent, page.items[-1].version - 1))
+    changes = {
+        after.version: ", ".join(changed_fields(before, after))
+        for after, before in zip(page.items, earlier, strict=False)
+    }
+    show_page(
+        session.out,
+        page,
+        ("version", "made", "by", ("changed", "fold")),
+        lambda view: (str(view.version), stamp(view.updated_at), view.created_by, changes.get(view.version, "")),
+        nothing="No versions.",
+    )
+
+
+@remote(app, "diff")
+async def diff(
+    session: Session,
+    agent: AgentArgument,
+    before: VersionArgument,
+    after: Annotated[int | None, typer.Argument(min=1, help="Another one; the newest if left out.")] = None,
+) -> None:
+    """Show what changed from one version of an agent to another."""
+    agents = session.client.agents
+    old = await agents.version(agent, before)
+    new = await agents.get(agent) if after is None else await agents.version(agent, after)
+    lines = diff_lines(old, new)
+    if session.out.json:
+        session.out.document({"id": agent, "from": old.version, "to": new.version, "diff": lines})
+        return
+    if not lines:
+        session.out.note(f"Versions {old.version} and {new.version} of {agent} are the same.")
+    for line in lines:
+        session.out.text(line, _DIFF_STYLES.get(line[:1], ""))
+
+
+@remote(app, "rollback")
+async def rollback(
+    session: Session,
+    agent: AgentArgument,
+    version: VersionArgument,
+) -> None:
+    """Make an earlier version the newest again."""
+    _show(session, await session.client.agents.rollback(agent, version))
+
+
+def _row(agent: AgentView) -> tuple[str, ...]:
+    spec = agent.spec
+    return (
+        agent.id,
+        str(agent.version),
+        short(spec.name),
+        spec.model or "default",
+        spec.trust,
+        stamp(agent.updated_at),
+        spec.engine or "default",
+    )
+
+
+def _show(session: Session, agent: AgentView) -> None:
+    if session.out.json:
+        session.out.document(agent)
+    else:
+        session.out.facts(agent_facts(agent))
+
+
+def _given(
+    name: str | None,
+    description: str | None,
+    identity: str | None,
+    instructions: str | None,
+    model: str | None,
+    engine: str | None,
+    engine_config: str | None,
+    trust: str | None,
+    max_turns: int | None,
+) -> dict[str, Any]:
+    config = text_or_file(engine_config)
+    values: dict[str, Any] = {
+        "name": name,
+        "description": description,
+        "identity": text_or_file(identity),
+        "instructions": text_or_file(instructions),
+        "model": model,
+        "engine": engine,
+        "engine_config": None if config is None else parse_object(config, "--engine-config"),
+        "trust": trust,
+        "max_turns": max_turns,
+    }
+    return {key: value for key, value in values.items() if value is not None}

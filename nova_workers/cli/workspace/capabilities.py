@@ -1,0 +1,86 @@
+"""`nova capabilities`: what agents can be granted."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from nova_workers.cli.command import Session, remote
+from nova_workers.cli.terminal.output import short
+from nova_workers.errors import NotFound
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@remote(app, "capabilities")
+async def capabilities(
+    session: Session,
+    name: Annotated[str | None, typer.Argument(help="Only this one, with what its tools do.")] = None,
+) -> None:
+    """See what agents can be granted, with its tools. `nova agents edit AGENT --capability NAME` grants it."""
+    out = session.out
+    found = await session.client.capabilities()
+    if name is not None:
+        one = next((each for each in found if each["name"] == name), None)
+        if one is None:
+            raise NotFound(f"There is no capability {name!r}. `nova capabilities` lists them.", kind="capability")
+        if out.json:
+            out.document(one)
+        else:
+            _show(session, one)
+    elif out.json:
+        out.document(found)
+    else:
+        out.table(("name", ("what for", "fold"), ("tools", "fold")), [_row(each) for each in found])
+
+
+def _row(capability: dict[str, Any]) -> tuple[str, ...]:
+    return (capability["name"], short(capability["description"], 200), ", ".join(_tools(capability)))
+
+
+def _tools(capability: dict[str, Any]) -> list[str]:
+    if capability["open_ended"]:
+        return ["those of its servers"]
+    return [tool["name"] for tool in capability["tools"]]
+
+
+def _show(session: Session, capability: dict[str, Any]) -> None:
+    fields = capability["config_schema"].get("properties", {})
+    session.out.facts(
+        (
+            ("name", capability["name"]),
+            ("what for", capability["description"]),
+            ("granted", "never: runs of its kind have it by themselves" if capability["injected"] else ""),
+            ("configured by", ", ".join(fields)),
+            ("tools", "those of its servers" if capability["open_ended"] else ""),
+        )
+    )
+    rows = [
+        (tool["name"], short(tool["description"], 300), "; ".join(_inputs(tool["input_schema"])))
+        for tool in capability["tools"]
+    ]
+    if rows:
+        session.out.table(("tool", ("what it does", "fold"), ("takes", "fold")), rows)
+
+
+def _inputs(schema: dict[str, Any]) -> Iterator[str]:
+    """Return a tool's inputs, each with its form, and whether it may be left out."""
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        left_out = "" if name in required else ", optional"
+        yield f"{name} ({_form(field)}{left_out})"
+
+
+def _form(field: dict[str, Any]) -> str:
+    """Return what a value must be, in a word or two."""
+    if choices := field.get("enum"):
+        return " | ".join(map(str, choices))
+    if "const" in field:
+        return str(field["const"])
+    if choices := field.get("anyOf", field.get("oneOf")):
+        return " or ".join(dict.fromkeys(_form(each) for each in choices if each.get("type") != "null"))
+    if field.get("type") == "array":
+        return f"list of {_form(field.get('items', {}))}"
+    return str(field.get("format") or field.get("type") or "object")

@@ -1,0 +1,286 @@
+"""`nova triggers`: when agents start by themselves."""
+
+import json
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.terminal.output import Column, short, stamp
+from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.workspace.trigger_options import (
+    AtOption,
+    CatchupOption,
+    CatchupWindowOption,
+    CronOption,
+    EndsOption,
+    EveryOption,
+    GateOption,
+    JitterOption,
+    MaxCostOption,
+    MaxRunsOption,
+    OverlapOption,
+    PauseAfterOption,
+    StartsOption,
+    ThreadOption,
+    TimezoneOption,
+    TitleOption,
+    TriggerArgument,
+    bounds,
+    given,
+    when,
+)
+from nova_workers.contracts.http.triggers import (
+    Firing,
+    TriggerCreate,
+    TriggerFiringView,
+    TriggerPatch,
+    TriggerPreview,
+    TriggerView,
+)
+from nova_workers.errors import InvalidInput
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Let agents start by themselves."
+)
+
+_COLUMNS: tuple[Column, ...] = (
+    *("id", ("agent", "spare"), ("when", "text"), "next", ("title", "text")),
+    *(("zone", "spare"), ("made by", "spare")),
+)
+_FIRING_COLUMNS: tuple[Column, ...] = (
+    *("slot", ("fired", "spare"), "outcome", "run"),
+    *(("stands", "spare"), ("why", "text")),
+)
+_SHOWN_FIRINGS = 3
+
+
+@remote(app, "list")
+async def list_triggers(
+    session: Session,
+    agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
+    limit: LimitOption = 50,
+    cursor: CursorOption = None,
+) -> None:
+    """List triggers, newest first."""
+    page = await session.client.triggers.list(agent_id=agent, limit=limit, cursor=cursor)
+    show_page(session.out, page, _COLUMNS, _row, nothing="No triggers. Make one with `nova triggers create`.")
+
+
+@remote(app, "show")
+async def show(session: Session, trigger: TriggerArgument) -> None:
+    """Show a trigger, and when it fires next."""
+    await _show(session, await session.client.triggers.get(trigger))
+
+
+@remote(app, "create")
+async def create(
+    session: Session,
+    agent: Annotated[str, typer.Argument(help="The agent that starts.")],
+    prompt: Annotated[str, typer.Argument(help="What it is told each time.")],
+    cron: CronOption = None,
+    at: AtOption = None,
+    every: EveryOption = None,
+    timezone: TimezoneOption = None,
+    title: TitleOption = None,
+    thread: ThreadOption = None,
+    starts: StartsOption = None,
+    ends: EndsOption = None,
+    jitter: JitterOption = None,
+    overlap: OverlapOption = None,
+    catchup: CatchupOption = None,
+    catchup_window: CatchupWindowOption = None,
+    max_runs: MaxRunsOption = None,
+    max_cost: MaxCostOption = None,
+    pause_after: PauseAfterOption = None,
+    gate: GateOption = None,
+    off: Annotated[bool, typer.Option("--off", help="Make it switched off.")] = False,
+) -> None:
+    """Make a trigger."""
+    timing = when(cron, at, every)
+    if not timing:
+        raise InvalidInput("Say when: give --cron, --at or --every.")
+    values = given(prompt, timezone, title, thread, starts, ends)
+    values |= bounds(jitter, overlap, catchup, catchup_window, max_runs, max_cost, pause_after, gate)
+    values = {name: value for name, value in values.items() if value != ""}
+    body = build(TriggerCreate, {"agent_id": agent, **timing, **values, "enabled": not off})
+    await _show(session, await session.client.triggers.create(body))
+
+
+@remote(app, "edit")
+async def edit(
+    session: Session,
+    trigger: TriggerArgument,
+    prompt: Annotated[str | None, typer.Option(help="What the agent is told each time.")] = None,
+    cron: CronOption = None,
+    at: AtOption = None,
+    every: EveryOption = None,
+    timezone: TimezoneOption = None,
+    title: TitleOption = None,
+    thread: ThreadOption = None,
+    starts: StartsOption = None,
+    ends: EndsOption = None,
+    jitter: JitterOption = None,
+    overlap: OverlapOption = None,
+    catchup: CatchupOption = None,
+    catchup_window: CatchupWindowOption = None,
+    max_runs: MaxRunsOption = None,
+    max_cost: MaxCostOption = None,
+    pause_after: PauseAfterOption = None,
+    gate: GateOption = None,
+) -> None:
+    """Change a trigger. An empty --title, --thread, --starts, --ends or --gate takes it away."""
+    changes = when(cron, at, every) | given(prompt, timezone, title, thread, starts, ends)
+    changes |= bounds(jitter, overlap, catchup, catchup_window, max_runs, max_cost, pause_after, gate)
+    if not changes:
+        raise InvalidInput("Nothing to change: give an option such as --cron.")
+    body = build(TriggerPatch, {name: None if value == "" else value for name, value in changes.items()})
+    await _show(session, await session.client.triggers.patch(trigger, body))
+
+
+@remote(app, "on")
+async def on(session: Session, trigger: TriggerArgument) -> None:
+    """Switch a trigger on."""
+    await _show(session, await session.client.triggers.patch(trigger, TriggerPatch(enabled=True)))
+
+
+@remote(app, "off")
+async def off(session: Session, trigger: TriggerArgument) -> None:
+    """Switch a trigger off. It keeps."""
+    await _show(session, await session.client.triggers.patch(trigger, TriggerPatch(enabled=False)))
+
+
+@remote(app, "preview")
+async def preview(
+    session: Session,
+    trigger: TriggerArgument,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="Most firings.")] = 5,
+) -> None:
+    """Show when a trigger fires next, as if it were on."""
+    coming = await session.client.triggers.preview(trigger, count=count)
+    if session.out.json:
+        session.out.document(coming)
+        return
+    for firing in coming.firings:
+        session.out.text(_local(firing))
+    if not coming.firings:
+        session.out.note("It never fires again.")
+
+
+@remote(app, "resume")
+async def resume(session: Session, trigger: TriggerArgument) -> None:
+    """End a trigger's pause. It goes on with its next slot."""
+    await _show(session, await session.client.triggers.resume(trigger))
+
+
+@remote(app, "fire")
+async def fire(session: Session, trigger: TriggerArgument) -> None:
+    """Fire a trigger now. Its schedule stays as it is."""
+    firing = await session.client.triggers.fire(trigger)
+    if session.out.json:
+        session.out.document(firing)
+    else:
+        session.out.text(f"run {firing.run_id} in thread {firing.thread_id}")
+
+
+@remote(app, "firings")
+async def firings(
+    session: Session, trigger: TriggerArgument, limit: LimitOption = 50, cursor: CursorOption = None
+) -> None:
+    """List what came of a trigger's slots, the latest first."""
+    page = await session.client.triggers.firings(trigger, limit=limit, cursor=cursor)
+    show_page(session.out, page, _FIRING_COLUMNS, _firing_row, nothing="Nothing came of it yet.")
+
+
+@remote(app, "delete")
+async def delete(session: Session, trigger: TriggerArgument) -> None:
+    """Delete a trigger."""
+    await session.client.triggers.delete(trigger)
+    if session.out.json:
+        session.out.document({"id": trigger, "deleted": True})
+    else:
+        session.out.text(f"deleted {trigger}")
+
+
+def _firing_row(firing: TriggerFiringView) -> tuple[str, ...]:
+    return (
+        stamp(firing.scheduled_for),
+        stamp(firing.fired_at),
+        f"{firing.outcome}{', by hand' if firing.manual else ''}",
+        firing.run_id or "",
+        firing.run_status or "",
+        f"{firing.skip_reason}: {firing.detail}" if firing.skip_reason else "",
+    )
+
+
+def _row(trigger: TriggerView) -> tuple[str, ...]:
+    return (
+        trigger.id,
+        trigger.agent_id,
+        f"{trigger.kind} {trigger.schedule}",
+        _next_time(trigger),
+        short(trigger.title or trigger.prompt),
+        trigger.timezone if trigger.kind == "cron" else "",
+        trigger.created_by,
+    )
+
+
+async def _show(session: Session, trigger: TriggerView) -> None:
+    if session.out.json:
+        session.out.document(trigger)
+        return
+    coming = await session.client.triggers.preview(trigger.id, count=_SHOWN_FIRINGS)
+    session.out.facts(
+        (
+            ("id", trigger.id),
+            ("agent", trigger.agent_id),
+            ("title", trigger.title or ""),
+            (trigger.kind, trigger.schedule),
+            ("timezone", trigger.timezone if trigger.kind == "cron" else ""),
+            ("on", _on(trigger)),
+            ("why", trigger.paused_reason or ""),
+            ("next", _next(trigger, coming)),
+            ("starts", stamp(trigger.starts_at)),
+            ("ends", stamp(trigger.ends_at)),
+            ("thread", trigger.thread_id or "a new one each time"),
+            ("overlap", trigger.overlap),
+            ("catch-up", f"{trigger.catchup}, within {trigger.catchup_s} s"),
+            ("most a day", _most(trigger)),
+            ("gate", json.dumps(trigger.gate.model_dump(mode="json")) if trigger.gate else ""),
+            ("failures", str(trigger.failures) if trigger.failures else ""),
+            ("made by", trigger.created_by),
+            ("updated", stamp(trigger.updated_at)),
+            ("prompt", trigger.prompt),
+        )
+    )
+
+
+def _on(trigger: TriggerView) -> str:
+    if not trigger.enabled:
+        return "no"
+    return "paused" if trigger.paused_reason else "yes"
+
+
+def _next_time(trigger: TriggerView) -> str:
+    if not trigger.enabled:
+        return "off"
+    return "paused" if trigger.paused_reason else stamp(trigger.next_fire_at) or "never"
+
+
+def _local(firing: Firing) -> str:
+    """Return its time by the trigger's clocks, to the second: jitter gives it a fraction that nobody plans by."""
+    return datetime.fromisoformat(firing.local).isoformat(" ", "seconds")
+
+
+def _most(trigger: TriggerView) -> str:
+    runs, cost = trigger.max_runs_per_day, trigger.max_cost_usd_per_day
+    return ", ".join(part for part in (f"{runs} runs" if runs else "", f"${cost:g}" if cost else "") if part)
+
+
+def _next(trigger: TriggerView, coming: TriggerPreview) -> str:
+    if not trigger.enabled or trigger.paused_reason:
+        return ""
+    return ", ".join(map(_local, coming.firings)) or "never"

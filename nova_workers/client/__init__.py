@@ -1,0 +1,1 @@
+"""The typed client of the HTTP API: the one way in which commands reach a fleet."""

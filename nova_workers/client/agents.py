@@ -1,0 +1,75 @@
+"""The client's calls of ``/v1/agents``."""
+
+from pydantic import BaseModel, ConfigDict
+
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
+
+__all__ = ["Agents"]
+
+
+class _Rollback(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    version: int
+
+
+class Agents:
+    """``/v1/agents``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[AgentView]:
+        """Return a page of agents."""
+        return await self._transport.fetch(
+            Page[AgentView], "GET", "/v1/agents", params={"limit": limit, "cursor": cursor}
+        )
+
+    async def get(self, agent_id: str) -> AgentView:
+        """Return an agent as it stands."""
+        return await self._transport.fetch(AgentView, "GET", f"/v1/agents/{agent_id}")
+
+    async def create(self, agent: AgentCreate) -> AgentView:
+        """Make an agent; `Conflict` when its id is taken."""
+        return await self._transport.fetch(AgentView, "POST", "/v1/agents", body=agent)
+
+    async def replace(self, agent_id: str, agent: AgentReplace, *, if_version: int | None = None) -> AgentView:
+        """Make a whole new version of an agent; `VersionMismatch` when its newest is not `if_version`."""
+        return await self._transport.fetch(
+            AgentView, "PUT", f"/v1/agents/{agent_id}", body=agent, headers=_if_match(if_version)
+        )
+
+    async def patch(self, agent_id: str, change: AgentPatch, *, if_version: int | None = None) -> AgentView:
+        """Change the fields that `change` sets; `VersionMismatch` when its newest version is not `if_version`."""
+        return await self._transport.fetch(
+            AgentView, "PATCH", f"/v1/agents/{agent_id}", body=change, headers=_if_match(if_version)
+        )
+
+    async def delete(self, agent_id: str) -> None:
+        """Delete an agent."""
+        await self._transport.send("DELETE", f"/v1/agents/{agent_id}")
+
+    async def versions(self, agent_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[AgentView]:
+        """Return a page of the versions of an agent, newest first."""
+        return await self._transport.fetch(
+            Page[AgentView],
+            "GET",
+            f"/v1/agents/{agent_id}/versions",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+    async def version(self, agent_id: str, version: int) -> AgentView:
+        """Return what an agent was."""
+        return await self._transport.fetch(AgentView, "GET", f"/v1/agents/{agent_id}/versions/{version}")
+
+    async def rollback(self, agent_id: str, version: int) -> AgentView:
+        """Make an earlier version the newest again."""
+        return await self._transport.fetch(
+            AgentView, "POST", f"/v1/agents/{agent_id}/rollback", body=_Rollback(version=version)
+        )
+
+
+def _if_match(version: int | None) -> dict[str, str]:
+    return {} if version is None else {"If-Match": f'"{version}"'}

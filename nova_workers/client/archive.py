@@ -1,0 +1,56 @@
+"""``/v1/export`` and ``/v1/import``."""
+
+from collections.abc import AsyncGenerator, AsyncIterable
+
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
+from nova_workers.errors import Unavailable
+
+__all__ = ["Archives"]
+
+_END = b'{"table": "end"'
+
+
+class Archives:
+    """A tenant as lines of JSON, out and in."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def export(self) -> AsyncGenerator[bytes]:
+        """Yield the lines of an archive, without their line feeds.
+
+        Raises:
+            Unavailable: The connection broke, so that the archive is not whole.
+        """
+        rest = bytearray()
+        ended = False
+        async with self._transport.download("/v1/export", accept=MEDIA_TYPE) as pieces:
+            async for piece in pieces:
+                rest += piece
+                if b"\n" not in piece:
+                    continue
+                *whole, last = bytes(rest).split(b"\n")
+                rest = bytearray(last)
+                for line in whole:
+                    ended = line.startswith(_END)
+                    yield line
+        if not ended:
+            raise Unavailable("The archive was cut on its way here; export it anew.")
+
+    async def import_(self, lines: AsyncIterable[bytes], *, merge: bool = False) -> ImportResult:
+        """Import an archive, whole or not at all.
+
+        Args:
+            lines: With or without line feeds.
+            merge: Leave what is there already as it is, rather than refuse the whole.
+        """
+        content = await self._transport.upload(
+            "/v1/import", _with_feeds(lines), content_type=MEDIA_TYPE, params={"merge": "true" if merge else "false"}
+        )
+        return ImportResult.model_validate_json(content)
+
+
+async def _with_feeds(lines: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    async for line in lines:
+        yield line if line.endswith(b"\n") else line + b"\n"

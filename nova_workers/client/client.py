@@ -1,0 +1,225 @@
+"""The one typed client of the HTTP API.
+
+Every method is one endpoint; it takes and returns the bodies of `nova_workers.contracts` and raises the
+errors of `nova_workers.errors`. The commands use it, and so may any asyncio program:
+
+    async with NovaClient("http://127.0.0.1:8700", key) as nova:
+        run = await nova.runs.create(RunCreate(message="Hello"), thread_id=thread.id)
+        async for cursor, event in nova.runs.events(run.id):
+            ...
+"""
+
+from typing import Any, Self
+
+from pydantic import BaseModel
+
+from nova_workers.client.agents import Agents
+from nova_workers.client.archive import Archives
+from nova_workers.client.deliveries import Deliveries, Files
+from nova_workers.client.memories import History, Memories
+from nova_workers.client.notes import Notes
+from nova_workers.client.runs import Runs
+from nova_workers.client.secrets import Secrets
+from nova_workers.client.skills import Skills
+from nova_workers.client.tasks import Tasks
+from nova_workers.client.tenants import Tenants
+from nova_workers.client.transport import Retry, Transport
+from nova_workers.client.triggers import Triggers
+from nova_workers.client.usage import UsageReports
+from nova_workers.client.webhooks import Webhooks
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.fleet import FleetPause, FleetView
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyView
+from nova_workers.contracts.http.wire import (
+    MessageView,
+    RunView,
+    ThreadCreate,
+    ThreadFork,
+    ThreadPatch,
+    ThreadView,
+    TurnView,
+)
+from nova_workers.errors import Unavailable
+
+__all__ = ["Agents", "Fleet", "Keys", "NovaClient", "Threads"]
+
+
+class _Readiness(BaseModel):
+    ready: bool
+    checks: dict[str, str]
+
+
+class NovaClient:
+    """A connection to one fleet with one key. Close it, or use it as an async context manager.
+
+    Args:
+        base_url: Where the API is, such as ``http://127.0.0.1:8700``.
+        api_key: The bearer key; None sends none.
+        timeout_s: Longest silence of the server in an ordinary request.
+        retry: How dropped connections are borne.
+    """
+
+    def __init__(
+        self, base_url: str, api_key: str | None, *, timeout_s: float = 30.0, retry: Retry | None = None
+    ) -> None:
+        self._transport = Transport(base_url, api_key, timeout_s=timeout_s, retry=retry)
+        self.base_url = self._transport.base_url
+        self.agents = Agents(self._transport)
+        self.threads = Threads(self._transport)
+        self.runs = Runs(self._transport)
+        self.secrets = Secrets(self._transport)
+        self.tasks = Tasks(self._transport)
+        self.keys = Keys(self._transport)
+        self.history = History(self._transport)
+        self.memories = Memories(self._transport)
+        self.notes = Notes(self._transport)
+        self.files = Files(self._transport)
+        self.deliveries = Deliveries(self._transport)
+        self.fleet = Fleet(self._transport)
+        self.usage = UsageReports(self._transport)
+        self.tenants = Tenants(self._transport)
+        self.archives = Archives(self._transport)
+        self.skills = Skills(self._transport)
+        self.triggers = Triggers(self._transport)
+        self.webhooks = Webhooks(self._transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def capabilities(self) -> list[dict[str, Any]]:
+        """Return what agents of this fleet may be granted: each capability's name, description, tools and schema."""
+        return (await self._transport.fetch(Page[dict[str, Any]], "GET", "/v1/capabilities")).items
+
+    async def healthz(self) -> None:
+        """Return when the API process lives; raise `Unavailable` otherwise."""
+        await self._transport.send("GET", "/healthz", timeout_s=5)
+
+    async def readyz(self) -> dict[str, str]:
+        """Return what the API says of its servers, by name: ``ok`` or what is wrong.
+
+        Raises:
+            Unavailable: It cannot do its work; the message says why.
+        """
+        response = await self._transport.send("GET", "/readyz", timeout_s=10, accept=frozenset({503}))
+        state = _Readiness.model_validate_json(response.content)
+        if not state.ready:
+            wrong = "; ".join(f"{name} {words}" for name, words in state.checks.items() if words != "ok")
+            raise Unavailable(f"The API at {self.base_url} is not ready: {wrong}.", **state.checks)
+        return state.checks
+
+
+class Threads:
+    """``/v1/threads``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(
+        self,
+        *,
+        agent_id: str | None = None,
+        label: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[ThreadView]:
+        """Return a page of threads, newest first."""
+        return await self._transport.fetch(
+            Page[ThreadView],
+            "GET",
+            "/v1/threads",
+            params={"agent_id": agent_id, "label": label, "limit": limit, "cursor": cursor},
+        )
+
+    async def get(self, thread_id: str) -> ThreadView:
+        """Return a thread as it stands."""
+        return await self._transport.fetch(ThreadView, "GET", f"/v1/threads/{thread_id}")
+
+    async def create(self, thread: ThreadCreate) -> ThreadView:
+        """Make an empty thread."""
+        return await self._transport.fetch(ThreadView, "POST", "/v1/threads", body=thread)
+
+    async def patch(self, thread_id: str, change: ThreadPatch) -> ThreadView:
+        """Change the fields that `change` sets."""
+        return await self._transport.fetch(ThreadView, "PATCH", f"/v1/threads/{thread_id}", body=change)
+
+    async def delete(self, thread_id: str) -> None:
+        """Delete a thread; later requests for it raise `Gone`."""
+        await self._transport.send("DELETE", f"/v1/threads/{thread_id}")
+
+    async def fork(self, thread_id: str, fork: ThreadFork) -> ThreadView:
+        """Make a thread that goes on from a turn of this one."""
+        return await self._transport.fetch(ThreadView, "POST", f"/v1/threads/{thread_id}/fork", body=fork)
+
+    async def messages(
+        self, thread_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[MessageView]:
+        """Return a page of the conversation, oldest first."""
+        return await self._transport.fetch(
+            Page[MessageView],
+            "GET",
+            f"/v1/threads/{thread_id}/messages",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+    async def turns(self, thread_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[TurnView]:
+        """Return a page of the thread's turns."""
+        return await self._transport.fetch(
+            Page[TurnView],
+            "GET",
+            f"/v1/threads/{thread_id}/turns",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+    async def runs(self, thread_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[RunView]:
+        """Return a page of the thread's runs."""
+        return await self._transport.fetch(
+            Page[RunView],
+            "GET",
+            f"/v1/threads/{thread_id}/runs",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+
+class Keys:
+    """``/v1/keys``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[KeyView]:
+        """Return a page of the tenant's keys, without their secrets."""
+        return await self._transport.fetch(Page[KeyView], "GET", "/v1/keys", params={"limit": limit, "cursor": cursor})
+
+    async def create(self, key: KeyCreate) -> KeyCreated:
+        """Make a key. Its secret is in the answer, this once."""
+        return await self._transport.fetch(KeyCreated, "POST", "/v1/keys", body=key)
+
+    async def revoke(self, key_id: str) -> None:
+        """End a key. API processes stop taking it within seconds."""
+        await self._transport.send("DELETE", f"/v1/keys/{key_id}")
+
+
+class Fleet:
+    """``/v1/fleet``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def view(self) -> FleetView:
+        """Return runs by status, queues, workers and pauses."""
+        return await self._transport.fetch(FleetView, "GET", "/v1/fleet")
+
+    async def pause(self, pause: FleetPause) -> FleetView:
+        """Stop new claims in the scope. Queued runs keep."""
+        return await self._transport.fetch(FleetView, "POST", "/v1/fleet/pause", body=pause)
+
+    async def resume(self, pause: FleetPause) -> FleetView:
+        """Let claims go on in the scope."""
+        return await self._transport.fetch(FleetView, "POST", "/v1/fleet/resume", body=pause)

@@ -1,0 +1,32 @@
+"""``/v1/secrets`` of the client."""
+
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.secrets import SecretPut, SecretRotation, SecretView
+
+__all__ = ["Secrets"]
+
+
+class Secrets:
+    """``/v1/secrets``. Nothing returns a value."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[SecretView]:
+        """Return a page of the tenant's secrets, by name."""
+        return await self._transport.fetch(
+            Page[SecretView], "GET", "/v1/secrets", params={"limit": limit, "cursor": cursor}
+        )
+
+    async def put(self, name: str, secret: SecretPut) -> SecretView:
+        """Make a secret, or give it another value."""
+        return await self._transport.fetch(SecretView, "PUT", f"/v1/secrets/{name}", body=secret)
+
+    async def delete(self, name: str) -> None:
+        """Delete a secret; `NotFound` when there is none of this name."""
+        await self._transport.send("DELETE", f"/v1/secrets/{name}")
+
+    async def rotate(self) -> SecretRotation:
+        """Encrypt secrets of all tenants anew that are not under the current master key; once."""
+        return await self._transport.fetch(SecretRotation, "POST", "/v1/fleet/secrets/rotate", timeout_s=300)

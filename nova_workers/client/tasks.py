@@ -1,0 +1,108 @@
+"""``/v1/tasks``."""
+
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.tasks import (
+    ResourceView,
+    StepPatch,
+    StepsReplace,
+    SubtaskCreate,
+    TaskChangeView,
+    TaskCreate,
+    TaskEnd,
+    TaskPatch,
+    TaskResourceAdd,
+    TaskStatus,
+    TaskSummary,
+    TaskView,
+)
+from nova_workers.contracts.http.wire import RunView
+
+__all__ = ["Tasks"]
+
+
+class Tasks:
+    """``/v1/tasks``: structured work that agents own."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(
+        self,
+        *,
+        status: TaskStatus | None = None,
+        owner_agent_id: str | None = None,
+        parent_task_id: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[TaskSummary]:
+        """Return a page of tasks, newest first."""
+        params = {
+            "status": status,
+            "owner_agent_id": owner_agent_id,
+            "parent_task_id": parent_task_id,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._transport.fetch(Page[TaskSummary], "GET", "/v1/tasks", params=params)
+
+    async def get(self, task_id: int) -> TaskView:
+        """Return a task as it stands."""
+        return await self._transport.fetch(TaskView, "GET", f"/v1/tasks/{task_id}")
+
+    async def create(self, task: TaskCreate) -> TaskView:
+        """Make a task; `NotFound` when its owner is no agent."""
+        return await self._transport.fetch(TaskView, "POST", "/v1/tasks", body=task)
+
+    async def update(self, task_id: int, change: TaskPatch) -> TaskView:
+        """Change the fields that `change` sets."""
+        return await self._transport.fetch(TaskView, "PATCH", f"/v1/tasks/{task_id}", body=change)
+
+    async def activate(self, task_id: int) -> TaskView:
+        """Begin a draft; `IllegalTransition` when it is none."""
+        return await self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/activate")
+
+    async def run(self, task_id: int) -> RunView:
+        """Have an active task worked on now, and return the run; the one in flight where there is one."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/tasks/{task_id}/run")
+
+    async def complete(self, task_id: int, end: TaskEnd | None = None) -> TaskView:
+        """End an active task well; `IllegalTransition` while it has open subtasks."""
+        return await self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/complete", body=end or TaskEnd())
+
+    async def cancel(self, task_id: int, end: TaskEnd | None = None) -> TaskView:
+        """End a task without a result, and all that is open below it."""
+        return await self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/cancel", body=end or TaskEnd())
+
+    async def history(
+        self, task_id: int, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TaskChangeView]:
+        """Return a page of what happened to a task, newest first."""
+        return await self._transport.fetch(
+            Page[TaskChangeView],
+            "GET",
+            f"/v1/tasks/{task_id}/history",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+    async def replace_steps(self, task_id: int, steps: StepsReplace) -> TaskView:
+        """Give a task its whole plan anew; steps given with their id stay."""
+        return await self._transport.fetch(TaskView, "PUT", f"/v1/tasks/{task_id}/steps", body=steps)
+
+    async def update_step(self, task_id: int, step_id: str, change: StepPatch) -> TaskView:
+        """Change the fields of a step that `change` sets."""
+        return await self._transport.fetch(TaskView, "PATCH", f"/v1/tasks/{task_id}/steps/{step_id}", body=change)
+
+    async def create_subtask(self, task_id: int, step_id: str, subtask: SubtaskCreate | None = None) -> TaskView:
+        """Make the task that does a step, and return it."""
+        return await self._transport.fetch(
+            TaskView, "POST", f"/v1/tasks/{task_id}/steps/{step_id}/subtask", body=subtask or SubtaskCreate()
+        )
+
+    async def add_resource(self, task_id: int, resource: TaskResourceAdd) -> ResourceView:
+        """Add a resource; `Conflict` when the task has it."""
+        return await self._transport.fetch(ResourceView, "POST", f"/v1/tasks/{task_id}/resources", body=resource)
+
+    async def remove_resource(self, task_id: int, resource_id: str) -> None:
+        """Remove a resource."""
+        await self._transport.send("DELETE", f"/v1/tasks/{task_id}/resources/{resource_id}")

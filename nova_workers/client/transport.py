@@ -1,0 +1,233 @@
+"""Requests to the API: one HTTP connection pool, repeats where a repeat is harmless, errors of our own tree.
+
+Below is `httpx2`; nothing above this module sees it.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
+from nova_workers.errors import Unavailable
+
+__all__ = ["EventSource", "Params", "Retry", "Transport"]
+
+EventSource = httpx2.EventSource
+"""An open stream of server-sent events."""
+
+Params = Mapping[str, str | int | None]
+"""Query parameters; those that are None are left out."""
+
+M = TypeVar("M", bound=BaseModel)
+
+_REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how soon to try again: exponential, with full jitter, so that clients do not march in step."""
+
+    attempts: int = 15
+    """Failures in a row that are borne; the next one raises. With the waits below that is about 40 s: an API that
+    is deployed anew is back by then."""
+    base_s: float = 0.1
+    max_s: float = 5.0
+
+    def delay_s(self, failures: int) -> float:
+        """Return how long to wait after so many failures in a row (1 or more)."""
+        ceiling_s = min(self.max_s, self.base_s * 2 ** (failures - 1))
+        return random.uniform(ceiling_s / 2, ceiling_s)  # noqa: S311 - spreads load, guards nothing
+
+
+class Transport:
+    """Sends requests with the key, and turns every failure into an error of `nova_workers.errors`."""
+
+    def __init__(
+        self, base_url: str, api_key: str | None, *, timeout_s: float = 30.0, retry: Retry | None = None
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.retry = retry or Retry()
+        headers = {"User-Agent": "nova-workers-client"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._timeout_s = timeout_s
+        self._http = httpx2.AsyncClient(
+            base_url=self.base_url,
+            headers=headers,
+            timeout=timeout_s,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    async def fetch(
+        self,
+        model: type[M],
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> M:
+        """Send a request and return its body as `model`.
+
+        Raises:
+            NovaError: The API refused, or did not answer; see `nova_workers.client.problems`.
+        """
+        response = await self.send(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
+        try:
+            return model.model_validate_json(response.content)
+        except ValidationError as error:
+            raise unknown_answer(response, error) from error
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        accept: frozenset[int] = frozenset(),
+    ) -> httpx2.Response:
+        """Send a request and return its whole response, whose status is below 400 or one of `accept`.
+
+        A request whose repeat changes nothing (by its method, or since it carries an Idempotency-Key) is sent
+        again when the connection broke under it or the API answered 503. A refused connection is not: whoever
+        asks wants to know at once that nobody is there.
+
+        Raises:
+            NovaError: The API refused, or did not answer.
+        """
+        request = self._request(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
+        # The repeat of a change that was made, and whose answer was lost, would find another version than it expects.
+        repeatable = method in _REPEATABLE_METHODS and "If-Match" not in request.headers
+        repeatable = repeatable or "Idempotency-Key" in request.headers
+        failures = 0
+        while True:
+            try:
+                return await self._send_once(request, accept)
+            except Unavailable as error:
+                failures += 1
+                refused = isinstance(error.__cause__, httpx2.ConnectError | httpx2.TimeoutException)
+                if refused or not repeatable or failures >= min(3, self.retry.attempts):
+                    raise
+            await asyncio.sleep(self.retry.delay_s(failures))
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        headers: Mapping[str, str] | None = None,
+        silence_s: float = 60.0,
+    ) -> AsyncGenerator[EventSource]:
+        """Open a stream of server-sent events. A server that says nothing for `silence_s` counts as gone.
+
+        Raises:
+            NovaError: The API refused, did not answer, or the connection broke while it was read.
+        """
+        sent = {"Accept": "text/event-stream", "Cache-Control": "no-store", **(headers or {})}
+        request = self._request(method, path, body=body, headers=sent, timeout_s=silence_s)
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    await response.aread()
+                    raise error_of_response(response)
+                yield EventSource(response)
+            finally:
+                await response.aclose()
+        except httpx2.TransportError as error:
+            raise error_of_transport(error, self.base_url) from error
+
+    @asynccontextmanager
+    async def download(
+        self, path: str, *, accept: str, silence_s: float = 60.0
+    ) -> AsyncGenerator[AsyncGenerator[bytes]]:
+        """Open an answer of any length, as the pieces that it comes in.
+
+        Raises:
+            NovaError: The API refused, did not answer, or the connection broke while it was read.
+        """
+        request = self._request("GET", path, headers={"Accept": accept}, timeout_s=silence_s)
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    await response.aread()
+                    raise error_of_response(response)
+                async with aclosing(response.aiter_bytes()) as pieces:
+                    yield pieces
+            finally:
+                await response.aclose()
+        except httpx2.TransportError as error:
+            raise error_of_transport(error, self.base_url) from error
+
+    async def upload(
+        self, path: str, pieces: AsyncIterable[bytes], *, content_type: str, params: Params, silence_s: float = 600.0
+    ) -> bytes:
+        """Send a body of any length, piece by piece, and return the answer's. Sent once: it cannot be repeated.
+
+        Raises:
+            NovaError: The API refused, or did not answer.
+        """
+        request = self._http.build_request(
+            "POST",
+            path,
+            content=pieces,
+            params={name: value for name, value in params.items() if value is not None},
+            headers={"Content-Type": content_type},
+            timeout=httpx2.Timeout(self._timeout_s, read=silence_s, write=silence_s),
+        )
+        return (await self._send_once(request, frozenset())).content
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> httpx2.Request:
+        sent = dict(headers or {})
+        content: bytes | None = None
+        if body is not None:
+            # What was not set is not sent: a PATCH changes only what it names.
+            content = body.model_dump_json(exclude_unset=True).encode()
+            sent["Content-Type"] = "application/json"
+        query = {name: value for name, value in (params or {}).items() if value is not None}
+        timeout = httpx2.Timeout(self._timeout_s, read=timeout_s or self._timeout_s)
+        return self._http.build_request(
+            method, path, content=content, params=query or None, headers=sent, timeout=timeout
+        )
+
+    async def _send_once(self, request: httpx2.Request, accept: frozenset[int]) -> httpx2.Response:
+        try:
+            response = await self._http.send(request)
+        except httpx2.TransportError as error:
+            raise error_of_transport(error, self.base_url) from error
+        if response.is_error and response.status_code not in accept:
+            raise error_of_response(response)
+        return response

@@ -1,0 +1,72 @@
+"""``/v1/triggers`` of the client."""
+
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.triggers import (
+    TriggerCreate,
+    TriggerFiringView,
+    TriggerPatch,
+    TriggerPreview,
+    TriggerView,
+)
+
+__all__ = ["Triggers"]
+
+
+class Triggers:
+    """``/v1/triggers``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(
+        self, *, agent_id: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TriggerView]:
+        """Return a page of triggers, newest first."""
+        return await self._transport.fetch(
+            Page[TriggerView],
+            "GET",
+            "/v1/triggers",
+            params={"agent_id": agent_id, "limit": limit, "cursor": cursor},
+        )
+
+    async def get(self, trigger_id: str) -> TriggerView:
+        """Return a trigger as it stands."""
+        return await self._transport.fetch(TriggerView, "GET", f"/v1/triggers/{trigger_id}")
+
+    async def create(self, trigger: TriggerCreate) -> TriggerView:
+        """Make a trigger."""
+        return await self._transport.fetch(TriggerView, "POST", "/v1/triggers", body=trigger)
+
+    async def patch(self, trigger_id: str, change: TriggerPatch) -> TriggerView:
+        """Change the fields that `change` sets."""
+        return await self._transport.fetch(TriggerView, "PATCH", f"/v1/triggers/{trigger_id}", body=change)
+
+    async def delete(self, trigger_id: str) -> None:
+        """Delete a trigger; later requests for it raise `Gone`."""
+        await self._transport.send("DELETE", f"/v1/triggers/{trigger_id}")
+
+    async def preview(self, trigger_id: str, *, count: int | None = None) -> TriggerPreview:
+        """Return the next times at which a trigger would fire if it were enabled."""
+        return await self._transport.fetch(
+            TriggerPreview, "GET", f"/v1/triggers/{trigger_id}/preview", params={"count": count}
+        )
+
+    async def resume(self, trigger_id: str) -> TriggerView:
+        """End a trigger's pause."""
+        return await self._transport.fetch(TriggerView, "POST", f"/v1/triggers/{trigger_id}/resume")
+
+    async def fire(self, trigger_id: str) -> TriggerFiringView:
+        """Fire a trigger now."""
+        return await self._transport.fetch(TriggerFiringView, "POST", f"/v1/triggers/{trigger_id}/fire")
+
+    async def firings(
+        self, trigger_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TriggerFiringView]:
+        """Return a page of what came of a trigger's slots, the latest first."""
+        return await self._transport.fetch(
+            Page[TriggerFiringView],
+            "GET",
+            f"/v1/triggers/{trigger_id}/firings",
+            params={"limit": limit, "cursor": cursor},
+        )

@@ -1,0 +1,1 @@
+"""Request and response bodies of the HTTP API, shared by the API and the typed client."""

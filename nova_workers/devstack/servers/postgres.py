@@ -1,0 +1,173 @@
+"""An embedded Postgres 18 with pgvector: a plain child process on a private Unix socket."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+import asyncpg
+
+from nova_workers.devstack.process import OsUser, ProcessSpec
+from nova_workers.devstack.servers.binaries import postgres_programs
+from nova_workers.devstack.servers.sockets import socket_folder
+from nova_workers.errors import ConfigurationError
+
+__all__ = ["THROWAWAY", "EmbeddedPostgres"]
+
+_VERSION = "18"
+_SUPERUSER = "postgres"
+_STATUS_LINE = 7
+"""Of `postmaster.pid`, from 0."""
+
+_SETTINGS = {
+    # Nobody but the owner of the socket's folder gets in, so the servers need no password.
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "effective_cache_size": "1GB",
+    "work_mem": "8MB",
+    "maintenance_work_mem": "128MB",
+    # A commit waits for its flush, always: what was accepted is on disk. These only make the writes fewer.
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "15min",
+    # SSDs, as every laptop has.
+    "random_page_cost": "1.1",
+    # Queries of the protocol are index probes; compiling them costs more than it saves.
+    "jit": "off",
+    # One machine, one fleet: nothing replicates.
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    # The terminal belongs to the fleet: trouble only.
+    "log_min_messages": "fatal",
+    "log_checkpoints": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # The table of runs is updated in place all day long: vacuum it early.
+    "autovacuum_naptime": "15s",
+    "autovacuum_vacuum_scale_factor": "0.05",
+}
+
+THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+"""Settings for a database that nobody will miss: tests only."""
+
+
+class EmbeddedPostgres:
+    """Postgres with its data under a home folder.
+
+    Args:
+        home: Data goes to ``<home>/postgres``.
+        settings: Server settings on top of the defaults.
+    """
+
+    def __init__(self, home: Path, *, settings: dict[str, str] | None = None) -> None:
+        self._data = home.absolute() / "postgres"
+        self._programs = postgres_programs()
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._user = _choose_user(self._data)
+        self._sockets = socket_folder(self._data, owner_uid=self._user.uid if self._user else None)
+
+    @property
+    def programs(self) -> Path:
+        """The folder of the client programs, such as `pg_dump`."""
+        return self._programs
+
+    def url(self, database: str = "nova") -> str:
+        """Return the URL of a database."""
+        return f"postgresql://{_SUPERUSER}@/{database}?host={quote(str(self._sockets))}"
+
+    def spec(self) -> ProcessSpec:
+        """Make the data folder if there is none, and return the process to run.
+
+        Raises:
+            ConfigurationError: The data is of another major version, or `initdb` failed.
+        """
+        self._initialise()
+        settings = {**self._settings, "unix_socket_directories": str(self._sockets)}
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return ProcessSpec(
+            name="postgres",
+            argv=(str(self._programs / "postgres"), "-D", str(self._data), *options),
+            ready=self._answers,
+            ready_timeout_s=60.0,
+            # Fast shutdown: open sessions are ended, everything is flushed.
+            stop_signal=signal.SIGINT,
+            stop_timeout_s=30.0,
+            death_signal=signal.SIGINT,
+            user=self._user,
+        )
+
+    async def create_database(self, name: str = "nova") -> None:
+        """Make a database unless it exists. The server must be running."""
+        connection = await asyncpg.connect(self.url("postgres"))
+        try:
+            await connection.execute(f'CREATE DATABASE "{name}"')
+        except (asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
+            pass  # the second is what a race between two creators raises
+        finally:
+            await connection.close()
+
+    async def _answers(self) -> bool:
+        # Asked before it is ready it would log an error.
+        if not self._says_ready():
+            return False
+        try:
+            connection = await asyncpg.connect(self.url("postgres"), timeout=2)
+        except (OSError, TimeoutError, asyncpg.PostgresError):
+            return False
+        await connection.close()
+        return True
+
+    def _says_ready(self) -> bool:
+        try:
+            return (self._data / "postmaster.pid").read_text().split("\n")[_STATUS_LINE].strip() == "ready"
+        except (FileNotFoundError, IndexError):
+            return False
+
+    def _initialise(self) -> None:
+        version = self._data / "PG_VERSION"
+        if version.exists():
+            found = version.read_text().strip()
+            if found != _VERSION:
+                raise ConfigurationError(
+                    f"{str(self._data)!r} holds data of Postgres {found!r}; this version runs {_VERSION}. "
+                    "Dump it with the old one and restore, or set NOVA_HOME to another place."
+                )
+            return
+        # Next to its final place, then one rename: an interrupted initdb leaves no half-made folder behind.
+        unfinished = self._data.with_name(f"{self._data.name}.new-{os.getpid()}")
+        unfinished.mkdir(mode=0o700, parents=True)
+        if self._user is not None:
+            os.chown(unfinished, self._user.uid, self._user.gid)
+        options = ["--auth=trust", "--encoding=UTF8", f"--username={_SUPERUSER}", "--no-instructions"]
+        # The built-in provider: sort order comes with Postgres, so an upgrade of libc breaks no index.
+        options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        initdb = ProcessSpec("initdb", (str(self._programs / "initdb"), *options, str(unfinished)), user=self._user)
+        done = subprocess.run(initdb.command(), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ConfigurationError(
+                f"initdb could not make {str(unfinished)!r}: {done.stderr.strip() or done.stdout.strip()!r}"
+            )
+        unfinished.rename(self._data)
+
+
+def _choose_user(data: Path) -> OsUser | None:
+    """Return the account to run Postgres as: it refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    if data.exists() and data.stat().st_uid != 0:
+        account = pwd.getpwuid(data.stat().st_uid)
+    else:
+        account = pwd.getpwnam("nobody")
+    # Root's own home is closed to others. Opening it up, as is often done, would outlive this process;
+    # a capability does not.
+    reachable = all(_may_enter(folder) for folder in (*data.parents, *postgres_programs().parents))
+    return OsUser(account.pw_uid, account.pw_gid, override_access=not reachable)
+
+
+def _may_enter(folder: Path) -> bool:
+    return not folder.exists() or bool(folder.stat().st_mode & 0o001)

@@ -1,0 +1,1 @@
+"""The local stand-in for a model, on the Anthropic wire."""

@@ -1,0 +1,1 @@
+"""Connections to MCP servers, shared by the turns of a process, and their tools."""

@@ -1,0 +1,299 @@
+"""One connection to an MCP server.
+
+Each connection lives in a task of its own. The MCP client's task groups belong to the task that opened them, and a
+transport that dies cancels that task: so it must not be a turn's.
+
+A call to a server of this process runs in the caller's own task and context, with no JSON between. A call to any other
+server runs in a task of its own, so that a caller who is cancelled is free at once: the client first tells the server,
+and a server that does not read holds that up for seconds.
+"""
+
+import asyncio
+import contextvars
+import os
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol, TypeVar
+
+import httpx2
+import structlog
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CONNECTION_CLOSED, CallToolResult, Tool
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
+from nova_workers.engines.mcp.child_output import logged_output
+from nova_workers.observability.redaction import current_redactor, hiding
+from nova_workers.observability.redactor import Redactor
+
+__all__ = ["MakeTransport", "OnProgress", "ServerConnection"]
+
+_log = structlog.get_logger(__name__)
+
+
+MakeTransport = Callable[[], httpx2.AsyncBaseTransport]
+"""Makes what carries the requests to a server behind a URL, such as one that guards where they go."""
+
+
+class OnProgress(Protocol):
+    """Takes progress, its total if it is known, and a message if there is one."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        """Must return at once."""
+        ...
+
+
+_STREAM_READ_TIMEOUT_S = 300.0
+"""A server may hold a response stream open this long; MCP's own recommendation."""
+_PROBE_TIMEOUT_S = 2.0
+"""After a call that timed out or was refused as on a closed connection: how long the server may take to list tools."""
+
+_Result = TypeVar("_Result")
+
+
+class ServerConnection:
+    """One MCP server, connected. Used by any number of turns at the same time."""
+
+    def __init__(self, name: str, server: McpServer, make_transport: MakeTransport | None = None) -> None:
+        self.name = name
+        self._server = server
+        self._make_transport = make_transport
+        self._client: Client | None = None
+        self._opened = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        self._broken = False
+        self._not_answering: str | None = None
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection was open, or was to be, and is no more; or its server does not answer any more."""
+        return self._broken or self._not_answering is not None or (self._opened.is_set() and self._client is None)
+
+    @property
+    def not_answering(self) -> str | None:
+        """Why the server is taken for blocked: a call timed out, and so did the probe after it. None if it is not."""
+        return self._not_answering
+
+    @property
+    def opening(self) -> bool:
+        """Whether nobody knows yet if the server answers."""
+        return not self._opened.is_set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was told to close."""
+        return self._closing.is_set()
+
+    def start(self) -> None:
+        """Begin to connect. The connection outlives the caller, so of the caller's context it takes but the redactor.
+
+        Turns share a connection only with the same secrets in its configuration: what one hides, all hide.
+        """
+        self._keeper = asyncio.create_task(
+            self._keep(current_redactor()), name=f"mcp-{self.name}", context=contextvars.Context()
+        )
+
+    async def ready(self) -> None:
+        """Wait until it is open.
+
+        Raises:
+            ConnectionError: The server does not answer.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._opened.wait()
+        except TimeoutError as error:
+            raise ConnectionError(f"it did not answer within {self._timeout_s:g} s") from error
+        if self._client is None:
+            raise ConnectionError(_cause(self._failure)) from self._failure
+
+    async def close(self) -> None:
+        """Disconnect; a server that is a child process ends, if need be by force."""
+        self._closing.set()
+        for call in tuple(self._calls):
+            call.cancel()
+        if self._keeper is not None:
+            if not self._opened.is_set():
+                self._keeper.cancel()
+            await asyncio.wait((self._keeper,))
+
+    async def list_tools(self, timeout_s: float | None = None) -> list[Tool]:
+        """Return the server's tools in the server's order.
+
+        Raises:
+            ConnectionError: The server does not answer, in `timeout_s` if it is given, or not in MCP's terms.
+        """
+        try:
+            async with asyncio.timeout(timeout_s or self._timeout_s):
+                return await self._apart(self._list_tools(), "list")
+        except TimeoutError as error:
+            raise ConnectionError("it did not say in time which tools it has") from error
+        except (MCPError, ConnectionError) as error:
+            raise ConnectionError(str(error)) from error
+        except Exception as error:
+            # A server is foreign code, and the client raises whatever its answer was not: it costs the turn its tools.
+            raise ConnectionError(f"it does not say which tools it has: {_cause(error)}") from error
+
+    async def call(
+        self, tool: str, arguments: JsonObject, timeout_s: float | None = None, on_progress: OnProgress | None = None
+    ) -> CallToolResult:
+        """Call a tool.
+
+        A call that times out is followed by a probe. A server that does not answer that either is blocked: all calls
+        that it has then end at once, and the connection is lost.
+
+        Raises:
+            ConnectionError: The connection is lost.
+            TimeoutError: The tool did not answer in time; the server still does.
+            MCPError: The server refused.
+        """
+        calling = self._require_client().call_tool(tool, arguments, timeout_s, on_progress)
+        if isinstance(self._server, InProcessMcpServer):
+            return await calling
+        try:
+            # The client's own clock does not run while a request is being written, which a blocked server holds up.
+            async with asyncio.timeout(timeout_s):
+                return await self._apart(calling, tool)
+        except TimeoutError as error:
+            await self._check_answers(timeout_s)
+            raise TimeoutError(f"it timed out after {timeout_s:g} s") from error
+        except MCPError as error:
+            # The client says so of a connection that closed. A server may use the same number for errors of its own.
+            if error.code == CONNECTION_CLOSED and not await self._is_open():
+                self._broken = True
+                raise ConnectionError("the connection closed") from error
+            raise
+
+    async def _is_open(self) -> bool:
+        try:
+            await self._probe()
+        except TimeoutError:
+            # On a closed connection a request fails at once.
+            return True
+        except (MCPError, ConnectionError):
+            return False
+        return True
+
+    async def _check_answers(self, timeout_s: float | None) -> None:
+        try:
+            await self._probe()
+        except TimeoutError as error:
+            self._not_answering = (
+                f"the server does not answer: a call took longer than {timeout_s:g} s and a check longer than "
+                f"{_PROBE_TIMEOUT_S:g} s. It is not asked again in this turn; the next turn starts it anew."
+            )
+            _log.warning("mcp_server_blocked", server=self.name)
+            for call in tuple(self._calls):
+                call.cancel()
+            raise ConnectionError(self._not_answering) from error
+        except MCPError:
+            # An answer, if not the one that was asked for.
+            return
+
+    async def _probe(self) -> None:
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            await self._apart(self._require_client().list_tools(cache_mode="bypass"), "probe")
+
+    @property
+    def _timeout_s(self) -> float | None:
+        return None if isinstance(self._server, InProcessMcpServer) else self._server.timeout_s
+
+    async def _list_tools(self) -> list[Tool]:
+        tools: list[Tool] = []
+        cursor: str | None = None
+        while True:
+            page = await self._require_client().list_tools(cursor=cursor)
+            tools += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                return tools
+
+    async def _apart(self, calling: Coroutine[Any, Any, _Result], what: str) -> _Result:
+        call = asyncio.create_task(calling, name=f"mcp-{self.name}-{what}")
+        self._calls.add(call)
+        call.add_done_callback(self._forget)
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if call.cancelled() and caller is not None and not caller.cancelling():
+                raise ConnectionError(self._not_answering or "the connection closed") from None
+            call.cancel()
+            raise
+
+    def _forget(self, call: asyncio.Task[Any]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            # The caller has the exception; a caller that was cancelled does not retrieve it.
+            call.exception()
+
+    def _require_client(self) -> Client:
+        if self._client is None:
+            raise ConnectionError("it is not connected")
+        return self._client
+
+    async def _keep(self, redactor: Redactor | None) -> None:
+        with hiding(Redactor() if redactor is None else redactor):
+            try:
+                async with _client(self.name, self._server, self._make_transport) as client:
+                    self._client = client
+                    self._opened.set()
+                    await self._closing.wait()
+            except Exception as error:
+                # The head of this task: calls in flight have their own errors, and whoever waits in `ready` is told.
+                self._failure = error
+                if self._opened.is_set():
+                    _log.warning("mcp_server_lost", server=self.name, exc_info=True)
+            finally:
+                self._client = None
+                self._opened.set()
+
+
+@asynccontextmanager
+async def _client(name: str, server: McpServer, make_transport: MakeTransport | None) -> AsyncGenerator[Client]:
+    async with AsyncExitStack() as stack:
+        match server:
+            case InProcessMcpServer():
+                # A fresh client has nothing to gain from a response cache.
+                client = Client(server.server, cache=None)
+            case StdioMcpServer():
+                output = await stack.enter_async_context(logged_output(name))
+                child = stdio_client(_process(server), output)
+                client = Client(child, read_timeout_seconds=server.timeout_s, cache=None)
+            case HttpMcpServer():
+                timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))
+                guarded = None if make_transport is None else make_transport()
+                http = await stack.enter_async_context(
+                    httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout, transport=guarded)
+                )
+                transport = streamable_http_client(server.url, http_client=http)
+                client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
+        yield await stack.enter_async_context(client)
+
+
+def _process(server: StdioMcpServer) -> StdioServerParameters:
+    """Return how to start the server. It leads a process group of its own, which closing the connection ends.
+
+    Should this process be killed, its children read the end of their input; one that does not care is killed by the
+    kernel, where there is a program to ask for that.
+    """
+    command, args = server.command, list(server.args)
+    tie = shutil.which("setpriv") if sys.platform == "linux" else None
+    # A program that does not exist is to fail under its own name.
+    if tie is not None and shutil.which(command, path=server.env.get("PATH", os.environ.get("PATH"))):
+        args = ["--pdeathsig", "KILL", "--", command, *args]
+        command = tie
+    return StdioServerParameters(command=command, args=args, env=dict(server.env), cwd=server.cwd)
+
+
+def _cause(error: BaseException | None) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,239 @@
+"""The MCP tools of one turn, under the names by which the model knows them."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import structlog
+from mcp import MCPError
+from mcp.types import CallToolResult, TextContent, Tool
+from mcp.types import ContentBlock as McpContent
+
+from nova_workers.contracts.content import ContentBlock, JsonObject, storable, storable_json, text_block
+from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
+from nova_workers.contracts.native import TAKEN_NAMES
+from nova_workers.contracts.summaries import line
+from nova_workers.engines.mcp.connection import OnProgress
+from nova_workers.engines.mcp.pool import ConnectionPool, Lease
+from nova_workers.engines.spans import tool_span
+from nova_workers.engines.turn import ToolOutcome
+from nova_workers.errors import ToolFailure
+from nova_workers.observability.redaction import hide
+
+__all__ = ["TellProgress", "ToolDefinition", "Toolbox", "plain_block"]
+
+_log = structlog.get_logger(__name__)
+
+TellProgress = Callable[[ToolCall, str], None]
+"""Takes a call that runs, and how far it is in one line."""
+
+_PROGRESS_EVERY_S = 0.25
+"""A server may report progress a thousand times a second; nobody reads that fast."""
+_NOT_ALLOWED_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_NAME_CHARS = 117
+"""A provider takes 128; Claude Code puts 11 of its own before a name, and a name is to be the same with all engines."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool as the model is told of it."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    idempotent: bool
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    definition: ToolDefinition
+    lease: Lease
+    tool: str
+
+
+class Toolbox:
+    """Implements the turn's `Tools` over MCP servers.
+
+    A tool keeps its own name as long as it is not taken and no server before it has the same; then it is
+    ``<server>__<tool>``, as are all tools of a server that is `qualified`. Where that is not free either, a number
+    follows. Connects at first use, or at `connect`; must be closed.
+
+    A server that does not answer costs the turn its tools and not its life.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, McpServer],
+        to_block: Callable[[McpContent], ContentBlock],
+        *,
+        pool: ConnectionPool,
+        tell_progress: TellProgress | None = None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            servers: By the name under which the model may hear of them.
+            to_block: Makes a content block of what a tool returned.
+            pool: The process's connections.
+            tell_progress: Takes the progress that servers report.
+        """
+        self._to_block = to_block
+        self._tell_progress = tell_progress
+        self._leases = [pool.lease(name, server) for name, server in servers.items()]
+        self._entries: dict[str, _Entry] | None = None
+        self._unreachable: tuple[str, ...] = ()
+        self._connecting = asyncio.Lock()
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer, once connected."""
+        return self._unreachable
+
+    @property
+    def offered(self) -> tuple[str, ...] | None:
+        """Names of all tools; None where nobody has asked for them yet."""
+        return None if self._entries is None else tuple(self._entries)
+
+    async def connect(self) -> Mapping[str, ToolDefinition]:
+        """Connect to every server that answers, and return the tools by name, in a stable order."""
+        async with self._connecting:
+            if self._entries is None:
+                self._entries = await self._open()
+        return {name: entry.definition for name, entry in self._entries.items()}
+
+    async def close(self) -> None:
+        """Let go of every server."""
+        for lease in self._leases:
+            await lease.release()
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return whether the tool declares that it may be run again."""
+        tools = await self.connect()
+        return name in tools and tools[name].idempotent
+
+    def reads_only(self, name: str) -> bool:
+        """Return whether the tool declares that it changes nothing. False for one that is not known yet."""
+        entry = (self._entries or {}).get(name)
+        return entry is not None and entry.definition.read_only
+
+    async def call(self, call: ToolCall, tell_progress: TellProgress | None = None) -> ToolOutcome:
+        """Run a call.
+
+        Args:
+            call: The call.
+            tell_progress: Takes its progress, in place of the toolbox's own.
+
+        Raises:
+            ToolFailure: There is no such tool, or its server failed.
+        """
+        await self.connect()
+        entry = (self._entries or {}).get(call.tool_name)
+        if entry is None:
+            raise ToolFailure(self._unknown(call.tool_name), tool=call.tool_name)
+        on_progress = _progress(call, tell_progress or self._tell_progress)
+        try:
+            if isinstance(entry.lease.server, InProcessMcpServer):
+                # The MCP library makes a span of the call where it is carried out: here.
+                result = await entry.lease.call(entry.tool, call.params, on_progress)
+            else:
+                with tool_span(call):
+                    result = await entry.lease.call(entry.tool, call.params, on_progress)
+        except (MCPError, ConnectionError, TimeoutError) as error:
+            # The address or the command may hold a secret that the model is not to see.
+            raise ToolFailure(hide(f"{call.tool_name} failed: {error}"), tool=call.tool_name) from error
+        return self._outcome(result, ours=isinstance(entry.lease.server, InProcessMcpServer))
+
+    def _unknown(self, name: str) -> str:
+        known = ", ".join(self._entries or {}) or "none"
+        away = f" These servers do not answer: {', '.join(self._unreachable)}." if self._unreachable else ""
+        return f"There is no tool {name!r}. Available: {known}.{away}"
+
+    def _outcome(self, result: CallToolResult, *, ours: bool) -> ToolOutcome:
+        # Only a server of this process is heard: one from outside must not put a turn to sleep.
+        deferral = (result.meta or {}).get(DEFERRAL) if ours else None
+        if deferral is not None:
+            return ToolOutcome((), deferral=deferral)
+        blocks = tuple(self._to_block(content) for content in result.content)
+        if not blocks and result.structured_content is not None:
+            blocks = (text_block(json.dumps(result.structured_content)),)
+        return ToolOutcome(blocks, failed=result.is_error)
+
+    async def _open(self) -> dict[str, _Entry]:
+        listings = await asyncio.gather(*(_listing(lease) for lease in self._leases))
+        entries: dict[str, _Entry] = {}
+        taken = set(TAKEN_NAMES)
+        for lease, tools in zip(self._leases, listings, strict=True):
+            for tool in tools or ():
+                name = _free_name(lease, tool.name, taken)
+                entries[name] = _Entry(_define(name, tool), lease, tool.name)
+                taken.add(name)
+        named = zip(self._leases, listings, strict=True)
+        self._unreachable = tuple(lease.name for lease, tools in named if tools is None)
+        return entries
+
+
+def plain_block(content: McpContent) -> ContentBlock:
+    """Return the text of a tool's output; of anything else, a note of what it was."""
+    if isinstance(content, TextContent):
+        return text_block(content.text)
+    return text_block(f"[{content.type}]")
+
+
+def _free_name(lease: Lease, tool: str, taken: Collection[str]) -> str:
+    name = _clean(tool)
+    qualified = not isinstance(lease.server, InProcessMcpServer) and lease.server.qualified
+    if name and name not in taken and not qualified:
+        return name
+    whole = name = _clean(f"{lease.name}__{tool}")
+    number = 1
+    while name in taken:
+        number += 1
+        suffix = f"_{number}"
+        name = whole[: _MAX_NAME_CHARS - len(suffix)] + suffix
+    return name
+
+
+def _clean(name: str) -> str:
+    return _NOT_ALLOWED_IN_NAMES.sub("_", name)[:_MAX_NAME_CHARS]
+
+
+def _define(name: str, tool: Tool) -> ToolDefinition:
+    hints = tool.annotations
+    read_only = hints is not None and bool(hints.read_only_hint)
+    return ToolDefinition(
+        name=name,
+        # A server may describe itself in text that no request can carry.
+        description=storable(tool.description or ""),
+        input_schema=storable_json(tool.input_schema),
+        idempotent=read_only or (hints is not None and bool(hints.idempotent_hint)),
+        read_only=read_only,
+    )
+
+
+async def _listing(lease: Lease) -> list[Tool] | None:
+    try:
+        return await lease.list_tools()
+    except ConnectionError as error:
+        _log.warning("mcp_server_unreachable", server=lease.name, cause=str(error))
+        return None
+
+
+def _progress(call: ToolCall, tell: TellProgress | None) -> OnProgress | None:
+    if tell is None:
+        return None
+    told_at_s = float("-inf")
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal told_at_s
+        now_s = time.monotonic()
+        if now_s - told_at_s < _PROGRESS_EVERY_S and progress != total:
+            return
+        told_at_s = now_s
+        share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+        tell(call, line(f"{call.tool_name}: {share} {message or ''}"))
+
+    return on_progress

@@ -1,0 +1,1 @@
+"""Statements for export and import of a tenant."""

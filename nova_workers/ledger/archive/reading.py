@@ -1,0 +1,93 @@
+"""Reads a tenant whole, row by row, as it stood at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from nova_workers.contracts.http.archive import ARCHIVE_FORMAT
+from nova_workers.ledger.archive.tables import KEPT, KeptTable
+from nova_workers.ledger.database import Database, Snapshot
+
+__all__ = ["read_archive"]
+
+_ROWS_AT_ONCE = 25
+"""A message may hold a picture of some megabytes."""
+
+# A row as one line of JSON. Times are in UTC, whatever the session's time zone. Names in braces are ours.
+_ROWS: Final = """
+SELECT jsonb_build_object('table', '{table}', 'agent', {agent}, 'thread', {thread}, 'ended', {ended},
+                          'row', (to_jsonb(x) - :left_out::text[]){exact})::text
+  FROM {table} x {join}
+ WHERE x.tenant_id = :tenant_id AND {only}
+ ORDER BY {order}
+"""
+
+_BEGIN = """
+SELECT jsonb_build_object('table', 'archive', 'row', jsonb_build_object(
+           'format', :format::int, 'next_task_id', next_task_id))::text
+  FROM tenants WHERE id = :tenant_id
+"""
+
+# Names and descriptions: a value never leaves the fleet, and the ciphertext is of no use without its key.
+_SECRETS = """
+SELECT jsonb_build_object('table', 'secrets', 'row',
+                          jsonb_build_object('name', name, 'description', description))::text
+  FROM secrets WHERE tenant_id = :tenant_id AND :with_secrets ORDER BY name
+"""
+
+_OPEN = """
+SELECT count(*)::int FROM runs
+ WHERE tenant_id = :tenant_id AND status IN ('scheduled', 'queued', 'running', 'waiting')
+"""
+
+
+async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool) -> AsyncGenerator[bytes]:
+    """Yield the lines of a tenant's archive, each with its line feed. See `nova_workers.contracts.http.archive`.
+
+    All are of one snapshot, and few are in memory at once. Runs that have not ended, and their turns, are left out:
+    somebody is at work on them. The last line says how many they are.
+
+    Args:
+        with_secrets: Whether the names of secrets are among them.
+
+    Raises:
+        Unavailable: The database went away.
+    """
+    async with database.snapshot() as snapshot:
+        async for line in _lines(snapshot, _BEGIN, tenant_id=tenant_id, format=ARCHIVE_FORMAT):
+            yield line
+        for table in KEPT:
+            at_once = 1 if table.bytes else _ROWS_AT_ONCE
+            async for line in _lines(
+                snapshot, _query(table), at_once=at_once, tenant_id=tenant_id, left_out=list(table.left_out)
+            ):
+                yield line
+        async for line in _lines(snapshot, _SECRETS, tenant_id=tenant_id, with_secrets=with_secrets):
+            yield line
+        open_runs = await snapshot.fetchval(_OPEN, tenant_id=tenant_id)
+        yield b'{"table": "end", "row": {"open_runs": %d}}\n' % open_runs
+
+
+async def _lines(
+    snapshot: Snapshot, query: str, *, at_once: int = _ROWS_AT_ONCE, **values: object
+) -> AsyncGenerator[bytes]:
+    async with aclosing(snapshot.rows(query, at_once=at_once, **values)) as rows:
+        async for row in rows:
+            line: str = row[0]
+            yield line.encode() + b"\n"
+
+
+def _query(table: KeptTable) -> str:
+    exact = "".join(f" || jsonb_build_object('{column}', x.{column}::text)" for column in table.exact)
+    return _ROWS.format(
+        table=table.name,
+        agent=table.agent,
+        thread=table.thread,
+        ended=table.ended,
+        exact=exact,
+        join=table.join,
+        only=table.only,
+        order=table.order,
+    )

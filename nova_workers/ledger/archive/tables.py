@@ -1,0 +1,197 @@
+"""Which tables an archive has, in the order in which their rows can be written, and which it leaves out and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Numeric
+
+import models
+from nova_workers.contracts.http.archive import ENDED_RUNS, ENDED_TURNS
+
+__all__ = ["KEPT", "LEFT_OUT", "REFERENCES", "KeptTable"]
+
+
+@dataclass(frozen=True)
+class KeptTable:
+    """A table of an archive.
+
+    Attributes:
+        name: Of the table; ``x`` stands for it in the expressions below.
+        order: SQL: the order of its rows.
+        join: SQL: other tables that the expressions below need.
+        only: SQL: which rows.
+        agent: SQL: whose place in the folder a row belongs to, if an agent's.
+        thread: SQL: the thread that a row belongs to, if any.
+        ended: SQL: of a task's rows, whether the task has ended.
+        omit: Columns that mean nothing elsewhere, or hold what an archive must not.
+    """
+
+    name: str
+    order: str
+    join: str = ""
+    only: str = "true"
+    agent: str = "NULL"
+    thread: str = "NULL"
+    ended: str = "NULL"
+    omit: frozenset[str] = frozenset()
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that rows of an archive have."""
+        left_out = self.omit | {"tenant_id"}
+        columns = models.metadata.tables[self.name].columns
+        # What the database makes of other columns is not written.
+        return tuple(column.name for column in columns if column.name not in left_out and column.computed is None)
+
+    @cached_property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns that rows of an archive do not have."""
+        return tuple(
+            column.name for column in models.metadata.tables[self.name].columns if column.name not in self.columns
+        )
+
+    @cached_property
+    def exact(self) -> tuple[str, ...]:
+        """Columns with decimal fractions: JSON's numbers would not keep them."""
+        columns = models.metadata.tables[self.name].columns
+        return tuple(
+            column.name for column in columns if isinstance(column.type, Numeric) and column.name in self.columns
+        )
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """Columns of whole numbers, with the bits that each has."""
+        columns = models.metadata.tables[self.name].columns
+        return {
+            column.name: 64 if isinstance(column.type, BigInteger) else 32
+            for column in columns
+            if isinstance(column.type, Integer) and column.name in self.columns
+        }
+
+    @cached_property
+    def times(self) -> tuple[str, ...]:
+        """Columns of moments."""
+        columns = models.metadata.tables[self.name].columns
+        return tuple(column.name for column in columns if isinstance(column.type, DateTime))
+
+    @cached_property
+    def bytes(self) -> tuple[str, ...]:
+        """Columns of bytes, which are hexadecimal in an archive."""
+        columns = models.metadata.tables[self.name].columns
+        return tuple(column.name for column in columns if isinstance(column.type, LargeBinary))
+
+
+def _in(words: tuple[str, ...]) -> str:
+    return "IN (" + ", ".join(f"'{word}'" for word in words) + ")"
+
+
+_HAS_ENDED = "{}.status IN ('done', 'canceled')"
+_OF_TASK = "JOIN tasks k ON k.tenant_id = x.tenant_id AND k.id = x.task_id"
+_OF_THREAD = "JOIN threads h ON h.id = x.thread_id"
+_OF_TURN = f"JOIN turns t ON t.id = x.turn_id AND t.status {_in(ENDED_TURNS)} JOIN threads h ON h.id = t.thread_id"
+_OF_RUN = f"JOIN runs r ON r.id = x.run_id AND r.status {_in(ENDED_RUNS)} JOIN threads h ON h.id = r.thread_id"
+
+KEPT: Final = (
+    KeptTable("agents", "x.id", agent="x.id"),
+    KeptTable("agent_versions", "x.agent_id, x.version", agent="x.agent_id"),
+    KeptTable("skills", "x.name"),
+    KeptTable("skill_files", "x.skill_name, x.path"),
+    KeptTable("memories", "x.id"),
+    KeptTable("tasks", "x.id", ended=_HAS_ENDED.format("x")),
+    KeptTable("task_steps", "x.task_id, x.position, x.id", join=_OF_TASK, ended=_HAS_ENDED.format("k")),
+    KeptTable("task_resources", "x.task_id, x.id", join=_OF_TASK, ended=_HAS_ENDED.format("k")),
+    KeptTable("task_changes", "x.task_id, x.revision, x.id", join=_OF_TASK, ended=_HAS_ENDED.format("k")),
+    KeptTable("triggers", "x.agent_id, x.id", agent="x.agent_id"),
+    KeptTable("trigger_firings", "g.agent_id, x.id", join="JOIN triggers g ON g.id = x.trigger_id", agent="g.agent_id"),
+    KeptTable("notes", "x.agent_id, x.id", agent="x.agent_id"),
+    KeptTable("sent_files", "x.agent_id, x.id", agent="x.agent_id"),
+    # The inbox. What went to webhooks and channels went there.
+    # A wait that is open is not kept, so neither is its question.
+    KeptTable(
+        "deliveries",
+        "x.id",
+        only="x.target = 'user' AND NOT (x.kind IN ('question', 'approval') AND x.status = 'pending')",
+    ),
+    KeptTable(
+        "threads",
+        "x.id",
+        agent="x.agent_id",
+        thread="x.id",
+        omit=frozenset({"active_run_id", "session_id", "purge_at"}),
+    ),
+    KeptTable(
+        "runs",
+        "x.thread_id, x.seq",
+        join=f"{_OF_THREAD} LEFT JOIN runs w ON w.id = x.merged_into",
+        # A message that joined a turn which has not ended is part of that turn.
+        only=f"x.status {_in(ENDED_RUNS)} AND (w.id IS NULL OR w.status {_in(ENDED_RUNS)})",
+        agent="h.agent_id",
+        thread="h.id",
+        omit=frozenset({"lease_expires_at", "worker_id", "traceparent"}),
+    ),
+    KeptTable(
+        "turns",
+        "x.thread_id, x.depth, x.id",
+        join=_OF_THREAD,
+        only=f"x.status {_in(ENDED_TURNS)}",
+        agent="h.agent_id",
+        thread="h.id",
+    ),
+    KeptTable("messages", "h.id, t.depth, t.id, x.seq", join=_OF_TURN, agent="h.agent_id", thread="h.id"),
+    KeptTable(
+        "tool_calls", "h.id, t.depth, t.id, x.step, x.sequence", join=_OF_TURN, agent="h.agent_id", thread="h.id"
+    ),
+    KeptTable("compactions", "h.id, t.depth, t.id", join=_OF_TURN, agent="h.agent_id", thread="h.id"),
+    KeptTable("usage", "h.id, t.depth, t.id", join=_OF_TURN, agent="h.agent_id", thread="h.id"),
+    KeptTable("run_waits", "h.id, r.seq, x.id", join=_OF_RUN, agent="h.agent_id", thread="h.id"),
+    KeptTable(
+        "thread_heads",
+        "x.thread_id, x.id",
+        join=_OF_THREAD,
+        agent="h.agent_id",
+        thread="h.id",
+        omit=frozenset({"id"}),
+    ),
+)
+
+LEFT_OUT: Final[Mapping[str, str]] = {
+    "tenants": "the archive belongs to whoever imports it",
+    "api_keys": "a key belongs to one fleet",
+    "secrets": "their names only: nobody reads their values",
+    "webhooks": "an address, and a secret that nobody reads: another fleet is told of its own",
+    "idempotency_keys": "of requests to this fleet, for a day",
+    "switches": "a pause is a state of this fleet",
+    "effects": "made anew for what is imported",
+    "embeddings": "made anew for what is imported",
+    "message_texts": "made anew for what is imported",
+    "upkeep_cursors": "how far this fleet has come",
+    "engine_sessions": "made anew from the messages, at the next turn",
+}
+"""Tables that an archive leaves out, and why."""
+
+_ID_COLUMNS = {
+    "thread_id": "threads",
+    "turn_id": "turns",
+    "run_id": "runs",
+    "merged_into": "runs",
+    "trigger_id": "triggers",
+}
+
+
+def _references() -> tuple[tuple[str, str, str], ...]:
+    return tuple(
+        (table.name, column, parent)
+        for table in KEPT
+        for column in table.columns
+        for ending, parent in _ID_COLUMNS.items()
+        if column == ending or column.endswith(f"_{ending}")
+    )
+
+
+REFERENCES: Final = _references()
+"""Columns that name a thread, turn, run or trigger, with its table. Most are no foreign keys, and a foreign key does
+not know of tenants: whoever writes rows of somebody else's making has to look where they point."""

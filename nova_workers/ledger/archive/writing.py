@@ -1,0 +1,246 @@
+"""Writes rows of an archive, in the importer's transaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import asyncpg
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.errors import Conflict, InvalidInput
+from nova_workers.ledger.archive.tables import KEPT, REFERENCES, KeptTable
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.upkeep.cursors import forget_passes
+
+__all__ = [
+    "TABLES",
+    "begin_import",
+    "check_agents",
+    "check_references",
+    "drop_untouched_seeds",
+    "end_import",
+    "oversized_skill",
+    "skills_with_files",
+    "write_rows",
+]
+
+TABLES: Final[Mapping[str, KeptTable]] = {table.name: table for table in KEPT}
+
+_KEY = re.compile(r"Key \((?P<columns>[^)]*)\)=\((?P<values>.*)\) already exists", re.DOTALL)
+
+# One import of a tenant at a time; and no task gets its number twice, whatever the archive says.
+_BEGIN = "UPDATE tenants SET next_task_id = GREATEST(next_task_id, :next_task_id) WHERE id = :tenant_id RETURNING id"
+
+_WRITE = """
+INSERT INTO {table} (tenant_id, {columns})
+SELECT :tenant_id, {columns} FROM jsonb_populate_recordset(NULL::{table}, :rows) x WHERE {new}
+{conflict}
+"""
+_KEEP = "ON CONFLICT DO NOTHING"
+# What else is there already, in a merge. The moves of a head have no id that another fleet knows; and an agent that
+# stays as it is has a history of its own, whose next version is still to come.
+_NEW: Final[Mapping[str, str]] = {
+    "thread_heads": """
+NOT :merge OR NOT EXISTS (SELECT FROM thread_heads h
+                           WHERE h.tenant_id = :tenant_id AND h.thread_id = x.thread_id
+                             AND h.changed_at = x.changed_at AND h.move = x.move
+                             AND h.turn_id IS NOT DISTINCT FROM x.turn_id)
+""",
+    "agent_versions": """
+NOT :merge OR NOT EXISTS (SELECT FROM agents a
+                           WHERE a.tenant_id = :tenant_id AND a.id = x.agent_id AND a.version < x.version)
+""",
+}
+
+# The default agents that every tenant begins with, as long as nobody has changed or used them.
+_DROP_SEEDS = """
+DELETE FROM agents a
+ USING agent_versions v
+ WHERE a.tenant_id = :tenant_id AND a.id = ANY(:agent_ids::text[]) AND a.version = 1 AND a.deleted_at IS NULL
+   AND v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = 1 AND v.created_by = 'seed'
+   AND NOT EXISTS (SELECT FROM threads t WHERE t.tenant_id = a.tenant_id AND t.agent_id = a.id)
+"""
+
+_FOREIGN = """
+SELECT x.{column} FROM {table} x JOIN {parent} p ON p.id = x.{column}
+ WHERE x.tenant_id = :tenant_id AND p.tenant_id <> :tenant_id
+ LIMIT 1
+"""
+# Without its newest turn a thread cannot go on; and a history that leads nowhere, or in a circle, has no beginning.
+_BROKEN = """
+SELECT 'threads.head_turn_id', x.id FROM threads x LEFT JOIN turns p ON p.id = x.head_turn_id
+ WHERE x.tenant_id = :tenant_id AND x.head_turn_id IS NOT NULL AND p.id IS NULL
+UNION ALL
+SELECT 'turns.parent_turn_id', x.id FROM turns x LEFT JOIN turns p ON p.id = x.parent_turn_id
+ WHERE x.tenant_id = :tenant_id AND x.parent_turn_id IS NOT NULL AND (p.id IS NULL OR p.depth >= x.depth)
+UNION ALL
+SELECT 'tasks.parent_task_id', x.id::text FROM tasks x LEFT JOIN tasks p
+    ON p.tenant_id = x.tenant_id AND p.id = x.parent_task_id
+ WHERE x.tenant_id = :tenant_id AND x.parent_task_id IS NOT NULL AND (p.id IS NULL OR p.id >= x.id)
+LIMIT 1
+"""
+
+# People see the agent, and runs begin with its newest version: the two are one. What is newer than the newest would be
+# in the way of the next change.
+_DIFFERENT = """
+SELECT a.id, a.version, 'is not in agent_versions' AS problem
+  FROM agents a
+ WHERE a.tenant_id = :tenant_id
+   AND NOT EXISTS (SELECT FROM agent_versions v
+                    WHERE v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version)
+UNION ALL
+SELECT a.id, v.version, CASE WHEN v.version = a.version THEN 'has another spec in agent_versions than in agents'
+                             ELSE 'is in agent_versions, but agents say that ' || a.version || ' is the newest' END
+  FROM agents a JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id
+ WHERE a.tenant_id = :tenant_id AND (v.version > a.version OR (v.version = a.version AND v.spec <> a.spec))
+LIMIT 1
+"""
+_UNKNOWN_SKILL = """
+SELECT a.id, s.name
+  FROM agents a CROSS JOIN LATERAL jsonb_array_elements_text(a.spec -> 'skills') AS s (name)
+ WHERE a.tenant_id = :tenant_id AND a.deleted_at IS NULL
+   AND NOT EXISTS (SELECT FROM skills k WHERE k.tenant_id = a.tenant_id AND k.name = s.name)
+LIMIT 1
+"""
+
+_SKILLS_WITH_FILES = "SELECT DISTINCT skill_name FROM skill_files WHERE tenant_id = :tenant_id ORDER BY skill_name"
+# The size of a column that is stored out of line is known without reading it.
+_OVERSIZED = """
+SELECT skill_name FROM skill_files WHERE tenant_id = :tenant_id
+ GROUP BY skill_name HAVING count(*) > :most_files OR sum(octet_length(content)) > :most_bytes
+ LIMIT 1
+"""
+
+# Vectors and words for search are made anew, by the effect that makes those of every run.
+_EFFECTS = """
+INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
+SELECT 'eff_' || upper(left(md5(r.id), 26)), r.tenant_id, r.id, r.thread_id, 'embeddings', 1
+  FROM runs r
+ WHERE r.tenant_id = :tenant_id AND r.status = 'succeeded'
+   AND NOT EXISTS (SELECT FROM effects e WHERE e.run_id = r.id AND e.kind = 'embeddings')
+ON CONFLICT DO NOTHING
+"""
+
+
+async def begin_import(connection: Connection, tenant_id: str, *, next_task_id: int) -> None:
+    """Hold the tenant for an import. Must be called inside its transaction."""
+    await connection.execute(_BEGIN, tenant_id=tenant_id, next_task_id=next_task_id)
+
+
+async def drop_untouched_seeds(connection: Connection, tenant_id: str, agent_ids: Sequence[str]) -> None:
+    """Make room for agents that come in the place of default agents which nobody has touched."""
+    await connection.execute(_DROP_SEEDS, tenant_id=tenant_id, agent_ids=list(agent_ids))
+
+
+async def write_rows(
+    connection: Connection, tenant_id: str, table: KeptTable, rows: Sequence[JsonObject], *, merge: bool
+) -> int:
+    """Write rows for a tenant, whatever tenant they name. Must be called inside the import's transaction.
+
+    Args:
+        rows: With columns of the table only; one that is missing is null.
+        merge: Leave rows that are there as they are.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        Conflict: A row is there already.
+        InvalidInput: A value has the wrong form, or a row belongs to one that is not there.
+    """
+    new = _NEW.get(table.name)
+    query = _WRITE.format(
+        table=table.name,
+        columns=", ".join(f'"{column}"' for column in table.columns),
+        new=new or "true",
+        conflict=_KEEP if merge else "",
+    )
+    values: dict[str, Any] = {"tenant_id": tenant_id, "rows": list(rows)} | ({} if new is None else {"merge": merge})
+    try:
+        return int((await connection.execute(query, **values)).rpartition(" ")[2])
+    except asyncpg.UniqueViolationError as error:
+        raise Conflict(
+            f"{_taken(table, error)} is there already. Import into a tenant without it, or with `--merge` "
+            "(`?merge=true`), which keeps what is there.",
+            table=table.name,
+        ) from error
+    except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
+        raise InvalidInput(f"{table.name}: {_detail(error)}", field=table.name) from error
+
+
+async def check_references(connection: Connection, tenant_id: str) -> None:
+    """Check that nothing of a tenant points at another tenant's rows, and that its histories are whole.
+
+    Raises:
+        InvalidInput: Something does.
+    """
+    for table, column, parent in REFERENCES:
+        found = await connection.fetchval(
+            _FOREIGN.format(table=table, column=column, parent=parent), tenant_id=tenant_id
+        )
+        if found is not None:
+            raise InvalidInput(
+                f"{table}.{column}: {found!r} is not of this archive. Its id is taken in this database.",
+                field=f"{table}.{column}",
+            )
+    broken = await connection.fetchrow(_BROKEN, tenant_id=tenant_id)
+    if broken is not None:
+        raise InvalidInput(f"{broken[0]} of {broken[1]!r} leads nowhere, or in a circle.", field=broken[0])
+
+
+async def check_agents(connection: Connection, tenant_id: str) -> None:
+    """Check that a tenant's agents are what their newest versions say, and have only skills that there are.
+
+    Raises:
+        InvalidInput: One is not, or has another; the message names it.
+    """
+    different = await connection.fetchrow(_DIFFERENT, tenant_id=tenant_id)
+    if different is not None:
+        raise InvalidInput(
+            f"agents {different['id']!r}: version {different['version']} {different['problem']}.",
+            field="agent_versions.spec",
+        )
+    unknown = await connection.fetchrow(_UNKNOWN_SKILL, tenant_id=tenant_id)
+    if unknown is not None:
+        raise InvalidInput(
+            f"agents {unknown['id']!r}: spec.skills: there is no skill {unknown['name']!r}.", field="agents.spec.skills"
+        )
+
+
+async def oversized_skill(connection: Connection, tenant_id: str, *, most_files: int, most_bytes: int) -> str | None:
+    """Return a skill of a tenant that has more files, or more in them, than a skill may; None where there is none."""
+    return await connection.fetchval(_OVERSIZED, tenant_id=tenant_id, most_files=most_files, most_bytes=most_bytes)
+
+
+async def skills_with_files(connection: Connection, tenant_id: str) -> list[str]:
+    """Return the names of a tenant's skills that have files beside their SKILL.md."""
+    return [row["skill_name"] for row in await connection.fetch(_SKILLS_WITH_FILES, tenant_id=tenant_id)]
+
+
+async def end_import(connection: Connection, tenant_id: str) -> bool:
+    """Have what follows a run be done for what was imported. Returns whether there is any."""
+    await forget_passes(connection, tenant_id)
+    return not (await connection.execute(_EFFECTS, tenant_id=tenant_id)).endswith(" 0")
+
+
+def _taken(table: KeptTable, error: asyncpg.UniqueViolationError) -> str:
+    """Return what a row that is there already is, such as ``Agent 'asker'``, from what Postgres says of its key."""
+    noun = table.name.replace("_", " ")
+    noun = (f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")).capitalize()
+    found = _KEY.search(_detail(error))
+    if found is None:
+        return f"{noun}: {_detail(error)} It"
+    columns = found["columns"].split(", ")
+    # Ids hold no comma; a text that does is the last of its key.
+    key = dict(zip(columns, found["values"].split(", ", len(columns) - 1), strict=True))
+    key.pop("tenant_id", None)
+    if len(key) == 1:
+        return f"{noun} {next(iter(key.values()))!r}"
+    return f"{noun} with {', '.join(f'{column} {value!r}' for column, value in key.items())}"
+
+
+def _detail(error: asyncpg.PostgresError) -> str:
+    detail: str = getattr(error, "detail", None) or str(error)
+    return detail if detail.endswith(".") else f"{detail}."

@@ -1,0 +1,1 @@
+"""Statements on the outbox, sent files and webhooks."""

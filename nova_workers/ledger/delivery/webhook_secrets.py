@@ -1,0 +1,149 @@
+"""The secrets of webhooks: ciphertexts, and where they sign. What is in them is known to `workspace.vault` alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.delivery.webhooks import unknown_webhook
+
+__all__ = [
+    "Endpoint",
+    "SecretColumns",
+    "count_not_under",
+    "fetch_endpoint",
+    "lock_endpoint",
+    "lock_not_under",
+    "replace_secret",
+    "reseal",
+]
+
+_SECRETS = """
+clock_timestamp() AS at, secret, key_id,
+CASE WHEN previous_expires_at > now() THEN previous_secret END AS previous_secret, previous_expires_at
+"""
+
+_ENDPOINT = (
+    f"SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id"
+)
+
+_REPLACE = """
+UPDATE webhooks
+   SET secret = :secret, key_id = :key_id, previous_secret = :previous,
+       previous_expires_at = now() + :grace::interval, updated_at = now()
+ WHERE tenant_id = :tenant_id AND id = :webhook_id
+"""
+
+# Of several rotations of the master key at the same time each takes rows that no other has.
+_LOCK_NOT_UNDER = f"""
+SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks
+ WHERE key_id <> :key_id AND id > :after
+ ORDER BY id
+ LIMIT :limit
+   FOR UPDATE SKIP LOCKED
+"""
+
+# They are the same secrets: when they were changed, and until when the old one signs, stays.
+_RESEAL = """
+UPDATE webhooks SET secret = :secret, key_id = :key_id, previous_secret = :previous
+ WHERE tenant_id = :tenant_id AND id = :webhook_id
+"""
+
+_COUNT_NOT_UNDER = "SELECT count(*) FROM webhooks WHERE key_id <> :key_id"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretColumns:
+    """The secrets of a webhook as they are kept, both under the same master key."""
+
+    secret: bytes
+    key_id: str
+    previous: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a webhook's deliveries go, and what signs them.
+
+    Attributes:
+        secrets: The previous one only while it signs too.
+        previous_expires_at: Until when it does.
+        at: What time it was when it was read: the database's.
+    """
+
+    tenant_id: str
+    id: str
+    url: str
+    enabled: bool
+    secrets: SecretColumns
+    previous_expires_at: datetime | None
+    at: datetime
+
+
+async def fetch_endpoint(connection: Connection, tenant_id: str, webhook_id: str) -> Endpoint | None:
+    """Return where a webhook's deliveries go. None when it was deleted."""
+    row = await connection.fetchrow(_ENDPOINT, tenant_id=tenant_id, webhook_id=webhook_id)
+    return None if row is None else _endpoint(row)
+
+
+async def lock_endpoint(connection: Connection, tenant_id: str, webhook_id: str) -> Endpoint:
+    """Return the same, and keep others from changing it until the transaction ends.
+
+    Raises:
+        NotFound: There is no such webhook.
+    """
+    row = await connection.fetchrow(f"{_ENDPOINT} FOR UPDATE", tenant_id=tenant_id, webhook_id=webhook_id)
+    if row is None:
+        raise unknown_webhook(webhook_id)
+    return _endpoint(row)
+
+
+async def replace_secret(
+    connection: Connection, tenant_id: str, webhook_id: str, secrets: SecretColumns, *, grace: timedelta
+) -> None:
+    """Give a webhook that is locked another secret; the previous one signs too for as long as `grace`."""
+    await connection.execute(
+        _REPLACE,
+        tenant_id=tenant_id,
+        webhook_id=webhook_id,
+        secret=secrets.secret,
+        key_id=secrets.key_id,
+        previous=secrets.previous,
+        grace=grace,
+    )
+
+
+async def lock_not_under(connection: Connection, key_id: str, *, after: str, limit: int) -> list[Endpoint]:
+    """Return webhooks of all tenants whose secrets are not under a master key, locked until the transaction ends."""
+    return [_endpoint(row) for row in await connection.fetch(_LOCK_NOT_UNDER, key_id=key_id, after=after, limit=limit)]
+
+
+async def reseal(connection: Connection, endpoint: Endpoint, secrets: SecretColumns) -> None:
+    """Keep a webhook's secrets under another master key."""
+    await connection.execute(
+        _RESEAL,
+        tenant_id=endpoint.tenant_id,
+        webhook_id=endpoint.id,
+        secret=secrets.secret,
+        key_id=secrets.key_id,
+        previous=secrets.previous,
+    )
+
+
+async def count_not_under(connection: Connection, key_id: str) -> int:
+    """Return how many webhooks of all tenants are not under a master key."""
+    return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
+
+
+def _endpoint(row: Row) -> Endpoint:
+    secrets = SecretColumns(row["secret"], row["key_id"], row["previous_secret"])
+    return Endpoint(
+        tenant_id=row["tenant_id"],
+        id=row["id"],
+        url=row["url"],
+        enabled=row["enabled"],
+        secrets=secrets,
+        previous_expires_at=row["previous_expires_at"],
+        at=row["at"],
+    )

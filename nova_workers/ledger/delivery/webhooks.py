@@ -1,0 +1,207 @@
+"""Webhooks as they are stored, and what they want to hear of. `ledger.webhook_secrets` has what signs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from nova_workers.contracts.http.webhooks import WebhookView
+from nova_workers.errors import LimitExceeded, NotFound
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = [
+    "MAX_WEBHOOKS",
+    "NewWebhook",
+    "Subscription",
+    "create_webhook",
+    "delete_webhook",
+    "get_webhook",
+    "list_subscriptions",
+    "list_webhooks",
+    "unknown_webhook",
+    "update_webhook",
+]
+
+MAX_WEBHOOKS = 50
+"""A tenant's: each end of a run may become as many requests. Approximate: two that are made at the same moment may both
+see the last free place."""
+
+_COLUMNS = """
+id, url, description, kinds, agent_id, enabled, disabled_reason, failures, failing_since,
+CASE WHEN previous_expires_at > now() THEN previous_expires_at END AS previous_expires_at, created_at, updated_at
+"""
+
+_CREATE = f"""
+INSERT INTO webhooks (id, tenant_id, url, description, kinds, agent_id, enabled, secret, key_id)
+SELECT :webhook_id, :tenant_id, :url, :description, :kinds, :agent_id, :enabled, :secret, :key_id
+ WHERE (SELECT count(*) FROM webhooks WHERE tenant_id = :tenant_id) < :at_most
+RETURNING {_COLUMNS}
+"""
+
+_GET = f"SELECT {_COLUMNS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id"
+
+_LIST = f"""
+SELECT {_COLUMNS} FROM webhooks
+ WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
+ ORDER BY id DESC
+ LIMIT :limit
+"""
+
+# Switching it on forgives the failures before (`forgive`).
+_UPDATE = f"""
+UPDATE webhooks
+   SET url = :url, description = :description, kinds = :kinds, agent_id = :agent_id, enabled = :enabled,
+       updated_at = now(),
+       disabled_reason = CASE WHEN :forgive THEN NULL ELSE disabled_reason END,
+       failures = CASE WHEN :forgive THEN 0 ELSE failures END,
+       failing_since = CASE WHEN :forgive THEN NULL ELSE failing_since END,
+       rests_until = CASE WHEN :forgive THEN NULL ELSE rests_until END
+ WHERE tenant_id = :tenant_id AND id = :webhook_id
+RETURNING {_COLUMNS}
+"""
+
+# What is on its way to it is not sent.
+_DELETE = """
+WITH gone AS (
+    DELETE FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id RETURNING id
+), unsent AS (
+    UPDATE deliveries d SET status = 'failed', error = 'The webhook was deleted.'
+      FROM gone
+     WHERE d.target = gone.id COLLATE "default" AND d.status = 'pending'
+)
+SELECT id FROM gone
+"""
+
+_SUBSCRIPTIONS = (
+    "SELECT id, tenant_id, kinds, agent_id FROM webhooks WHERE tenant_id = ANY (:tenant_ids) AND enabled ORDER BY id"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewWebhook:
+    """What a webhook says, checked."""
+
+    url: str
+    description: str
+    kinds: Sequence[str]
+    agent_id: str | None
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What an enabled webhook wants to hear of."""
+
+    id: str
+    tenant_id: str
+    kinds: tuple[str, ...]
+    agent_id: str | None
+
+    def wants(self, tenant_id: str, kind: str, agent_id: str | None) -> bool:
+        """Return whether it is to be told of something of this kind and agent."""
+        return (
+            self.tenant_id == tenant_id
+            and (not self.kinds or kind in self.kinds)
+            and (self.agent_id is None or self.agent_id == agent_id)
+        )
+
+
+async def create_webhook(
+    connection: Connection, tenant_id: str, webhook_id: str, webhook: NewWebhook, *, ciphertext: bytes, key_id: str
+) -> WebhookView:
+    """Store a new webhook, and its encrypted secret.
+
+    Raises:
+        LimitExceeded: The tenant has as many as it may.
+    """
+    row = await connection.fetchrow(
+        _CREATE,
+        webhook_id=webhook_id,
+        tenant_id=tenant_id,
+        **_values(webhook),
+        secret=ciphertext,
+        key_id=key_id,
+        at_most=MAX_WEBHOOKS,
+    )
+    if row is None:
+        raise LimitExceeded(
+            f"There are {MAX_WEBHOOKS} webhooks already, which is the most. Delete those that nobody listens to.",
+            limit=MAX_WEBHOOKS,
+        )
+    return _view(row)
+
+
+async def get_webhook(connection: Connection, tenant_id: str, webhook_id: str, *, lock: bool = False) -> WebhookView:
+    """Return a webhook as it stands.
+
+    Args:
+        connection: In a transaction, if it is to be locked.
+        tenant_id: Whose.
+        webhook_id: Which one.
+        lock: Whether to keep others from changing it until the transaction ends.
+
+    Raises:
+        NotFound: There is no such webhook.
+    """
+    statement = f"{_GET} FOR UPDATE" if lock else _GET
+    return _found(await connection.fetchrow(statement, tenant_id=tenant_id, webhook_id=webhook_id), webhook_id)
+
+
+async def list_webhooks(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[WebhookView]:
+    """Return webhooks, newest first, those made before the webhook `before`."""
+    return [_view(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)]
+
+
+async def update_webhook(
+    connection: Connection, tenant_id: str, webhook_id: str, webhook: NewWebhook, *, forgive: bool
+) -> WebhookView:
+    """Store all that a webhook says.
+
+    Raises:
+        NotFound: There is no such webhook.
+    """
+    row = await connection.fetchrow(
+        _UPDATE, tenant_id=tenant_id, webhook_id=webhook_id, **_values(webhook), forgive=forgive
+    )
+    return _found(row, webhook_id)
+
+
+async def delete_webhook(connection: Connection, tenant_id: str, webhook_id: str) -> None:
+    """Delete a webhook. What is on its way to it is given up.
+
+    Raises:
+        NotFound: There is no such webhook.
+    """
+    if await connection.fetchval(_DELETE, tenant_id=tenant_id, webhook_id=webhook_id) is None:
+        raise unknown_webhook(webhook_id)
+
+
+async def list_subscriptions(connection: Connection, tenant_ids: Collection[str]) -> list[Subscription]:
+    """Return what the enabled webhooks of these tenants want to hear of."""
+    rows = await connection.fetch(_SUBSCRIPTIONS, tenant_ids=list(tenant_ids))
+    return [Subscription(row["id"], row["tenant_id"], tuple(row["kinds"]), row["agent_id"]) for row in rows]
+
+
+def _values(webhook: NewWebhook) -> dict[str, object]:
+    return {
+        "url": webhook.url,
+        "description": webhook.description,
+        "kinds": list(webhook.kinds),
+        "agent_id": webhook.agent_id,
+        "enabled": webhook.enabled,
+    }
+
+
+def _found(row: Row | None, webhook_id: str) -> WebhookView:
+    if row is None:
+        raise unknown_webhook(webhook_id)
+    return _view(row)
+
+
+def _view(row: Row) -> WebhookView:
+    return WebhookView.model_validate(dict(row))
+
+
+def unknown_webhook(webhook_id: str) -> NotFound:
+    """Return the error for a webhook that is not there."""
+    return NotFound(f"There is no webhook {webhook_id!r}.", webhook_id=webhook_id)

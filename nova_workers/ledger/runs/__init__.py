@@ -1,0 +1,1 @@
+"""Statements of the run protocol: each transition is one guarded statement."""

@@ -1,0 +1,136 @@
+"""What was spent today, beside what may be. A day is one of the tenant's time zone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nova_workers.contracts.http.budgets import BudgetsView, BudgetView
+from nova_workers.ledger.database import Connection
+
+__all__ = ["SpentToday", "report_budgets", "spent_today"]
+
+# The server's clock and time zones say when a day begins.
+_DAY = """
+SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
+       date_trunc('day', now(), w.timezone) AS since,
+       (date_trunc('day', now() AT TIME ZONE w.timezone) + interval '1 day') AT TIME ZONE w.timezone AS resets_at
+  FROM tenants w
+ WHERE w.id = :tenant_id
+"""
+
+# What open runs of the tenant have used so far: until a run ends that stands in its turn alone. One that waits or is
+# back in line has used nothing since then: what did so before today is of another day. The turn is a subquery of one
+# value, since a join with those in line that never began may become a look at every turn.
+_BEGUN = """
+SELECT r.agent_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd
+  FROM day, runs r
+ WHERE r.tenant_id = :tenant_id AND r.status IN ('queued', 'running', 'waiting') AND r.turn_id IS NOT NULL
+   AND (r.status = 'running' OR r.queued_at >= day.since) AND r.id IS DISTINCT FROM :but_run_id
+"""
+
+# What ended today, and what open runs have used so far. A run of a trigger that took more than a week is not found
+# again.
+_OF_ALL = """
+SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b), 0)
+"""
+_OF_AGENT = """
+SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u
+                  WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since AND u.agent_id = {agent}), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b WHERE b.agent_id = {agent}), 0)
+"""
+_OF_TRIGGER = """
+SELECT COALESCE((SELECT sum(COALESCE(u.cost_usd, t.cost_usd))
+                   FROM runs r
+                   LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= day.since
+                   LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN ('queued', 'running', 'waiting')
+                                    AND (r.status = 'running' OR r.queued_at >= day.since)
+                  WHERE r.trigger_id = {trigger} AND r.tenant_id = :tenant_id
+                    AND r.created_at >= day.since - interval '7 days' AND r.id IS DISTINCT FROM :but_run_id), 0)
+"""
+
+# Only the sums that were asked for are computed.
+_SPENT = f"""
+WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
+SELECT day.resets_at, day.timezone,
+       CASE WHEN :of_tenant THEN ({_OF_ALL}) END::float8 AS tenant_usd,
+       CASE WHEN :agent_id::text IS NOT NULL THEN ({_OF_AGENT.format(agent=":agent_id")}) END::float8 AS agent_usd,
+       CASE WHEN :trigger_id::text IS NOT NULL THEN ({_OF_TRIGGER.format(trigger=":trigger_id")}) END::float8
+           AS trigger_usd
+  FROM day
+"""
+
+# Budgets that are set: the tenant's first, then those of agents and triggers by id.
+_REPORT = f"""
+WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
+SELECT kind, id, name, max_usd::float8, spent_usd::float8
+  FROM day
+ CROSS JOIN LATERAL (
+       SELECT 'tenant' AS kind, day.tenant_id AS id, NULL AS name, day.max_cost_usd_per_day AS max_usd,
+              ({_OF_ALL}) AS spent_usd
+       UNION ALL
+       SELECT 'agent', a.id, a.spec ->> 'name', a.max_cost_usd_per_day, ({_OF_AGENT.format(agent="a.id")})
+         FROM agents a
+        WHERE a.tenant_id = :tenant_id AND a.deleted_at IS NULL AND a.max_cost_usd_per_day IS NOT NULL
+       UNION ALL
+       SELECT 'trigger', g.id, g.title, g.max_cost_usd_per_day, ({_OF_TRIGGER.format(trigger="g.id")})
+         FROM triggers g
+        WHERE g.tenant_id = :tenant_id AND g.deleted_at IS NULL AND g.max_cost_usd_per_day IS NOT NULL) budgets
+ ORDER BY array_position(ARRAY['tenant', 'agent', 'trigger'], kind), id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SpentToday:
+    """What was spent since the day began, in US dollars; None of what was not asked for.
+
+    Open runs are counted with what they have used so far, unless they did nothing today but wait or stand in line;
+    models without a known price with nothing.
+    """
+
+    resets_at: datetime
+    timezone: str
+    tenant_usd: float | None
+    agent_usd: float | None
+    trigger_usd: float | None
+
+
+async def spent_today(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    of_tenant: bool = True,
+    agent_id: str | None = None,
+    trigger_id: str | None = None,
+    but_run_id: str | None = None,
+) -> SpentToday:
+    """Return what a tenant spent today, and of it an agent and a trigger.
+
+    Args:
+        of_tenant: Whether the tenant's own sum is asked for.
+        but_run_id: A run that is left out: the one that asks.
+    """
+    row = await connection.fetchrow(
+        _SPENT,
+        tenant_id=tenant_id,
+        but_run_id=but_run_id,
+        agent_id=agent_id,
+        trigger_id=trigger_id,
+        of_tenant=of_tenant,
+    )
+    assert row is not None, f"there is no tenant {tenant_id!r}"  # noqa: S101 - a defect, not an input
+    return SpentToday(row["resets_at"], row["timezone"], row["tenant_usd"], row["agent_usd"], row["trigger_usd"])
+
+
+async def report_budgets(connection: Connection, tenant_id: str) -> BudgetsView:
+    """Return every budget of a tenant that is set, and the tenant's spending in any case."""
+    day = await spent_today(connection, tenant_id, of_tenant=False)
+    return BudgetsView(
+        timezone=day.timezone,
+        resets_at=day.resets_at,
+        items=[
+            BudgetView.model_validate(dict(row))
+            for row in await connection.fetch(_REPORT, tenant_id=tenant_id, but_run_id=None)
+        ],
+    )

@@ -1,0 +1,175 @@
+"""Runs that are not wanted any more: one guarded statement for one or many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.runs import CancelRequest, Doorbell
+from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.runs.ends import LISTENED_TO
+
+__all__ = [
+    "edit_queued",
+    "request_cancel",
+    "request_cancel_on_thread",
+    "run_status",
+    "select_open",
+    "withdraw_queued",
+    "withdraw_queued_of_agent",
+]
+
+_NOT_BEGUN = "status IN ('scheduled', 'queued') AND attempt = 0"
+
+# What ends here is told outside like any end. A run has one such effect, so its id can follow from the run's.
+_TOLD = f"""told AS (
+    INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
+    SELECT 'eff_' || substr(mine.id, 5), mine.tenant_id, mine.id, mine.thread_id, 'delivery', 1
+      FROM mine
+     WHERE mine.status = 'canceled' AND {LISTENED_TO}
+)"""
+
+
+# A run that was never begun ends here and now. Any other is asked; its worker, or the next claim, ends it.
+# Rows are locked as other statements lock several: those that run before those that may join them, each by id.
+def _request(which: str) -> str:
+    return f"""
+WITH wanted AS (
+    SELECT id
+      FROM runs
+     WHERE tenant_id = :tenant_id AND {which} AND status IN ('scheduled', 'queued', 'running', 'waiting')
+     ORDER BY status IN ('scheduled', 'queued'), id
+       FOR UPDATE
+), mine AS (
+    UPDATE runs r
+       SET status = CASE WHEN {_NOT_BEGUN} THEN 'canceled' ELSE status END,
+           stop_reason = CASE WHEN {_NOT_BEGUN} THEN 'aborted' ELSE stop_reason END,
+           finished_at = CASE WHEN {_NOT_BEGUN} THEN now() ELSE finished_at END,
+           final_event_id = CASE WHEN {_NOT_BEGUN} THEN '0-1' ELSE final_event_id END,
+           cancel_requested_at = COALESCE(cancel_requested_at, now()),
+           cancel_reason = COALESCE(cancel_reason, 'cancel')
+      FROM wanted
+     WHERE r.id = wanted.id AND status IN ('scheduled', 'queued', 'running', 'waiting')
+    RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
+), {_TOLD}
+SELECT id, thread_id, queue, status FROM mine
+"""
+
+
+_REQUEST = _request("id = ANY(:run_ids::text[])")
+_REQUEST_ON_THREAD = _request("thread_id = :thread_id")
+
+_SELECT_OPEN = """
+SELECT id FROM runs
+ WHERE tenant_id = :tenant_id AND status IN ('scheduled', 'queued', 'running', 'waiting')
+   AND (:thread_id::text IS NULL OR thread_id = :thread_id)
+   AND (:agent_id::text IS NULL OR agent_id = :agent_id)
+   AND (:status::text IS NULL OR status = :status)
+   AND (:run_ids::text[] IS NULL OR id = ANY(:run_ids))
+ ORDER BY id
+ LIMIT :limit
+"""
+
+_STATUS = "SELECT status FROM runs WHERE tenant_id = :tenant_id AND id = :run_id"
+
+_EDIT = f"""
+UPDATE runs SET content = :content
+ WHERE tenant_id = :tenant_id AND id = :run_id AND {_NOT_BEGUN} AND cancel_requested_at IS NULL
+RETURNING id
+"""
+
+
+_WITHDRAW = f"""
+WITH mine AS (
+    UPDATE runs
+       SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
+           cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
+     WHERE tenant_id = :tenant_id AND id = :run_id AND {_NOT_BEGUN}
+    RETURNING id, tenant_id, agent_id, thread_id, queue, status
+), {_TOLD}
+SELECT id, thread_id, queue FROM mine
+"""
+
+
+_WITHDRAW_OF_AGENT = f"""
+WITH wanted AS (
+    SELECT id FROM runs
+     WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND {_NOT_BEGUN}
+     ORDER BY id
+       FOR UPDATE
+), mine AS (
+    UPDATE runs r
+       SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
+           cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
+      FROM wanted
+     WHERE r.id = wanted.id AND {_NOT_BEGUN}
+    RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
+), {_TOLD}
+SELECT count(*) FROM mine
+"""
+
+
+async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[CancelRequest]:
+    """Cancel open runs. Runs that are over, unknown or another tenant's are not in the answer."""
+    return _requests(await connection.fetch(_REQUEST, tenant_id=tenant_id, run_ids=list(run_ids)))
+
+
+async def request_cancel_on_thread(connection: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
+    """Cancel every open run of a thread, however many there are."""
+    return _requests(await connection.fetch(_REQUEST_ON_THREAD, tenant_id=tenant_id, thread_id=thread_id))
+
+
+async def select_open(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    thread_id: str | None,
+    agent_id: str | None,
+    status: str | None,
+    run_ids: Sequence[str] | None,
+    limit: int,
+) -> list[str]:
+    """Return ids of a tenant's open runs that match every filter given, oldest first."""
+    rows = await connection.fetch(
+        _SELECT_OPEN,
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        agent_id=agent_id,
+        status=status,
+        run_ids=None if run_ids is None else list(run_ids),
+        limit=limit,
+    )
+    return [row["id"] for row in rows]
+
+
+async def run_status(connection: Connection, tenant_id: str, run_id: str) -> str | None:
+    """Return the status of a tenant's run, or None."""
+    return await connection.fetchval(_STATUS, tenant_id=tenant_id, run_id=run_id)
+
+
+async def edit_queued(connection: Connection, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> bool:
+    """Replace the message of a run that was never begun. False where it is past that."""
+    return await connection.fetchval(_EDIT, tenant_id=tenant_id, run_id=run_id, content=list(content)) is not None
+
+
+async def withdraw_queued(connection: Connection, tenant_id: str, run_id: str) -> list[Doorbell]:
+    """End a run that was never begun. Empty where it is past that."""
+    rows = await connection.fetch(_WITHDRAW, tenant_id=tenant_id, run_id=run_id)
+    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+
+
+async def withdraw_queued_of_agent(connection: Connection, tenant_id: str, agent_id: str) -> int:
+    """End all runs of an agent that were never begun, and return how many."""
+    return await connection.fetchval(_WITHDRAW_OF_AGENT, tenant_id=tenant_id, agent_id=agent_id)
+
+
+def _requests(rows: Iterable[Row]) -> list[CancelRequest]:
+    return [
+        CancelRequest(
+            Doorbell(row["id"], row["thread_id"], row["queue"]),
+            ended=row["status"] == "canceled",
+            running=row["status"] == "running",
+            waiting=row["status"] == "waiting",
+        )
+        for row in rows
+    ]

@@ -1,0 +1,217 @@
+"""A run ends, or goes back to the line: the last fenced statements of a claim."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from nova_workers.contracts.content import storable
+from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.errors import RunLost
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.inserts import insert_usage
+from nova_workers.ledger.runs.ends import LISTENED_TO
+from nova_workers.ledger.runs.journal import (
+    CALLS,
+    COUNTED,
+    FACTS,
+    GIVEN_FACTS,
+    MESSAGES,
+    UNCOUNTED,
+    call_rows,
+    message_rows,
+    usage_values,
+)
+
+__all__ = ["finish_run", "requeue_run"]
+
+_NEXT = """
+LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
+                     FROM runs r
+                    WHERE r.thread_id = t.thread_id AND r.status = 'queued'
+                    ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+                    LIMIT 1) next ON true
+"""
+
+_USED = insert_usage(
+    "turn t",
+    id=":usage_id",
+    tenant_id="t.tenant_id",
+    run_id="t.run_id",
+    turn_id="t.id",
+    thread_id="t.thread_id",
+    agent_id="t.agent_id",
+    model="t.model",
+    provider="t.provider",
+    input_tokens="t.input_tokens",
+    output_tokens="t.output_tokens",
+    cache_read_tokens="t.cache_read_tokens",
+    cache_write_tokens="t.cache_write_tokens",
+    reasoning_tokens="t.reasoning_tokens",
+    cost_usd="t.cost_usd",
+    model_calls="t.steps",
+    duration_ms=":duration_ms",
+)
+
+# One statement ends run, turn, usage, head pointer, its history and the thread's hold, and leaves the effects' rows.
+# The thread's row is locked first, as everywhere. Messages, calls and usage of the last step are as in the journal.
+_FINISH = f"""
+WITH thread AS (
+    SELECT id, title, turn_count FROM threads WHERE id = :thread_id FOR UPDATE
+), mine AS (
+    UPDATE runs r
+       SET status = :status, stop_reason = :stop_reason, result_text = :result_text, error_kind = :error_kind,
+           error_message = :error_message, error_retryable = :error_retryable, final_event_id = :final_event_id,
+           first_token_at = :first_token_at, limit_reached = :limit_reached, output = :output,
+           lease_expires_at = NULL, finished_at = now()
+      FROM thread
+     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
+    RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status
+), {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
+    UPDATE turns t
+       SET status = :turn_status, stop_reason = :stop_reason, error_kind = :error_kind,
+           error_message = :error_message, completed_at = now(),
+           engine = :engine, model = COALESCE(:model, t.model), provider = :provider,
+           steps = t.steps + :steps, tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
+           {COUNTED},
+           {FACTS}
+      FROM mine, uncounted, {GIVEN_FACTS}
+     WHERE t.id = mine.turn_id
+    RETURNING t.*
+), used AS (
+    {_USED}
+), head AS (
+    UPDATE threads h
+       SET head_turn_id = mine.turn_id, active_run_id = NULL, turn_count = h.turn_count + 1,
+           -- A turn that failed leaves the last good session: what it made of its own may be broken.
+           session_id = CASE WHEN mine.status = 'failed' THEN h.session_id ELSE COALESCE(:session_id, h.session_id) END,
+           updated_at = now()
+      FROM mine
+     WHERE h.id = mine.thread_id
+), moved AS (
+    INSERT INTO thread_heads (tenant_id, thread_id, turn_id, run_id, move)
+    SELECT tenant_id, thread_id, turn_id, id, 'turn' FROM mine
+), effects_in AS (
+    INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
+    SELECT x.id, mine.tenant_id, mine.id, mine.thread_id, x.kind, x.position
+      FROM mine, thread, unnest(:effect_ids::text[], :effect_kinds::text[]) WITH ORDINALITY AS x(id, kind, position)
+     -- The world is told of every end, if somebody listens; the others are for what came to something.
+     WHERE CASE x.kind
+           WHEN 'delivery' THEN {LISTENED_TO}
+           WHEN 'title' THEN mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2
+           ELSE mine.status = 'succeeded' END
+    RETURNING id
+)
+SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
+       t.cost_usd::float8 AS cost_usd, t.steps, (SELECT count(*)::int FROM effects_in) AS effects, next.*
+  FROM turn t
+  {_NEXT}
+"""
+
+# Whether this claim has ended its run already: the reply to its finish was lost.
+_FINISHED = f"""
+SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
+       t.cost_usd::float8 AS cost_usd, t.steps,
+       (SELECT count(*)::int FROM effects e WHERE e.run_id = ended.id) AS effects, next.*
+  FROM runs ended JOIN turns t ON t.id = ended.turn_id
+  {_NEXT}
+ WHERE ended.id = :run_id AND ended.fence = :fence AND ended.status = :status
+"""
+
+# Back to the front of the line, for another worker to go on from the last committed step.
+_REQUEUE = """
+WITH thread AS (
+    SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
+), mine AS (
+    UPDATE runs r
+       SET status = 'queued', lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now()
+      FROM thread
+     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
+    RETURNING r.id, r.thread_id
+), freed AS (
+    UPDATE threads SET active_run_id = NULL FROM mine WHERE threads.id = mine.thread_id
+)
+SELECT id FROM mine
+"""
+
+# Whether this claim has given its run back already: the reply was lost, and nobody has claimed it since.
+_REQUEUED = "SELECT id FROM runs WHERE id = :run_id AND fence = :fence AND status = 'queued'"
+
+_TURN_STATUS = {"succeeded": "succeeded", "failed": "failed", "canceled": "aborted"}
+
+
+async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, seq: int) -> Finished:
+    """End a run and its turn, and free the thread.
+
+    Args:
+        seq: Place in the turn of the last step's first message.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    step = finish.last_step
+    error = finish.error
+    row = await connection.fetchrow(
+        _FINISH,
+        run_id=claim.run_id,
+        fence=claim.fence,
+        thread_id=claim.thread_id,
+        status=finish.status,
+        turn_status=_TURN_STATUS[finish.status],
+        stop_reason=finish.stop_reason,
+        result_text=storable(finish.text),
+        error_kind=None if error is None else error.kind,
+        error_message=None if error is None else storable(error.message),
+        error_retryable=None if error is None else error.retryable,
+        limit_reached=finish.limit,
+        output=finish.output,
+        first_token_at=finish.first_token_at,
+        final_event_id=finish.final_event_id,
+        messages=[] if step is None else message_rows(step.messages, step.index, seq, finish.final_event_id),
+        calls=[] if step is None else call_rows(step),
+        seq=seq,
+        steps=0 if step is None else 1,
+        **usage_values(finish.usage),
+        **usage_values(TokenUsage() if step is None else step.tool_usage, of="tool_"),
+        usage_id=new_id("use"),
+        duration_ms=finish.duration_ms,
+        engine=finish.engine,
+        model=finish.model,
+        provider=finish.provider,
+        session_id=finish.session_id,
+        effect_ids=[new_id("eff") for _ in finish.effects],
+        effect_kinds=list(finish.effects),
+        facts={} if finish.facts is None else asdict(finish.facts),
+    )
+    if row is None:
+        row = await connection.fetchrow(_FINISHED, run_id=claim.run_id, fence=claim.fence, status=finish.status)
+    if row is None:
+        raise RunLost(
+            f"Run {claim.run_id!r} is no longer held under fence {claim.fence}; its end was not written.",
+            run_id=claim.run_id,
+        )
+    return Finished(
+        usage=TokenUsage(
+            input_tokens=row["input_tokens"],
+            output_tokens=row["output_tokens"],
+            cache_read_tokens=row["cache_read_tokens"],
+            cache_write_tokens=row["cache_write_tokens"],
+            reasoning_tokens=row["reasoning_tokens"],
+            cost_usd=row["cost_usd"],
+        ),
+        effects=row["effects"],
+        next_run=None if row["next_id"] is None else Doorbell(row["next_id"], claim.thread_id, row["next_queue"]),
+        model_calls=row["steps"],
+    )
+
+
+async def requeue_run(connection: Connection, claim: Claim) -> None:
+    """Give a run back to the line, without counting a loss.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    back = await connection.fetchval(_REQUEUE, run_id=claim.run_id, fence=claim.fence, thread_id=claim.thread_id)
+    if back is None and await connection.fetchval(_REQUEUED, run_id=claim.run_id, fence=claim.fence) is None:
+        raise RunLost(f"Run {claim.run_id!r} is no longer held under fence {claim.fence}.", run_id=claim.run_id)

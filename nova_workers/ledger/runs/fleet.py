@@ -1,0 +1,121 @@
+"""The fleet at a glance, and its switches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from nova_workers.contracts.http.fleet import QueueDepth, SwitchView
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ledger.database import Connection
+
+__all__ = ["Depth", "Switch", "fleet_depth", "list_switches", "pause", "resume", "waiting_front"]
+
+# Of one tenant, or of all. Open runs come from their partial index, so the cost is that of the backlog.
+_OPEN = """
+SELECT status, queue, count(*)::int AS runs,
+       EXTRACT(EPOCH FROM now() - min(queued_at))::float8 AS oldest_age_s
+  FROM runs
+ WHERE status IN ('scheduled', 'queued', 'running', 'waiting') AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
+ GROUP BY status, queue
+ ORDER BY status, queue
+"""
+
+_ENDED = """
+SELECT status, count(*)::int AS runs
+  FROM runs
+ WHERE finished_at > now() - interval '1 hour' AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
+ GROUP BY status
+ ORDER BY status
+"""
+
+_SWITCHES = """
+SELECT scope, target, reason, created_at
+  FROM switches
+ WHERE :tenant_id::text IS NULL OR tenant_id = :tenant_id OR scope = 'fleet'
+ ORDER BY created_at, scope, target
+"""
+
+_PAUSE = """
+INSERT INTO switches (scope, tenant_id, target, reason) VALUES (:scope, :tenant_id, :target, :reason)
+ON CONFLICT (scope, tenant_id, target) DO UPDATE SET reason = EXCLUDED.reason
+"""
+
+_RESUME = "DELETE FROM switches WHERE scope = :scope AND tenant_id = :tenant_id AND target = :target RETURNING scope"
+
+# One run of each line is enough for a doorbell: the worker takes whichever is next.
+_FRONT = """
+SELECT DISTINCT ON (thread_id) id, thread_id, queue
+  FROM runs
+ WHERE status = 'queued' AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
+   AND (:agent_id::text IS NULL OR agent_id = :agent_id)
+ ORDER BY thread_id, seq
+ LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What a pause holds back: the fleet, a tenant, or an agent of a tenant."""
+
+    scope: Literal["fleet", "tenant", "agent"]
+    tenant_id: str
+    agent_id: str | None = None
+
+    def key(self) -> dict[str, str]:
+        """Return its primary key; what does not apply is empty."""
+        tenant_id = "" if self.scope == "fleet" else self.tenant_id
+        target = (self.agent_id or "") if self.scope == "agent" else ""
+        return {"scope": self.scope, "tenant_id": tenant_id, "target": target}
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Open runs by status and those that ended in the last hour, always in one order; and the lines."""
+
+    runs: Mapping[str, int]
+    queues: tuple[QueueDepth, ...]
+
+
+async def fleet_depth(connection: Connection, tenant_id: str | None) -> Depth:
+    """Return how much work there is, of one tenant or of all."""
+    runs: dict[str, int] = {"queued": 0, "running": 0, "waiting": 0}
+    lines: dict[str, QueueDepth] = {
+        queue: QueueDepth(queue=queue, queued=0, oldest_queued_age_s=None) for queue in ("interactive", "background")
+    }
+    for row in await connection.fetch(_OPEN, tenant_id=tenant_id):
+        runs[row["status"]] += row["runs"]
+        if row["status"] == "queued":
+            lines[row["queue"]] = QueueDepth(
+                queue=row["queue"], queued=row["runs"], oldest_queued_age_s=max(row["oldest_age_s"], 0.0)
+            )
+    for row in await connection.fetch(_ENDED, tenant_id=tenant_id):
+        runs[row["status"]] = row["runs"]
+    return Depth(runs=runs, queues=tuple(lines.values()))
+
+
+async def list_switches(connection: Connection, tenant_id: str | None) -> list[SwitchView]:
+    """Return the pauses that hold a tenant back, or all of them."""
+    return [
+        SwitchView(scope=row["scope"], target=row["target"] or None, reason=row["reason"], created_at=row["created_at"])
+        for row in await connection.fetch(_SWITCHES, tenant_id=tenant_id)
+    ]
+
+
+async def pause(connection: Connection, switch: Switch, reason: str | None) -> None:
+    """Hold back what is new in the scope. Pausing again changes the reason."""
+    await connection.execute(_PAUSE, **switch.key(), reason=reason)
+
+
+async def resume(connection: Connection, switch: Switch) -> bool:
+    """Let the scope go on. False where it was not paused."""
+    return await connection.fetchval(_RESUME, **switch.key()) is not None
+
+
+async def waiting_front(connection: Connection, switch: Switch, *, limit: int) -> list[Doorbell]:
+    """Return one queued run of each thread in a scope, to ring for after a resume."""
+    rows = await connection.fetch(
+        _FRONT, tenant_id=None if switch.scope == "fleet" else switch.tenant_id, agent_id=switch.agent_id, limit=limit
+    )
+    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

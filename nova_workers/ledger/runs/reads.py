@@ -1,0 +1,275 @@
+"""Runs as callers see them: one by one with their place in line, in lists, and what followers need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.http.wire import RunError, RunStatus, RunView, UsageView
+from nova_workers.contracts.waits import WaitView, awaited_words
+from nova_workers.errors import NotFound
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = [
+    "ENDED",
+    "FREE_WORKER",
+    "RunFilter",
+    "RunState",
+    "ended_among",
+    "get_run",
+    "list_runs",
+    "list_thread_runs",
+    "run_state",
+]
+
+ENDED: frozenset[str] = frozenset({"succeeded", "failed", "canceled", "merged"})
+"""The states that a run never leaves."""
+
+# The place in line and the reason to wait are looked for only where a run stands in line: a run that was begun goes
+# first, then one that interrupted, then by seq, as the claim has it.
+_VIEW = """
+SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.content, r.model,
+       r.max_turns, r.priority, r.trigger_id, r.meta, r.attempt, r.cancel_requested_at, r.turn_id, r.merged_into,
+       r.stop_reason, r.limit_reached, r.result_text, r.output, r.error_kind, r.error_message, r.error_retryable,
+       r.created_at, r.start_at, r.started_at,
+       r.finished_at, r.seq,
+       u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens,
+       u.cost_usd::float8 AS cost_usd,
+       line.position, line.active_run_id, line.paused, line.pause_reason, line.full_cap, wait.waits
+  FROM runs r
+  LEFT JOIN usage u ON u.run_id = r.id
+  LEFT JOIN LATERAL (
+        SELECT (SELECT count(*)::int FROM runs o
+                 WHERE o.thread_id = r.thread_id AND o.status = 'queued'
+                   AND (o.attempt = 0, NOT o.front, o.seq) < (r.attempt = 0, NOT r.front, r.seq)) AS position,
+               t.active_run_id, s.scope AS paused, s.reason AS pause_reason,
+               CASE WHEN w.max_running IS NOT NULL
+                     AND w.max_running <= (SELECT count(*) FROM runs o
+                                            WHERE o.tenant_id = w.id AND o.status = 'running') THEN 'tenant'
+                    WHEN a.max_running IS NOT NULL
+                     AND a.max_running <= (SELECT count(*) FROM runs o
+                                            WHERE o.tenant_id = w.id AND o.agent_id = a.id AND o.status = 'running')
+                    THEN 'agent' END AS full_cap
+          FROM threads t
+          JOIN tenants w ON w.id = r.tenant_id
+          JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
+          LEFT JOIN LATERAL (
+                SELECT s.scope, s.reason FROM switches s
+                 WHERE s.scope = 'fleet'
+                    OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
+                    OR (s.scope = 'agent' AND s.tenant_id = r.tenant_id AND s.target = r.agent_id)
+                 LIMIT 1) s ON true
+         WHERE t.id = r.thread_id) line ON r.status = 'queued'
+  LEFT JOIN LATERAL (
+        SELECT jsonb_agg(jsonb_build_object('id', w.id, 'run_id', w.run_id, 'thread_id', r.thread_id, 'agent_id',
+                                            r.agent_id, 'tool_call_id', w.tool_call_id, 'request', w.request,
+                                            'child_run_id', w.child_run_id, 'due_at', w.due_at, 'created_at',
+                                            w.created_at) ORDER BY w.id) AS waits
+          FROM run_waits w WHERE w.run_id = r.id AND w.status = 'open') wait ON r.status = 'waiting'
+"""
+
+_GET = f"{_VIEW} WHERE r.tenant_id = :tenant_id AND r.id = :run_id"
+
+# A thread's runs go by their place in line, which has an index of its own.
+_LIST_OF_THREAD = f"""
+{_VIEW}
+ WHERE r.tenant_id = :tenant_id AND r.thread_id = :thread_id AND (:before_seq::bigint IS NULL OR r.seq < :before_seq)
+ ORDER BY r.seq DESC
+ LIMIT :limit
+"""
+
+_OPEN = "r.status IN ('scheduled', 'queued', 'running', 'waiting')"
+
+_STATE = """
+SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
+"""
+
+_ENDED_AMONG = """
+SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status IN ('succeeded', 'failed', 'canceled', 'merged')
+"""
+
+
+_CONDITIONS = {
+    "before": "r.id < :before",
+    "thread_id": "r.thread_id = :thread_id",
+    "agent_id": "r.agent_id = :agent_id",
+    "status": "r.status = :status",
+    "queue": "r.queue = :queue",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list; what is None does not narrow."""
+
+    thread_id: str | None = None
+    agent_id: str | None = None
+    status: RunStatus | None = None
+    queue: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Where a run stands, as a follower of its events needs it."""
+
+    run_id: str
+    thread_id: str
+    agent_id: str
+    status: str
+    attempt: int
+    final_event: EventCursor | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+        return self.status in ENDED
+
+
+async def get_run(connection: Connection, tenant_id: str, run_id: str) -> RunView:
+    """Return a run as it stands.
+
+    Raises:
+        NotFound: There is no such run.
+    """
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, run_id=run_id)
+    if row is None:
+        raise _no_such_run(run_id)
+    return _view(row)
+
+
+async def list_runs(
+    connection: Connection, tenant_id: str, which: RunFilter, *, before: str | None, limit: int
+) -> list[RunView]:
+    """Return runs, newest first, those before the run `before`."""
+    given = {"before": before} | asdict(which)
+    values = {name: value for name, value in given.items() if value is not None}
+    conditions = ["r.tenant_id = :tenant_id", *(_CONDITIONS[name] for name in values)]
+    if which.status is not None and which.status not in ENDED:
+        # Names the partial index of open runs, which a bound value alone would not.
+        conditions.append(_OPEN)
+    query = f"{_VIEW} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT :limit"
+    return [_view(row) for row in await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)]
+
+
+async def list_thread_runs(
+    connection: Connection, tenant_id: str, thread_id: str, *, before_seq: int | None, limit: int
+) -> list[tuple[RunView, int]]:
+    """Return a thread's runs with their places in line, the last first, those before a place."""
+    rows = await connection.fetch(
+        _LIST_OF_THREAD, tenant_id=tenant_id, thread_id=thread_id, before_seq=before_seq, limit=limit
+    )
+    return [(_view(row), row["seq"]) for row in rows]
+
+
+async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunState:
+    """Return where a run stands.
+
+    Raises:
+        NotFound: There is no such run.
+    """
+    row = await connection.fetchrow(_STATE, tenant_id=tenant_id, run_id=run_id)
+    if row is None:
+        raise _no_such_run(run_id)
+    final = row["final_event_id"]
+    return RunState(
+        run_id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        status=row["status"],
+        attempt=row["attempt"],
+        final_event=None if final is None else EventCursor.parse(final),
+    )
+
+
+async def ended_among(connection: Connection, run_ids: Sequence[str]) -> set[str]:
+    """Return those of some runs that are over. For a process's own followers: each was checked for its tenant."""
+    return {row["id"] for row in await connection.fetch(_ENDED_AMONG, run_ids=list(run_ids))}
+
+
+def _no_such_run(run_id: str) -> NotFound:
+    return NotFound(f"There is no run {run_id!r}.", run_id=run_id)
+
+
+def _view(row: Row) -> RunView:
+    error = None
+    if row["error_kind"] is not None:
+        error = RunError(
+            kind=row["error_kind"], message=row["error_message"] or "", retryable=bool(row["error_retryable"])
+        )
+    return RunView(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        agent_version=row["agent_version"],
+        status=row["status"],
+        queue=row["queue"],
+        on_busy=row["on_busy"],
+        source=row["source"],
+        message=row["content"],
+        model=row["model"],
+        max_turns=row["max_turns"],
+        priority=row["priority"],
+        trigger_id=row["trigger_id"],
+        metadata=row["meta"],
+        start_at=row["start_at"],
+        attempt=row["attempt"],
+        position=row["position"],
+        waiting_for=_waiting_for(row),
+        waits=[WaitView.model_validate(wait) for wait in row["waits"] or ()],
+        cancel_requested_at=row["cancel_requested_at"],
+        turn_id=row["turn_id"],
+        merged_into=row["merged_into"],
+        stop_reason=row["stop_reason"],
+        limit_reached=row["limit_reached"],
+        text=row["result_text"],
+        output=row["output"],
+        error=error,
+        usage=_usage(row),
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+    )
+
+
+def _usage(row: Row) -> UsageView | None:
+    if row["input_tokens"] is None:
+        return None
+    return UsageView(
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cache_read_tokens=row["cache_read_tokens"],
+        cache_write_tokens=row["cache_write_tokens"],
+        reasoning_tokens=row["reasoning_tokens"],
+        cost_usd=row["cost_usd"],
+    )
+
+
+FREE_WORKER = "a free worker"
+"""What a queued run waits for when nothing else stands in its way."""
+
+_PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "agent": "its agent is paused"}
+
+
+def _waiting_for(row: Row) -> str | None:
+    match row["status"]:
+        case "waiting":
+            return awaited_words(wait["request"]["kind"] for wait in row["waits"] or ()) or "its turn"
+        case "scheduled":
+            return f"its start at {row['start_at'].isoformat(timespec='seconds')}"
+        case "queued":
+            return _in_line(row)
+        case _:
+            return None
+
+
+def _in_line(row: Row) -> str:
+    if row["paused"] is not None:
+        reason = row["pause_reason"]
+        return _PAUSED[row["paused"]] + (f": {reason}" if reason else "")
+    if row["active_run_id"] is not None:
+        return f"run {row['active_run_id']}, which holds the thread"
+    if row["position"]:
+        return f"{row['position']} earlier in the thread's line"
+    full = row["full_cap"]
+    return FREE_WORKER if full is None else f"room: its {full} has as many runs at once as it may"

@@ -1,0 +1,1 @@
+"""Statements on message search: words, vectors, and what the backfill reads."""

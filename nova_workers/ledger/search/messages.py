@@ -1,0 +1,228 @@
+"""Search over what was said, by words and by meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nova_workers.contracts.http.history import SearchHit
+from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.search.said import said_role
+
+__all__ = ["INDEXED_DIMENSIONS", "MessageFilter", "search_messages"]
+
+INDEXED_DIMENSIONS = 384
+"""Vectors of this width are in the HNSW index; of others, those that the filters leave are compared one by one."""
+
+_CANDIDATES = 50
+"""What each of the two ways brings to the vote: of more, those far down would hardly count."""
+
+_FEW = 10
+"""A word that so many messages have says something however short the history is."""
+
+_EXCERPT_CHARS = 700
+"""Of a text that is longer the pieces around the words are shown, or its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages a search looks at; of one tenant, always.
+
+    Attributes:
+        since: Those from this moment on.
+        until: Those before this moment.
+        except_thread_id: Not those of this thread.
+    """
+
+    tenant_id: str
+    agent_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    except_thread_id: str | None = None
+
+
+_FILTER = """
+tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
+   AND (:since::timestamptz IS NULL OR said_at >= :since)
+   AND (:until::timestamptz IS NULL OR said_at < :until)
+   AND (:except_thread_id::text IS NULL OR thread_id <> :except_thread_id)"""
+
+# The query's words, the rarest twelve, each a query of its own; from four letters on also as the beginning of a longer
+# word, which stands in for the forms of a word in any language. And all of them together. `mark` is that of the tenant
+# or agent (models/effects.py): with it the index itself leaves out everybody else.
+#
+# What each brings is bounded, so that the cost has a bound. A word that many messages have says little, and costs most.
+# So those that the table's own statistics have in more than a tenth of all messages are left out, unless there is no
+# other; and what more than a quarter of the messages here have (or 1,000, where there are as many) does not count,
+# unless nothing rarer was found. What a few have is neither. What counts, counts by its rarity. Postgres' own ranks
+# know nothing of rarity, and its lists of stop words know one language each.
+_BY_WORDS = rf"""
+common AS (
+    SELECT e.lexeme, e.share, e.share * t.reltuples AS spread
+      FROM pg_stats s
+      JOIN pg_class t ON t.oid = 'message_texts'::regclass
+     CROSS JOIN LATERAL unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS e (lexeme, share)
+     WHERE s.schemaname = current_schema() AND s.tablename = 'message_texts' AND s.attname = 'words'
+), asked AS (
+    SELECT q.lexeme, COALESCE(c.share, 0) AS share, COALESCE(c.spread, 0) AS spread,
+           row_number() OVER (ORDER BY COALESCE(c.share, 0), char_length(q.lexeme) DESC, q.lexeme) AS place
+      FROM unnest(to_tsvector('simple', :text::text)) q LEFT JOIN common c ON c.lexeme = q.lexeme
+), words AS (
+    SELECT (E'\'' || replace(replace(lexeme, E'\\', E'\\\\'), '''', '''''') || ''''
+            || CASE WHEN char_length(lexeme) >= 4 THEN ':*' ELSE '' END)::tsquery AS query
+      FROM asked
+     WHERE place = 1 OR (place <= 12 AND (share <= 0.1 OR spread <= {_FEW}))
+), terms AS (
+    SELECT query FROM words
+    UNION ALL
+    SELECT string_agg(query::text, ' & ')::tsquery FROM words HAVING count(*) > 1
+), corpus AS (
+    SELECT count(*) AS size FROM (SELECT FROM message_texts WHERE words @@ :mark::text::tsquery LIMIT 1000) marked
+), found AS (
+    SELECT t.query, x.message_id, count(*) OVER (PARTITION BY t.query::text) AS spread
+      FROM terms t
+     CROSS JOIN LATERAL (
+           SELECT message_id FROM message_texts
+            WHERE words @@ (t.query && :mark::text::tsquery) AND {_FILTER}
+            LIMIT 1000) x
+), telling AS (
+    SELECT f.message_id, ln((c.size + 1.0) / f.spread + 1.0) AS weight
+      FROM (SELECT *, min(spread) OVER () AS rarest FROM found) f CROSS JOIN corpus c
+     WHERE f.spread <= GREATEST(f.rarest, CASE WHEN c.size < 1000 THEN GREATEST(c.size / 4, {_FEW}) ELSE 999 END)
+), by_words AS (
+    SELECT message_id, row_number() OVER (ORDER BY sum(weight) DESC, message_id DESC) AS place
+      FROM telling
+     GROUP BY message_id
+     ORDER BY place
+     LIMIT {_CANDIDATES}
+)"""
+
+# Messages that the filters leave out are passed over while the index is walked, and the walk goes on until there are
+# enough; where the filters leave few, they are compared one by one.
+_NEAR_INDEXED = f"""
+SELECT message_id, embedding::vector(384) <=> :vector::real[]::vector(384) AS distance
+  FROM embeddings
+ WHERE dimensions = 384 AND model = :model::text AND {_FILTER}
+ ORDER BY distance
+ LIMIT {_CANDIDATES}"""
+
+_NEAR_PLAIN = f"""
+SELECT message_id, embedding <=> :vector::real[]::vector AS distance
+  FROM embeddings
+ WHERE dimensions = cardinality(:vector::real[]) AND model = :model::text AND {_FILTER}
+ ORDER BY distance
+ LIMIT {_CANDIDATES}"""
+
+_NEAR_NOTHING = "SELECT NULL::text, NULL::float8 WHERE :vector::real[] IS NOT NULL AND :model::text IS NOT NULL"
+
+
+# Reciprocal rank fusion (Cormack, Clarke, Büttcher 2009): each way votes with 1 / (60 + place). It needs no common
+# scale, and what both ways find goes before what one finds. What has no vector of the model yet could not be found by
+# meaning: there the words vote for both, or what was said a moment ago would stand behind all that has one.
+def _search(near: str) -> str:
+    return f"""
+WITH {_BY_WORDS}, near AS (
+    SELECT message_id, row_number() OVER (ORDER BY distance) AS place
+      FROM ({near}) n (message_id, distance)
+), votes AS (
+    SELECT message_id, place, 'words' AS way FROM by_words
+    UNION ALL
+    SELECT message_id, place, 'meaning' FROM near
+    UNION ALL
+    SELECT message_id, place, 'words'
+      FROM by_words b
+     WHERE :model::text IS NOT NULL
+       AND NOT EXISTS (SELECT FROM embeddings e WHERE e.message_id = b.message_id AND e.model = :model::text)
+), fused AS (
+    SELECT message_id, sum(1.0 / (60 + place))::float8 AS score, array_agg(DISTINCT way ORDER BY way DESC) AS ways
+      FROM votes
+     GROUP BY message_id
+), highlight AS (
+    SELECT COALESCE(string_agg(query::text, ' | ')::tsquery, ''::tsquery) AS query FROM words
+)
+SELECT f.message_id, f.score, f.ways, x.thread_id, t.title, x.agent_id, x.role, x.said_at,
+       CASE WHEN char_length(x.content) <= {_EXCERPT_CHARS} THEN x.content
+            ELSE ts_headline('simple', x.content, a.query, 'StartSel="", StopSel="", MaxFragments=3, MaxWords=40, '
+                             'MinWords=20, FragmentDelimiter=" … "') END AS excerpt
+  FROM fused f
+  JOIN message_texts x ON x.message_id = f.message_id
+  JOIN threads t ON t.id = x.thread_id AND t.deleted_at IS NULL
+ CROSS JOIN highlight a
+ ORDER BY f.score DESC, f.message_id DESC
+ LIMIT :limit
+"""
+
+
+_SEARCH = {near: _search(near) for near in (_NEAR_INDEXED, _NEAR_PLAIN, _NEAR_NOTHING)}
+
+# For this transaction only. A walk of the vectors' index would stop after `hnsw.ef_search` rows, whoever's they are. A
+# plan is made for these very filters, since one agent has a thousand times as many messages as another. And the words'
+# index is always used: the planner takes each word for one of middling rarity, and 1,000 rows of a large table for
+# quickly found.
+_SETTINGS = """
+SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('enable_seqscan', 'off', true),
+       set_config('plan_cache_mode', 'force_custom_plan', true)
+"""
+
+
+async def search_messages(
+    transaction: Connection,
+    which: MessageFilter,
+    text: str,
+    *,
+    vector: Sequence[float] | None = None,
+    model: str | None = None,
+    limit: int = 10,
+) -> list[SearchHit]:
+    """Return the messages that fit a query best, best first. Deleted threads are left out.
+
+    Args:
+        transaction: A transaction, since settings are made for it alone.
+        which: Where to look.
+        text: The query. Its words are found as they are, and as beginnings of longer ones.
+        vector: The query, embedded by `model`. None searches by words alone.
+        model: The embedding model.
+        limit: Most hits, up to 50.
+    """
+    await transaction.execute(_SETTINGS)
+    rows = await transaction.fetch(
+        _SEARCH[_near(vector)],
+        tenant_id=which.tenant_id,
+        agent_id=which.agent_id,
+        since=which.since,
+        until=which.until,
+        except_thread_id=which.except_thread_id,
+        text=text,
+        vector=None if vector is None else list(vector),
+        mark=_mark(which.tenant_id, which.agent_id),
+        model=model,
+        limit=limit,
+    )
+    return [_hit(row) for row in rows]
+
+
+def _near(vector: Sequence[float] | None) -> str:
+    if vector is None:
+        return _NEAR_NOTHING
+    return _NEAR_INDEXED if len(vector) == INDEXED_DIMENSIONS else _NEAR_PLAIN
+
+
+def _mark(tenant_id: str, agent_id: str | None) -> str:
+    """Return the mark of a tenant's or agent's messages, as a query."""
+    mark = f"@{tenant_id}" if agent_id is None else f"@{tenant_id}/{agent_id}"
+    return "'{}'".format(mark.replace("\\", "\\\\").replace("'", "''"))
+
+
+def _hit(row: Row) -> SearchHit:
+    return SearchHit(
+        message_id=row["message_id"],
+        thread_id=row["thread_id"],
+        thread_title=row["title"],
+        agent_id=row["agent_id"],
+        role=said_role(row["role"]),
+        said_at=row["said_at"],
+        excerpt=row["excerpt"],
+        score=row["score"],
+        found_by=row["ways"],
+    )

@@ -1,0 +1,1 @@
+"""Statements on tasks: plan, history, schedule."""

@@ -1,0 +1,308 @@
+"""Tasks: numbered, moved, read.
+
+Whoever changes a task holds the lock of its tree (`lock_tree`) until the transaction ends, so what was read under it
+stays true. Lock order everywhere: a tree of tasks first, then the tenant's counter, then a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_workers.contracts.http.tasks import (
+    MAX_OPEN_TASKS,
+    MAX_TASK_ID,
+    TaskStatus,
+    TaskSummary,
+    TaskView,
+)
+from nova_workers.contracts.waits import awaited_words
+from nova_workers.errors import LimitExceeded
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = [
+    "cancel_descendants",
+    "end_task",
+    "find_task",
+    "insert_task",
+    "list_ancestors",
+    "list_open_descendants",
+    "list_tasks",
+    "lock_tree",
+    "set_active",
+    "set_fields",
+]
+
+# The tenant's row is locked until the transaction ends: numbers grow in the order of commits, and the count is exact.
+_NEXT_NUMBER = """
+UPDATE tenants SET next_task_id = next_task_id + 1 WHERE id = :tenant_id AND next_task_id < :most_number
+RETURNING next_task_id - 1
+"""
+
+_COUNT_OPEN = "SELECT count(*) FROM tasks WHERE tenant_id = :tenant_id AND status IN ('draft', 'active')"
+
+_INSERT = """
+INSERT INTO tasks (tenant_id, id, title, description, owner_agent_id, created_by, parent_task_id, parent_step_id)
+VALUES (:tenant_id, :number, :title, :description, :owner_agent_id, :created_by, :parent_task_id, :parent_step_id)
+"""
+
+# A parent never changes, so the way up can be read before the lock. One lock a tree: whoever changes any task of it
+# is alone in it, and nobody waits for a second lock while holding a first.
+_LOCK_TREE = """
+WITH RECURSIVE up AS (
+    SELECT id, parent_task_id FROM tasks WHERE tenant_id = :tenant_id AND id = :task_id
+    UNION ALL
+    SELECT t.id, t.parent_task_id FROM up JOIN tasks t ON t.tenant_id = :tenant_id AND t.id = up.parent_task_id
+)
+SELECT t.id FROM tasks t JOIN up ON up.id = t.id
+ WHERE t.tenant_id = :tenant_id AND up.parent_task_id IS NULL
+   FOR NO KEY UPDATE OF t {others}
+"""
+
+# The task's parent first, then upwards.
+_ANCESTORS = """
+WITH RECURSIVE up AS (
+    SELECT p.id, p.parent_task_id, p.owner_agent_id, 1 AS distance
+      FROM tasks t JOIN tasks p ON p.tenant_id = t.tenant_id AND p.id = t.parent_task_id
+     WHERE t.tenant_id = :tenant_id AND t.id = :task_id
+    UNION ALL
+    SELECT p.id, p.parent_task_id, p.owner_agent_id, up.distance + 1
+      FROM up JOIN tasks p ON p.tenant_id = :tenant_id AND p.id = up.parent_task_id
+)
+SELECT id, owner_agent_id FROM up ORDER BY distance
+"""
+
+# An open task has only open ancestors, so the walk down need not look behind ended ones.
+_OPEN_DESCENDANTS = """
+WITH RECURSIVE down AS (
+    SELECT id FROM tasks WHERE tenant_id = :tenant_id AND parent_task_id = :task_id AND status IN ('draft', 'active')
+    UNION ALL
+    SELECT t.id FROM down
+      JOIN tasks t ON t.tenant_id = :tenant_id AND t.parent_task_id = down.id AND t.status IN ('draft', 'active')
+)
+SELECT id FROM down ORDER BY id
+"""
+
+# What the active run of the task's thread waits for.
+_AWAITS = """
+ARRAY(SELECT w.kind FROM threads h JOIN run_waits w ON w.run_id = h.active_run_id
+       WHERE h.id = t.thread_id AND w.status = 'open' ORDER BY w.id) AS awaits
+"""
+
+# Whole in one statement, so that a read is one moment of the task.
+_FIND = f"""
+SELECT t.*,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+                   'id', s.id, 'title', s.title, 'details', s.details, 'done', s.done,
+                   'subtask', CASE WHEN c.id IS NOT NULL THEN jsonb_build_object(
+                       'id', c.id, 'title', c.title, 'status', c.status, 'owner_agent_id', c.owner_agent_id) END
+               ) ORDER BY s.position), '[]')
+          FROM task_steps s LEFT JOIN tasks c ON c.tenant_id = s.tenant_id AND c.id = s.subtask_id
+         WHERE s.tenant_id = t.tenant_id AND s.task_id = t.id) AS steps,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+                   'id', r.id, 'kind', r.kind, 'value', r.value, 'title', r.title, 'created_at', r.created_at
+               ) ORDER BY r.id), '[]')
+          FROM task_resources r
+         WHERE r.tenant_id = t.tenant_id AND r.task_id = t.id) AS resources,
+       {_AWAITS}
+  FROM tasks t
+ WHERE t.tenant_id = :tenant_id AND t.id = :task_id
+"""
+
+# A statement of its own for each set of filters, so that each has a plan on the index that fits it.
+_LIST = f"""
+SELECT t.*, s.steps_done, s.steps_total, {_AWAITS}
+  FROM tasks t
+ CROSS JOIN LATERAL (
+     SELECT count(*) FILTER (WHERE done) AS steps_done, count(*) AS steps_total
+       FROM task_steps WHERE tenant_id = t.tenant_id AND task_id = t.id
+ ) s
+ WHERE t.tenant_id = :tenant_id{{filters}}
+ ORDER BY t.id DESC
+ LIMIT :limit
+"""
+
+_CONDITIONS = {
+    "status": "t.status = :status",
+    "owner_agent_id": "t.owner_agent_id = :owner_agent_id",
+    "parent_task_id": "t.parent_task_id = :parent_task_id",
+    "before": "t.id < :before",
+}
+
+_SET_FIELDS = """
+UPDATE tasks SET title = :title, description = :description, owner_agent_id = :owner_agent_id
+ WHERE tenant_id = :tenant_id AND id = :task_id
+"""
+
+_SET_ACTIVE = """
+UPDATE tasks SET status = 'active', work_at = now()
+ WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'draft'
+RETURNING id
+"""
+
+_END = """
+UPDATE tasks SET status = :status, outcome = :outcome, ended_at = now()
+ WHERE tenant_id = :tenant_id AND id = :task_id AND status = :expected
+RETURNING id
+"""
+
+_CANCEL_MANY = """
+WITH given AS (
+    SELECT * FROM unnest(:task_ids::int[], :change_ids::text[]) AS x(id, change_id)
+), ended AS (
+    UPDATE tasks t
+       SET status = 'canceled', ended_at = now(), updated_at = now(), revision = t.revision + 1
+      FROM given g
+     WHERE t.tenant_id = :tenant_id AND t.id = g.id AND t.status IN ('draft', 'active')
+    RETURNING t.id, t.revision, g.change_id
+)
+INSERT INTO task_changes (id, tenant_id, task_id, revision, actor, run_id, kind, details)
+SELECT change_id, :tenant_id, id, revision, :actor, :run_id, 'canceled', :details FROM ended
+"""
+
+
+async def insert_task(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    title: str,
+    description: str,
+    owner_agent_id: str,
+    created_by: str,
+    parent: tuple[int, str] | None = None,
+) -> int:
+    """Write a draft under the tenant's next number, and return that. `parent` is a task and the step of it.
+
+    Raises:
+        LimitExceeded: The tenant has as many open tasks as it may, or has used up all numbers.
+    """
+    number = await connection.fetchval(_NEXT_NUMBER, tenant_id=tenant_id, most_number=MAX_TASK_ID)
+    if number is None:
+        raise LimitExceeded("There are no more task numbers in this tenant.")
+    if await connection.fetchval(_COUNT_OPEN, tenant_id=tenant_id) >= MAX_OPEN_TASKS:
+        raise LimitExceeded(
+            f"There are {MAX_OPEN_TASKS} open tasks, which is the most. Complete or cancel those that are not needed."
+        )
+    parent_task_id, parent_step_id = parent or (None, None)
+    await connection.execute(
+        _INSERT,
+        tenant_id=tenant_id,
+        number=number,
+        title=title,
+        description=description,
+        owner_agent_id=owner_agent_id,
+        created_by=created_by,
+        parent_task_id=parent_task_id,
+        parent_step_id=parent_step_id,
+    )
+    return number
+
+
+async def lock_tree(connection: Connection, tenant_id: str, task_id: int, *, wait: bool = True) -> bool:
+    """Hold the tree that a task stands in until the transaction ends.
+
+    False where there is no such task; without `wait` also where somebody else holds the tree.
+    """
+    lock = _LOCK_TREE.format(others="" if wait else "SKIP LOCKED")
+    return await connection.fetchval(lock, tenant_id=tenant_id, task_id=task_id) is not None
+
+
+async def find_task(connection: Connection, tenant_id: str, task_id: int) -> TaskView | None:
+    """Return a task with its steps and resources, or None."""
+    row = await connection.fetchrow(_FIND, tenant_id=tenant_id, task_id=task_id)
+    return None if row is None else TaskView.model_validate(_fields(row))
+
+
+async def list_ancestors(connection: Connection, tenant_id: str, task_id: int) -> list[tuple[int, str]]:
+    """Return the tasks above a task with their owners, its parent first."""
+    return [
+        (row["id"], row["owner_agent_id"])
+        for row in await connection.fetch(_ANCESTORS, tenant_id=tenant_id, task_id=task_id)
+    ]
+
+
+async def list_open_descendants(connection: Connection, tenant_id: str, task_id: int) -> list[int]:
+    """Return all open tasks below a task, at any depth."""
+    return [row["id"] for row in await connection.fetch(_OPEN_DESCENDANTS, tenant_id=tenant_id, task_id=task_id)]
+
+
+async def list_tasks(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    status: TaskStatus | None = None,
+    owner_agent_id: str | None = None,
+    parent_task_id: int | None = None,
+    before: int | None = None,
+    limit: int,
+) -> list[TaskSummary]:
+    """Return tasks, newest first, those with numbers below `before`."""
+    given = {"status": status, "owner_agent_id": owner_agent_id, "parent_task_id": parent_task_id, "before": before}
+    values = {name: value for name, value in given.items() if value is not None}
+    query = _LIST.format(filters="".join(f" AND {_CONDITIONS[name]}" for name in values))
+    rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)
+    return [TaskSummary.model_validate(_fields(row)) for row in rows]
+
+
+async def set_fields(
+    connection: Connection, tenant_id: str, task_id: int, *, title: str, description: str, owner_agent_id: str
+) -> None:
+    """Write what is said of a task."""
+    await connection.execute(
+        _SET_FIELDS,
+        tenant_id=tenant_id,
+        task_id=task_id,
+        title=title,
+        description=description,
+        owner_agent_id=owner_agent_id,
+    )
+
+
+async def set_active(connection: Connection, tenant_id: str, task_id: int) -> bool:
+    """Make a draft active, to be worked on at once. False where it is none."""
+    return await connection.fetchval(_SET_ACTIVE, tenant_id=tenant_id, task_id=task_id) is not None
+
+
+async def end_task(
+    connection: Connection,
+    tenant_id: str,
+    task_id: int,
+    status: TaskStatus,
+    *,
+    outcome: str | None,
+    expected: TaskStatus,
+) -> bool:
+    """Give a task its final status. False where its status is not `expected`."""
+    return (
+        await connection.fetchval(
+            _END, tenant_id=tenant_id, task_id=task_id, status=status, outcome=outcome, expected=expected
+        )
+        is not None
+    )
+
+
+async def cancel_descendants(
+    connection: Connection,
+    tenant_id: str,
+    task_ids: Sequence[int],
+    *,
+    actor: str,
+    run_id: str | None,
+    details: Mapping[str, Any],
+) -> None:
+    """Cancel open tasks of a locked tree, and record it with each."""
+    changes = [new_id("tch") for _ in task_ids]
+    await connection.execute(
+        _CANCEL_MANY,
+        tenant_id=tenant_id,
+        task_ids=list(task_ids),
+        change_ids=changes,
+        actor=actor,
+        run_id=run_id,
+        details=dict(details),
+    )
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    return {**row, "waiting_for": awaited_words(row["awaits"]) or None}

@@ -1,0 +1,264 @@
+"""When tasks are worked on: which are due, what is in flight, and what is parked.
+
+A task that is worked on names the run that does it. Such a task is never due, however late it is: a wake-up in the
+meantime stands in `work_at` and counts when the run is over. Whatever writes is called under the lock of the task's
+tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nova_workers.contracts.http.tasks import TaskStatus
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.runs.claim import PAUSED
+
+__all__ = [
+    "Invocation",
+    "Settled",
+    "find_due",
+    "find_over",
+    "invocation_in_flight",
+    "is_due",
+    "mark_working",
+    "park",
+    "settle",
+    "stop_work",
+    "wake",
+]
+
+_OPEN = "('queued', 'running', 'waiting')"
+
+# By the clock on the tenant's wall, which Postgres reads: an hour that a change of the clocks leaves out is not there,
+# and one that comes twice counts both times. Hours that go past midnight are good; equal ones are the whole day.
+_WORKS_NOW = """
+CASE WHEN n.work_from < n.work_until THEN wall.hour >= n.work_from AND wall.hour < n.work_until
+     WHEN n.work_from > n.work_until THEN wall.hour >= n.work_from OR wall.hour < n.work_until
+     ELSE true END
+"""
+
+# Tenant by tenant, so that those whose hours are over cost one look and not one for each of their tasks. The first of
+# each tenant go before the second of any.
+_DUE = f"""
+SELECT due.tenant_id, due.id
+  FROM (SELECT COALESCE(:at::timestamptz, now()) AS at) moment,
+       tenants n,
+       LATERAL (SELECT extract(hour FROM moment.at AT TIME ZONE n.timezone) AS hour) wall,
+       LATERAL (
+           SELECT r.tenant_id, r.id, row_number() OVER (ORDER BY r.work_at) AS place
+             FROM (SELECT tenant_id, id, owner_agent_id AS agent_id, work_at
+                     FROM tasks
+                    WHERE tenant_id = n.id AND work_at <= moment.at AND working_run_id IS NULL) r
+            WHERE NOT {PAUSED}
+            ORDER BY r.work_at
+            LIMIT :most_of_a_tenant
+       ) due
+ WHERE {_WORKS_NOW}
+ ORDER BY due.place
+"""
+
+_IS_DUE = """
+SELECT EXISTS (SELECT FROM tasks
+                WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'active' AND work_at <= now()
+                  AND working_run_id IS NULL)
+"""
+
+# A run that retention has deleted is over too.
+_OVER = f"""
+SELECT k.tenant_id, k.id
+  FROM tasks k LEFT JOIN runs r ON r.tenant_id = k.tenant_id AND r.id = k.working_run_id
+ WHERE k.working_run_id IS NOT NULL AND (r.id IS NULL OR r.status NOT IN {_OPEN})
+ LIMIT :limit
+"""
+
+# What the model never got to do says nothing about the task: an invocation that was canceled, or that failed in a way
+# that passes or that others have to mend, does not count as one that changed nothing.
+_SETTLE = f"""
+UPDATE tasks k
+   SET working_run_id = NULL,
+       idle_invocations = CASE WHEN k.revision > k.worked_revision THEN 0
+                               WHEN r.status = 'succeeded' OR (r.status = 'failed' AND r.error_retryable IS NOT TRUE
+                                    AND r.error_kind NOT IN ('budget_exceeded', 'auth_failure'))
+                               THEN k.idle_invocations + 1
+                               ELSE k.idle_invocations END
+  FROM tasks o LEFT JOIN runs r ON r.tenant_id = o.tenant_id AND r.id = o.working_run_id
+ WHERE o.tenant_id = :tenant_id AND o.id = :task_id AND k.tenant_id = o.tenant_id AND k.id = o.id
+   AND o.working_run_id IS NOT NULL AND (r.id IS NULL OR r.status NOT IN {_OPEN})
+RETURNING k.status, k.idle_invocations, r.id AS run_id, r.thread_id, r.agent_id, r.error_message
+"""
+
+_IN_FLIGHT = f"""
+SELECT r.id FROM tasks k JOIN runs r ON r.tenant_id = k.tenant_id AND r.id = k.working_run_id
+ WHERE k.tenant_id = :tenant_id AND k.id = :task_id AND r.status IN {_OPEN}
+"""
+
+# A person who asked for it knows better than the count.
+_MARK_WORKING = """
+UPDATE tasks k
+   SET working_run_id = :run_id, worked_revision = k.revision, parked_reason = NULL,
+       idle_invocations = CASE WHEN :asked_for THEN 0 ELSE k.idle_invocations END,
+       work_at = now() + n.work_every_s * interval '1 second'
+  FROM tenants n
+ WHERE k.tenant_id = :tenant_id AND k.id = :task_id AND k.status = 'active' AND n.id = k.tenant_id
+RETURNING k.id
+"""
+
+_PARK = """
+UPDATE tasks SET parked_reason = :reason, work_at = NULL
+ WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'active'
+RETURNING id
+"""
+
+_WAKE = """
+UPDATE tasks SET parked_reason = NULL, work_at = now()
+ WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'active'
+"""
+
+# Threads before their runs, as everywhere; those of the tasks above too, whose owners are woken next: whoever takes
+# several takes them in this order.
+_LOCK_THREADS = """
+SELECT t.id FROM threads t JOIN tasks k ON t.tenant_id = k.tenant_id AND t.id = k.thread_id
+ WHERE k.tenant_id = :tenant_id
+   AND k.id IN (SELECT unnest(ARRAY[x.id, x.parent_task_id]) FROM tasks x
+                 WHERE x.tenant_id = :tenant_id AND x.id = ANY(:task_ids::int[]))
+ ORDER BY t.id
+   FOR UPDATE OF t
+"""
+
+# What was begun for the tasks is asked to stop, also messages that would wake their owners, but not the run that asks.
+# Not ended here: the claim that ends a run also tells those who follow it.
+_STOP_WORK = f"""
+WITH stopped AS (
+    UPDATE tasks SET working_run_id = NULL, work_at = NULL, parked_reason = NULL
+     WHERE tenant_id = :tenant_id AND id = ANY(:task_ids::int[])
+    RETURNING thread_id
+)
+UPDATE runs r
+   SET cancel_requested_at = COALESCE(r.cancel_requested_at, now()),
+       cancel_reason = COALESCE(r.cancel_reason, 'cancel')
+  FROM stopped s
+ WHERE r.tenant_id = :tenant_id AND r.thread_id = s.thread_id AND r.source = 'task' AND r.status IN {_OPEN}
+   AND r.id IS DISTINCT FROM :but_run_id
+RETURNING r.id, r.thread_id, r.queue, r.status
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The run of a task that is over."""
+
+    run_id: str
+    thread_id: str
+    agent_id: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A task whose invocation is over.
+
+    Attributes:
+        idle_invocations: How many in a row have changed nothing.
+        last: None where the run is not there any more.
+    """
+
+    status: TaskStatus
+    idle_invocations: int
+    last: Invocation | None
+
+
+async def find_due(
+    connection: Connection, *, most_of_a_tenant: int, at: datetime | None = None
+) -> list[tuple[str, int]]:
+    """Return tasks that are to be worked on: due, with nothing in flight, in their tenant's hours, and not paused.
+
+    Args:
+        connection: Where.
+        most_of_a_tenant: How many of each tenant. The next look finds the others.
+        at: Another moment than now.
+    """
+    return [
+        (row["tenant_id"], row["id"]) for row in await connection.fetch(_DUE, most_of_a_tenant=most_of_a_tenant, at=at)
+    ]
+
+
+async def is_due(connection: Connection, tenant_id: str, task_id: int) -> bool:
+    """Whether a locked task still is to be worked on."""
+    return await connection.fetchval(_IS_DUE, tenant_id=tenant_id, task_id=task_id)
+
+
+async def find_over(connection: Connection, *, limit: int) -> list[tuple[str, int]]:
+    """Return tasks whose invocation is over, and that do not know it yet."""
+    return [(row["tenant_id"], row["id"]) for row in await connection.fetch(_OVER, limit=limit)]
+
+
+async def settle(connection: Connection, tenant_id: str, task_id: int) -> Settled | None:
+    """Note that a locked task's invocation is over, and whether it changed anything. None where it is not over."""
+    row = await connection.fetchrow(_SETTLE, tenant_id=tenant_id, task_id=task_id)
+    if row is None:
+        return None
+    last = None
+    if row["run_id"] is not None:
+        last = Invocation(row["run_id"], row["thread_id"], row["agent_id"], row["error_message"])
+    return Settled(row["status"], row["idle_invocations"], last)
+
+
+async def invocation_in_flight(connection: Connection, tenant_id: str, task_id: int) -> str | None:
+    """Return the run that a locked task is worked on in, if there is one that is not over."""
+    return await connection.fetchval(_IN_FLIGHT, tenant_id=tenant_id, task_id=task_id)
+
+
+async def mark_working(
+    connection: Connection, tenant_id: str, task_id: int, run_id: str, *, asked_for: bool = False
+) -> bool:
+    """Note the run that an active task is worked on in, and when the next one is due.
+
+    Args:
+        connection: In the transaction that makes the run.
+        tenant_id: Whose task.
+        task_id: Which.
+        run_id: The run.
+        asked_for: Somebody wants it now: invocations that changed nothing are counted anew.
+
+    Returns:
+        False where it is not active.
+    """
+    return (
+        await connection.fetchval(
+            _MARK_WORKING, tenant_id=tenant_id, task_id=task_id, run_id=run_id, asked_for=asked_for
+        )
+        is not None
+    )
+
+
+async def park(connection: Connection, tenant_id: str, task_id: int, reason: str) -> bool:
+    """Have an active task not worked on until something happens to it. False where it is not active."""
+    return await connection.fetchval(_PARK, tenant_id=tenant_id, task_id=task_id, reason=reason) is not None
+
+
+async def wake(connection: Connection, tenant_id: str, task_id: int) -> None:
+    """Have an active task worked on as soon as its tenant's hours allow."""
+    await connection.execute(_WAKE, tenant_id=tenant_id, task_id=task_id)
+
+
+async def stop_work(
+    connection: Connection, tenant_id: str, task_ids: Sequence[int], *, but_run_id: str | None
+) -> list[Doorbell]:
+    """Have nobody work on tasks any more: what is in flight or in line for them is to be canceled.
+
+    Args:
+        connection: In a transaction.
+        tenant_id: Whose tasks.
+        task_ids: Which.
+        but_run_id: The run that asks for it, which goes on.
+
+    Returns:
+        The bells of those that stand in line, for a worker to end them.
+    """
+    ids = list(task_ids)
+    await connection.fetch(_LOCK_THREADS, tenant_id=tenant_id, task_ids=ids)
+    rows = await connection.fetch(_STOP_WORK, tenant_id=tenant_id, task_ids=ids, but_run_id=but_run_id)
+    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows if row["status"] == "queued"]

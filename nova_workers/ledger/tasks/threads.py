@@ -1,0 +1,72 @@
+"""The thread that a task is worked on: one a task, owned by the task's owner."""
+
+from __future__ import annotations
+
+from nova_workers.contracts.http.tasks import TaskView
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+
+__all__ = ["agent_exists", "ensure_thread"]
+
+_AGENT_EXISTS = (
+    "SELECT EXISTS (SELECT FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL)"
+)
+
+_IS_FIT = """
+SELECT EXISTS (SELECT FROM threads
+                WHERE tenant_id = :tenant_id AND id = :thread_id AND agent_id = :agent_id AND task_id = :task_id
+                  AND deleted_at IS NULL)
+"""
+
+# A conversation with an agent that no longer owns the task stays, as an ordinary one.
+_UNBIND = """
+UPDATE threads SET task_id = NULL, label = CASE WHEN label = :label THEN NULL ELSE label END
+ WHERE tenant_id = :tenant_id AND task_id = :task_id AND deleted_at IS NULL
+"""
+
+# Another thread may have the label: people name theirs as they like.
+_MAKE = """
+INSERT INTO threads (id, tenant_id, agent_id, title, label, task_id)
+SELECT :thread_id, a.tenant_id, a.id, :title, :label, :task_id
+  FROM agents a
+ WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
+ON CONFLICT DO NOTHING
+RETURNING id
+"""
+
+_BIND = "UPDATE tasks SET thread_id = :thread_id WHERE tenant_id = :tenant_id AND id = :task_id"
+
+
+async def agent_exists(connection: Connection, tenant_id: str, agent_id: str) -> bool:
+    """Whether there is an agent, not deleted."""
+    return await connection.fetchval(_AGENT_EXISTS, tenant_id=tenant_id, agent_id=agent_id)
+
+
+async def ensure_thread(connection: Connection, tenant_id: str, task: TaskView) -> str | None:
+    """Return the thread of a locked task, made if there is none that lives and is its owner's.
+
+    None where the owner was deleted.
+    """
+    owner = task.owner_agent_id
+    if task.thread_id is not None and await connection.fetchval(
+        _IS_FIT, tenant_id=tenant_id, thread_id=task.thread_id, agent_id=owner, task_id=task.id
+    ):
+        return task.thread_id
+    label = f"task-{task.id}"
+    await connection.execute(_UNBIND, tenant_id=tenant_id, task_id=task.id, label=label)
+    made: str | None = None
+    for wanted in (label, None):
+        made = await connection.fetchval(
+            _MAKE,
+            tenant_id=tenant_id,
+            thread_id=new_id("thr"),
+            agent_id=owner,
+            title=task.title,
+            label=wanted,
+            task_id=task.id,
+        )
+        if made is not None:
+            break
+    if made is not None:
+        await connection.execute(_BIND, tenant_id=tenant_id, task_id=task.id, thread_id=made)
+    return made

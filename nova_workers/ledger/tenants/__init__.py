@@ -1,0 +1,1 @@
+"""Statements on tenants: their keys and settings."""

@@ -1,0 +1,1 @@
+"""Statements on conversations: threads, their turns and messages, compactions."""

@@ -1,0 +1,146 @@
+"""What a conversation holds: the turns and messages of a thread, through the threads that it was forked from.
+
+The turns of one thread form one line, since each becomes the head when it ends. So a lineage is a few segments, each
+"the turns of a thread up to a depth", and a page is read from the index on ``(thread_id, depth)`` however long the
+conversation is: nothing walks it turn by turn.
+"""
+
+from __future__ import annotations
+
+from nova_workers.contracts.http.wire import MessageView, RunError, ToolCallView, TurnView, UsageView
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["list_messages", "list_turns"]
+
+# The thread itself without a bound, then each thread it descends from up to the fork.
+_SEGMENTS = """
+WITH RECURSIVE segments AS (
+    SELECT t.id AS thread_id, t.forked_from_turn_id, 2147483647 AS depth_to
+      FROM threads t
+     WHERE t.tenant_id = :tenant_id AND t.id = :thread_id
+    UNION ALL
+    SELECT p.id, p.forked_from_turn_id, LEAST(u.depth, s.depth_to)
+      FROM segments s
+      JOIN turns u ON u.id = s.forked_from_turn_id
+      JOIN threads p ON p.id = u.thread_id
+)
+"""
+
+_TURNS = f"""
+{_SEGMENTS}
+SELECT u.*, u.cost_usd::float8 AS cost,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+                   'id', c.call_id, 'tool_name', c.tool_name, 'params', c.params, 'status', c.status,
+                   'result', c.result, 'error', c.error, 'step', c.step, 'spawned_run_id', c.spawned_run_id,
+                   'started_at', c.started_at, 'completed_at', c.completed_at) ORDER BY c.sequence), '[]')
+          FROM tool_calls c WHERE c.turn_id = u.id) AS calls
+  FROM segments s
+ CROSS JOIN LATERAL (
+        SELECT * FROM turns
+         WHERE thread_id = s.thread_id AND depth <= LEAST(s.depth_to, :bound)
+         ORDER BY depth DESC
+         LIMIT :limit) u
+ ORDER BY u.depth DESC
+ LIMIT :limit
+"""
+
+# After a depth and a place. The turns of a page are bounded before their messages are read: each has one message at
+# least, so the turn of the cursor and `limit` more are always enough.
+_MESSAGES = f"""
+{_SEGMENTS}, page AS (
+    SELECT u.id, u.depth
+      FROM segments s
+     CROSS JOIN LATERAL (
+            SELECT id, depth FROM turns
+             WHERE thread_id = s.thread_id AND depth <= s.depth_to AND depth >= :depth
+             ORDER BY depth
+             LIMIT :limit + 1) u
+     ORDER BY u.depth
+     LIMIT :limit + 1
+)
+SELECT m.id, m.turn_id, m.thread_id, m.kind, m.role, m.content, m.created_at, m.seq, p.depth
+  FROM page p JOIN messages m ON m.turn_id = p.id
+ WHERE (p.depth, m.seq) > (:depth, :seq)
+ ORDER BY p.depth, m.seq
+ LIMIT :limit
+"""
+
+_TOP = 2_147_483_647
+
+
+async def list_turns(
+    connection: Connection, tenant_id: str, thread_id: str, *, below_depth: int | None, limit: int
+) -> list[TurnView]:
+    """Return the turns of a conversation, newest first, those below a depth. One that runs is among them."""
+    bound = _TOP if below_depth is None else below_depth - 1
+    return [
+        _turn(row)
+        for row in await connection.fetch(_TURNS, tenant_id=tenant_id, thread_id=thread_id, bound=bound, limit=limit)
+    ]
+
+
+async def list_messages(
+    connection: Connection, tenant_id: str, thread_id: str, *, after: tuple[int, int] | None, limit: int
+) -> list[tuple[MessageView, tuple[int, int]]]:
+    """Return the messages of a conversation, oldest first, each with its place (the turn's depth, seq within it).
+
+    What a turn that still runs has committed is at the end.
+    """
+    depth, seq = after or (0, -1)
+    rows = await connection.fetch(
+        _MESSAGES, tenant_id=tenant_id, thread_id=thread_id, depth=depth, seq=seq, limit=limit
+    )
+    return [(_message(row), (row["depth"], row["seq"])) for row in rows]
+
+
+def _message(row: Row) -> MessageView:
+    return MessageView(
+        id=row["id"],
+        turn_id=row["turn_id"],
+        thread_id=row["thread_id"],
+        kind=row["kind"],
+        role=row["role"],
+        content=row["content"],
+        created_at=row["created_at"],
+    )
+
+
+def _turn(row: Row) -> TurnView:
+    error = None
+    if row["error_kind"] is not None:
+        error = RunError(kind=row["error_kind"], message=row["error_message"] or "", retryable=False)
+    return TurnView(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        run_id=row["run_id"],
+        parent_turn_id=row["parent_turn_id"],
+        depth=row["depth"],
+        type=row["type"],
+        status=row["status"],
+        agent_id=row["agent_id"],
+        agent_version=row["agent_version"],
+        engine=row["engine"],
+        model=row["model"],
+        provider=row["provider"],
+        role=row["role"],
+        toolset_name=row["toolset_name"],
+        tools_available=row["tools_available"],
+        permissions_granted=row["permissions_granted"],
+        permissions_used=row["permissions_used"],
+        source_event_id=row["source_event_id"],
+        workspace_path=row["workspace_path"],
+        steps=row["steps"],
+        tool_calls=[ToolCallView.model_validate(call) for call in row["calls"]],
+        usage=UsageView(
+            input_tokens=row["input_tokens"],
+            output_tokens=row["output_tokens"],
+            cache_read_tokens=row["cache_read_tokens"],
+            cache_write_tokens=row["cache_write_tokens"],
+            reasoning_tokens=row["reasoning_tokens"],
+            cost_usd=row["cost"],
+        ),
+        stop_reason=row["stop_reason"],
+        error=error,
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+    )

@@ -1,0 +1,1 @@
+"""Statements on triggers: definitions, firings, outcomes."""

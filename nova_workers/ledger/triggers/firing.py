@@ -1,0 +1,371 @@
+"""What comes of the slots of triggers: the rows that make each fire once.
+
+A trigger's row is locked while its slots are worked on, and everything that comes of them is in that one transaction:
+what came of each slot, the runs, and when the next slot is. Whoever dies before the commit leaves the trigger due, and
+whoever comes second finds it moved. The uniqueness of a slot's row stands behind that.
+
+Lock order: triggers, then threads by id, then runs. Triggers are never waited for here, so no two ticks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from nova_workers.contracts.http.triggers import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerKind
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.errors import Gone, NotFound
+from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.inserts import insert_runs, insert_threads
+from nova_workers.ledger.runs.claim import PAUSED
+
+__all__ = [
+    "DueTrigger",
+    "Move",
+    "NewFiring",
+    "QueuedSlot",
+    "begin_queued",
+    "insert_firings",
+    "living_threads",
+    "move_triggers",
+    "postpone",
+    "skip_queued",
+    "take_again",
+    "take_due",
+    "take_one",
+    "take_queued",
+]
+
+_OPEN = "('queued', 'running', 'waiting')"
+_MOST_OPEN = 100
+"""Open runs of one trigger that are looked at. More of them do not make it more open."""
+
+# What is known of locked triggers, named r here. An agent that is paused, and so on.
+_FACTS = f"""
+SELECT r.*, now() AS now, n.timezone AS tenant_timezone,
+       EXISTS (SELECT FROM agents a WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id AND a.deleted_at IS NULL)
+           AS agent_lives,
+       {PAUSED} AS held,
+       ARRAY(SELECT o.id FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN} LIMIT {_MOST_OPEN}) AS open_runs,
+       (SELECT count(*) FROM trigger_firings f WHERE f.trigger_id = r.id AND f.outcome = 'queued')::int AS queued_slots
+  FROM locked r JOIN tenants n ON n.id = r.tenant_id
+"""
+
+_COLUMNS = """
+t.id, t.tenant_id, t.agent_id, t.kind, t.schedule, t.timezone, t.starts_at, t.ends_at, t.created_at, t.thread_id,
+t.jitter_s, t.overlap, t.catchup_s, t.catchup, t.max_runs_per_day, t.max_cost_usd_per_day, t.gate, t.gate_seen,
+t.next_slot_at, t.next_fire_at, t.deleted_at IS NOT NULL OR t.paused_reason IS NOT NULL AS stopped
+"""
+
+# Materialized: the plan is to begin with what is due, whatever the statistics say.
+_TAKE_DUE = f"""
+WITH locked AS MATERIALIZED (
+    SELECT {_COLUMNS} FROM triggers t
+     WHERE t.next_fire_at <= now()
+     ORDER BY t.next_fire_at
+     LIMIT :limit
+       FOR UPDATE SKIP LOCKED
+)
+{_FACTS}
+"""
+
+# Those whose gates were looked at. What was changed in the meantime is not taken: its time has moved.
+_TAKE_AGAIN = f"""
+WITH locked AS MATERIALIZED (
+    SELECT {_COLUMNS} FROM triggers t
+      JOIN unnest(:trigger_ids::text[], :leased_until::timestamptz[]) AS g (id, leased_until) ON g.id = t.id
+     WHERE t.next_fire_at = g.leased_until
+       FOR UPDATE OF t SKIP LOCKED
+)
+{_FACTS}
+"""
+
+_TAKE_ONE = f"""
+WITH locked AS MATERIALIZED (
+    SELECT {_COLUMNS} FROM triggers t WHERE t.tenant_id = :tenant_id AND t.id = :trigger_id
+      AND t.deleted_at IS NULL FOR UPDATE
+)
+{_FACTS}
+"""
+# Triggers whose oldest queued slot may begin, or never will. The facts come from a second statement, which sees what
+# was committed before the lock: whoever begins a run of a trigger holds its row.
+_LOCK_QUEUED = f"""
+SELECT r.id
+  FROM triggers r
+ WHERE r.id IN (SELECT f.trigger_id FROM trigger_firings f WHERE f.outcome = 'queued')
+   AND (r.deleted_at IS NOT NULL OR r.paused_reason IS NOT NULL
+        OR NOT {PAUSED} AND NOT EXISTS (SELECT FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN}))
+ ORDER BY r.id
+ LIMIT :limit
+   FOR UPDATE OF r SKIP LOCKED
+"""
+_FACTS_OF = f"""
+WITH locked AS MATERIALIZED (SELECT {_COLUMNS} FROM triggers t WHERE t.id = ANY(:trigger_ids::text[]))
+{_FACTS}
+"""
+_OLDEST_QUEUED = """
+SELECT DISTINCT ON (trigger_id) id, trigger_id, scheduled_for
+  FROM trigger_firings
+ WHERE trigger_id = ANY(:trigger_ids::text[]) AND outcome = 'queued'
+ ORDER BY trigger_id, scheduled_for
+"""
+_SKIP_QUEUED = """
+UPDATE trigger_firings SET outcome = 'skipped', skip_reason = :skip_reason, detail = :detail
+ WHERE trigger_id = :trigger_id AND outcome = 'queued'
+"""
+
+_IS_DELETED = "SELECT deleted_at IS NOT NULL FROM triggers WHERE tenant_id = :tenant_id AND id = :trigger_id"
+
+_LIVING_THREADS = (
+    "SELECT id FROM threads WHERE id = ANY(:thread_ids::text[]) AND deleted_at IS NULL ORDER BY id FOR UPDATE"
+)
+
+_RUNS = insert_runs(
+    "firing f LEFT JOIN lines l ON l.id = f.thread_id",
+    id="f.run_id",
+    tenant_id="f.tenant_id",
+    thread_id="f.thread_id",
+    agent_id="f.agent_id",
+    seq="""CASE WHEN f.new_thread THEN 1
+            ELSE l.first_seq + row_number() OVER (PARTITION BY f.thread_id ORDER BY f.place) - 1 END""",
+    content="jsonb_build_array(jsonb_build_object('type', 'text', 'text', f.prompt))",
+    queue="'background'",
+    source="'trigger'",
+    meta="""jsonb_build_object('trigger_id', f.trigger_id, 'scheduled_for', to_char(
+                f.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))""",
+    trigger_id="f.trigger_id",
+)
+
+
+# What is written of slots: new rows, or what came of queued ones. A slot that has a row already fires nothing.
+_NEW_ROWS = """
+    INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, outcome, run_id, skip_reason, detail, manual)
+    SELECT g.id, t.tenant_id, g.trigger_id, g.scheduled_for, g.outcome, g.run_id, g.skip_reason, g.detail, g.manual
+      FROM given g JOIN triggers t ON t.id = g.trigger_id
+    ON CONFLICT (trigger_id, scheduled_for) DO NOTHING
+    RETURNING id, tenant_id
+"""
+_QUEUED_ROWS = """
+    UPDATE trigger_firings f
+       SET outcome = g.outcome, run_id = g.run_id, skip_reason = g.skip_reason, detail = g.detail, fired_at = now()
+      FROM given g
+     WHERE f.id = g.id AND f.outcome = 'queued'
+    RETURNING f.id, f.tenant_id
+"""
+
+
+def _writing(rows: str) -> str:
+    """Return the statement for a batch of firings: their rows, threads and runs."""
+    return f"""
+WITH given AS (
+    SELECT *
+      FROM unnest(:id::text[], :trigger_id::text[], :scheduled_for::timestamptz[], :outcome::text[], :run_id::text[],
+                  :thread_id::text[], :new_thread::boolean[], :skip_reason::text[], :detail::text[], :manual::boolean[])
+           WITH ORDINALITY
+        AS g (id, trigger_id, scheduled_for, outcome, run_id, thread_id, new_thread, skip_reason, detail, manual, place)
+), kept AS ({rows}), firing AS MATERIALIZED (
+    SELECT g.*, k.tenant_id, t.agent_id, t.prompt
+      FROM given g JOIN kept k ON k.id = g.id JOIN triggers t ON t.id = g.trigger_id
+     WHERE g.run_id IS NOT NULL
+), made AS (
+    {insert_threads("firing WHERE new_thread", id="thread_id", agent_id="agent_id")}
+), lines AS (
+    UPDATE threads t
+       SET next_seq = t.next_seq + f.runs, updated_at = now()
+      FROM (SELECT thread_id, count(*) AS runs FROM firing WHERE NOT new_thread GROUP BY thread_id) f
+     WHERE t.id = f.thread_id
+    RETURNING t.id, t.next_seq - f.runs AS first_seq
+)
+{_RUNS}
+"""
+
+
+_INSERT = _writing(_NEW_ROWS)
+_BEGIN = _writing(_QUEUED_ROWS)
+
+_MOVE = """
+UPDATE triggers t
+   SET next_slot_at = g.next_slot_at, next_fire_at = g.next_fire_at, enabled = t.enabled AND NOT g.over,
+       paused_reason = COALESCE(g.paused_reason, t.paused_reason), gate_seen = COALESCE(g.gate_seen, t.gate_seen)
+  FROM unnest(:trigger_id::text[], :next_slot_at::timestamptz[], :next_fire_at::timestamptz[], :over::boolean[],
+              :paused_reason::text[], :gate_seen::text[])
+    AS g (id, next_slot_at, next_fire_at, over, paused_reason, gate_seen)
+ WHERE t.id = g.id
+"""
+
+_POSTPONE = (
+    "UPDATE triggers SET next_fire_at = now() + interval '5 minutes' WHERE id = :trigger_id AND next_fire_at <= now()"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DueTrigger:
+    """A locked trigger and what is known of it.
+
+    Attributes:
+        now: The database's clock.
+        next_slot_at: The first slot that nothing came of yet; None for one that was taken though it is not due.
+        tenant_timezone: Whose days are meant.
+        agent_lives: Whether its agent is there.
+        held: Whether the agent, the tenant or the fleet is paused.
+        stopped: It is deleted or paused.
+        open_runs: Those that earlier slots began.
+        queued_slots: Earlier slots that wait for those runs.
+    """
+
+    id: str
+    tenant_id: str
+    agent_id: str
+    kind: TriggerKind
+    schedule: str
+    timezone: str
+    starts_at: datetime | None
+    ends_at: datetime | None
+    created_at: datetime
+    thread_id: str | None
+    jitter_s: int
+    overlap: Overlap
+    catchup_s: int
+    catchup: CatchUp
+    max_runs_per_day: int | None
+    max_cost_usd_per_day: Decimal | None
+    gate: dict[str, Any] | None
+    gate_seen: str | None
+    next_slot_at: datetime | None
+    next_fire_at: datetime | None
+    now: datetime
+    tenant_timezone: str
+    agent_lives: bool
+    held: bool
+    stopped: bool
+    open_runs: tuple[str, ...]
+    queued_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiring:
+    """What comes of one slot. With a `run_id` a run begins, in `thread_id`."""
+
+    id: str
+    trigger_id: str
+    scheduled_for: datetime
+    outcome: FiringOutcome
+    run_id: str | None = None
+    thread_id: str | None = None
+    new_thread: bool = False
+    skip_reason: SkipReason | None = None
+    detail: str | None = None
+    manual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedSlot:
+    """A slot that waits until no run of an earlier one is open."""
+
+    id: str
+    scheduled_for: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where a trigger stands afterwards.
+
+    Attributes:
+        over: Nothing comes any more: it is switched off.
+        paused_reason: Why it does not fire any more; None changes nothing.
+        gate_seen: What its gate saw; None changes nothing.
+    """
+
+    trigger_id: str
+    next_slot_at: datetime | None
+    next_fire_at: datetime | None
+    over: bool = False
+    paused_reason: str | None = None
+    gate_seen: str | None = None
+
+
+async def take_due(connection: Connection, *, limit: int) -> list[DueTrigger]:
+    """Lock triggers that are due, those that wait longest first. What others hold is theirs."""
+    return [_due(row) for row in await connection.fetch(_TAKE_DUE, limit=limit)]
+
+
+async def take_again(connection: Connection, leases: Sequence[tuple[str, datetime]]) -> list[DueTrigger]:
+    """Lock triggers that were put off until the given moments, where they still are."""
+    ids, until = [each[0] for each in leases], [each[1] for each in leases]
+    return [_due(row) for row in await connection.fetch(_TAKE_AGAIN, trigger_ids=ids, leased_until=until)]
+
+
+async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> DueTrigger:
+    """Lock one trigger, due or not.
+
+    Raises:
+        NotFound: There is no such trigger.
+        Gone: It was deleted.
+    """
+    row = await connection.fetchrow(_TAKE_ONE, tenant_id=tenant_id, trigger_id=trigger_id)
+    if row is not None:
+        return _due(row)
+    if await connection.fetchval(_IS_DELETED, tenant_id=tenant_id, trigger_id=trigger_id):
+        raise Gone(f"Trigger {trigger_id!r} was deleted.", trigger_id=trigger_id)
+    raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
+
+
+async def take_queued(connection: Connection, *, limit: int) -> list[tuple[DueTrigger, QueuedSlot]]:
+    """Lock triggers whose oldest queued slot may begin or has to be skipped, and return both."""
+    ids = [row["id"] for row in await connection.fetch(_LOCK_QUEUED, limit=limit)]
+    if not ids:
+        return []
+    slots = {
+        row["trigger_id"]: QueuedSlot(row["id"], row["scheduled_for"])
+        for row in await connection.fetch(_OLDEST_QUEUED, trigger_ids=ids)
+    }
+    triggers = [_due(row) for row in await connection.fetch(_FACTS_OF, trigger_ids=ids)]
+    return [(trigger, slots[trigger.id]) for trigger in triggers if trigger.id in slots]
+
+
+async def skip_queued(connection: Connection, trigger_id: str, reason: SkipReason, detail: str) -> None:
+    """Skip all queued slots of a locked trigger."""
+    await connection.execute(_SKIP_QUEUED, trigger_id=trigger_id, skip_reason=reason, detail=detail)
+
+
+async def living_threads(connection: Connection, thread_ids: Sequence[str]) -> frozenset[str]:
+    """Lock threads, in the order of their ids, and return those that are there."""
+    return frozenset(row["id"] for row in await connection.fetch(_LIVING_THREADS, thread_ids=sorted(set(thread_ids))))
+
+
+async def insert_firings(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
+    """Write what comes of new slots of locked triggers and threads, with the runs, and return the bells of these."""
+    return await _write(connection, _INSERT, firings)
+
+
+async def begin_queued(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
+    """Write what comes of queued slots of locked triggers and threads, and return the bells of the runs."""
+    return await _write(connection, _BEGIN, firings)
+
+
+async def _write(connection: Connection, statement: str, firings: Sequence[NewFiring]) -> list[Doorbell]:
+    rows = await connection.fetch(statement, **_columns(NewFiring, firings))
+    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+
+
+async def move_triggers(connection: Connection, moves: Sequence[Move]) -> None:
+    """Write where locked triggers stand now."""
+    await connection.execute(_MOVE, **_columns(Move, moves))
+
+
+async def postpone(connection: Connection, trigger_id: str) -> None:
+    """Put off a trigger that cannot be worked on, so that it does not stand before the others."""
+    await connection.execute(_POSTPONE, trigger_id=trigger_id)
+
+
+def _columns(kind: type[NewFiring] | type[Move], rows: Sequence[NewFiring | Move]) -> dict[str, list[object]]:
+    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
+
+
+def _due(row: Row) -> DueTrigger:
+    values: dict[str, Any] = dict(row)
+    open_runs: tuple[str, ...] = tuple(values.pop("open_runs"))
+    return DueTrigger(**values, open_runs=open_runs)

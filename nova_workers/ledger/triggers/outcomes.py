@@ -1,0 +1,135 @@
+"""What became of triggers' slots: how the runs ended that they began, and what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from nova_workers.contracts.http.triggers import TriggerFiringView
+from nova_workers.errors import NotFound
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["Spent", "get_firing", "list_firings", "settle", "spent_since"]
+
+# Since a moment of each trigger; as budgets count it, which refuse the model call: what ended since then, and what open
+# runs have used so far, unless they only waited or stood in line since then. What other agents cost that these runs
+# asked is not in it.
+_SPENT = """
+SELECT g.id, count(r.id) FILTER (WHERE r.created_at >= g.since)::int AS runs,
+       COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd
+  FROM unnest(:trigger_ids::text[], :moments::timestamptz[]) AS g (id, since)
+  LEFT JOIN runs r ON r.trigger_id = g.id AND r.created_at >= g.since - interval '7 days'
+  LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= g.since
+  LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN ('queued', 'running', 'waiting')
+                   AND (r.status = 'running' OR r.queued_at >= g.since)
+ GROUP BY g.id
+"""
+
+_SETTLE_ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended('triggers:settle', 0))"
+
+# What ended since the last look counts, in the order in which it ended: a success ends the row of failures; what was
+# canceled, or refused since a budget was spent, says nothing. A run is told of once, in the transaction that counts it.
+_SETTLE = """
+WITH ended AS (
+    SELECT id, trigger_id, finished_at, error_message,
+           CASE WHEN error_kind = 'budget_exceeded' THEN 'refused' ELSE status END AS status
+      FROM runs
+     WHERE trigger_id IS NOT NULL AND NOT trigger_told AND status NOT IN ('queued', 'running', 'waiting')
+     ORDER BY finished_at
+     LIMIT :limit
+       FOR UPDATE SKIP LOCKED
+), told AS (
+    UPDATE runs r SET trigger_told = true FROM ended e WHERE r.id = e.id
+), counted AS (
+    SELECT e.trigger_id, bool_or(e.status = 'succeeded') AS succeeded,
+           count(*) FILTER (WHERE e.status = 'failed' AND (s.at IS NULL OR e.finished_at > s.at)) AS failed,
+           (array_agg(e.error_message ORDER BY e.finished_at DESC) FILTER (WHERE e.status = 'failed'))[1] AS error
+      FROM ended e
+      LEFT JOIN (SELECT trigger_id, max(finished_at) AS at FROM ended WHERE status = 'succeeded' GROUP BY trigger_id) s
+           ON s.trigger_id = e.trigger_id
+     GROUP BY e.trigger_id
+), sums AS (
+    SELECT t.id, t.paused_reason IS NOT NULL AS rested, c.failed, c.error,
+           c.failed + CASE WHEN c.succeeded THEN 0 ELSE t.failures END AS failures,
+           t.pause_after_failures AS most
+      FROM counted c JOIN triggers t ON t.id = c.trigger_id
+     WHERE c.succeeded OR c.failed > 0
+       FOR UPDATE OF t
+)
+UPDATE triggers t
+   SET failures = s.failures,
+       paused_reason = CASE WHEN s.most > 0 AND s.failed > 0 AND s.failures >= s.most
+                            THEN COALESCE(t.paused_reason,
+                                          format('%s runs in a row failed. The last one: %s', s.failures,
+                                                 left(COALESCE(s.error, 'no reason was given'), 500)))
+                            ELSE t.paused_reason END,
+       next_slot_at = CASE WHEN s.most > 0 AND s.failed > 0 AND s.failures >= s.most THEN NULL ELSE t.next_slot_at END,
+       next_fire_at = CASE WHEN s.most > 0 AND s.failed > 0 AND s.failures >= s.most THEN NULL ELSE t.next_fire_at END
+  FROM sums s
+ WHERE t.id = s.id
+RETURNING t.id, t.tenant_id, t.agent_id, t.failures, t.paused_reason,
+          t.paused_reason IS NOT NULL AND NOT s.rested AS newly_paused
+"""
+
+_LISTED = """
+SELECT f.id, f.trigger_id, f.scheduled_for, f.fired_at, f.outcome, f.run_id, r.status AS run_status, r.thread_id,
+       f.skip_reason, f.detail, f.manual
+  FROM trigger_firings f LEFT JOIN runs r ON r.id = f.run_id AND r.tenant_id = f.tenant_id
+"""
+_LIST = f"""
+{_LISTED}
+ WHERE f.tenant_id = :tenant_id AND f.trigger_id = :trigger_id
+   AND (:before::timestamptz IS NULL OR f.scheduled_for < :before)
+ ORDER BY f.scheduled_for DESC
+ LIMIT :limit
+"""
+_GET = f"{_LISTED} WHERE f.tenant_id = :tenant_id AND f.id = :firing_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a trigger's runs of a day come to."""
+
+    runs: int
+    cost_usd: Decimal
+
+
+async def spent_since(connection: Connection, since: Sequence[tuple[str, datetime]]) -> dict[str, Spent]:
+    """Return what the runs of triggers come to that were made since the moments given, by trigger."""
+    ids, moments = [each[0] for each in since], [each[1] for each in since]
+    rows = await connection.fetch(_SPENT, trigger_ids=ids, moments=moments)
+    return {row["id"]: Spent(row["runs"], row["cost_usd"]) for row in rows}
+
+
+async def settle(connection: Connection, *, limit: int) -> list[Row]:
+    """Count how runs of triggers ended, and pause triggers that failed too often. Must be called in a transaction.
+
+    Returns:
+        ``id``, ``tenant_id``, ``agent_id``, ``failures``, ``paused_reason`` and ``newly_paused`` of the triggers that
+        were touched.
+    """
+    if not await connection.fetchval(_SETTLE_ALONE):
+        return []
+    return await connection.fetch(_SETTLE, limit=limit)
+
+
+async def list_firings(
+    connection: Connection, tenant_id: str, trigger_id: str, *, before: datetime | None, limit: int
+) -> list[TriggerFiringView]:
+    """Return what came of a trigger's slots, the latest first, of slots before `before`."""
+    rows = await connection.fetch(_LIST, tenant_id=tenant_id, trigger_id=trigger_id, before=before, limit=limit)
+    return [TriggerFiringView.model_validate(dict(row)) for row in rows]
+
+
+async def get_firing(connection: Connection, tenant_id: str, firing_id: str) -> TriggerFiringView:
+    """Return what came of one slot.
+
+    Raises:
+        NotFound: There is no such row.
+    """
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, firing_id=firing_id)
+    if row is None:
+        raise NotFound(f"There is no firing {firing_id!r}.", firing_id=firing_id)
+    return TriggerFiringView.model_validate(dict(row))

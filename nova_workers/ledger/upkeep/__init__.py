@@ -1,0 +1,1 @@
+"""Statements of periodic maintenance: overdue work, retention, cursors."""

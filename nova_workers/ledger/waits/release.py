@@ -1,0 +1,69 @@
+"""Runs that are not wanted any more do not wait either: they go back to the line, where a claim ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.waits.questions import close_questions
+
+__all__ = ["Released", "find_stuck", "release_waiting"]
+
+_LOCK_WAITING = """
+SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id
+ WHERE r.id = ANY(:ids::text[]) AND r.status = 'waiting'
+ ORDER BY t.id
+   FOR UPDATE OF t
+"""
+_STUCK = """
+SELECT id FROM runs WHERE status = 'waiting' AND cancel_requested_at IS NOT NULL ORDER BY id LIMIT :limit
+"""
+_RELEASE = """
+WITH back AS (
+    UPDATE runs r
+       SET status = 'queued', queued_at = now(), rang_at = now()
+     WHERE r.id = ANY(:ids::text[]) AND r.status = 'waiting' AND r.cancel_requested_at IS NOT NULL
+    RETURNING r.id, r.tenant_id, r.thread_id, r.queue, r.turn_id
+), freed AS (
+    UPDATE threads t SET active_run_id = NULL FROM back WHERE t.id = back.thread_id AND t.active_run_id = back.id
+), turn AS (
+    UPDATE turns t SET status = 'running' FROM back WHERE t.id = back.turn_id
+), waits AS (
+    UPDATE run_waits w SET status = 'canceled', resolved_at = now() FROM back
+     WHERE w.run_id = back.id AND w.status = 'open'
+    RETURNING w.id, w.run_id, w.child_run_id
+)
+SELECT b.id, b.tenant_id, b.thread_id, b.queue,
+       ARRAY(SELECT w.child_run_id FROM waits w WHERE w.run_id = b.id AND w.child_run_id IS NOT NULL) AS children,
+       ARRAY(SELECT w.id FROM waits w WHERE w.run_id = b.id) AS waits
+  FROM back b
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A run that does not wait any more since it is to be canceled, and the children that it waited for."""
+
+    tenant_id: str
+    bell: Doorbell
+    children: tuple[str, ...]
+
+
+async def release_waiting(connection: Connection, run_ids: Sequence[str]) -> list[Released]:
+    """Put waiting runs that are to be canceled back in line. To be called in a transaction."""
+    ids = list(run_ids)
+    if not await connection.fetch(_LOCK_WAITING, ids=ids):
+        return []
+    rows = await connection.fetch(_RELEASE, ids=ids)
+    await close_questions(connection, [wait_id for row in rows for wait_id in row["waits"]])
+    return [
+        Released(row["tenant_id"], Doorbell(row["id"], row["thread_id"], row["queue"]), tuple(row["children"]))
+        for row in rows
+    ]
+
+
+async def find_stuck(connection: Connection, *, limit: int) -> list[str]:
+    """Return runs that wait although they are to be canceled: whoever asked for it died before it let them go."""
+    return [row["id"] for row in await connection.fetch(_STUCK, limit=limit)]

@@ -1,0 +1,1 @@
+"""Statements on what people and agents keep: agents, skills, notes, memories, secrets."""

@@ -1,0 +1,5 @@
+"""Guarded HTTP requests to addresses that agents and tenants name."""
+
+from nova_workers.outbound.requests import Outbound, OutboundResponse, OutboundRules
+
+__all__ = ["Outbound", "OutboundResponse", "OutboundRules"]

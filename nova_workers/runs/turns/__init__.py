@@ -1,0 +1,1 @@
+"""One turn of a run: assembling what the engine gets, recording what it does."""

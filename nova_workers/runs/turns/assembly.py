@@ -1,0 +1,190 @@
+"""From an agent's configuration to what an engine gets: resolved, and free of our words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
+from nova_workers.config import Settings
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.content import Message
+from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
+from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.skills import SkillDirectory
+from nova_workers.errors import EngineFailure
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.runs.resume import Journal
+from nova_workers.ledger.threads.history import load_history_turns
+from nova_workers.ledger.workspace.skills import load_skills
+from nova_workers.observability.redactor import Redactor
+from nova_workers.runs.persist import persist
+from nova_workers.runs.turns.budgets import within_budgets
+from nova_workers.runs.turns.directories import AgentDirectories
+from nova_workers.runs.turns.prompting import Prompter
+from nova_workers.runs.turns.sessions import RunSessions
+from nova_workers.threads.transcript import conversation
+from nova_workers.workspace.skills import loads_on_demand
+
+__all__ = ["TurnAssembler"]
+
+_MENDS = {
+    "claude_agent": "Install the extra 'claude-agent' on the workers: pip install 'nova-workers[claude-agent]'.",
+}
+"""What brings an engine that a fleet may lack."""
+
+
+class TurnAssembler:
+    """Chooses the engine of a claimed run and builds its options."""
+
+    def __init__(
+        self,
+        database: Database,
+        engines: Mapping[str, Engine],
+        capabilities: CapabilityRegistry,
+        prompter: Prompter,
+        *,
+        directories: AgentDirectories,
+        settings: Settings,
+    ) -> None:
+        self._database = database
+        self._engines = engines
+        self._capabilities = capabilities
+        self._prompter = prompter
+        self._directories = directories
+        self._settings = settings
+
+    def engine(self, claim: Claim) -> Engine:
+        """Return the engine that the agent names.
+
+        Raises:
+            EngineFailure: This process has no such engine.
+        """
+        name = self._engine_name(claim)
+        engine = self._engines.get(name)
+        if engine is None:
+            mend = _MENDS.get(name, "Give the agent one of these.")
+            raise EngineFailure(
+                f"Agent {claim.agent_id!r} names engine {name!r}; this fleet has {sorted(self._engines)}. {mend}",
+                kind="unknown",
+                retryable=False,
+            )
+        return engine
+
+    def _engine_name(self, claim: Claim) -> str:
+        return claim.agent.engine or self._settings.default_engine
+
+    def model(self, claim: Claim) -> str:
+        """Return the model of a run, an alias or an id: the run's own, the agent's, or the fleet's."""
+        return claim.model or claim.agent.model or self._settings.default_model
+
+    async def within_budgets(self, claim: Claim, abort: AbortSignal) -> Claim:
+        """Return a claim with what the day's budgets leave for it.
+
+        Raises:
+            EngineFailure: A budget is spent; says which, and when it starts anew.
+            RunLost: The database was away until the lease ran out.
+        """
+        return await within_budgets(self._database, claim, abort)
+
+    async def learn_secrets(self, claim: Claim, redactor: Redactor, abort: AbortSignal) -> bool:
+        """Tell a redactor the secrets that a claimed run may meet. Returns whether it may meet any, now or later.
+
+        Raises:
+            RunLost: The database was away until the lease ran out.
+            InvalidInput: A grant that reveals secrets cannot be used any more.
+        """
+        agent = claim.agent
+        if not self._capabilities.reveals(agent):
+            return False
+        revealed = await persist(
+            self._database, abort, lambda c: self._capabilities.revealed(c, agent, claim.tenant_id)
+        )
+        for each in revealed:
+            for name, value in each.values.items():
+                redactor.learn(name, value, readable=each.readable)
+        return True
+
+    async def options(
+        self, claim: Claim, journal: Journal, abort: AbortSignal, *, timeout_s: float | None
+    ) -> EngineOptions:
+        """Return the options of a claimed run: history, prompt, tools, limits.
+
+        Args:
+            claim: The run.
+            journal: What of its turn is committed.
+            abort: Ends the wait for a database that is away.
+            timeout_s: What is left of the run's time, if that is bounded.
+
+        Raises:
+            RunLost: The database was away until the lease ran out.
+            EngineFailure: The agent's working directory cannot be made.
+        """
+        agent = claim.agent
+        context = CapabilityContext(
+            tenant_id=claim.tenant_id,
+            agent_id=claim.agent_id,
+            thread_id=claim.thread_id,
+            run_id=claim.run_id,
+            queue=claim.queue,
+            source=claim.source,
+            depth=claim.depth,
+            task_id=claim.task_id,
+            agent=agent,
+        )
+        cwd = await self._directories.directory(claim)
+        servers = await self._capabilities.resolve(agent, context)
+        prompt = await self._prompter.prompt(claim, abort, cwd=cwd, servers=servers)
+        return EngineOptions(
+            cwd=cwd,
+            directories=agent.directories,
+            system_prompt=prompt.text,
+            stable_prompt_chars=prompt.stable_chars,
+            model=self.model(claim),
+            max_turns=claim.max_turns or agent.max_turns or self._settings.runs.max_turns,
+            fallback_models=self._settings.model.fallbacks,
+            reasoning_timeout_s=self._settings.runs.reasoning_timeout_s,
+            tool_timeout_s=self._settings.runs.tool_timeout_s,
+            mcp_servers=servers,
+            agents=_subagents(agent),
+            max_tokens=agent.max_tokens,
+            temperature=agent.temperature,
+            timeout_s=timeout_s,
+            thinking_budget_tokens=agent.thinking_budget_tokens,
+            token_budget=agent.token_budget,
+            cost_budget_usd=_least(agent.cost_budget_usd, claim.left_usd),
+            spent=journal.spent,
+            output_schema=agent.output_schema,
+            skills=await self._skills(claim, abort),
+            sessions=RunSessions(self._database, claim, self._engine_name(claim), abort),
+            history=await self._history(claim, abort),
+            journal=journal.steps,
+            engine_config=agent.engine_config,
+            run_id=claim.run_id,
+        )
+
+    async def _history(self, claim: Claim, abort: AbortSignal) -> tuple[Message, ...]:
+        parent = claim.parent_turn_id
+        if parent is None:
+            return ()
+        return conversation(
+            await persist(self._database, abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
+        )
+
+    async def _skills(self, claim: Claim, abort: AbortSignal) -> tuple[SkillDirectory, ...]:
+        """Return the agent's skills for an engine that has a place for them. One that has gone is left out."""
+        agent = claim.agent
+        if not agent.skills or loads_on_demand(self._engine_name(claim), agent.trust):
+            return ()
+        return await persist(self._database, abort, lambda c: load_skills(c, claim.tenant_id, agent.skills))
+
+
+def _least(*bounds: float | None) -> float | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _subagents(agent: AgentSpec) -> dict[str, SubagentConfig]:
+    return {
+        name: SubagentConfig(given.description, given.prompt, given.tools, given.model, given.max_turns)
+        for name, given in agent.subagents.items()
+    }

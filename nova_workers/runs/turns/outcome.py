@@ -1,0 +1,138 @@
+"""From an engine's result to what becomes of the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from nova_workers.contracts.content import Message, text_block, text_of
+from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason
+from nova_workers.contracts.runs import FinishStatus
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.errors import RunLost
+from nova_workers.ledger.runs.resume import Journal
+from nova_workers.threads.lease import HeldRun
+from nova_workers.threads.transcript import INTERRUPTED
+
+__all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge", "not_stored", "out_of_time"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of a run: it ends with a status, it goes back to the line, or it waits."""
+
+    status: FinishStatus | Literal["requeue", "suspend"]
+    stop_reason: StopReason
+    text: str = ""
+    error: EngineError | None = None
+    step: StepRecord | None = None
+    """The last step, to be committed with the end."""
+    result: EngineResult | None = None
+
+
+def judge(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> Outcome:
+    """Decide what an engine's result means for the run.
+
+    Raises:
+        RunLost: The turn was stopped since the run is not ours any more.
+    """
+    if result.stop_reason == "aborted":
+        if run.abort.reason == "lost":
+            raise RunLost("The lease was lost; the turn was stopped.", run_id=run.claim.run_id)
+        if run.abort.reason == "drain":
+            return Outcome("requeue", "aborted")
+        return Outcome("canceled", "aborted", result.text, step=final_step, result=result)
+    if result.deferred:
+        return Outcome("suspend", "tool_use", result=result)
+    if result.stop_reason == "tool_use" and run.stop_at_step and final_step is None:
+        # With a final step the turn has reached its limit in the same moment, and that step is not committed: it ends.
+        return Outcome("requeue", "tool_use")
+    if result.error is not None or result.stop_reason in {"error", "timeout"}:
+        error = result.error or EngineError("timeout", "The turn took longer than its limit.", retryable=True)
+        return Outcome("failed", result.stop_reason, result.text, error, final_step, result)
+    return Outcome("succeeded", result.stop_reason, result.text, step=final_step, result=result)
+
+
+def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:
+    """Return the end of a run that is not to be executed any more, or None."""
+    claim = run.claim
+    text = _partial_text(journal)
+    step = close_journal(journal)
+    if claim.cancel_reason is not None:
+        return Outcome("canceled", "aborted", text, step=step)
+    if claim.max_attempts_spent:
+        error = EngineError(
+            "worker_lost",
+            f"The run lost its worker {claim.losses} times and is not tried again. "
+            "If the workers died of it, look at their memory; else send the message again.",
+            retryable=True,
+        )
+        return Outcome("failed", "error", text, error, step)
+    return None
+
+
+def failed(error: EngineError, journal: Journal) -> Outcome:
+    """Return the end of a run that could not be executed."""
+    return Outcome("failed", "error", _partial_text(journal), error, close_journal(journal))
+
+
+def out_of_time(journal: Journal) -> Outcome:
+    """Return the end of a run whose time was up before its turn could go on."""
+    error = EngineError("timeout", "The run took longer than its time limit.", retryable=True)
+    text = _partial_text(journal)
+    result = EngineResult(text, "timeout", error=error, limit="time")
+    return Outcome("failed", "timeout", text, error, close_journal(journal), result)
+
+
+def not_stored(error: Exception, journal: Journal, unwritten: StepRecord | None) -> Outcome:
+    """Return the end of a run of which a write failed for good: what is in the ledger stays, the rest is left out.
+
+    Args:
+        error: What the write raised.
+        journal: As the ledger has it.
+        unwritten: The step that could not be written. Its response was paid for, and is counted.
+    """
+    why = (
+        f"The turn produced something that the ledger cannot store ({type(error).__name__}), so its last step is left "
+        "out; the workers' log has the details. The thread goes on with its next message."
+    )
+    outcome = failed(EngineError("unknown", why, retryable=False), journal)
+    if unwritten is None:
+        return outcome
+    step = outcome.step or StepRecord(unwritten.index, (), final=True)
+    # The finish counts a response's usage only where the ledger does not have the response yet.
+    return replace(outcome, step=replace(step, usage=unwritten.usage, tool_usage=unwritten.tool_usage))
+
+
+def close_journal(journal: Journal) -> StepRecord | None:
+    """Return the last step with every open call reported as interrupted, or None where nothing is open.
+
+    Its first message stands in the journal already; it is written again at the same place, which changes nothing.
+    """
+    last = journal.steps[-1] if journal.steps else None
+    if last is None or last.complete:
+        return None
+    calls = tuple(
+        call
+        if call.result is not None
+        else replace(call, status="interrupted", error=INTERRUPTED, result=(text_block(INTERRUPTED),))
+        for call in last.tool_calls
+    )
+    results = tuple(
+        {
+            "type": "tool_result",
+            "tool_use_id": call.id,
+            "content": list(call.result or ()),
+            "is_error": call.status != "completed",
+        }
+        for call in calls
+    )
+    messages = (*last.messages, Message("user", results))
+    return replace(last, messages=messages, tool_calls=calls, final=True, usage=TokenUsage())
+
+
+def _partial_text(journal: Journal) -> str:
+    texts = (
+        text_of(message.content) for step in journal.steps for message in step.messages if message.role == "assistant"
+    )
+    return "\n\n".join(text for text in texts if text)

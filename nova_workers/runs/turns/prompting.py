@@ -1,0 +1,137 @@
+"""What an agent is told at the start of a turn: gathers what the sections of its prompt need, and has it built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.runs import Claim
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.threads.prompt_facts import PromptFacts, load_prompt_facts
+from nova_workers.prompts import (
+    ASK_USER,
+    WAYS,
+    background_words,
+    build_system_prompt,
+    day_words,
+    formatting_words,
+    stable_prefix_chars,
+    storage_words,
+)
+from nova_workers.runs.persist import persist
+from nova_workers.workspace.skills import loads_on_demand, skills_words
+from nova_workers.workspace.tasks.section import task_section
+
+__all__ = ["Prompt", "Prompter"]
+
+_MEMORY = "memory"
+_MEMORY_LIST = "memory_list"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A system prompt. `stable_chars`: how much of it, from its start, other turns of the agent share."""
+
+    text: str
+    stable_chars: int
+
+
+class Prompter:
+    """Makes the prompts of runs. One object serves all slots of a worker process."""
+
+    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+
+    async def prompt(
+        self, claim: Claim, abort: AbortSignal, *, cwd: str | None, servers: Mapping[str, McpServer]
+    ) -> Prompt:
+        """Return the prompt of a claimed run.
+
+        The ledger is asked only where there are memories for the agent to read, or it has skills, or the thread a task.
+
+        Args:
+            claim: The run.
+            abort: Ends the wait for a database that is away.
+            cwd: The agent's working directory, if it has one.
+            servers: The tool servers that the run has, by name.
+
+        Raises:
+            RunLost: The database was away until the lease ran out.
+        """
+        facts, task = await self._load(claim, abort)
+        text = build_system_prompt(
+            claim.agent,
+            skills=skills_words(claim.agent.skills, facts.skills),
+            storage=storage_words(cwd),
+            formatting=formatting_words(
+                claim.channel,
+                self._settings.prompts.formatting,
+                fixed_form=claim.agent.output_schema is not None,
+            ),
+            context=self._context(claim),
+            memories=_memories(facts),
+            task=task,
+            background=background_words(
+                background=claim.queue == "background",
+                asked_by_agent=claim.parent_run_id is not None,
+                ways=[way for way in WAYS if _offers(servers, *way)],
+                can_ask=_offers(servers, *ASK_USER),
+            ),
+        )
+        return Prompt(text, stable_prefix_chars(text))
+
+    async def _load(self, claim: Claim, abort: AbortSignal) -> tuple[PromptFacts, str]:
+        """Return memories and skills, which is one statement, and the words of the task; nothing is asked in vain."""
+        limits = self._settings.prompts
+        memories = limits.memories if claim.has_memories and _recalls(claim) else 0
+        on_demand = loads_on_demand(claim.agent.engine or self._settings.default_engine, claim.agent.trust)
+        skills = claim.agent.skills if on_demand else ()
+
+        async def load(connection: Connection) -> tuple[PromptFacts, str]:
+            facts, task = PromptFacts(), ""
+            if memories or skills:
+                facts = await load_prompt_facts(
+                    connection, claim.tenant_id, memories=memories, memory_chars=limits.memory_chars, skills=skills
+                )
+            if claim.task_id is not None:
+                task = await task_section(connection, claim.tenant_id, claim.task_id)
+            return facts, task
+
+        if not memories and not skills and claim.task_id is None:
+            return PromptFacts(), ""
+        return await persist(self._database, abort, load)
+
+    def _context(self, claim: Claim) -> dict[str, str]:
+        timezone = self._settings.timezone
+        facts = {
+            "Date": day_words(self._clock.now().astimezone(ZoneInfo(timezone)).date(), timezone),
+            "You are": f"agent {claim.agent_id} ({claim.agent.name})",
+            "Thread": claim.thread_title or "",
+            "Queue": claim.queue,
+            "Channel": claim.channel or "",
+        }
+        return {name: value for name, value in facts.items() if value.strip()}
+
+
+def _recalls(claim: Claim) -> bool:
+    """Whether the agent may read what is remembered: a grant that leaves the reading tool out gives no memories."""
+    grant = claim.agent.capabilities.get(_MEMORY)
+    return grant is not None and (grant.tools is None or _MEMORY_LIST in grant.tools)
+
+
+def _offers(servers: Mapping[str, McpServer], name: str, tool: str) -> bool:
+    server = servers.get(name)
+    return server is not None and (server.tools is None or tool in server.tools)
+
+
+def _memories(facts: PromptFacts) -> tuple[str, ...]:
+    if not facts.more_memories:
+        return facts.memories
+    return (f"(There are older memories: {_MEMORY_LIST} shows them.)", *facts.memories)

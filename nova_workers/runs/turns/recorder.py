@@ -1,0 +1,258 @@
+"""Writes what happens in a turn to the journal, and publishes it as live events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from nova_workers.clock import Clock
+from nova_workers.contracts import events as live
+from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.engine import (
+    EngineOptions,
+    EngineResult,
+    StepRecord,
+    StepVerdict,
+    ToolAuthorization,
+    ToolCall,
+    TurnListener,
+)
+from nova_workers.contracts.runs import Claim, TurnFacts
+from nova_workers.contracts.summaries import tool_result_summary
+from nova_workers.contracts.waits import AskApproval
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs import journal as ledger
+from nova_workers.ledger.runs.resume import Journal
+from nova_workers.runs.persist import persist
+from nova_workers.runs.turns.facts import PermissionsUsed, turn_facts
+from nova_workers.runs.turns.subagent_events import SubagentEvents
+from nova_workers.streams.publisher import EventPublisher, RunEvents
+from nova_workers.threads.lease import HeldRun
+from nova_workers.tools import ToolPolicy
+
+__all__ = ["TurnRecorder"]
+
+_log = structlog.get_logger(__name__)
+
+
+class TurnRecorder(TurnListener):
+    """The listener of one turn.
+
+    A step that is not final is committed before the engine goes on. The final step is kept for the statement that ends
+    the run, so a turn without tools costs no write between claim and finish.
+    """
+
+    def __init__(
+        self,
+        run: HeldRun,
+        journal: Journal,
+        *,
+        database: Database,
+        publisher: EventPublisher,
+        events: RunEvents,
+        clock: Clock,
+        policy: ToolPolicy,
+    ) -> None:
+        self.final_step: StepRecord | None = None
+        self.unwritten: StepRecord | None = None
+        """The step that the turn is in, until it is committed whole."""
+        self.first_token_at: datetime | None = None
+        self._run = run
+        self._claim: Claim = run.claim
+        self._database = database
+        self._publisher = publisher
+        self._events = events
+        self._clock = clock
+        self._policy = policy
+        self._facts = turn_facts(run.claim)
+        self._permissions_used = PermissionsUsed(journal.permissions_used)
+        self._steering: tuple[ledger.Absorbed, ...] = ()
+        self._spent = journal.spent
+        self._steps = {step.index: step for step in journal.steps}
+        self._answered = journal.answered
+        answered = {call.id for call in journal.answered}
+        self._ended = {call.id for step in journal.steps for call in step.tool_calls if call.result is not None}
+        self._ended -= answered
+        last = journal.steps[-1] if journal.steps else None
+        # The response of a step that is not complete stands in the journal already; its step is committed at its place.
+        self.seq = journal.next_seq - (len(last.messages) if last is not None and not last.complete else 0)
+        """Place in the turn of the next step's first message."""
+
+    def subagent(self, call_id: str, name: str) -> TurnListener:
+        """Return the listener of a subagent, whose calls are judged as the turn's own."""
+        return SubagentEvents(self._events, name, self)
+
+    @property
+    def facts(self) -> TurnFacts:
+        """What the turn is played with, as far as it is known."""
+        return replace(self._facts, permissions_used=self._permissions_used.record())
+
+    def note_options(self, options: EngineOptions) -> None:
+        """Take what the engine is given, for the ledger."""
+        self._facts = turn_facts(self._claim, options)
+
+    def note_result(self, result: EngineResult) -> None:
+        """Take what the engine tells of the turn beside its steps, for the ledger."""
+        self._facts = replace(self._facts, tools_available=result.tools_available)
+
+    async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        """Judge a call by the tool policy. A call that needs approval waits for it, where it can."""
+        verdict = self._policy.judge(tool_name, params)
+        self._permissions_used.add(tool_name, verdict)
+        answer = verdict.authorization()
+        if verdict.kind == "allow":
+            return answer
+        _log.info("tool.refused", tool=tool_name, verdict=verdict.kind, rule=verdict.rule)
+        if verdict.kind == "deny":
+            return answer
+        # An engine that cannot wait takes the reason for a refusal.
+        asked = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
+        return replace(answer, deferral=asked.model_dump(mode="json"))
+
+    def on_thinking(self) -> None:
+        """Publish that the turn waits for the model."""
+        self._events.emit(live.Thinking())
+
+    def on_token(self, text: str) -> None:
+        """Publish a piece of the answer."""
+        if self.first_token_at is None:
+            self.first_token_at = self._clock.now()
+        self._events.emit(live.Token(text=text))
+
+    def on_reasoning(self, text: str) -> None:
+        """Publish a piece of thinking."""
+        self._events.emit(live.Reasoning(text=text))
+
+    def on_restart(self) -> None:
+        """Publish that what was streamed of the response is void."""
+        self._events.emit(live.Restart())
+
+    def on_assistant_message(self, text: str) -> None:
+        """Publish narration."""
+        self._events.emit(live.AssistantMessage(text=text))
+
+    def on_tool_use_summary(self, summary: str) -> None:
+        """Publish what a call did."""
+        self._events.emit(live.ToolUseSummary(summary=summary))
+
+    def on_tool_use(self, call: ToolCall, summary: str) -> None:
+        """Publish that a call begins."""
+        self._events.emit(
+            live.ToolStatus(tool_call_id=call.id, tool_name=call.tool_name, status="started", summary=summary)
+        )
+
+    def on_tool_progress(self, call: ToolCall, summary: str) -> None:
+        """Publish how far a call is."""
+        self._events.emit(
+            live.ToolStatus(tool_call_id=call.id, tool_name=call.tool_name, status="running", summary=summary)
+        )
+
+    async def on_tool_calls(self, step: StepRecord) -> None:
+        """Commit a response and its pending calls. Raises `RunLost`."""
+        self._steps[step.index] = replace(step, complete=False)
+        self.unwritten = step
+        event_id = str(self._events.upcoming())
+
+        async def write(connection: Connection) -> None:
+            await ledger.commit_calls(
+                connection, self._claim.run_id, self._claim.fence, step, seq=self.seq, event_id=event_id
+            )
+
+        await persist(self._database, self._run.abort, write)
+
+    def announce_answers(self) -> None:
+        """Emit the end of each call whose result came from outside since the last attempt."""
+        self._announce_ends(self._answered)
+
+    def close(self, step: StepRecord | None) -> None:
+        """Emit the end of each call of the turn's last step that was cut short."""
+        if step is not None:
+            self._announce_ends(step.tool_calls)
+
+    def _announce_ends(self, calls: Sequence[ToolCall]) -> None:
+        for call in calls:
+            if call.id not in self._ended:
+                self._announce_end(call, tool_result_summary(call))
+
+    def _announce_end(self, call: ToolCall, summary: str) -> None:
+        self._ended.add(call.id)
+        self._events.emit(
+            live.ToolStatus(
+                tool_call_id=call.id,
+                tool_name=call.tool_name,
+                status=call.status if call.status in ("completed", "interrupted") else "failed",
+                summary=summary,
+            )
+        )
+
+    async def on_tool_result(self, call: ToolCall, summary: str) -> None:
+        """Publish and commit the result of a call. Raises `RunLost`."""
+        self._announce_end(call, summary)
+        step = self._steps[call.step]
+        self._steps[call.step] = replace(
+            step, tool_calls=tuple(call if known.id == call.id else known for known in step.tool_calls)
+        )
+        # A step's only call is committed with its step in the next moment; of several, each counts on its own.
+        if len(step.tool_calls) > 1:
+
+            async def write(connection: Connection) -> None:
+                await ledger.commit_result(connection, self._claim.run_id, self._claim.fence, call)
+
+            await persist(self._database, self._run.abort, write)
+
+    async def on_step(self, step: StepRecord) -> StepVerdict:
+        """Commit a step and what joins the turn after it; keep a final one for the end of the run. Raises `RunLost`."""
+        self.unwritten = step
+        if step.final:
+            self.final_step = step
+            return "stop"
+        stop = self._run.stop_at_step
+        spent = self._spent + step.usage + step.tool_usage
+        # The usage event comes first: the step's own event is what closes it.
+        event_id = str(self._events.upcoming(2))
+        facts = self.facts
+
+        async def write(connection: Connection) -> tuple[ledger.Absorbed, ...]:
+            return await ledger.commit_step(
+                connection,
+                self._claim.run_id,
+                self._claim.fence,
+                step,
+                seq=self.seq,
+                event_id=event_id,
+                used=spent,
+                facts=facts,
+                absorb=not stop,
+            )
+
+        absorbed = await persist(self._database, self._run.abort, write)
+        self._events.emit(live.Usage.of(spent))
+        self._events.emit(live.Step(index=step.index))
+        self.seq += len(step.messages) + len(absorbed)
+        self._steps[step.index] = step
+        self.unwritten = None
+        self._spent = spent
+        self._steering = absorbed
+        self._announce_steering(absorbed)
+        return "stop" if stop or self._run.stop_at_step else "continue"
+
+    async def take_steering(self) -> tuple[Message, ...]:
+        """Return the messages that joined with the last step."""
+        absorbed, self._steering = self._steering, ()
+        return tuple(item.message for item in absorbed)
+
+    def _announce_steering(self, absorbed: Sequence[ledger.Absorbed]) -> None:
+        """Tell followers, whether the turn goes on here or, after a drain, on another worker."""
+        if not absorbed:
+            return
+        self._events.emit(live.Steered(run_ids=tuple(item.run_id for item in absorbed)))
+        for item in absorbed:
+            end = live.StreamEnd(run_id=item.run_id, final=True, status="merged", merged_into=self._claim.run_id)
+            self._publisher.announce_end(item.run_id, end)
+
+    def journal(self) -> Journal:
+        """Return the steps of the turn so far. Of the last, calls may still be open."""
+        return Journal(tuple(self._steps[index] for index in sorted(self._steps)), self.seq, self._spent)

@@ -1,0 +1,277 @@
+"""Keeps secrets out of what a run leaves behind: its journal, its result, its live events, its SDK's session.
+
+Inside a turn the conversation has the values, since the model must be able to use them. What leaves the engine passes
+here first. So a later turn, and a turn that goes on after a crash, see placeholders, and the model reads a secret again
+where it needs it. Only a call that is still to be made is given back what it was called with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
+from nova_workers.contracts.engine import (
+    DeferredCall,
+    EngineEvent,
+    EngineResult,
+    ForwardingListener,
+    StepRecord,
+    StepVerdict,
+    ToolAuthorization,
+    ToolCall,
+    TurnListener,
+)
+from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
+from nova_workers.contracts.waits import MAX_MESSAGE_CHARS, MAX_OPTION_CHARS, MAX_WORDS_CHARS
+from nova_workers.ledger.runs.resume import Journal
+from nova_workers.observability.redactor import Redactor
+
+__all__ = ["RedactedListener", "RedactedSessions", "redact_result", "restore_open_calls"]
+
+_UPDATE = "secret_update"
+"""The tool that is given a value which is a secret from then on."""
+
+_WORDS: dict[str, int | None] = {
+    "question": MAX_WORDS_CHARS,
+    "options": MAX_OPTION_CHARS,
+    "default": MAX_WORDS_CHARS,
+    "message": MAX_MESSAGE_CHARS,
+    "params": None,
+    "reason": None,
+}
+"""What a model, or a person, has written in a `WaitRequest`, and how many characters it may have. The rest is form."""
+
+
+class RedactedListener(ForwardingListener):
+    """Passes everything on without secrets.
+
+    Text that arrives in pieces is held back where it may be the beginning of a secret, until the next piece, or the
+    next event of another kind, decides.
+    """
+
+    def __init__(self, to: TurnListener, redactor: Redactor) -> None:
+        super().__init__(to)
+        self._redactor = redactor
+        self._text = redactor.stream()
+        self._reasoning = redactor.stream()
+        self._nested: list[RedactedListener] = []
+
+    def settle(self) -> None:
+        """Pass on what is held back: the text has ended."""
+        for nested in self._nested:
+            nested.settle()
+        self._end_reasoning()
+        self._end_text()
+
+    def on_token(self, text: str) -> None:
+        """Pass on what is certain not to be part of a secret."""
+        self._end_reasoning()
+        clean = self._text.feed(text)
+        if clean:
+            self._to.on_token(clean)
+
+    def on_reasoning(self, text: str) -> None:
+        """Pass on what is certain not to be part of a secret."""
+        self._end_text()
+        clean = self._reasoning.feed(text)
+        if clean:
+            self._to.on_reasoning(clean)
+
+    def on_restart(self) -> None:
+        """Drop what is held back of the void response."""
+        self._text.drop()
+        self._reasoning.drop()
+        self._to.on_restart()
+
+    def on_thinking(self) -> None:
+        """Pass on what is held back, then the event."""
+        self.settle()
+        self._to.on_thinking()
+
+    def on_assistant_message(self, text: str) -> None:
+        """Pass on the narration without secrets."""
+        self.settle()
+        self._to.on_assistant_message(self._redactor.text(text))
+
+    def on_tool_use(self, call: ToolCall, summary: str) -> None:
+        """Pass on the call without secrets."""
+        self.settle()
+        self._to.on_tool_use(_call(call, self._redactor), self._redactor.text(summary))
+
+    def on_tool_use_summary(self, summary: str) -> None:
+        """Pass on the summary without secrets."""
+        self.settle()
+        self._to.on_tool_use_summary(self._redactor.text(summary))
+
+    def on_tool_progress(self, call: ToolCall, summary: str) -> None:
+        """Pass on the progress without secrets."""
+        self.settle()
+        self._to.on_tool_progress(_call(call, self._redactor), self._redactor.text(summary))
+
+    def on_event(self, event: EngineEvent) -> None:
+        """Pass on the event without secrets."""
+        self._to.on_event(EngineEvent(event.type, self._redactor.json(event.data)))
+
+    async def on_tool_result(self, call: ToolCall, summary: str) -> None:
+        """Pass on the result without secrets."""
+        self.settle()
+        await self._to.on_tool_result(_call(call, self._redactor), self._redactor.text(summary))
+
+    async def on_tool_calls(self, step: StepRecord) -> None:
+        """Pass on the response without secrets."""
+        self.settle()
+        await self._to.on_tool_calls(_step(step, self._redactor))
+
+    async def on_step(self, step: StepRecord) -> StepVerdict:
+        """Pass on the step without secrets."""
+        self.settle()
+        return await self._to.on_step(_step(step, self._redactor))
+
+    async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        """Learn a secret that the call sets, and pass the call on as it is.
+
+        Patterns of commands are compared with what would run. What waits for a person is redacted with the result.
+        """
+        _learn(tool_name, params, self._redactor)
+        return await self._to.authorize_tool(tool_name, params)
+
+    def subagent(self, call_id: str, name: str) -> TurnListener:
+        """Redact what is reported of a subagent as well."""
+        nested = RedactedListener(self._to.subagent(call_id, name), self._redactor)
+        self._nested.append(nested)
+        return nested
+
+    def _end_text(self) -> None:
+        rest = self._text.end()
+        if rest:
+            self._to.on_token(rest)
+
+    def _end_reasoning(self) -> None:
+        rest = self._reasoning.end()
+        if rest:
+            self._to.on_reasoning(rest)
+
+
+class RedactedSessions:
+    """A store of SDK sessions that is told no secret.
+
+    A session that was changed tells another story than the conversation in memory did; engines then go on from the
+    ledger, as with any session that is out of date.
+    """
+
+    def __init__(self, sessions: SessionStore, redactor: Redactor) -> None:
+        self._sessions = sessions
+        self._redactor = redactor
+
+    async def load(self, session_id: str) -> StoredSession | None:
+        """Return a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        return await self._sessions.load(session_id)
+
+    async def save(self, session: NewSession) -> None:
+        """Keep a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        entries = tuple(self._redactor.json(entry) for entry in session.entries)
+        await self._sessions.save(replace(session, entries=entries))
+
+
+def redact_result(result: EngineResult, redactor: Redactor) -> EngineResult:
+    """Return a turn's result without secrets."""
+    error = result.error
+    compaction = result.compaction
+    return replace(
+        result,
+        text=redactor.text(result.text),
+        messages=_messages(result.messages, redactor),
+        tool_calls=tuple(_call(call, redactor) for call in result.tool_calls),
+        error=None if error is None else replace(error, message=redactor.text(error.message)),
+        compaction=None if compaction is None else replace(compaction, summary=redactor.text(compaction.summary)),
+        output=redactor.json(result.output),
+        deferred=tuple(
+            DeferredCall(_call(each.call, redactor), _request(each.request, redactor)) for each in result.deferred
+        ),
+    )
+
+
+def restore_open_calls(journal: Journal, redactor: Redactor) -> Journal:
+    """Return the journal with the arguments of calls that are still to be made as the model gave them.
+
+    Those are calls that waited for permission, and calls that may be made again after a crash. Only secrets that the
+    model could read by itself are put back.
+    """
+    if redactor.is_empty or not journal.steps or journal.steps[-1].complete:
+        return journal
+    last = journal.steps[-1]
+    still = {call.id for call in last.tool_calls if call.result is None and not _is_update(call.tool_name)}
+    calls = tuple(
+        replace(call, params=redactor.restore(call.params)) if call.id in still else call for call in last.tool_calls
+    )
+    messages = tuple(
+        Message(message.role, tuple(_restored(block, still, redactor) for block in message.content))
+        for message in last.messages
+    )
+    return replace(journal, steps=(*journal.steps[:-1], replace(last, messages=messages, tool_calls=calls)))
+
+
+def _restored(block: ContentBlock, still: set[str], redactor: Redactor) -> ContentBlock:
+    if block.get("type") == "tool_use" and block.get("id") in still:
+        return {**block, "input": redactor.restore(block.get("input"))}
+    return block
+
+
+def _step(step: StepRecord, redactor: Redactor) -> StepRecord:
+    for call in step.tool_calls:
+        _learn(call.tool_name, call.params, redactor)
+    calls = tuple(_call(call, redactor) for call in step.tool_calls)
+    return replace(step, messages=_messages(step.messages, redactor), tool_calls=calls)
+
+
+def _call(call: ToolCall, redactor: Redactor) -> ToolCall:
+    _learn(call.tool_name, call.params, redactor)
+    return replace(
+        call,
+        params=redactor.json(call.params),
+        result=None if call.result is None else tuple(redactor.json(block) for block in call.result),
+        error=None if call.error is None else redactor.text(call.error),
+    )
+
+
+def _request(request: JsonObject, redactor: Redactor) -> JsonObject:
+    """Return what a call waits for without secrets. Only words change, within their bounds: it stays what it is."""
+    # A default is one of the options, if there are any: the two are cut alike.
+    bounds = {**_WORDS, "default": MAX_OPTION_CHARS} if request.get("options") else _WORDS
+    return {
+        key: _within(redactor.json(value), bounds[key]) if key in bounds else value for key, value in request.items()
+    }
+
+
+def _within(value: Any, max_chars: int | None) -> Any:
+    """Return a text, or each of a list, within a bound: a placeholder may be longer than what it stands for."""
+    if isinstance(value, list):
+        return [_within(item, max_chars) for item in value]
+    if isinstance(value, str) and max_chars is not None and len(value) > max_chars:
+        return value[: max_chars - 1] + "…"
+    return value
+
+
+def _messages(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:
+    return tuple(Message(message.role, _content(message.content, redactor)) for message in messages)
+
+
+def _content(content: tuple[ContentBlock, ...], redactor: Redactor) -> tuple[ContentBlock, ...]:
+    clean = tuple(redactor.json(content))
+    # No model takes a message without content, which is left where all of it was a thought with a secret.
+    return (text_block("[left out, since it holds a secret]"),) if content and not clean else clean
+
+
+def _learn(tool_name: str, params: JsonObject, redactor: Redactor) -> None:
+    """Take a value for a secret as soon as the model gives it as one: its call is committed before it runs."""
+    if _is_update(tool_name):
+        name, value = params.get("name"), params.get("value")
+        if isinstance(value, str):
+            redactor.learn(name if isinstance(name, str) else "UNNAMED", value)
+
+
+def _is_update(tool_name: str) -> bool:
+    # Engines put the server's name before it where names collide.
+    return tool_name == _UPDATE or tool_name.endswith(f"__{_UPDATE}")

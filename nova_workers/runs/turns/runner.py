@@ -1,0 +1,176 @@
+"""One attempt at a run's turn: engine, options, a conversation that fits, and what the result means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from nova_workers.clock import Clock
+from nova_workers.contracts import events as live
+from nova_workers.contracts.engine import CompactionTrigger, Engine, EngineError, EngineResult, TurnListener
+from nova_workers.contracts.runs import Claim
+from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.redaction import current_redactor, hide, hiding
+from nova_workers.observability.redactor import Redactor
+from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.turns.assembly import TurnAssembler
+from nova_workers.runs.turns.compaction import Compactor
+from nova_workers.runs.turns.observer import ObservedTurn
+from nova_workers.runs.turns.outcome import Outcome, failed, judge, not_stored, out_of_time
+from nova_workers.runs.turns.recorder import TurnRecorder
+from nova_workers.runs.turns.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
+from nova_workers.streams.publisher import RunEvents
+from nova_workers.threads.lease import HeldRun
+
+__all__ = ["TurnRunner"]
+
+_log = structlog.get_logger(__name__)
+
+
+class _TimeLeft:
+    """How long a run may still take, where its agent bounds that."""
+
+    def __init__(self, claim: Claim, clock: Clock) -> None:
+        limit_s = claim.agent.timeout_s
+        self._clock = clock
+        self._deadline_s = None if limit_s is None else clock.monotonic_s() + limit_s - claim.elapsed_s
+
+    @property
+    def is_up(self) -> bool:
+        return self._deadline_s is not None and self._clock.monotonic_s() >= self._deadline_s
+
+    def seconds(self) -> float | None:
+        """Return the seconds that are left; None without a bound.
+
+        Raises:
+            EngineFailure: There are none.
+        """
+        if self.is_up:
+            raise EngineFailure("The run took longer than its time limit.", kind="timeout", retryable=True)
+        return None if self._deadline_s is None else self._deadline_s - self._clock.monotonic_s()
+
+
+class TurnRunner:
+    """Plays turns through engines. One object serves all slots of a worker process."""
+
+    def __init__(
+        self, assembler: TurnAssembler, compactor: Compactor, *, clock: Clock, metrics: Metrics, tracing: Tracing
+    ) -> None:
+        self._assembler = assembler
+        self._compactor = compactor
+        self._clock = clock
+        self._metrics = metrics
+        self._tracing = tracing
+
+    async def play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
+        """Execute the turn of a claimed run, and say what becomes of the run.
+
+        Raises:
+            RunLost: The run is not this claim's any more.
+        """
+        with hiding(Redactor()):
+            return await self._play(run, recorder, events)
+
+    async def _play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
+        claim = run.claim
+        time_left = _TimeLeft(claim, self._clock)
+        events.emit(
+            live.StreamStart(
+                run_id=claim.run_id,
+                thread_id=claim.thread_id,
+                attempt=claim.attempt,
+                agent_id=claim.agent_id,
+                model=claim.model or claim.agent.model,
+                label=claim.thread_label,
+                target=claim.target,
+            )
+        )
+        try:
+            engine = self._assembler.engine(claim)
+            claim = await self._assembler.within_budgets(claim, run.abort)
+            result = await self._run_engine(run, claim, engine, recorder, events, time_left)
+        except RunLost:
+            raise
+        except EngineFailure as error:
+            if time_left.is_up:
+                return out_of_time(recorder.journal())
+            return failed(EngineError(error.kind, hide(error.message), error.retryable), recorder.journal())
+        except Unstorable as error:
+            _log.exception("run.not_stored")
+            return not_stored(error, recorder.journal(), recorder.unwritten)
+        except NovaError as error:
+            return failed(EngineError("unknown", hide(error.message), retryable=True), recorder.journal())
+        except Exception as error:
+            # An engine gives failure as a value; what it raises is a defect. The run still ends, and says so.
+            _log.exception("run.engine_raised")
+            defect = EngineError("unknown", f"{type(error).__name__} in the engine; see the log.", retryable=True)
+            return failed(defect, recorder.journal())
+        return judge(run, result, recorder.final_step)
+
+    async def _run_engine(  # noqa: PLR0917 - what one attempt works with
+        self,
+        run: HeldRun,
+        claim: Claim,
+        engine: Engine,
+        recorder: TurnRecorder,
+        events: RunEvents,
+        time_left: _TimeLeft,
+    ) -> EngineResult:
+        """Run the engine; a conversation that is too long is compacted before, or after the model says so, once."""
+        if self._compactor.is_due(claim, self._assembler.model(claim)):
+            try:
+                claim = await self._compact(run, claim, engine, "context_limit", events)
+            except EngineFailure as error:
+                # It may fit as it is; if not, the model will say so.
+                _log.warning("run.not_compacted", error=error.message)
+        result = await self._ask_engine(run, claim, engine, recorder, time_left)
+        if result.error is not None and result.error.kind == "context_overflow":
+            try:
+                shorter = await self._compact(run, claim, engine, "overflow_recovery", events)
+            except EngineFailure:
+                if run.abort.aborted:
+                    return replace(result, stop_reason="aborted", error=None)
+                raise
+            if shorter is not claim:
+                recorder.final_step = None
+                result = await self._ask_engine(run, shorter, engine, recorder, time_left)
+        return result
+
+    async def _compact(
+        self, run: HeldRun, claim: Claim, engine: Engine, trigger: CompactionTrigger, events: RunEvents
+    ) -> Claim:
+        """Return the claim with the conversation that is left, or as it is where nothing can be summarised."""
+        model = self._assembler.model(claim)
+        turn_id = await self._compactor.compact(run, claim, engine, model=model, trigger=trigger, events=events)
+        return claim if turn_id is None else replace(claim, parent_turn_id=turn_id)
+
+    async def _ask_engine(
+        self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder, time_left: _TimeLeft
+    ) -> EngineResult:
+        redactor = current_redactor()
+        assert redactor is not None  # noqa: S101 - `play` has set it
+        listener: TurnListener = recorder
+        redacted = None
+        if await self._assembler.learn_secrets(claim, redactor, run.abort):
+            listener = redacted = RedactedListener(recorder, redactor)
+        recorder.announce_answers()
+        journal = restore_open_calls(recorder.journal(), redactor)
+        options = await self._assembler.options(claim, journal, run.abort, timeout_s=time_left.seconds())
+        if redacted is not None and options.sessions is not None:
+            options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
+        recorder.note_options(options)
+        result = await engine.run(
+            claim.content,
+            options,
+            claim.agent.trust,
+            session_id=claim.session_id,
+            callbacks=ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock),
+            abort=run.abort,
+        )
+        recorder.note_result(result)
+        if redacted is None:
+            return result
+        redacted.settle()
+        return redact_result(result, redactor)

@@ -1,0 +1,1 @@
+"""Triggers: definitions, schedules, due occurrences, and the tick that fires them."""

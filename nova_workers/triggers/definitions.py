@@ -1,0 +1,199 @@
+"""Triggers: what makes one good, and when it fires.
+
+Times are those of the database, whose clock decides what is due: a machine whose own clock is wrong computes the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from nova_workers.contracts.http.triggers import Firing, TriggerCreate, TriggerPatch, TriggerPreview, TriggerView
+from nova_workers.errors import Gone, InvalidInput, NotFound
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.threads.records import get_thread
+from nova_workers.ledger.triggers import definitions as ledger
+from nova_workers.ledger.triggers.definitions import NewTrigger
+from nova_workers.ledger.triggers.firing import skip_queued
+from nova_workers.ledger.workspace.agents import get_agent
+from nova_workers.triggers.schedules import Schedule, next_firings, parse_schedule
+from nova_workers.triggers.slots import check_jitter, jitter_of
+
+__all__ = ["create_trigger", "patch_trigger", "preview", "resume_trigger"]
+
+_TIMING = frozenset({"kind", "schedule", "timezone", "starts_at", "ends_at", "jitter_s"})
+_CLEARED = frozenset({"title", "thread_id", "starts_at", "ends_at", "max_runs_per_day", "max_cost_usd_per_day", "gate"})
+
+
+async def create_trigger(
+    connection: Connection, tenant_id: str, given: TriggerCreate, *, timezone: str, by: str
+) -> TriggerView:
+    """Make a trigger.
+
+    Args:
+        connection: Any.
+        tenant_id: Whose.
+        given: What somebody asks for.
+        timezone: Where none is given.
+        by: ``person``, or the id of the agent that makes it.
+
+    Raises:
+        InvalidInput: A field has the wrong form, nothing would ever fire, or the thread is none of the agent's.
+        NotFound: There is no such agent.
+        Gone: The agent was deleted.
+        LimitExceeded: The agent has as many as it may.
+    """
+    values = given.model_dump(exclude={"agent_id"}) | {"timezone": given.timezone or timezone}
+    await get_agent(connection, tenant_id, given.agent_id)
+    await _require_thread(connection, tenant_id, given.agent_id, given.thread_id)
+    now, trigger_id = await ledger.database_now(connection), new_id("trg")
+    trigger = await asyncio.to_thread(_timed, values, trigger_id, now, now)
+    return await ledger.create_trigger(
+        connection, tenant_id, given.agent_id, trigger, trigger_id=trigger_id, created_by=by, at=now
+    )
+
+
+async def patch_trigger(
+    connection: Connection, tenant_id: str, trigger_id: str, given: TriggerPatch, *, of: str | None = None
+) -> TriggerView:
+    """Change what `given` names. Must be called inside a transaction.
+
+    Args:
+        connection: Inside a transaction.
+        tenant_id: Whose.
+        trigger_id: Which.
+        given: What to change.
+        of: The agent that it has to be of; None takes any.
+
+    Raises:
+        InvalidInput: A field has the wrong form, nothing would ever fire, or the thread is none of the agent's.
+        NotFound: There is no such trigger.
+        Gone: It was deleted.
+    """
+    present = await ledger.lock_trigger(connection, tenant_id, trigger_id)
+    if of is not None and present.agent_id != of:
+        raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
+    changes = given.model_dump(exclude_unset=True)
+    for name, value in changes.items():
+        if value is None and name not in _CLEARED:
+            raise InvalidInput(f"{name}: it cannot be null; leave it out to keep what it is.", field=name)
+    values = present.model_dump(include={field.name for field in fields(NewTrigger)}) | changes
+    if "thread_id" in changes:
+        await _require_thread(connection, tenant_id, present.agent_id, values["thread_id"])
+    if changes.get("enabled") is False:
+        values |= {"next_slot_at": None, "next_fire_at": None}
+        await skip_queued(connection, trigger_id, "stopped", "The trigger was switched off while the slot waited.")
+    if changes.keys() & _TIMING or changes.get("enabled"):
+        now = await ledger.database_now(connection)
+        # What is due and did not fire yet stays due, unless it is another schedule now.
+        keep = present.next_slot_at if present.enabled and not changes.keys() & _TIMING else None
+        paused = present.paused_reason is not None
+        trigger = await asyncio.to_thread(_timed, values, trigger_id, now, present.created_at, keep=keep, paused=paused)
+    else:
+        trigger = NewTrigger(**_stored(values))
+    return await ledger.update_trigger(connection, tenant_id, trigger_id, trigger)
+
+
+async def resume_trigger(connection: Connection, tenant_id: str, trigger_id: str) -> TriggerView:
+    """End a trigger's pause: it goes on with the next slot from now. Must be called inside a transaction.
+
+    One that is not paused stays as it is, but that its failures are counted anew.
+
+    Raises:
+        InvalidInput: It would never fire any more.
+        NotFound: There is no such trigger.
+        Gone: It was deleted.
+    """
+    present = await ledger.lock_trigger(connection, tenant_id, trigger_id)
+    slot, fire_at = present.next_slot_at, present.next_fire_at
+    if present.paused_reason is not None and present.enabled:
+        now = await ledger.database_now(connection)
+        trigger = await asyncio.to_thread(_timed, present.model_dump(), trigger_id, now, present.created_at)
+        slot, fire_at = trigger.next_slot_at, trigger.next_fire_at
+    return await ledger.resume_trigger(connection, tenant_id, trigger_id, slot=slot, fire_at=fire_at)
+
+
+async def preview(connection: Connection, trigger: TriggerView, *, count: int) -> TriggerPreview:
+    """Return the next times at which a trigger would fire if it were enabled, at most `count`."""
+    now = await ledger.database_now(connection)
+
+    def look() -> list[Firing]:
+        schedule = _schedule(trigger.model_dump())
+        slots = islice(next_firings(schedule, after=now, made_at=trigger.created_at), count)
+        moments = [slot + jitter_of(trigger.id, slot, trigger.jitter_s) for slot in slots]
+        return [Firing(at=at, local=at.astimezone(schedule.zone).isoformat()) for at in moments]
+
+    # Computed for some milliseconds, and zones are read from the disk.
+    firings = await asyncio.to_thread(look)
+    return TriggerPreview(trigger_id=trigger.id, enabled=trigger.enabled, timezone=trigger.timezone, firings=firings)
+
+
+def _timed(
+    values: Mapping[str, Any],
+    trigger_id: str,
+    now: datetime,
+    made_at: datetime,
+    *,
+    keep: datetime | None = None,
+    paused: bool = False,
+) -> NewTrigger:
+    """Check when a trigger fires, and compute its next slot: `keep`, if it has one that nothing came of yet."""
+    schedule = _schedule(values)
+    slot = next(next_firings(schedule, after=now, made_at=made_at), None)
+    if slot is None and keep is None:
+        raise InvalidInput(
+            f"schedule: {schedule.kind} {schedule.text!r} never fires after {now.isoformat(timespec='seconds')}"
+            f"{_bounds(schedule)}. Give a time in the future.",
+            field="schedule",
+        )
+    jitter_s = values["jitter_s"]
+    check_jitter(schedule, jitter_s, after=now, made_at=made_at)
+    slot = keep or slot
+    if slot is None or not values["enabled"] or paused:
+        return NewTrigger(**_stored({**values, "schedule": schedule.text, "next_slot_at": None, "next_fire_at": None}))
+    fire_at = slot + jitter_of(trigger_id, slot, jitter_s)
+    return NewTrigger(**_stored({**values, "schedule": schedule.text, "next_slot_at": slot, "next_fire_at": fire_at}))
+
+
+def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of what was asked for."""
+    cost = values["max_cost_usd_per_day"]
+    own = {field.name: values[field.name] for field in fields(NewTrigger)}
+    return own | {"max_cost_usd_per_day": None if cost is None else Decimal(str(cost))}
+
+
+def _schedule(values: Mapping[str, Any]) -> Schedule:
+    return parse_schedule(
+        values["kind"],
+        values["schedule"],
+        values["timezone"],
+        starts_at=values["starts_at"],
+        ends_at=values["ends_at"],
+    )
+
+
+def _bounds(schedule: Schedule) -> str:
+    return "".join(
+        f", {name} {moment.isoformat(timespec='seconds')}"
+        for name, moment in (("starting at", schedule.starts_at), ("ending at", schedule.ends_at))
+        if moment is not None
+    )
+
+
+async def _require_thread(connection: Connection, tenant_id: str, agent_id: str, thread_id: str | None) -> None:
+    if thread_id is None:
+        return
+    try:
+        thread = await get_thread(connection, tenant_id, thread_id)
+    except (NotFound, Gone) as error:
+        raise InvalidInput(f"thread_id: {error.message}", field="thread_id") from error
+    if thread.agent_id != agent_id:
+        raise InvalidInput(
+            f"thread_id: thread {thread_id!r} is of agent {thread.agent_id!r}, not of {agent_id!r}.", field="thread_id"
+        )

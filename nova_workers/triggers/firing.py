@@ -1,0 +1,325 @@
+"""Fires triggers. A tick may run in any number of copies, twice, or not at all; each slot fires once.
+
+What is due, the database's clock says. A batch of due triggers is one transaction: what came of their slots, the runs,
+and when they are due next. Bells come after the commit; whoever dies before they ring leaves that to the reconciler.
+A gate is looked at between two transactions: the first puts the trigger off, the second takes it again where nobody
+else has moved it. Whoever dies in between leaves it due again when that time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import structlog
+
+from nova_workers.config import TriggerSettings
+from nova_workers.contracts.deliveries import INBOX, NewDelivery
+from nova_workers.contracts.http.triggers import TriggerFiringView
+from nova_workers.contracts.ports import CancelNotifier, Dispatcher
+from nova_workers.contracts.runs import CancelRequest, Doorbell
+from nova_workers.errors import Conflict, Gone, LimitExceeded, Unavailable
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.delivery.outbox import add_deliveries
+from nova_workers.ledger.runs.cancel import request_cancel
+from nova_workers.ledger.triggers import firing as ledger
+from nova_workers.ledger.triggers.firing import DueTrigger, NewFiring
+from nova_workers.ledger.triggers.outcomes import get_firing, settle, spent_since
+from nova_workers.observability.metrics import Metrics
+from nova_workers.triggers.gates import Gates
+from nova_workers.triggers.slots import Slots
+from nova_workers.triggers.verdicts import (
+    GateAnswer,
+    Known,
+    Verdict,
+    day_began,
+    limited,
+    over_limit,
+    verdict_on,
+    verdict_on_queued,
+)
+
+__all__ = ["Ticked", "TriggerFirer", "TriggerTicker"]
+
+_log = structlog.get_logger(__name__)
+
+_MOST_GATES = 500
+"""Gates of one tick: the next one takes the others."""
+_MOST_ENDED = 2_000
+
+
+@dataclass(slots=True)
+class Ticked:
+    """What a tick did."""
+
+    fired: int = 0
+    skipped: int = 0
+    paused: int = 0
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one transaction did."""
+
+    taken: int = 0
+    firings: list[NewFiring] = field(default_factory=list[NewFiring])
+    bells: list[Doorbell] = field(default_factory=list[Doorbell])
+    canceled: list[CancelRequest] = field(default_factory=list[CancelRequest])
+    asking: list[tuple[DueTrigger, Verdict]] = field(default_factory=list[tuple[DueTrigger, Verdict]])
+
+
+class TriggerTicker:
+    """Fires what is due."""
+
+    def __init__(
+        self,
+        database: Database,
+        dispatcher: Dispatcher,
+        settings: TriggerSettings,
+        metrics: Metrics,
+        *,
+        canceller: CancelNotifier,
+        gates: Gates,
+    ) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._settings = settings
+        self._metrics = metrics
+        self._canceller = canceller
+        self._gates = gates
+        self._slots = Slots()
+
+    async def tick(self) -> Ticked:
+        """Count runs that ended, begin queued slots whose turn it is, then fire all that is due.
+
+        Raises:
+            Unavailable: The database does not answer; the next tick finds all of it again.
+        """
+        began_s = time.monotonic()
+        ticked = Ticked(paused=await self._settle())
+        await self._follow(await self._begin_queued(self._settings.batch), ticked)
+        asking: list[tuple[DueTrigger, Verdict]] = []
+        while len(asking) < _MOST_GATES:
+            batch = await self._fire_due(self._settings.batch)
+            asking += batch.asking
+            await self._follow(batch, ticked)
+            if batch.taken < self._settings.batch:
+                break
+        if asking:
+            await self._follow(await self._fire_gated(asking), ticked)
+        self._metrics.trigger_tick_s.observe(time.monotonic() - began_s)
+        return ticked
+
+    async def _settle(self) -> int:
+        async with self._database.transaction() as connection:
+            paused = [row for row in await settle(connection, limit=_MOST_ENDED) if row["newly_paused"]]
+            await add_deliveries(
+                connection,
+                [_notice(row["tenant_id"], row["agent_id"], row["id"], row["paused_reason"]) for row in paused],
+            )
+        for row in paused:
+            _log.warning(
+                "trigger.paused", tenant_id=row["tenant_id"], trigger_id=row["id"], reason=row["paused_reason"]
+            )
+        return len(paused)
+
+    async def _begin_queued(self, limit: int) -> _Batch:
+        """Begin the oldest queued slot of each trigger that has no open run. The next tick begins what is left."""
+        async with self._database.transaction() as connection:
+            taken = await ledger.take_queued(connection, limit=limit)
+            batch = _Batch(taken=len(taken))
+            known = await self._look_up(connection, [trigger for trigger, _ in taken], {})
+            for trigger, slot in taken:
+                verdict = verdict_on_queued(trigger, known[trigger.id], slot)
+                if verdict.skips_all is not None:
+                    await ledger.skip_queued(connection, trigger.id, *verdict.skips_all)
+                if verdict.firing is not None:
+                    batch.firings.append(verdict.firing)
+            if batch.firings:
+                batch.bells = await ledger.begin_queued(connection, batch.firings)
+        return batch
+
+    async def _fire_due(self, limit: int) -> _Batch:
+        taken: list[DueTrigger] = []
+        try:
+            async with self._database.transaction() as connection:
+                taken += await ledger.take_due(connection, limit=limit)
+                return await self._work(connection, taken, {})
+        except Unavailable:
+            raise
+        except Exception:
+            if len(taken) != 1:
+                _log.exception("trigger.batch_failed", count=len(taken))
+                return await self._fire_one_by_one(len(taken))
+            _log.exception("trigger.failed", tenant_id=taken[0].tenant_id, trigger_id=taken[0].id)
+            async with self._database.connection() as connection:
+                await ledger.postpone(connection, taken[0].id)
+            return _Batch(taken=1)
+
+    async def _fire_one_by_one(self, count: int) -> _Batch:
+        """Work on what failed as a batch: one that cannot be worked on holds up no other."""
+        whole = _Batch(taken=count)
+        for _ in range(count):
+            each = await self._fire_due(1)
+            if not each.taken:
+                break
+            whole.firings += each.firings
+            whole.bells += each.bells
+            whole.canceled += each.canceled
+            whole.asking += each.asking
+        return whole
+
+    async def _fire_gated(self, asking: Sequence[tuple[DueTrigger, Verdict]]) -> _Batch:
+        answers = await self._gates.ask([trigger for trigger, _ in asking])
+        leases = [
+            (verdict.move.trigger_id, verdict.move.next_fire_at)
+            for _, verdict in asking
+            if verdict.move.next_fire_at is not None
+        ]
+        async with self._database.transaction() as connection:
+            return await self._work(connection, await ledger.take_again(connection, leases), answers)
+
+    async def _work(
+        self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer]
+    ) -> _Batch:
+        """Write what comes of locked triggers."""
+        batch = _Batch(taken=len(triggers))
+        if not triggers:
+            return batch
+        known = await self._look_up(connection, triggers, answers)
+        # Cron lines take a fifth of a millisecond each: not on the loop.
+        verdicts = await asyncio.to_thread(
+            lambda: [verdict_on(trigger, known[trigger.id], self._slots) for trigger in triggers]
+        )
+        batch.firings = [firing for verdict in verdicts for firing in verdict.firings]
+        if batch.firings:
+            batch.bells = await ledger.insert_firings(connection, batch.firings)
+        batch.canceled = await _cancel(connection, triggers, verdicts)
+        await ledger.move_triggers(connection, [verdict.move for verdict in verdicts])
+        await add_deliveries(
+            connection,
+            [
+                _notice(trigger.tenant_id, trigger.agent_id, trigger.id, verdict.move.paused_reason)
+                for trigger, verdict in zip(triggers, verdicts, strict=True)
+                if verdict.move.paused_reason is not None
+            ],
+        )
+        batch.asking = [pair for pair in zip(triggers, verdicts, strict=True) if pair[1].asks_gate]
+        return batch
+
+    async def _look_up(
+        self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer]
+    ) -> dict[str, Known]:
+        fixed = [trigger.thread_id for trigger in triggers if trigger.thread_id is not None]
+        living = await ledger.living_threads(connection, fixed) if fixed else frozenset[str]()
+        since = [(trigger.id, day_began(trigger)) for trigger in limited(triggers)]
+        spent = await spent_since(connection, since) if since else {}
+        return {
+            trigger.id: Known(
+                thread_lives=trigger.thread_id is None or trigger.thread_id in living,
+                spent=spent.get(trigger.id),
+                gate=answers.get(trigger.id),
+            )
+            for trigger in triggers
+        }
+
+    async def _follow(self, batch: _Batch, ticked: Ticked) -> None:
+        """Do what makes a committed batch quick."""
+        self._dispatcher.ring_runs(batch.bells)
+        if batch.canceled:
+            await self._canceller.requested(batch.canceled)
+        fired = len(batch.bells)
+        ticked.fired += fired
+        if fired:
+            self._metrics.trigger_firings.labels("fired", "").inc(fired)
+            self._metrics.runs_accepted.labels("background", "trigger").inc(fired)
+        for firing in batch.firings:
+            if firing.skip_reason is not None:
+                ticked.skipped += 1
+                self._metrics.trigger_firings.labels("skipped", firing.skip_reason).inc()
+                _log.info(
+                    "trigger.skipped", trigger_id=firing.trigger_id, reason=firing.skip_reason, detail=firing.detail
+                )
+
+
+class TriggerFirer:
+    """Fires a trigger because somebody asks for it."""
+
+    def __init__(self, database: Database, dispatcher: Dispatcher, metrics: Metrics) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+
+    async def fire(self, tenant_id: str, trigger_id: str) -> TriggerFiringView:
+        """Fire a trigger now, whether it is due or not, switched on or not. Its schedule stays as it is.
+
+        Raises:
+            NotFound: There is no such trigger.
+            Gone: It, its agent or its fixed thread was deleted.
+            LimitExceeded: It had its runs of the day, or they cost what they may.
+            Unavailable: The database does not answer; nothing was written.
+        """
+        async with self._database.transaction() as connection:
+            trigger = await ledger.take_one(connection, tenant_id, trigger_id)
+            await _check_fires(connection, trigger)
+            fixed = trigger.thread_id
+            firing = NewFiring(
+                new_id("fir"),
+                trigger.id,
+                trigger.now,
+                "fired",
+                run_id=new_id("run"),
+                thread_id=fixed or new_id("thr"),
+                new_thread=fixed is None,
+                manual=True,
+            )
+            bells = await ledger.insert_firings(connection, [firing])
+            if not bells:
+                raise Conflict(f"Trigger {trigger_id!r} fired in this very moment. Try again.", trigger_id=trigger_id)
+            view = await get_firing(connection, tenant_id, firing.id)
+        self._dispatcher.ring_runs(bells)
+        self._metrics.trigger_firings.labels("fired", "").inc()
+        self._metrics.runs_accepted.labels("background", "trigger").inc()
+        return view
+
+
+async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:
+    if not trigger.agent_lives:
+        raise Gone(f"Agent {trigger.agent_id!r} of trigger {trigger.id!r} was deleted.", agent_id=trigger.agent_id)
+    fixed = trigger.thread_id
+    if fixed is not None and not await ledger.living_threads(connection, [fixed]):
+        raise Gone(f"Thread {fixed!r} of trigger {trigger.id!r} was deleted. Give it another.", thread_id=fixed)
+    if limited([trigger]):
+        spent = await spent_since(connection, [(trigger.id, day_began(trigger))])
+        refusal = over_limit(trigger, spent.get(trigger.id))
+        if refusal is not None:
+            raise LimitExceeded(f"Trigger {trigger.id!r} does not fire: {refusal[1]}", limit=refusal[0])
+
+
+async def _cancel(
+    connection: Connection, triggers: Sequence[DueTrigger], verdicts: Sequence[Verdict]
+) -> list[CancelRequest]:
+    """Ask the runs to stop that make room. In the same transaction: nobody dies between the one and the other."""
+    pairs = sorted(
+        (trigger.tenant_id, run_id)
+        for trigger, verdict in zip(triggers, verdicts, strict=True)
+        for run_id in verdict.cancels
+    )
+    requests: list[CancelRequest] = []
+    for tenant_id, group in groupby(pairs, key=lambda pair: pair[0]):
+        requests += await request_cancel(connection, tenant_id, [run_id for _, run_id in group])
+    return requests
+
+
+def _notice(tenant_id: str, agent_id: str, trigger_id: str, reason: str) -> NewDelivery:
+    """Return what the inbox is told when a trigger pauses: nobody looks at what does not happen."""
+    text = (
+        f"Trigger {trigger_id} of agent {agent_id} is paused: {reason.rstrip('.')}. Once that is mended, go on with "
+        f"`nova triggers resume {trigger_id}`."
+    )
+    payload = {"text": text, "trigger_id": trigger_id}
+    return NewDelivery(new_id("dlv"), tenant_id, "notification", INBOX, payload, agent_id=agent_id)

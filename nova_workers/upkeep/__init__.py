@@ -1,0 +1,1 @@
+"""Periodic maintenance of stored data: retention, and the backfill of search."""

@@ -1,0 +1,230 @@
+"""The backfill: what was said and cannot be searched gets its words, and its vector of the model that is set now.
+
+The effect does it for each run that ends. What is left for here: runs that ended while effects were off, those whose
+effects failed for good, and, after a change of the model, all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from nova_workers.clock import Clock
+from nova_workers.config import EffectSettings
+from nova_workers.contracts.ports import Embedder
+from nova_workers.errors import ConfigurationError, Unavailable
+from nova_workers.keys import broker_queue
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.search import backfill as ledger
+from nova_workers.ledger.search.backfill import EndedRun
+from nova_workers.ledger.upkeep import cursors
+from nova_workers.ledger.upkeep.cursors import Cursor
+from nova_workers.observability.metrics import Metrics
+from nova_workers.upkeep.portions import Backfilled, PortionMaker
+
+__all__ = ["Backfill", "Backfilled"]
+
+_RUNS: Final = 100
+"""Of one portion: some 200 messages, which take the local model 2 to 10 s, and a walk over what is made 10 ms."""
+
+_SETTLED: Final = timedelta(minutes=5)
+"""Runs that ended less long ago are the effect's. It is far above what a transaction takes."""
+
+_IDLE: Final = timedelta(minutes=10)
+"""A tenant of whom nothing was left is looked at again after this."""
+
+_PROVIDER_AWAY: Final = timedelta(minutes=1)
+_FAILED: Final = timedelta(minutes=10)
+"""A tenant whose portion failed in a way that nobody foresaw is tried again after this."""
+
+_LEASE: Final = timedelta(minutes=5)
+"""Above what a portion may take; a portion of a worker that died is taken again after it."""
+
+_PATIENCE: Final = timedelta(minutes=7)
+"""A cursor of another model is taken over once nobody worked on it for this long: its last worker is gone, or idle."""
+
+_EFFECTS_LATE: Final = timedelta(seconds=1)
+_WAITING: Final = 10
+"""Doorbells in the broker from which on the fleet is busy. A few are always on their way."""
+
+_LIVE_QUEUES: Final = ("interactive", "background", "effects")
+
+_log = structlog.get_logger(__name__)
+
+
+class Backfill:
+    """Makes what is missing, portion by portion, tenant by tenant. Any number of copies share the cursors."""
+
+    def __init__(
+        self,
+        database: Database,
+        redis: Redis,
+        embedder: Embedder | None,
+        settings: EffectSettings,
+        metrics: Metrics,
+        *,
+        clock: Clock,
+    ) -> None:
+        """Keep what is handed in; nothing is started.
+
+        Args:
+            database: Of the ledger.
+            redis: The broker, whose queues say whether live work waits.
+            embedder: Makes vectors; not closed here. None makes words alone.
+            settings: Whether, how often, and texts of one call.
+            metrics: What was made.
+            clock: Measures the tick.
+        """
+        self._database = database
+        self._redis = redis
+        self._maker = PortionMaker(database, embedder, batch=settings.embedding_batch)
+        self._variant = "" if embedder is None else embedder.model
+        self._settings = settings
+        self._metrics = metrics
+        self._clock = clock
+        self._draining = False
+        self._working: set[asyncio.Task[None]] = set()
+
+    async def tick(self) -> Backfilled:
+        """Work for a while, unless live work waits or nothing is left. Goes on where the last tick stopped.
+
+        Raises:
+            Unavailable: The database cannot be reached; the next tick goes on.
+        """
+        done = Backfilled()
+        if self._draining or not (self._settings.enabled and self._settings.backfill):
+            return done
+        work = asyncio.create_task(self._work(done))
+        self._working.add(work)
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait([work])
+            raise
+        finally:
+            self._working.discard(work)
+            self._count(done)
+        if not work.cancelled():
+            work.result()
+        return done
+
+    def drain(self) -> None:
+        """Stop for good, giving back what is held. On the loop; returns at once."""
+        self._draining = True
+        for work in self._working:
+            work.cancel()
+
+    async def _work(self, done: Backfilled) -> None:
+        until_s = self._clock.monotonic_s() + self._settings.backfill_every_s * self._settings.backfill_busy
+        async with self._database.connection() as connection:
+            await cursors.add_tenants(connection, variant=self._variant)
+        while not await self._must_stop(until_s, done):
+            async with self._database.connection() as connection:
+                cursor = await cursors.take(
+                    connection, "backfill", lease=_LEASE, variant=self._variant, patience=_PATIENCE
+                )
+            if cursor is None or not await self._portion(cursor, until_s, done):
+                return
+
+    async def _portion(self, cursor: Cursor, until_s: float, done: Backfilled) -> bool:
+        """Do one portion of a tenant. Returns whether another one is worth trying now."""
+        move = _Move(cursor)
+        try:
+            async with self._database.connection() as connection:
+                runs = await ledger.ended_runs(
+                    connection,
+                    cursor.tenant_id,
+                    passed_at=cursor.passed_at,
+                    passed_id=cursor.passed_id,
+                    settled=_SETTLED,
+                    limit=_RUNS,
+                )
+            covered = [run for run in runs if run.covered]
+            if await self._maker.make(cursor.tenant_id, covered, done, lambda: self._must_stop(until_s, done)):
+                move.to(runs, more=len(runs) == _RUNS)
+                done.runs += len(runs)
+            return True
+        except (Unavailable, ConfigurationError) as error:
+            move.pause = _PROVIDER_AWAY
+            _log.warning("backfill.put_off", tenant_id=cursor.tenant_id, error=str(error), pause_s=move.pause.seconds)
+            return False
+        except Exception:
+            # Whatever it was, it was in this tenant's portion: the others go on.
+            move.pause = _FAILED
+            _log.exception("backfill.failed", tenant_id=cursor.tenant_id, pause_s=move.pause.seconds)
+            return True
+        finally:
+            # Also when the worker stops: somebody else goes on at once, and not after the lease.
+            await asyncio.shield(self._give_back(move))
+
+    async def _give_back(self, move: _Move) -> None:
+        try:
+            async with self._database.connection() as connection:
+                await cursors.move_cursor(
+                    connection,
+                    move.cursor,
+                    passed_at=move.passed_at,
+                    passed_id=move.passed_id,
+                    behind=move.behind,
+                    pause=move.pause,
+                )
+        except Unavailable as error:
+            _log.warning("backfill.not_given_back", error=str(error), due_again_after_s=_LEASE.seconds)
+
+    async def _must_stop(self, until_s: float, done: Backfilled) -> bool:
+        if self._draining or self._clock.monotonic_s() >= until_s:
+            return True
+        done.yielded = await self._live_work_waits()
+        return done.yielded
+
+    async def _live_work_waits(self) -> bool:
+        async with self._database.connection() as connection:
+            if await ledger.live_work_waits(connection, patience=_EFFECTS_LATE):
+                return True
+        try:
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for queue in _LIVE_QUEUES:
+                    pipeline.llen(broker_queue(queue))
+                depths = await cast(Awaitable[list[Any]], pipeline.execute())
+        except RedisError:
+            # Without a broker there is no work to be seen.
+            return False
+        return sum(depths) >= _WAITING
+
+    def _count(self, done: Backfilled) -> None:
+        for what in ("words", "vectors", "dropped", "refused"):
+            self._metrics.backfilled.labels(what).inc(getattr(done, what))
+        if done.runs:
+            _log.info(
+                "backfill.worked",
+                runs=done.runs,
+                words=done.words,
+                vectors=done.vectors,
+                dropped=done.dropped,
+                yielded=done.yielded,
+            )
+
+
+class _Move:
+    """Where a cursor goes when it is given back: until it is told otherwise, it stays, and is due again at once."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.passed_at = cursor.passed_at
+        self.passed_id = cursor.passed_id
+        self.behind = True
+        self.pause = timedelta()
+
+    def to(self, runs: Sequence[EndedRun], *, more: bool) -> None:
+        """Pass these runs."""
+        if runs:
+            self.passed_at, self.passed_id = runs[-1].ended_at, runs[-1].id
+        self.behind = more
+        self.pause = timedelta() if more else _IDLE

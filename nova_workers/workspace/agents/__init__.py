@@ -1,0 +1,1 @@
+"""Agents: the one door through which their configuration is written."""

@@ -1,0 +1,168 @@
+"""The one door through which agents are written, for people and for agents.
+
+Every change is checked whole before anything is written, makes a version that says who made it, and takes effect in
+the runs that begin after it: a run keeps the version of its first claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.http.wire import AgentPatch, AgentView
+from nova_workers.errors import LimitExceeded
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs.cancel import withdraw_queued_of_agent
+from nova_workers.ledger.workspace import agents as ledger
+from nova_workers.workspace.agents.rules import check_agent_id, check_engine, check_spec
+from nova_workers.workspace.skills import require_skills
+
+__all__ = ["MAX_AGENTS", "PERSON", "Agents", "Edit", "Permit"]
+
+MAX_AGENTS = 1_000
+"""A tenant's. Approximate: two that are made at the same moment may both see the last free place."""
+
+PERSON = "person"
+"""Who made a version that came through the API."""
+
+Edit = Callable[[Connection, AgentView], Awaitable[AgentSpec]]
+"""Makes the new configuration from the agent as it stands, while nobody else can change it."""
+
+Permit = Callable[[Connection, AgentView], Awaitable[None]]
+"""Raises where the agent must not be deleted."""
+
+
+class Agents:
+    """Makes and changes the agents of all tenants.
+
+    `actor` is ``person``, or the id of the agent that does it.
+    """
+
+    def __init__(self, database: Database, validate_grants: Callable[[AgentSpec], None]) -> None:
+        """Take what the rules need.
+
+        Args:
+            database: Where agents are.
+            validate_grants: Raises `InvalidInput` for capabilities, tools and configurations that are not known.
+        """
+        self._database = database
+        self._validate_grants = validate_grants
+
+    async def create(self, tenant_id: str, agent_id: str, spec: AgentSpec, *, actor: str) -> AgentView:
+        """Make an agent.
+
+        Raises:
+            InvalidInput: Its configuration cannot be; names the field.
+            Conflict: The id is taken.
+            LimitExceeded: The tenant has as many as it may.
+        """
+        check_agent_id(agent_id)
+        async with self._database.transaction() as connection:
+            await self._check(connection, tenant_id, spec)
+            if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
+                raise LimitExceeded(
+                    f"There are {MAX_AGENTS} agents already, which is the most. Delete those that nobody needs.",
+                    limit=MAX_AGENTS,
+                )
+            return await ledger.create_agent(connection, tenant_id, agent_id, spec, created_by=actor)
+
+    async def replace(
+        self, tenant_id: str, agent_id: str, spec: AgentSpec, *, actor: str, expected: int | None = None
+    ) -> AgentView:
+        """Give an agent a whole new configuration. An equal one makes no version.
+
+        Raises:
+            InvalidInput: The configuration cannot be; names the field.
+            NotFound, Gone: There is no such agent, or no longer.
+            VersionMismatch: Its newest version is not `expected`.
+        """
+        async with self._database.transaction() as connection:
+            await self._check(connection, tenant_id, spec)
+            return await ledger.replace_agent(
+                connection, tenant_id, agent_id, spec, created_by=actor, expected=expected
+            )
+
+    async def patch(
+        self, tenant_id: str, agent_id: str, patch: AgentPatch, *, actor: str, expected: int | None = None
+    ) -> AgentView:
+        """Change the fields that `patch` sets, each as a whole.
+
+        Raises:
+            InvalidInput, NotFound, Gone, VersionMismatch: As `replace`.
+        """
+
+        async def merge(_: Connection, agent: AgentView) -> AgentSpec:
+            return agent.spec.model_copy(update={field: getattr(patch, field) for field in patch.model_fields_set})
+
+        return await self.edit(tenant_id, agent_id, merge, actor=actor, expected=expected)
+
+    async def edit(
+        self, tenant_id: str, agent_id: str, edit: Edit, *, actor: str, expected: int | None = None
+    ) -> AgentView:
+        """Change an agent by what it is. Of two edits at the same time the second sees the first, and none is lost.
+
+        The engine, capabilities and skills are looked up only where the edit changes them: what was taken from the
+        fleet since does not stand in the way of a change to something else.
+
+        Raises:
+            InvalidInput, NotFound, Gone, VersionMismatch: As `replace`; and what `edit` raises.
+        """
+        async with self._database.transaction() as connection:
+            agent = await ledger.lock_agent(connection, tenant_id, agent_id)
+            ledger.expect_version(agent, expected)
+            spec = await edit(connection, agent)
+            await self._check(connection, tenant_id, spec, before=agent.spec)
+            return await ledger.replace_agent(connection, tenant_id, agent_id, spec, created_by=actor)
+
+    async def rollback(self, tenant_id: str, agent_id: str, version: int, *, actor: str) -> AgentView:
+        """Make an earlier version's configuration the newest again, as a version of its own.
+
+        Raises:
+            InvalidInput: It names what is no longer there; names the field.
+            NotFound, Gone: There is no such agent, or no longer; or it never had that version.
+        """
+        async with self._database.transaction() as connection:
+            earlier = await ledger.get_version(connection, tenant_id, agent_id, version)
+            await self._check(connection, tenant_id, earlier.spec)
+            return await ledger.replace_agent(connection, tenant_id, agent_id, earlier.spec, created_by=actor)
+
+    async def delete(self, tenant_id: str, agent_id: str, permit: Permit | None = None) -> None:
+        """Delete an agent, its triggers and its queued runs; park its tasks. The rest stays readable.
+
+        Another agent may take the id. It starts nothing that was meant for this one. A run that was begun keeps the
+        configuration that it began with.
+
+        Raises:
+            NotFound, Gone: There is no such agent, or no longer; and what `permit` raises.
+        """
+        async with self._database.transaction() as connection:
+            agent = await ledger.lock_agent(connection, tenant_id, agent_id)
+            if permit is not None:
+                await permit(connection, agent)
+            await ledger.delete_agent(connection, tenant_id, agent_id)
+            await withdraw_queued_of_agent(connection, tenant_id, agent_id)
+
+    async def get(self, tenant_id: str, agent_id: str) -> AgentView:
+        """Return an agent as it stands.
+
+        Raises:
+            NotFound, Gone: There is no such agent, or no longer.
+        """
+        async with self._database.connection() as connection:
+            return await ledger.get_agent(connection, tenant_id, agent_id)
+
+    async def list(self, tenant_id: str, *, after: str | None, limit: int) -> Sequence[AgentView]:
+        """Return agents by id, those after `after`."""
+        async with self._database.connection() as connection:
+            return await ledger.list_agents(connection, tenant_id, after=after, limit=limit)
+
+    async def _check(
+        self, connection: Connection, tenant_id: str, spec: AgentSpec, *, before: AgentSpec | None = None
+    ) -> None:
+        check_spec(spec)
+        if before is None or spec.engine != before.engine:
+            check_engine(spec.engine)
+        if before is None or (spec.capabilities, spec.subagents) != (before.capabilities, before.subagents):
+            self._validate_grants(spec)
+        if before is None or spec.skills != before.skills:
+            await require_skills(connection, tenant_id, spec.skills)

@@ -1,0 +1,184 @@
+"""What may be imported, and how: whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.http.archive import ARCHIVE_FORMAT, ImportResult
+from nova_workers.contracts.skills import MAX_FILES, MAX_SKILL_BYTES
+from nova_workers.errors import InvalidInput
+from nova_workers.ledger.archive import writing as ledger
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.workspace.skills import load_skills
+from nova_workers.workspace.archive.rows import MAX_TASK_ID, checked_row
+from nova_workers.workspace.skill_format import check_files
+
+__all__ = ["import_archive"]
+
+_ROWS_AT_ONCE = 500
+_CHARS_AT_ONCE = 4_000_000
+
+
+class _Importer:
+    """Reads one archive into one tenant, in the transaction of its connection.
+
+    Rows are written some hundreds at a time, parents first, so that an archive of any size takes little memory.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        tenant_id: str,
+        *,
+        merge: bool,
+        validate_agent: Callable[[AgentSpec], None],
+    ) -> None:
+        self._connection = connection
+        self._tenant_id = tenant_id
+        self._merge = merge
+        self._validate_agent = validate_agent
+        self._waiting: dict[str, list[JsonObject]] = {name: [] for name in ledger.TABLES}
+        self._rows = self._chars = 0
+        self._line = 0
+        self._begun = self._ended = False
+        self._written: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()
+        self._secrets: list[str] = []
+
+    async def take(self, record: Any, chars: int) -> None:
+        """Take one line of the archive.
+
+        Args:
+            record: What the line says.
+            chars: Its size.
+
+        Raises:
+            InvalidInput: It is no line of an archive, or a row that cannot be imported; the message names the line.
+            Conflict: It is there already.
+        """
+        self._line += 1
+        if self._ended:
+            raise self._wrong("there is a line after the end")
+        match record:
+            case {"table": "archive", "row": {"format": int(form), "next_task_id": int(next_task)}} if not self._begun:
+                await self._begin(form, next_task)
+            case {"table": "end", "row": dict()} if self._begun:
+                self._ended = True
+            case {"table": "secrets", "row": {"name": str(name)}} if self._begun:
+                self._secrets.append(name[:200])
+            case {"table": str(table), "row": dict(row)} if self._begun and table in ledger.TABLES:
+                self._waiting[table].append(await self._checked(table, row))
+                self._rows += 1
+                self._chars += chars
+                if self._rows >= _ROWS_AT_ONCE or self._chars >= _CHARS_AT_ONCE:
+                    await self._write()
+            case _:
+                raise self._wrong(
+                    'it is no line of an archive. The first is {"table": "archive", …}, each has a table and a row, '
+                    f"and the tables are {', '.join(ledger.TABLES)}"
+                )
+
+    async def finish(self) -> ImportResult:
+        """Write what is left, and check the whole.
+
+        Raises:
+            InvalidInput: The archive was cut, something in it points at what is not its own, an agent is not what its
+                newest version says, or the files of a skill cannot be together.
+            Conflict: Something is there already.
+        """
+        if not self._ended:
+            raise InvalidInput("The archive has no end: it was cut. Nothing was imported; export it anew.", field="end")
+        await self._write()
+        await ledger.check_references(self._connection, self._tenant_id)
+        await ledger.check_agents(self._connection, self._tenant_id)
+        await self._check_skills()
+        return ImportResult(written=dict(self._written), kept=dict(self._kept), secrets=self._secrets)
+
+    async def _check_skills(self) -> None:
+        """Check the files of each skill together, one skill at a time: single ones were checked as they came."""
+        large = await ledger.oversized_skill(
+            self._connection, self._tenant_id, most_files=MAX_FILES, most_bytes=MAX_SKILL_BYTES
+        )
+        if large is not None:
+            raise InvalidInput(
+                f"skill_files of {large!r}: a skill has at most {MAX_FILES} files, {MAX_SKILL_BYTES} bytes in all.",
+                field="skill_files",
+            )
+        for name in await ledger.skills_with_files(self._connection, self._tenant_id):
+            for skill in await load_skills(self._connection, self._tenant_id, [name]):
+                try:
+                    check_files(skill.files)
+                except InvalidInput as error:
+                    raise InvalidInput(f"skill_files of {name!r}: {error.message}", field="skill_files") from error
+
+    async def _begin(self, form: int, next_task_id: int) -> None:
+        if form != ARCHIVE_FORMAT:
+            raise self._wrong(f"the archive has the format {form}, and this version reads {ARCHIVE_FORMAT}")
+        if not 1 <= next_task_id <= MAX_TASK_ID:
+            raise self._wrong(f"next_task_id is {next_task_id}")
+        self._begun = True
+        await ledger.begin_import(self._connection, self._tenant_id, next_task_id=next_task_id)
+
+    async def _write(self) -> None:
+        seeds = [row["id"] for row in self._waiting["agents"]]
+        if seeds and not self._merge:
+            await ledger.drop_untouched_seeds(self._connection, self._tenant_id, seeds)
+        for name, table in ledger.TABLES.items():
+            rows = self._waiting[name]
+            if rows:
+                written = await ledger.write_rows(self._connection, self._tenant_id, table, rows, merge=self._merge)
+                self._written[name] += written
+                self._kept[name] += len(rows) - written
+                self._waiting[name] = []
+        self._kept = +self._kept
+        self._rows = self._chars = 0
+
+    async def _checked(self, table: str, row: JsonObject) -> JsonObject:
+        try:
+            if table == "triggers":
+                # Cron lines take some milliseconds each: not on the loop.
+                return await asyncio.to_thread(checked_row, table, row, self._validate_agent)
+            return checked_row(table, row, self._validate_agent)
+        except InvalidInput as error:
+            raise self._wrong(error.message.removesuffix(".")) from error
+
+    def _wrong(self, problem: str) -> InvalidInput:
+        return InvalidInput(f"Line {self._line} of the archive: {problem}.", field=f"line {self._line}")
+
+
+async def import_archive(
+    database: Database,
+    tenant_id: str,
+    lines: AsyncIterator[tuple[Any, int]],
+    *,
+    merge: bool,
+    validate_agent: Callable[[AgentSpec], None],
+    with_effects: bool,
+) -> tuple[ImportResult, bool]:
+    """Import an archive in one transaction: whole, or not at all.
+
+    Args:
+        lines: What each line says, and its size.
+        merge: Leave what is there already as it is, rather than refuse the whole.
+        validate_agent: Raises `InvalidInput` for an agent that this fleet cannot run.
+        with_effects: Have what follows a run be done for the imported ones.
+
+    Returns:
+        What was written, and whether effects wait.
+
+    Raises:
+        InvalidInput: Something in it cannot be imported; the message names the line.
+        Conflict: Something is there already.
+    """
+    async with database.transaction() as connection:
+        importer = _Importer(connection, tenant_id, merge=merge, validate_agent=validate_agent)
+        async for record, chars in lines:
+            await importer.take(record, chars)
+        result = await importer.finish()
+        waits = with_effects and await ledger.end_import(connection, tenant_id)
+    return result, waits

@@ -1,0 +1,117 @@
+"""What the values of an archive's rows must be, where code reads more from them than Postgres checks. Pure.
+
+Whoever wrote such a value in this fleet had it checked then; whoever reads it reads rows of many tenants, and does not
+ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+
+from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.content import ContentBlock, JsonObject, Role
+from nova_workers.contracts.engine import CompactionTrigger, Limit
+from nova_workers.contracts.http.triggers import SkipReason
+from nova_workers.contracts.waits import wait_adapter
+from nova_workers.errors import InvalidInput
+from nova_workers.ledger.archive.tables import KeptTable
+from nova_workers.validation import problem_of
+
+__all__ = ["MAX_COUNT", "check_values", "unreadable", "wrong"]
+
+MAX_COUNT: Final = 2**31 - 2
+"""Of a 32-bit column: what counts on from there still fits."""
+_MAX_BIG_COUNT: Final = 10**12
+"""Of a 64-bit column: sums over millions of rows still fit."""
+_MAX_PRIORITY: Final = 100
+
+
+def _is_block(block: ContentBlock) -> ContentBlock:
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        raise ValueError("a content block has a type")
+    if kind == "text" and not isinstance(block.get("text"), str):
+        raise ValueError("a text block has a text")
+    return block
+
+
+_Blocks = list[Annotated[ContentBlock, AfterValidator(_is_block)]]
+_BLOCKS: Final = TypeAdapter(_Blocks)
+_OBJECT: Final = TypeAdapter(JsonObject)
+_AGENT: Final = TypeAdapter(AgentId)
+
+_FORMS: Final[Mapping[str, Mapping[str, TypeAdapter[Any]]]] = {
+    "memories": {"agent_id": _AGENT},
+    "tasks": {"owner_agent_id": _AGENT},
+    "task_changes": {"details": _OBJECT},
+    "trigger_firings": {"skip_reason": TypeAdapter(SkipReason | None)},
+    "notes": {"agent_id": _AGENT},
+    "sent_files": {"agent_id": _AGENT},
+    "deliveries": {"agent_id": TypeAdapter(AgentId | None), "payload": _OBJECT},
+    "threads": {"agent_id": _AGENT, "meta": _OBJECT},
+    "runs": {"agent_id": _AGENT, "content": _BLOCKS, "meta": _OBJECT, "limit_reached": TypeAdapter(Limit | None)},
+    "turns": {
+        "agent_id": _AGENT,
+        "tools_available": TypeAdapter(list[str] | None),
+        "permissions_granted": TypeAdapter(JsonObject | None),
+        "permissions_used": TypeAdapter(JsonObject | None),
+    },
+    "messages": {"role": TypeAdapter(Role), "content": _BLOCKS},
+    "tool_calls": {"params": _OBJECT, "result": TypeAdapter(_Blocks | None)},
+    "compactions": {"trigger": TypeAdapter(CompactionTrigger)},
+    "usage": {"agent_id": _AGENT},
+    # A run that has ended waits for nothing, and whoever looks for waits that are due looks at all tenants' at once.
+    "run_waits": {
+        "status": TypeAdapter(Literal["resolved", "timed_out", "canceled"]),
+        "request": wait_adapter,
+        "answer": TypeAdapter(JsonObject | None),
+    },
+}
+"""Columns that are parsed where they are read, by table. Agents, skills and triggers are checked whole, elsewhere."""
+
+
+def check_values(table: KeptTable, row: JsonObject) -> None:
+    """Check the values of a row.
+
+    Raises:
+        InvalidInput: One is not what its column holds; the message says which table and column.
+    """
+    for column, form in _FORMS.get(table.name, {}).items():
+        try:
+            form.validate_python(row.get(column))
+        except ValidationError as error:
+            raise unreadable(f"{table.name}.{column}", error) from error
+    for column, bits in table.counts.items():
+        least = -_MAX_PRIORITY if column == "priority" else 0
+        most = _MAX_PRIORITY if column == "priority" else MAX_COUNT if bits == 32 else _MAX_BIG_COUNT
+        value = row.get(column)
+        if value is not None and not (type(value) is int and least <= value <= most):
+            raise wrong(f"{table.name}.{column}", f"{value!r:.80} is no whole number from {least} to {most}")
+    for column in table.exact:
+        if row.get(column) is not None and not _is_amount(row[column]):
+            raise wrong(f"{table.name}.{column}", f"{row[column]!r:.80} is no amount")
+
+
+def unreadable(where: str, error: ValidationError) -> InvalidInput:
+    """Return the refusal of a value that has not the form it should have, by the first thing that is wrong with it."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join([where, *(str(part) for part in first["loc"])])
+    return wrong(field, f"{problem_of(first)}; got {first['input']!r:.80}")
+
+
+def wrong(where: str, problem: str) -> InvalidInput:
+    """Return the refusal of a row."""
+    return InvalidInput(f"{where}: {problem}.", field=where)
+
+
+def _is_amount(value: object) -> bool:
+    """Whether a value is a sum of money. Postgres takes ``NaN`` too, which is more than any budget."""
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        return False
+    return amount.is_finite() and amount >= 0

@@ -1,0 +1,1 @@
+"""Tasks: the one door for people and for agents."""

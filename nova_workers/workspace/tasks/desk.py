@@ -1,0 +1,151 @@
+"""A change to a task: one transaction under the lock of its tree, and the bells that ring after it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.http.tasks import TaskView
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.runs import Doorbell, Submission
+from nova_workers.errors import NotFound
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs.submit import insert_run
+from nova_workers.ledger.tasks import records as ledger
+from nova_workers.ledger.tasks import schedule
+from nova_workers.ledger.tasks.history import record_change
+from nova_workers.ledger.tasks.threads import agent_exists, ensure_thread
+from nova_workers.workspace.tasks.rules import TaskActor, check_may_change
+
+__all__ = ["TaskDesk", "Work", "no_task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a change works with. Lives as long as its transaction."""
+
+    connection: Connection
+    tenant_id: str
+    actor: TaskActor
+    bells: list[Doorbell] = field(default_factory=list[Doorbell])
+
+    async def take(self, task_id: int) -> TaskView:
+        """Lock the task's tree and return the task; whoever acts may change it.
+
+        Raises:
+            NotFound: There is no such task.
+            Forbidden: An agent has no part in it.
+        """
+        if not await ledger.lock_tree(self.connection, self.tenant_id, task_id):
+            raise no_task(task_id)
+        task = await self.read(task_id)
+        if self.actor.agent_id is not None:
+            above = await ledger.list_ancestors(self.connection, self.tenant_id, task_id)
+            check_may_change(self.actor, task, [owner for _, owner in above])
+        return task
+
+    async def read(self, task_id: int) -> TaskView:
+        """Return a task as it stands now.
+
+        Raises:
+            NotFound: There is no such task.
+        """
+        task = await ledger.find_task(self.connection, self.tenant_id, task_id)
+        if task is None:
+            raise no_task(task_id)
+        return task
+
+    async def record(self, task_id: int, kind: str, details: Mapping[str, Any]) -> None:
+        """Add to the task's history. What a person changes is worked on at once, what an agent changes in its time."""
+        await record_change(
+            self.connection,
+            self.tenant_id,
+            task_id,
+            kind,
+            details,
+            actor=self.actor.name,
+            run_id=self.actor.run_id,
+            wake=self.actor.agent_id is None,
+        )
+
+    async def wake(self, task_id: int) -> None:
+        """Have an active task worked on at once, whoever acts."""
+        await schedule.wake(self.connection, self.tenant_id, task_id)
+
+    async def stop_work(self, task_ids: Sequence[int]) -> None:
+        """Have what was begun for tasks stopped; not the run of who acts."""
+        run_id = self.actor.run_id
+        self.bells.extend(await schedule.stop_work(self.connection, self.tenant_id, task_ids, but_run_id=run_id))
+
+    async def need_agent(self, agent_id: str) -> None:
+        """Refuse an owner that is not there.
+
+        Raises:
+            NotFound: There is no such agent, or no longer.
+        """
+        if not await agent_exists(self.connection, self.tenant_id, agent_id):
+            raise NotFound(f"There is no agent {agent_id!r}.", field="owner_agent_id", agent_id=agent_id)
+
+    async def bind_thread(self, task: TaskView) -> str:
+        """Return the task's thread, made if need be.
+
+        Raises:
+            NotFound: The owner was deleted.
+        """
+        thread_id = await ensure_thread(self.connection, self.tenant_id, task)
+        if thread_id is None:
+            raise NotFound(
+                f"Agent {task.owner_agent_id!r}, who owns task {task.id}, was deleted. Give the task another owner.",
+                field="owner_agent_id",
+                agent_id=task.owner_agent_id,
+            )
+        return thread_id
+
+    async def wake_owner(self, task: TaskView, words: str, about: Mapping[str, Any]) -> None:
+        """Put a message to the owner in the line of the task's thread, unless it is the one who acts there now.
+
+        In the same transaction: what the message tells of and the message are there together, or not at all. The run
+        that answers it is an invocation like those of the scheduler. An owner that was deleted is not woken.
+        """
+        thread_id = await ensure_thread(self.connection, self.tenant_id, task)
+        if thread_id is None or thread_id == self.actor.thread_id:
+            return
+        submission = Submission(
+            tenant_id=self.tenant_id,
+            content=(text_block(words),),
+            thread_id=thread_id,
+            queue="background",
+            source="task",
+            metadata={"task_id": task.id, **about},
+        )
+        accepted = await insert_run(self.connection, submission, new_id("run"))
+        if accepted is not None:
+            await schedule.mark_working(self.connection, self.tenant_id, task.id, accepted.run_id)
+            self.bells.append(accepted.doorbell)
+
+
+class TaskDesk:
+    """Opens changes to tasks."""
+
+    def __init__(self, database: Database, dispatcher: Dispatcher | None) -> None:
+        """Take the database, and what rings for the runs that changes make; without it the reconciler rings."""
+        self.database = database
+        self._dispatcher = dispatcher
+
+    @asynccontextmanager
+    async def change(self, tenant_id: str, actor: TaskActor) -> AsyncGenerator[Work]:
+        """Lend a transaction. After its commit the bells of the runs that it made are rung."""
+        async with self.database.transaction() as connection:
+            work = Work(connection, tenant_id, actor)
+            yield work
+        if work.bells and self._dispatcher is not None:
+            self._dispatcher.ring_runs(work.bells)
+
+
+def no_task(task_id: int) -> NotFound:
+    """Return the error of a number that no task of the tenant has."""
+    return NotFound(f"There is no task {task_id}.", task_id=task_id)

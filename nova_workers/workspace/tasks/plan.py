@@ -1,0 +1,234 @@
+"""Steps, subtasks and resources of a task: what it consists of."""
+
+from __future__ import annotations
+
+from nova_workers.contracts.http.tasks import (
+    MAX_RESOURCES,
+    MAX_STEPS,
+    MAX_TASK_DEPTH,
+    ResourceView,
+    StepInput,
+    StepPatch,
+    StepsReplace,
+    StepView,
+    SubtaskCreate,
+    TaskCreate,
+    TaskResourceAdd,
+    TaskView,
+)
+from nova_workers.errors import Conflict, Forbidden, IllegalTransition, LimitExceeded, NotFound
+from nova_workers.ledger.tasks import plan as ledger
+from nova_workers.ledger.tasks import records as task_ledger
+from nova_workers.workspace.tasks.desk import TaskDesk, Work
+from nova_workers.workspace.tasks.rules import Plan, TaskActor, check_open, check_revision, make_plan
+
+__all__ = ["TaskPlans", "write_new"]
+
+
+class TaskPlans:
+    """Changes what tasks consist of. Each method is one transaction, and returns the task as it stands after it."""
+
+    def __init__(self, desk: TaskDesk) -> None:
+        self._desk = desk
+
+    async def replace_steps(self, tenant_id: str, actor: TaskActor, task_id: int, given: StepsReplace) -> TaskView:
+        """Give a task its whole plan anew. An equal one changes nothing.
+
+        Raises:
+            NotFound, Forbidden: As `Work.take`.
+            Conflict: The task has changed since the revision that is given.
+            InvalidInput, IllegalTransition: As `make_plan`; or the task has ended.
+        """
+        async with self._desk.change(tenant_id, actor) as work:
+            task = await _take_open(work, task_id)
+            check_revision(task, given.revision)
+            return await _apply(work, task, make_plan(task_id, task.steps, given.steps), "steps_replaced")
+
+    async def update_step(
+        self, tenant_id: str, actor: TaskActor, task_id: int, step_id: str, given: StepPatch
+    ) -> TaskView:
+        """Change one step. Equal values change nothing.
+
+        Raises:
+            NotFound: There is no such task, or it has no such step.
+            Forbidden: An agent has no part in the task.
+            IllegalTransition: The task has ended, or the step follows its subtask.
+        """
+        async with self._desk.change(tenant_id, actor) as work:
+            task = await _take_open(work, task_id)
+            _find_step(task, step_id)
+            steps = [_merged(step, given if step.id == step_id else StepPatch()) for step in task.steps]
+            return await _apply(work, task, make_plan(task_id, task.steps, steps), "step_updated")
+
+    async def create_subtask(
+        self, tenant_id: str, actor: TaskActor, task_id: int, step_id: str, given: SubtaskCreate
+    ) -> TaskView:
+        """Make the task that does a step, and return it. Only the owner of the task may, or a person.
+
+        Raises:
+            NotFound: There is no such task, step or agent.
+            Forbidden: An agent does not own the task.
+            IllegalTransition: The task is not active, or the step is done or has a subtask.
+            LimitExceeded: The tree is as deep as it may be, or there are too many open tasks.
+        """
+        async with self._desk.change(tenant_id, actor) as work:
+            task = await work.take(task_id)
+            step = _find_step(task, step_id)
+            _check_delegable(actor, task, step)
+            above = await task_ledger.list_ancestors(work.connection, tenant_id, task_id)
+            if len(above) + 2 > MAX_TASK_DEPTH:
+                raise LimitExceeded(
+                    f"Task {task_id} stands {len(above)} tasks deep; a subtask of it would be deeper than "
+                    f"{MAX_TASK_DEPTH} tasks. Do the step in task {task_id} itself."
+                )
+            new = TaskCreate(
+                title=given.title or step.title,
+                description=step.details if given.description is None else given.description,
+                owner_agent_id=given.owner_agent_id or task.owner_agent_id,
+                status=given.status,
+                steps=given.steps,
+            )
+            subtask_id = await write_new(work, new, parent=(task_id, step_id))
+            await ledger.link_step(work.connection, tenant_id, task_id, step_id, subtask_id)
+            await work.record(task_id, "subtask_created", {"step_id": step_id, "subtask_id": subtask_id})
+            return await work.read(subtask_id)
+
+    async def add_resource(
+        self, tenant_id: str, actor: TaskActor, task_id: int, given: TaskResourceAdd
+    ) -> ResourceView:
+        """Add a resource and return it.
+
+        Raises:
+            NotFound, Forbidden: As `Work.take`.
+            IllegalTransition: The task has ended.
+            Conflict: The task has it already.
+            LimitExceeded: The task has as many as it may.
+        """
+        async with self._desk.change(tenant_id, actor) as work:
+            task = await _take_open(work, task_id)
+            known = {resource.value: resource.id for resource in task.resources}
+            if given.value in known:
+                raise Conflict(
+                    f"Task {task_id} has {given.value!r} already, as resource {known[given.value]!r}.",
+                    field="value",
+                    resource_id=known[given.value],
+                )
+            if len(task.resources) >= MAX_RESOURCES:
+                raise LimitExceeded(f"Task {task_id} has {MAX_RESOURCES} resources, which is the most. Remove some.")
+            resource_id = await _write_resource(work, task_id, given)
+            await work.record(task_id, "resource_added", {"resource": {"id": resource_id, **given.model_dump()}})
+            found = await work.read(task_id)
+            return next(resource for resource in found.resources if resource.id == resource_id)
+
+    async def remove_resource(self, tenant_id: str, actor: TaskActor, task_id: int, resource_id: str) -> ResourceView:
+        """Remove a resource, and return what it was.
+
+        Raises:
+            NotFound: There is no such task, or it has no such resource.
+            Forbidden: An agent has no part in the task.
+            IllegalTransition: The task has ended.
+        """
+        async with self._desk.change(tenant_id, actor) as work:
+            task = await _take_open(work, task_id)
+            found = next((resource for resource in task.resources if resource.id == resource_id), None)
+            if found is None:
+                raise NotFound(
+                    f"Task {task_id} has no resource {resource_id!r}.", field="resource_id", resource_id=resource_id
+                )
+            await ledger.remove_resource(work.connection, tenant_id, task_id, resource_id)
+            told = found.model_dump(include={"id", "kind", "value", "title"})
+            await work.record(task_id, "resource_removed", {"resource": told})
+            return found
+
+
+async def write_new(work: Work, given: TaskCreate, *, parent: tuple[int, str] | None = None) -> int:
+    """Write a task with all that it begins with, and return its number.
+
+    Raises:
+        NotFound: There is no such agent.
+        Conflict: A resource comes twice.
+        InvalidInput: A step of a new task has an id.
+        LimitExceeded: There are too many open tasks.
+    """
+    await work.need_agent(given.owner_agent_id)
+    values = [resource.value for resource in given.resources]
+    if len(set(values)) < len(values):
+        twice = next(value for at, value in enumerate(values) if value in values[:at])
+        raise Conflict(f"Resource {twice!r} is given twice.", field="resources")
+    task_id = await task_ledger.insert_task(
+        work.connection,
+        work.tenant_id,
+        title=given.title,
+        description=given.description,
+        owner_agent_id=given.owner_agent_id,
+        created_by=work.actor.name,
+        parent=parent,
+    )
+    plan = make_plan(task_id, (), given.steps)
+    await ledger.write_steps(work.connection, work.tenant_id, task_id, plan.written)
+    for resource in given.resources:
+        await _write_resource(work, task_id, resource)
+    if given.status == "active":
+        await task_ledger.set_active(work.connection, work.tenant_id, task_id)
+        await work.bind_thread(await work.read(task_id))
+    told = given.model_dump(exclude={"steps"}) | {"steps": plan.details.get("added", [])}
+    await work.record(task_id, "created", {name: value for name, value in told.items() if value})
+    return task_id
+
+
+async def _take_open(work: Work, task_id: int) -> TaskView:
+    task = await work.take(task_id)
+    check_open(task)
+    return task
+
+
+async def _apply(work: Work, task: TaskView, plan: Plan, kind: str) -> TaskView:
+    if not plan.changes:
+        return task
+    if len(task.steps) - len(plan.dropped) + len(plan.details.get("added", ())) > MAX_STEPS:
+        raise LimitExceeded(f"Task {task.id} would have more than {MAX_STEPS} steps.", field="steps")
+    await ledger.drop_steps(work.connection, work.tenant_id, task.id, plan.dropped)
+    await ledger.write_steps(work.connection, work.tenant_id, task.id, plan.written)
+    await work.record(task.id, kind, plan.details)
+    return await work.read(task.id)
+
+
+async def _write_resource(work: Work, task_id: int, given: TaskResourceAdd) -> str:
+    return await ledger.add_resource(
+        work.connection, work.tenant_id, task_id, kind=given.kind, value=given.value, title=given.title
+    )
+
+
+def _find_step(task: TaskView, step_id: str) -> StepView:
+    step = next((step for step in task.steps if step.id == step_id), None)
+    if step is None:
+        raise NotFound(f"Task {task.id} has no step {step_id!r}.", field="step_id", step_id=step_id)
+    return step
+
+
+def _merged(step: StepView, given: StepPatch) -> StepInput:
+    # Constructed, not validated: what is there was checked when it was written.
+    return StepInput.model_construct(
+        id=step.id, title=given.title or step.title, details=given.details, done=given.done
+    )
+
+
+def _check_delegable(actor: TaskActor, task: TaskView, step: StepView) -> None:
+    if actor.agent_id is not None and actor.agent_id != task.owner_agent_id:
+        raise Forbidden(
+            f"Only {task.owner_agent_id!r}, who owns task {task.id}, makes subtasks of it.", task_id=task.id
+        )
+    if task.status != "active":
+        raise IllegalTransition(
+            f"Task {task.id} is {task.status!r}; only an active task has subtasks.",
+            task_id=task.id,
+            from_status=task.status,
+        )
+    if step.subtask is not None:
+        raise IllegalTransition(
+            f"Step {step.id!r} of task {task.id} has subtask {step.subtask.id} ({step.subtask.status!r}) already.",
+            task_id=task.id,
+            subtask_id=step.subtask.id,
+        )
+    if step.done:
+        raise IllegalTransition(f"Step {step.id!r} of task {task.id} is done already.", task_id=task.id)

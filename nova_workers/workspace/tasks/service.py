@@ -1,0 +1,261 @@
+"""Tasks: made, moved, given to others, ended. The one door for people and for agents.
+
+Every change is one transaction under the lock of the task's whole tree, leaves a row in its history, and what it wakes
+is in the ledger with it. So two callers never lose an update of each other, and no wake-up is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_workers.contracts.http.tasks import (
+    TaskChangeView,
+    TaskCreate,
+    TaskPatch,
+    TaskStatus,
+    TaskSummary,
+    TaskView,
+)
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.errors import IllegalTransition
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.tasks import records as ledger
+from nova_workers.ledger.tasks.history import list_changes
+from nova_workers.ledger.tasks.plan import free_steps, mark_step_of
+from nova_workers.workspace.tasks.desk import TaskDesk, Work, no_task
+from nova_workers.workspace.tasks.plan import TaskPlans, write_new
+from nova_workers.workspace.tasks.rules import (
+    PERSON,
+    TaskActor,
+    check_move,
+    check_open,
+    check_revision,
+)
+from nova_workers.workspace.tasks.section import describe_task, task_section
+
+__all__ = ["PERSON", "TaskActor", "Tasks", "describe_task", "task_section"]
+
+
+class Tasks:
+    """The tasks of all tenants.
+
+    Attributes:
+        plans: Changes what tasks consist of: steps, subtasks, resources.
+    """
+
+    def __init__(self, database: Database, dispatcher: Dispatcher | None = None) -> None:
+        """Take the database, and what rings for the runs that changes make; without it the reconciler rings."""
+        self._database = database
+        self._desk = TaskDesk(database, dispatcher)
+        self.plans = TaskPlans(self._desk)
+
+    async def create(self, tenant_id: str, actor: TaskActor, given: TaskCreate) -> TaskView:
+        """Make a task.
+
+        Raises:
+            NotFound: There is no such agent.
+            Conflict: A resource is given twice.
+            LimitExceeded: There are as many open tasks as there may be.
+        """
+        async with self._desk.change(tenant_id, actor) as work:
+            return await work.read(await write_new(work, given))
+
+    async def get(self, tenant_id: str, task_id: int) -> TaskView:
+        """Return a task as it stands.
+
+        Raises:
+            NotFound: There is no such task.
+        """
+        async with self._database.connection() as connection:
+            task = await ledger.find_task(connection, tenant_id, task_id)
+        if task is None:
+            raise no_task(task_id)
+        return task
+
+    async def list(
+        self,
+        tenant_id: str,
+        *,
+        status: TaskStatus | None = None,
+        owner_agent_id: str | None = None,
+        parent_task_id: int | None = None,
+        before: int | None = None,
+        limit: int,
+    ) -> list[TaskSummary]:
+        """Return tasks, newest first, those with numbers below `before`."""
+        async with self._database.connection() as connection:
+            return await ledger.list_tasks(
+                connection,
+                tenant_id,
+                status=status,
+                owner_agent_id=owner_agent_id,
+                parent_task_id=parent_task_id,
+                before=before,
+                limit=limit,
+            )
+
+    async def history(
+        self, tenant_id: str, task_id: int, *, before: int | None = None, limit: int
+    ) -> list[TaskChangeView]:
+        """Return what happened to a task, newest first, the changes before the revision `before`.
+
+        Raises:
+            NotFound: There is no such task.
+        """
+        await self.get(tenant_id, task_id)
+        async with self._database.connection() as connection:
+            return await list_changes(connection, tenant_id, task_id, before=before, limit=limit)
+
+    async def update(self, tenant_id: str, actor: TaskActor, task_id: int, given: TaskPatch) -> TaskView:
+        """Change what is said of a task, and move it where `given` has a status. Equal values change nothing.
+
+        Raises:
+            NotFound: There is no such task, or no such agent to own it.
+            Forbidden: An agent has no part in it.
+            Conflict: It has changed since the revision that is given.
+            IllegalTransition: It has ended, or does not go from its status to that one.
+        """
+        async with self._desk.change(tenant_id, actor) as work:
+            task = await work.take(task_id)
+            check_revision(task, given.revision)
+            if given.status is not None:
+                check_move(task_id, task.status, given.status)
+            if given.model_fields_set - {"status", "revision"}:
+                check_open(task)
+                task = await _describe(work, task, given)
+            return task if given.status is None else await _move(work, task, given.status, None)
+
+    async def activate(self, tenant_id: str, actor: TaskActor, task_id: int) -> TaskView:
+        """Begin a draft: from now on it has a thread of its own, which its owner works on.
+
+        Raises:
+            NotFound: There is no such task, or its owner was deleted.
+            Forbidden: An agent has no part in it.
+            IllegalTransition: It is no draft.
+        """
+        return await self._end_or_begin(tenant_id, actor, task_id, "active", None)
+
+    async def complete(self, tenant_id: str, actor: TaskActor, task_id: int, outcome: str | None = None) -> TaskView:
+        """End an active task well. Of a subtask: its step is done, and the owner above is woken.
+
+        Raises:
+            NotFound: There is no such task.
+            Forbidden: An agent has no part in it.
+            IllegalTransition: It is not active, or has open subtasks: those are not completed with it.
+        """
+        return await self._end_or_begin(tenant_id, actor, task_id, "done", outcome)
+
+    async def cancel(self, tenant_id: str, actor: TaskActor, task_id: int, outcome: str | None = None) -> TaskView:
+        """End a task without a result, and all that is open below it.
+
+        Of a subtask: its step is free again, for the owner above to do or to give away anew, who is woken.
+
+        Raises:
+            NotFound: There is no such task.
+            Forbidden: An agent has no part in it.
+            IllegalTransition: It has ended.
+        """
+        return await self._end_or_begin(tenant_id, actor, task_id, "canceled", outcome)
+
+    async def _end_or_begin(
+        self, tenant_id: str, actor: TaskActor, task_id: int, status: TaskStatus, outcome: str | None
+    ) -> TaskView:
+        async with self._desk.change(tenant_id, actor) as work:
+            task = await work.take(task_id)
+            check_move(task_id, task.status, status)
+            return await _move(work, task, status, outcome)
+
+
+async def _describe(work: Work, task: TaskView, given: TaskPatch) -> TaskView:
+    """Write the fields that are given and differ. A new owner of an active task gets a thread of its own for it."""
+    fields = given.model_dump(include={"title", "description", "owner_agent_id"}, exclude_none=True)
+    changed = {name: value for name, value in fields.items() if value != getattr(task, name)}
+    if not changed:
+        return task
+    if "owner_agent_id" in changed:
+        await work.need_agent(changed["owner_agent_id"])
+    told = {name: {"from": getattr(task, name), "to": value} for name, value in changed.items()}
+    task = task.model_copy(update=changed)
+    await ledger.set_fields(
+        work.connection,
+        work.tenant_id,
+        task.id,
+        title=task.title,
+        description=task.description,
+        owner_agent_id=task.owner_agent_id,
+    )
+    handed_over = "owner_agent_id" in changed and task.status == "active"
+    if handed_over:
+        await work.stop_work([task.id])
+        await work.bind_thread(task)
+    await work.record(task.id, "updated", told)
+    if handed_over:
+        await work.wake(task.id)
+    return await work.read(task.id)
+
+
+async def _move(work: Work, task: TaskView, status: TaskStatus, outcome: str | None) -> TaskView:
+    """Do a legal move with all that follows from it."""
+    if status == "active":
+        await ledger.set_active(work.connection, work.tenant_id, task.id)
+        thread_id = await work.bind_thread(task)
+        await work.record(task.id, "activated", {"thread_id": thread_id})
+        return await work.read(task.id)
+    below = await ledger.list_open_descendants(work.connection, work.tenant_id, task.id)
+    if status == "done" and below:
+        raise IllegalTransition(
+            f"Task {task.id} cannot go from {task.status!r} to 'done' while subtasks of it are open: "
+            f"{', '.join(str(each) for each in below)}. Complete or cancel them first.",
+            task_id=task.id,
+            from_status=task.status,
+            to_status=status,
+            open_subtasks=below,
+        )
+    await ledger.end_task(work.connection, work.tenant_id, task.id, status, outcome=outcome, expected=task.status)
+    await work.stop_work([task.id, *below])
+    await _record_end(work, task, status, outcome, below)
+    ended = await work.read(task.id)
+    await _tell_parent(work, ended)
+    return ended
+
+
+async def _record_end(work: Work, task: TaskView, status: TaskStatus, outcome: str | None, below: list[int]) -> None:
+    told: dict[str, Any] = {"outcome": outcome, "canceled_with_it": below}
+    await work.record(
+        task.id, "completed" if status == "done" else "canceled", {name: value for name, value in told.items() if value}
+    )
+    if status == "done":
+        await mark_step_of(work.connection, work.tenant_id, task.id)
+        return
+    await ledger.cancel_descendants(
+        work.connection,
+        work.tenant_id,
+        below,
+        actor=work.actor.name,
+        run_id=work.actor.run_id,
+        details={"canceled_with": task.id},
+    )
+    await free_steps(work.connection, work.tenant_id, [task.id, *below])
+
+
+async def _tell_parent(work: Work, task: TaskView) -> None:
+    """Record a subtask's end with the task above, and wake the owner of that."""
+    if task.parent_task_id is None:
+        return
+    parent = await work.read(task.parent_task_id)
+    about = {"subtask_id": task.id, "step_id": task.parent_step_id, "status": task.status}
+    kind = "subtask_completed" if task.status == "done" else "subtask_canceled"
+    await work.record(parent.id, kind, {name: about[name] for name in ("subtask_id", "step_id")})
+    if parent.status == "active":
+        await work.wake_owner(parent, _wake_words(parent, task), about)
+
+
+def _wake_words(parent: TaskView, task: TaskView) -> str:
+    step = next((step for step in parent.steps if step.id == task.parent_step_id), None)
+    of_step = "" if step is None else f", for the step {step.title!r},"
+    became = "is done" if task.status == "done" else "was canceled, and its step is free again"
+    outcome = f"\n\nOutcome:\n{task.outcome}" if task.outcome else ""
+    return (
+        f"Subtask {task.id} ({task.title!r}){of_step} of task {parent.id} ({parent.title!r}) {became}.{outcome}\n\n"
+        f"Go on with task {parent.id}."
+    )
