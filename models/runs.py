@@ -125,7 +125,7 @@ class Run(Table, table=True):
     turn_id: str | None = id_ref(null=True)
     merged_into: str | None = id_ref(null=True, comment="The run whose turn absorbed this message")
     stop_reason: str | None = string(null=True)
-    limit_reached: str | None = string(null=True, comment="turns, tokens or cost: the bound that ended the turn")
+    limit_reached: str | None = string(null=True, comment="turns, tokens, cost or time: the bound that ended the turn")
     output: Any = json(null=True, comment="With an output schema: the answer as a value that fulfils it")
     result_text: str | None = string(null=True)
     error_kind: str | None = string(null=True)

@@ -133,6 +133,9 @@ class Compaction(Table, table=True):
     summarization_output_tokens: int = big()
     duration_ms: int = big()
     trigger: str = string(comment="context_limit or overflow_recovery")
+    through_step: int | None = count(
+        null=True, default=None, comment="The last step of the turn after it that the summary stands for, if any"
+    )
     created_at: datetime = time(now=True)
 
 

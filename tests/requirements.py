@@ -236,6 +236,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.thinking": "A model's thinking goes back to it as it came, signature and all.",
     "engine.output": "With an output schema the answer is a value that fulfils it, also in the ledger and over HTTP.",
     "engine.limits": "A turn ends cleanly at its bound on model calls, tokens or cost, and its run says at which.",
+    "engine.overflow-in-turn": "A turn longer than the window goes on after a summary of its first steps.",
     "engine.subagents": "A subagent's calls pass the policy of its turn, and count with the turn's own.",
     "engine.mcp-away": "A server that is dead or does not answer costs a turn its tools, and not its life.",
     "engine.first-byte": "A provider that accepts and never answers is given up, for the next model if there is one.",

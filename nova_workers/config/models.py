@@ -76,7 +76,7 @@ class ModelSettings(Section):
     """Writes the summary of a conversation that grows too long."""
     compact_at: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Share of the window (of `max_context_tokens`, if that is less) at which a conversation is compacted before its
-    next turn."""
+    next turn, or between two steps of one."""
     compact_keep: Annotated[float, Field(ge=0, lt=1)] = 0.25
     """Share of the same that the newest turns may keep beside the summary."""
     first_byte_timeout_s: Seconds = 120.0

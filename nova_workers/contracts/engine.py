@@ -248,6 +248,8 @@ class CompactionRecord:
     summarization_output_tokens: int
     duration_ms: int
     trigger: CompactionTrigger
+    through_step: int | None = None
+    """With a compaction in the middle of a turn: the last of its own steps that the summary stands for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = :tur
 """
 _LOAD_USAGE = """
 SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd::float8,
-       permissions_used
+       permissions_used,
+       (SELECT c.through_step FROM compactions c WHERE c.turn_id = turns.parent_turn_id) AS compacted_through
   FROM turns WHERE id = :turn_id
 """
 _LOAD_CALLS = """
@@ -36,6 +37,7 @@ class Journal:
 
     Attributes:
         permissions_used: What earlier attempts recorded in `TurnFacts.permissions_used`.
+        compacted_through: The last step that a summary stands for; -1 without one.
         answered: Calls of the open step whose results came from outside, while no worker had the run.
     """
 
@@ -44,6 +46,14 @@ class Journal:
     spent: TokenUsage = field(default_factory=TokenUsage)
     answered: tuple[ToolCall, ...] = ()
     permissions_used: Mapping[str, Any] | None = None
+    compacted_through: int = -1
+
+    @property
+    def told(self) -> tuple[StepRecord, ...]:
+        """Return the steps as the model is to read them: a summary stands for the messages of the first of them."""
+        return tuple(
+            replace(step, messages=()) if step.index <= self.compacted_through else step for step in self.steps
+        )
 
 
 async def load_journal(connection: Connection, turn_id: str) -> Journal:
@@ -62,9 +72,16 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
     ordered[-1] = replace(ordered[-1], complete=_is_complete(ordered[-1]))
     used = await connection.fetchrow(_LOAD_USAGE, turn_id=turn_id)
     assert used is not None  # noqa: S101 - its messages refer to it
-    *counts, permissions_used = used
+    *counts, permissions_used, compacted_through = used
     answered = () if ordered[-1].complete else _answered(calls, step=ordered[-1].index)
-    return Journal(tuple(ordered), messages[-1]["seq"] + 1, TokenUsage(*counts), answered, permissions_used)
+    return Journal(
+        tuple(ordered),
+        messages[-1]["seq"] + 1,
+        TokenUsage(*counts),
+        answered=answered,
+        permissions_used=permissions_used,
+        compacted_through=-1 if compacted_through is None else compacted_through,
+    )
 
 
 def _empty_step(index: int, calls: Sequence[Row]) -> StepRecord:

@@ -1,4 +1,7 @@
-"""A compaction is a turn of its own: the summary takes the place of the turns before those that it keeps."""
+"""A compaction is a turn of its own: the summary takes the place of the turns before those that it keeps.
+
+One in the middle of a turn becomes that turn's parent, and stands for the turn's first steps too.
+"""
 
 from __future__ import annotations
 
@@ -60,17 +63,18 @@ WITH thread AS (
     SELECT :turn_id, tenant_id, thread_id, parent_turn_id, depth, 'compaction', 'succeeded', agent_id, agent_version,
            :model, :provider, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens,
            :reasoning_tokens, :cost_usd::float8::numeric, :tokens_after, 'end_turn', now()
-      FROM mine WHERE parent_turn_id <> :turn_id
+      FROM mine WHERE parent_turn_id IS DISTINCT FROM :turn_id
     RETURNING id, tenant_id, thread_id, agent_id, depth
 ), message AS (
     {_SUMMARY}
 ), record AS (
     INSERT INTO compactions (turn_id, tenant_id, summary, summarized_through_turn_id, first_kept_turn_id,
                              turns_summarized, model, provider, tokens_before, tokens_after, summary_tokens,
-                             summarization_input_tokens, summarization_output_tokens, duration_ms, trigger)
+                             summarization_input_tokens, summarization_output_tokens, duration_ms, trigger,
+                             through_step)
     SELECT id, tenant_id, :summary, :summarized_through_turn_id, :first_kept_turn_id, :turns_summarized, :model,
            :provider, :tokens_before, :tokens_after, :summary_tokens, :summarization_input_tokens, :output_tokens,
-           :duration_ms, :trigger
+           :duration_ms, :trigger, :through_step
       FROM compaction
 ), used AS (
     {_USED}
@@ -125,6 +129,7 @@ async def commit_compaction(
         summarization_input_tokens=record.summarization_input_tokens,
         duration_ms=record.duration_ms,
         trigger=record.trigger,
+        through_step=record.through_step,
         usage_id=new_id("use"),
     )
     if found is None:

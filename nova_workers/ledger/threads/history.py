@@ -11,7 +11,8 @@ __all__ = ["HistoryTurn", "load_history_turns"]
 
 # Walks from the newest turn back to the root. A compaction turn stands for all before its first kept turn, so
 # the walk ends there: a long conversation costs what a short one does. Its summary goes first, then the turns that it
-# kept, then those after it; an older compaction among the kept ones is told by the newer summary already.
+# kept, then those after it; an older compaction among the kept ones is told by the newer summary already. Of a turn
+# that was compacted in its middle, the steps that the summary stands for are left out.
 _HISTORY = """
 WITH RECURSIVE lineage AS (
     SELECT t.id, t.parent_turn_id, 0 AS back, t.type, t.status, t.error_message, t.type = 'compaction' AS compacted,
@@ -31,7 +32,9 @@ WITH RECURSIVE lineage AS (
 )
 SELECT l.id, l.type, l.status, l.error_message, m.role, m.content
   FROM lineage l CROSS JOIN newest n JOIN messages m ON m.turn_id = l.id
- WHERE l.type <> 'compaction' OR l.back = n.back
+  LEFT JOIN compactions p ON p.turn_id = l.parent_turn_id
+ WHERE (l.type <> 'compaction' OR l.back = n.back)
+   AND (p.through_step IS NULL OR m.step IS NULL OR m.step > p.through_step)
  ORDER BY CASE WHEN l.back = n.back THEN 0 WHEN l.back > n.back THEN 1 ELSE 2 END, l.back DESC, m.seq
 """
 

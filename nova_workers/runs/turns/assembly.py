@@ -14,7 +14,7 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.skills import SkillDirectory
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.resume import Journal
+from nova_workers.ledger.runs.resume import Journal, load_journal
 from nova_workers.ledger.threads.history import load_history_turns
 from nova_workers.ledger.workspace.skills import load_skills
 from nova_workers.observability.redactor import Redactor
@@ -158,10 +158,14 @@ class TurnAssembler:
             skills=await self._skills(claim, abort),
             sessions=RunSessions(self._database, claim, self._engine_name(claim), abort),
             history=await self._history(claim, abort),
-            journal=journal.steps,
+            journal=journal.told,
             engine_config=agent.engine_config,
             run_id=claim.run_id,
         )
+
+    async def journal(self, claim: Claim, abort: AbortSignal) -> Journal:
+        """Return what is committed of a run's turn. Raises `RunLost` where the lease ran out."""
+        return await persist(self._database, abort, lambda c: load_journal(c, claim.turn_id))
 
     async def _history(self, claim: Claim, abort: AbortSignal) -> tuple[Message, ...]:
         parent = claim.parent_turn_id

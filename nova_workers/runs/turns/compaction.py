@@ -1,7 +1,9 @@
 """Keeps a conversation within the model's context window: older turns give way to a summary of them.
 
-Due before a turn when the last model call's true usage comes near the window, and once more in a turn when the model
-says that it is over. Turns are kept or summarised whole, so no tool call is parted from its result.
+Due before a turn when the last model call's true usage comes near the window; between two steps of a turn likewise;
+and when the model says that the conversation is longer than the window. Turns, and the steps of the turn that runs, are
+kept or summarised whole, so no tool call is parted from its result. What is summarised is the oldest: steps only where
+all turns before them are.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineFailure
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.runs.resume import Journal
 from nova_workers.ledger.threads.compaction import commit_compaction
 from nova_workers.ledger.threads.history import HistoryTurn, load_history_turns
 from nova_workers.runs.persist import persist
@@ -39,6 +42,11 @@ _BLOCK_CHARS = 4_000
 """What is shown of one tool result to the model that summarises."""
 _PART = 0.6
 """Share of the summary model's window that one part of a long conversation may fill."""
+
+_OF_STEPS = (
+    "Of the conversation before this point, and of the first steps of your work on the message that follows. Those "
+    "steps are done; go on after them:"
+)
 
 _PROMPT = """\
 You condense a conversation so that it can go on without its older part. Write down what whoever goes on must know: \
@@ -64,7 +72,11 @@ class Compactor:
         if claim.parent_turn_id is None or claim.session_id is not None:
             return False
         size = claim.context_tokens + _chars(claim.content) // _CHARS_PER_TOKEN
-        return size > self._window(model) * self._settings.compact_at
+        return size > self.due_above_tokens(model)
+
+    def due_above_tokens(self, model: str) -> int:
+        """Return how long a conversation may be before it is compacted."""
+        return round(self._window(model) * self._settings.compact_at)
 
     async def compact(
         self,
@@ -73,17 +85,21 @@ class Compactor:
         engine: Engine,
         *,
         model: str,
+        journal: Journal,
         trigger: CompactionTrigger,
+        timeout_s: float | None,
         events: RunEvents,
     ) -> str | None:
-        """Replace the conversation's older turns by a summary.
+        """Replace the conversation's older turns, and where that is not enough the turn's first steps, by a summary.
 
         Args:
             run: The run, for its fence and its abort.
             claim: Its claim, with the parent turn that is compacted.
             engine: Writes the summary.
             model: Whose window the conversation is to fit.
+            journal: What is committed of the running turn.
             trigger: Why.
+            timeout_s: What is left of the run's time, if that is bounded.
             events: Told of the begin and the end.
 
         Returns:
@@ -93,25 +109,35 @@ class Compactor:
             EngineFailure: ``compaction_failure``: the summary could not be made.
             RunLost: The run is not this claim's any more.
         """
-        parent = claim.parent_turn_id
-        if parent is None:
-            return None
         started_s = self._clock.monotonic_s()
-        turns = await persist(self._database, run.abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
-        tokens = turn_sizes(turns, claim.context_tokens)
+        turns = await self._turns_before(run, claim)
+        steps = [step for step in journal.told if step.complete and step.messages]
+        parts = [*turns, *(HistoryTurn(claim.turn_id, summary=False, messages=step.messages) for step in steps)]
+        known = max([claim.context_tokens, *(step.usage.total_tokens for step in steps)])
+        if trigger == "overflow_recovery":
+            # The model says so, whatever we count.
+            known = max(known, self._window(model))
+        tokens = turn_sizes(parts, known)
         kept_from = split_turns(tokens, round(self._window(model) * self._settings.compact_keep))
-        older, kept = turns[:kept_from], turns[kept_from:]
-        if not any(not turn.summary for turn in older):
+        older, kept = parts[:kept_from], turns[kept_from:]
+        if not any(not part.summary for part in older):
             return None
+        done = steps[: max(kept_from - len(turns), 0)]
+        through_step = done[-1].index if done else journal.compacted_through
         events.emit(live.Compaction(phase="start", tokens_before=sum(tokens)))
-        text, usage, result = await self._summarise(run, engine, older)
-        summary = f"<summary>\nOf the conversation before this point:\n\n{text}\n</summary>"
+        if done:
+            # What the steps were for.
+            older = [*turns, HistoryTurn(claim.turn_id, False, (Message("user", claim.content),)), *older[len(turns) :]]
+        text, usage, result = await self._summarise(run, engine, older, timeout_s)
+        of = _OF_STEPS if through_step >= 0 else "Of the conversation before this point:"
+        summary = f"<summary>\n{of}\n\n{text}\n</summary>"
         summary_tokens = result.usage.tokens.output_tokens or len(summary) // _CHARS_PER_TOKEN
         record = CompactionRecord(
             summary=summary,
             summarized_through_turn_id=older[-1].id,
+            through_step=through_step if through_step >= 0 else None,
             first_kept_turn_id=kept[0].id if kept else None,
-            turns_summarized=sum(not turn.summary for turn in older),
+            turns_summarized=sum(not turn.summary for turn in turns[:kept_from]),
             model=result.model or self._settings.compaction_model,
             provider=result.provider or engine.name,
             tokens_before=sum(tokens),
@@ -128,12 +154,18 @@ class Compactor:
         _log.info("run.compacted", turns=record.turns_summarized, tokens_before=record.tokens_before, trigger=trigger)
         return turn_id
 
+    async def _turns_before(self, run: HeldRun, claim: Claim) -> tuple[HistoryTurn, ...]:
+        parent = claim.parent_turn_id
+        if parent is None:
+            return ()
+        return await persist(self._database, run.abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
+
     def _window(self, model: str) -> int:
         """Return how much of the model's window a conversation may fill."""
         return min(self._windows.context_tokens(model), self._settings.max_context_tokens)
 
     async def _summarise(
-        self, run: HeldRun, engine: Engine, turns: Sequence[HistoryTurn]
+        self, run: HeldRun, engine: Engine, turns: Sequence[HistoryTurn], timeout_s: float | None
     ) -> tuple[str, TokenUsage, EngineResult]:
         """Return the summary of turns, in several passes where one would not fit the summary model."""
         model = self._settings.compaction_model
@@ -143,7 +175,9 @@ class Compactor:
             so_far = f"<notes>\n{text}\n</notes>\n\n" if text else ""
             result = await engine.run(
                 f"{so_far}<conversation>\n{part}\n</conversation>\n\nWrite the notes of all of it.",
-                EngineOptions(system_prompt=_PROMPT, model=model, max_turns=1, run_id=run.claim.run_id),
+                EngineOptions(
+                    system_prompt=_PROMPT, model=model, max_turns=1, timeout_s=timeout_s, run_id=run.claim.run_id
+                ),
                 "sandbox",
                 abort=run.abort,
             )

@@ -37,6 +37,9 @@ __all__ = ["TurnRecorder"]
 
 _log = structlog.get_logger(__name__)
 
+_LEAST_STEPS = 2
+"""So many steps since the last summary before the turn is stopped for another."""
+
 
 class TurnRecorder(TurnListener):
     """The listener of one turn.
@@ -59,6 +62,12 @@ class TurnRecorder(TurnListener):
         self.final_step: StepRecord | None = None
         self.unwritten: StepRecord | None = None
         """The step that the turn is in, until it is committed whole."""
+        self.steps_committed = 0
+        """By this attempt."""
+        self.compact_above_tokens: int | None = None
+        """Stop the turn between two steps once a response shows that the conversation is longer than this."""
+        self.is_over_window = False
+        """Whether it was stopped so."""
         self.first_token_at: datetime | None = None
         self._run = run
         self._claim: Claim = run.claim
@@ -69,13 +78,22 @@ class TurnRecorder(TurnListener):
         self._policy = policy
         self._facts = turn_facts(run.claim)
         self._permissions_used = PermissionsUsed(journal.permissions_used)
-        self._steering: tuple[ledger.Absorbed, ...] = ()
-        self._spent = journal.spent
-        self._steps = {step.index: step for step in journal.steps}
         self._answered = journal.answered
         answered = {call.id for call in journal.answered}
         self._ended = {call.id for step in journal.steps for call in step.tool_calls if call.result is not None}
         self._ended -= answered
+        self.take_journal(journal)
+
+    def take_journal(self, journal: Journal) -> None:
+        """Go on from what is committed of the turn."""
+        self.final_step = None
+        self.unwritten = None
+        self.is_over_window = False
+        self._steering: tuple[ledger.Absorbed, ...] = ()
+        self._spent = journal.spent
+        self._compacted_through = journal.compacted_through
+        self._steps_since_summary = 0
+        self._steps = {step.index: step for step in journal.steps}
         last = journal.steps[-1] if journal.steps else None
         # The response of a step that is not complete stands in the journal already; its step is committed at its place.
         self.seq = journal.next_seq - (len(last.messages) if last is not None and not last.complete else 0)
@@ -209,7 +227,9 @@ class TurnRecorder(TurnListener):
         if step.final:
             self.final_step = step
             return "stop"
-        stop = self._run.stop_at_step
+        self._steps_since_summary += 1
+        self.is_over_window = self._is_over_window(step)
+        stop = self._run.stop_at_step or self.is_over_window
         spent = self._spent + step.usage + step.tool_usage
         # The usage event comes first: the step's own event is what closes it.
         event_id = str(self._events.upcoming(2))
@@ -235,9 +255,16 @@ class TurnRecorder(TurnListener):
         self._steps[step.index] = step
         self.unwritten = None
         self._spent = spent
+        self.steps_committed += 1
         self._steering = absorbed
         self._announce_steering(absorbed)
         return "stop" if stop or self._run.stop_at_step else "continue"
+
+    def _is_over_window(self, step: StepRecord) -> bool:
+        """Whether the conversation comes near the window. A summary that spares one step is not worth its price."""
+        if self.compact_above_tokens is None or self._steps_since_summary < _LEAST_STEPS:
+            return False
+        return step.usage.total_tokens > self.compact_above_tokens
 
     async def take_steering(self) -> tuple[Message, ...]:
         """Return the messages that joined with the last step."""
@@ -255,4 +282,5 @@ class TurnRecorder(TurnListener):
 
     def journal(self) -> Journal:
         """Return the steps of the turn so far. Of the last, calls may still be open."""
-        return Journal(tuple(self._steps[index] for index in sorted(self._steps)), self.seq, self._spent)
+        steps = tuple(self._steps[index] for index in sorted(self._steps))
+        return Journal(steps, self.seq, self._spent, compacted_through=self._compacted_through)

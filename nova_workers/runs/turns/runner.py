@@ -118,33 +118,85 @@ class TurnRunner:
         events: RunEvents,
         time_left: _TimeLeft,
     ) -> EngineResult:
-        """Run the engine; a conversation that is too long is compacted before, or after the model says so, once."""
-        if self._compactor.is_due(claim, self._assembler.model(claim)):
+        """Run the engine. A conversation that is too long is compacted: before, between two steps, or on overflow.
+
+        An overflow ends the turn where the conversation has not grown since the last summary.
+        """
+        model = self._assembler.model(claim)
+        recorder.compact_above_tokens = self._compactor.due_above_tokens(model)
+        if self._compactor.is_due(claim, model):
+            claim = await self._compact_before_it_is_needed(run, claim, engine, recorder, events, time_left)
+        in_vain = False
+        while True:
+            steps_before = recorder.steps_committed
+            result = await self._ask_engine(run, claim, engine, recorder, time_left)
+            if recorder.is_over_window and result.stop_reason == "tool_use":
+                if run.abort.aborted:
+                    return replace(result, stop_reason="aborted")
+                if run.stop_at_step:
+                    return result
+                claim = await self._compact_before_it_is_needed(run, claim, engine, recorder, events, time_left)
+                continue
+            if result.error is None or result.error.kind != "context_overflow":
+                return result
             try:
-                claim = await self._compact(run, claim, engine, "context_limit", events)
-            except EngineFailure as error:
-                # It may fit as it is; if not, the model will say so.
-                _log.warning("run.not_compacted", error=error.message)
-        result = await self._ask_engine(run, claim, engine, recorder, time_left)
-        if result.error is not None and result.error.kind == "context_overflow":
-            try:
-                shorter = await self._compact(run, claim, engine, "overflow_recovery", events)
+                shorter = await self._compact(run, claim, engine, recorder, "overflow_recovery", events, time_left)
             except EngineFailure:
                 if run.abort.aborted:
                     return replace(result, stop_reason="aborted", error=None)
                 raise
-            if shorter is not claim:
-                recorder.final_step = None
-                result = await self._ask_engine(run, shorter, engine, recorder, time_left)
-        return result
+            if shorter is claim or (in_vain and recorder.steps_committed == steps_before):
+                return result
+            in_vain, claim = True, shorter
 
-    async def _compact(
-        self, run: HeldRun, claim: Claim, engine: Engine, trigger: CompactionTrigger, events: RunEvents
+    async def _compact_before_it_is_needed(  # noqa: PLR0917 - as above
+        self,
+        run: HeldRun,
+        claim: Claim,
+        engine: Engine,
+        recorder: TurnRecorder,
+        events: RunEvents,
+        time_left: _TimeLeft,
+    ) -> Claim:
+        """Return the claim with a shorter conversation. Where that fails, it may fit as it is, or overflow."""
+        shorter = claim
+        try:
+            shorter = await self._compact(run, claim, engine, recorder, "context_limit", events, time_left)
+        except EngineFailure as error:
+            _log.warning("run.not_compacted", error=error.message)
+        if shorter is claim and recorder.is_over_window:
+            # It would be as long at each further step.
+            recorder.compact_above_tokens = None
+            recorder.take_journal(await self._assembler.journal(claim, run.abort))
+        return shorter
+
+    async def _compact(  # noqa: PLR0917 - as above
+        self,
+        run: HeldRun,
+        claim: Claim,
+        engine: Engine,
+        recorder: TurnRecorder,
+        trigger: CompactionTrigger,
+        events: RunEvents,
+        time_left: _TimeLeft,
     ) -> Claim:
         """Return the claim with the conversation that is left, or as it is where nothing can be summarised."""
         model = self._assembler.model(claim)
-        turn_id = await self._compactor.compact(run, claim, engine, model=model, trigger=trigger, events=events)
-        return claim if turn_id is None else replace(claim, parent_turn_id=turn_id)
+        turn_id = await self._compactor.compact(
+            run,
+            claim,
+            engine,
+            model=model,
+            journal=recorder.journal(),
+            trigger=trigger,
+            timeout_s=time_left.seconds(),
+            events=events,
+        )
+        if turn_id is None:
+            return claim
+        # As the next worker would: from what is committed.
+        recorder.take_journal(await self._assembler.journal(claim, run.abort))
+        return replace(claim, parent_turn_id=turn_id, context_tokens=0)
 
     async def _ask_engine(
         self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder, time_left: _TimeLeft

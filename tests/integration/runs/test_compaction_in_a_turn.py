@@ -1,0 +1,144 @@
+"""A single turn that grows longer than the model's window goes on with a summary of its own first steps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from nova_workers.config import Settings
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.ledger.threads.history import load_history_turns
+from tests.requirements import proves
+from tests.support.executor import Floor, Worker
+from tests.support.invariants import check_any_time, check_heads
+from tests.support.model_server import ModelServer, Part, Status, Stream, model_server
+
+WINDOW = 10_000
+OVERFLOW = Status(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
+LONG = "x" * 12_000
+
+
+def call(step: int, tokens: int = 100) -> Stream:
+    part = Part("tool", (f"toolu_{step}", "memory_save", {"content": f"{step} {LONG}"}))
+    return Stream((part,), usage={"input_tokens": tokens, "output_tokens": 10})
+
+
+NOTES = Stream((Part("text", ["Three facts were saved"]),), usage={"input_tokens": 50, "output_tokens": 5})
+DONE = Stream((Part("text", ["All saved"]),), usage={"input_tokens": 100, "output_tokens": 10})
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """A fleet whose models have a small window."""
+    return settings.model_copy(update={"model": settings.model.model_copy(update={"max_context_tokens": WINDOW})})
+
+
+@pytest.fixture
+async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+    """The model server, behind the engine of the agent `saver`."""
+    async with model_server() as server:
+        engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
+        floor.engines["anthropic"] = engine
+        spec = {"name": "Saver", "engine": "anthropic", "model": "sonnet", "capabilities": {"memory": {}}}
+        await floor.add_agent("saver", spec)
+        yield server
+        await engine.close()
+
+
+async def _run(floor: Floor, worker: Worker, thread_id: str | None = None) -> str:
+    run = await floor.submit("Save it all", thread_id, **({} if thread_id else {"agent_id": "saver"}))
+    await floor.settle(worker)
+    return run.run_id
+
+
+def _conversation(request: dict[str, Any]) -> str:
+    """Return a request's messages in short: whose, and which calls and results; each call has its result."""
+    words: list[str] = []
+    for message in request["messages"]:
+        for block in message["content"]:
+            match block:
+                case {"type": "text", "text": text}:
+                    words.append("summary" if "<summary>" in text else "query" if "Save" in text else "text")
+                case {"type": "tool_use", "id": id}:
+                    words.append(f"call {id[-1]}")
+                case {"type": "tool_result", "tool_use_id": id}:
+                    words.append(f"result {id[-1]}")
+                case _:
+                    words.append("?")
+    return ", ".join(words)
+
+
+@proves("engine.overflow-in-turn")
+async def test_a_turn_that_overflows_goes_on_after_a_summary_of_its_first_steps(
+    floor: Floor, server: ModelServer
+) -> None:
+    server.reply(call(0), call(1), call(2), OVERFLOW, NOTES, DONE)
+    run_id = await _run(floor, floor.worker())
+    row = await floor.run(run_id)
+    assert (row["status"], row["result_text"]) == ("succeeded", "All saved"), dict(row)
+    asked = [_conversation(request) for request in server.requests]
+    assert asked[3] == "query, call 0, result 0, call 1, result 1, call 2, result 2"
+    assert asked[5] == "summary, query"
+    assert "0 xxx" in server.requests[4]["messages"][0]["content"][0]["text"]
+    record = await floor.database.fetchrow("SELECT * FROM compactions")
+    assert record is not None
+    assert (record["trigger"], record["through_step"]) == ("overflow_recovery", 2)
+    assert record["summarized_through_turn_id"] == row["turn_id"]
+    assert await floor.database.fetchval("SELECT count(*) FROM tool_calls WHERE result IS NOT NULL") == 3
+    steps = await floor.database.fetchval("SELECT steps FROM turns WHERE id = $1", row["turn_id"])
+    assert steps == 4
+    await check_any_time(floor.database)
+    await check_heads(floor.database)
+
+
+@proves("engine.overflow-in-turn")
+async def test_a_turn_that_comes_near_the_window_is_compacted_between_two_steps(
+    floor: Floor, server: ModelServer
+) -> None:
+    server.reply(call(0), call(1, tokens=9_000), NOTES, call(2), DONE)
+    run_id = await _run(floor, floor.worker())
+    assert await floor.status(run_id) == "succeeded"
+    asked = [_conversation(request) for request in server.requests]
+    assert asked[3] == "summary, query"
+    assert asked[4] == "summary, query, call 2, result 2"
+    assert await floor.database.fetchval("SELECT trigger FROM compactions") == "context_limit"
+
+
+@proves("engine.overflow-in-turn")
+async def test_a_worker_that_dies_after_the_summary_leaves_the_same_conversation_to_the_next(
+    floor: Floor, server: ModelServer
+) -> None:
+    first, second = floor.worker(), floor.worker()
+    first.tap.plan("crash_after", "compaction", nth=1)
+    server.reply(call(0), call(1), call(2), OVERFLOW, NOTES)
+    run_id = await _run(floor, first)
+    assert await floor.status(run_id) == "running"
+    await first.crash()
+    await floor.recover()
+    server.reply(DONE)
+    await floor.settle(second)
+    assert (await floor.run(run_id))["result_text"] == "All saved"
+    assert _conversation(server.requests[-1]) == "summary, query"
+    assert await floor.database.fetchval("SELECT count(*) FROM compactions") == 1
+
+
+async def test_the_next_turn_is_told_what_is_left_of_the_long_one(floor: Floor, server: ModelServer) -> None:
+    worker = floor.worker()
+    server.reply(call(0), call(1), OVERFLOW, NOTES, call(2), DONE)
+    run_id = await _run(floor, worker)
+    row = await floor.run(run_id)
+    async with floor.database.connection() as connection:
+        turns = await load_history_turns(connection, floor.tenant_id, row["turn_id"])
+    assert [turn.summary for turn in turns] == [True, False]
+    server.reply(DONE)
+    await _run(floor, worker, row["thread_id"])
+    assert _conversation(server.requests[-1]) == "summary, query, call 2, result 2, text, query"
+
+
+async def test_a_conversation_that_overflows_again_at_once_fails(floor: Floor, server: ModelServer) -> None:
+    server.reply(call(0), call(1), OVERFLOW, NOTES, OVERFLOW, NOTES)
+    row = await floor.run(await _run(floor, floor.worker()))
+    assert (row["status"], row["error_kind"]) == ("failed", "context_overflow")
+    await check_any_time(floor.database)
