@@ -1,27 +1,30 @@
 """Runs a program to its end, in bounds: of time, of output, and of what it leaves behind.
 
-Every program is the leader of a session of its own, so that it and all that it starts are one group and die together:
-when it ends, when its time is up, and when the caller is cancelled. What leaves the group (``setsid``, a daemon) is
-found by a mark in its environment, where the system shows environments (Linux).
+On Linux every program runs under a supervisor of its own (`child_supervisor`), which ends the program and all that it
+started, whatever session, environment or parent that has by then: when the program ends, when its time is up, when the
+caller is cancelled, and when this process is killed. Elsewhere the program leads a process group, which is killed in
+the first three cases; what left the group, and what runs when this process is killed, goes on.
 """
 
 import asyncio
 import contextlib
+import errno
 import os
-import secrets
+import shutil
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Final
 
-__all__ = ["Bounds", "ChildResult", "run_child"]
+from nova_workers import child_supervisor
 
-_MARK = "CHILD_GROUP"
+__all__ = ["Bounds", "ChildResult", "end_supervised", "run_child", "supervised"]
+
+_SUPERVISED: Final = sys.platform == "linux"
 _CHUNK_BYTES = 65_536
 _REAP_S = 2.0
 """A killed program is gone in milliseconds; one that hangs in the kernel (a dead network disk) may never be."""
-_HUNTS = 3
-"""A process may fork while it is being looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,8 @@ class ChildResult:
     """What came of a program.
 
     Attributes:
-        exit_code: As the system has it, negative for a signal; None when its time was up.
+        exit_code: 128 and the number of the signal for a program that a signal ended, as shells have it (negative where
+            there is no supervisor); None when its time was up.
         head: The first bytes of what it wrote.
         omitted_bytes: How much is missing between `head` and `tail`.
     """
@@ -56,6 +60,48 @@ class ChildResult:
         return self.head.decode(errors="replace") + note + self.tail.decode(errors="replace")
 
 
+def supervised(
+    command: Sequence[str], env: Mapping[str, str], *, grace_s: float = 0.0, own_session: bool = True
+) -> list[str]:
+    """Return the command that runs `command` under a supervisor; where there is none (not Linux), `command` itself.
+
+    It must be started by this process, which the supervisor watches. `end_supervised` ends it.
+
+    Args:
+        command: The program and its arguments.
+        env: The environment that it will have.
+        grace_s: After SIGTERM: how long the program may take to end by itself.
+        own_session: Whether the program leads a session of its own, in place of sharing the supervisor's.
+
+    Raises:
+        FileNotFoundError: There is no such program.
+    """
+    program = command[0]
+    # A relative path starts at the working directory of the child, not of this process.
+    known = os.path.isabs(program) or os.sep not in program
+    if known and shutil.which(program, path=env.get("PATH", os.defpath)) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    if not _SUPERVISED:
+        return list(command)
+    python = (sys.executable, "-I", "-S", "-B", child_supervisor.__file__)
+    return [*python, str(os.getpid()), f"{grace_s:g}", "own" if own_session else "shared", *command]
+
+
+def end_supervised(process: asyncio.subprocess.Process) -> None:
+    """Begin to end a program that was started with `supervised` as the leader of a session, and all that it started.
+
+    Returns at once; `process.wait` says when all is gone.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if not _SUPERVISED:
+            # The group may outlive its leader.
+            os.killpg(process.pid, signal.SIGKILL)
+        elif process.returncode is None:
+            # Not killed: it is the supervisor that ends the others. It may have been stopped with them.
+            process.terminate()
+            process.send_signal(signal.SIGCONT)
+
+
 async def run_child(
     command: Sequence[str],
     bounds: Bounds,
@@ -65,7 +111,6 @@ async def run_child(
     given: bytes | None = None,
     passed: Sequence[int] = (),
     with_errors: bool = False,
-    hunt: bool = False,
 ) -> ChildResult:
     """Run a program and return what came of it.
 
@@ -77,21 +122,20 @@ async def run_child(
         given: What it reads on its standard input.
         passed: Descriptors that it gets, by the same numbers.
         with_errors: Whether standard error is output too; else it is dropped.
-        hunt: Whether to look for processes that left the group, and end them as well.
 
     Raises:
         OSError: It cannot be started.
     """
-    mark = secrets.token_hex(16)
+    supervised_command = supervised(command, env)
     read_end, write_end = os.pipe()
     try:
         # A pipe of our own: asyncio's may keep `wait` until every process that holds the other end is gone.
         process = await asyncio.create_subprocess_exec(
-            *command,
+            *supervised_command,
             stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
             stdout=write_end,
             stderr=write_end if with_errors else asyncio.subprocess.DEVNULL,
-            env={**env, _MARK: mark},
+            env=dict(env),
             cwd=cwd,
             pass_fds=tuple(passed),
             start_new_session=True,
@@ -111,7 +155,7 @@ async def run_child(
             async with asyncio.timeout(bounds.timeout_s):
                 exit_code = await process.wait()
     finally:
-        await _end(process, mark if hunt else None, tasks)
+        await _end(process, tasks)
     return output.result(exit_code)
 
 
@@ -157,10 +201,10 @@ async def _feed(process: asyncio.subprocess.Process, given: bytes) -> None:
     process.stdin.close()
 
 
-async def _end(process: asyncio.subprocess.Process, mark: str | None, tasks: list[asyncio.Task[None]]) -> None:
-    """End the whole group, whatever state it is in, and let go of its pipes. Not cut short by another cancellation."""
-    _kill_group(process.pid)
-    rest = asyncio.create_task(_clear(process, mark, tasks))
+async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]) -> None:
+    """End all processes of the program, and let go of its pipes. Not cut short by another cancellation."""
+    end_supervised(process)
+    rest = asyncio.create_task(_clear(process, tasks))
     try:
         await asyncio.shield(rest)
     except asyncio.CancelledError:
@@ -168,45 +212,12 @@ async def _end(process: asyncio.subprocess.Process, mark: str | None, tasks: lis
         raise
 
 
-async def _clear(process: asyncio.subprocess.Process, mark: str | None, tasks: list[asyncio.Task[None]]) -> None:
-    if mark is not None:
-        await asyncio.to_thread(_hunt, f"{_MARK}={mark}".encode())
+async def _clear(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_REAP_S):
             await process.wait()
-    # The pipe is at its end now, unless somebody whom we cannot see holds it.
+    # The pipe is at its end now, unless a process that cannot be killed holds it.
     _, late = await asyncio.wait(tasks, timeout=_REAP_S)
     for task in late:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _kill_group(leader: int) -> None:
-    # The group may outlive its leader, and a group that is gone is what we want.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-def _hunt(mark: bytes) -> None:
-    for _ in range(_HUNTS):
-        found = [pid for pid in _pids() if mark in _environment(pid)]
-        if not found:
-            return
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
-
-
-def _environment(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        # Gone, or another user's.
-        return b""

@@ -238,6 +238,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.limits": "A turn ends cleanly at its bound on model calls, tokens or cost, and its run says at which.",
     "engine.overflow-in-turn": "A turn longer than the window goes on after a summary of its first steps.",
     "engine.subagents": "A subagent's calls pass the policy of its turn, and count with the turn's own.",
+    "child.descendants": "Nothing that a command started outlives its call, whatever session or environment it took.",
+    "child.killed-worker": "A worker that is killed takes with it all that its commands and servers started.",
     "engine.mcp-away": "A server that is dead or does not answer costs a turn its tools, and not its life.",
     "engine.first-byte": "A provider that accepts and never answers is given up, for the next model if there is one.",
     "engine.keys": "A key that fails gives way to the next in the same turn, and rests for all engines and workers.",

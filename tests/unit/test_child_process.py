@@ -3,11 +3,13 @@
 import asyncio
 import os
 import sys
-import time
 
 import pytest
 
 from nova_workers.child_process import Bounds, run_child
+from tests.requirements import proves
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Programs have a supervisor on Linux only")
 
 BOUNDS = Bounds(timeout_s=20, head_bytes=1_000)
 
@@ -25,7 +27,7 @@ async def test_a_program_that_does_not_read_what_it_is_given_does_no_harm() -> N
 
 async def test_it_has_the_environment_that_it_is_given_and_no_other() -> None:
     result = await run_child(["/usr/bin/env"], BOUNDS, env={"A": "b"})
-    assert {line.split("=")[0] for line in result.text().splitlines()} == {"A", "CHILD_GROUP"}
+    assert result.text() == "A=b\n"
 
 
 async def test_errors_are_output_only_where_that_is_wanted() -> None:
@@ -69,18 +71,84 @@ async def test_the_whole_group_ends_with_its_leader(end: str) -> None:
     os.close(read_end)
 
 
-async def test_who_holds_the_output_open_from_elsewhere_does_not_hold_the_caller() -> None:
-    # In another session and without the mark: nobody finds it, and it keeps the pipe.
-    hide = "import os, time\nif os.fork() == 0:\n os.setsid()\n os.execve('/bin/sleep', ['sleep', '8'], {})\n"
-    began_s = time.monotonic()
-    result = await run_child([sys.executable, "-I", "-S", "-c", hide + "print('done')"], BOUNDS, env={}, hunt=True)
-    assert (result.exit_code, result.text()) == (0, "done\n")
-    assert time.monotonic() - began_s < 7
+async def test_the_exit_code_after_a_signal_is_that_of_shells() -> None:
+    assert (await run_child(["/bin/sh", "-c", "kill -9 $$"], BOUNDS, env={})).exit_code == 128 + 9
+
+
+# It leaves its session, clears its environment, loses its parents, and holds a pipe by which its end is seen.
+ESCAPE = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        os.write({escaped}, b"x")
+        os.execve("/bin/sleep", ["sleep", "60"], {{}})
+    os._exit(0)
+os.wait()
+{then}
+"""
+
+
+def _escaping(escaped: int, then: str) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", ESCAPE.format(escaped=escaped, then=then)]
+
+
+async def _ends(read_end: int) -> bool:
+    """Return whether no process holds the other end of a pipe any more, within a bound."""
+    async with asyncio.timeout(5):
+        return await asyncio.to_thread(os.read, read_end, 1) == b""
+
+
+@linux
+@pytest.mark.parametrize("end", ["exit", "timeout", "cancel"])
+@proves("child.descendants")
+async def test_a_process_with_a_session_of_its_own_and_no_environment_ends_with_its_call(end: str) -> None:
+    read_end, write_end = os.pipe()
+    then = "" if end == "exit" else "import time; time.sleep(60)"
+    bounds = Bounds(1.0 if end == "timeout" else 30.0, 100)
+    call = asyncio.create_task(run_child(_escaping(write_end, then), bounds, env={}, passed=(write_end,)))
+    assert await asyncio.to_thread(os.read, read_end, 1) == b"x"
+    os.close(write_end)
+    if end == "cancel":
+        call.cancel()
+    await asyncio.wait((call,))
+    assert await _ends(read_end)
+    os.close(read_end)
+
+
+@linux
+@pytest.mark.parametrize("thread", ["main", "other"])
+@proves("child.killed-worker")
+async def test_nothing_of_a_program_outlives_a_killed_process_that_ran_it(thread: str) -> None:
+    read_end, write_end = os.pipe()
+    escaping = _escaping(write_end, "import time; time.sleep(60)")
+    run = f"asyncio.run(run_child({escaping!r}, Bounds(60, 100), env={{}}, passed=({write_end},)))"
+    within = run if thread == "main" else f"t = threading.Thread(target=lambda: {run}); t.start(); t.join()"
+    program = f"import asyncio, threading\nfrom nova_workers.child_process import Bounds, run_child\n{within}"
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", program, pass_fds=(write_end,))
+    os.close(write_end)
+    assert await asyncio.to_thread(os.read, read_end, 1) == b"x"
+    worker.kill()
+    await worker.wait()
+    assert await _ends(read_end)
+    os.close(read_end)
+
+
+@linux
+async def test_a_program_that_ends_its_group_does_not_end_its_supervisor() -> None:
+    read_end, write_end = os.pipe()
+    call = run_child(_escaping(write_end, "os.kill(0, 9)"), BOUNDS, env={}, passed=(write_end,))
+    assert (await call).exit_code == 128 + 9
+    os.close(write_end)
+    assert await asyncio.to_thread(os.read, read_end, 1) == b"x"
+    assert await _ends(read_end)
+    os.close(read_end)
 
 
 async def test_a_second_cancellation_does_not_leave_the_program_running() -> None:
     read_end, write_end = os.pipe()
-    task = asyncio.create_task(run_child(["/bin/sleep", "60"], BOUNDS, env={}, passed=(write_end,), hunt=True))
+    task = asyncio.create_task(run_child(["/bin/sleep", "60"], BOUNDS, env={}, passed=(write_end,)))
     await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.sleep(0)

@@ -9,7 +9,6 @@ import os
 import shutil
 import tempfile
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from claude_agent_sdk import project_key_for_directory
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.skills import SKILL_MD, SkillDirectory
-from nova_workers.engines.claude_agent.family import MARK
 from nova_workers.errors import EngineFailure
 
 __all__ = ["Home", "inherited", "make_home", "sweep"]
@@ -85,7 +83,6 @@ class Home:
         roots: Directories that tools on files are confined to, resolved, `cwd` first if the turn has one.
         skills: Names of the skills in the working directory that the turn does not bring itself.
         assigned: Names of the skills that the turn brings.
-        mark: What the program's family is known by.
     """
 
     base: Path
@@ -93,7 +90,6 @@ class Home:
     roots: tuple[Path, ...]
     skills: tuple[str, ...]
     assigned: tuple[str, ...]
-    mark: str
 
     @property
     def shelf(self) -> Path:
@@ -109,7 +105,6 @@ class Home:
             "CLAUDE_CODE_TMPDIR": str(self.base / "tmp"),
             "PWD": str(self.cwd),
             "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
-            MARK: self.mark,
         }
         return {**inherited, **dict.fromkeys((*_QUIET, *_PLAIN), "1"), **own, **more}
 
@@ -175,7 +170,7 @@ def make_home(cwd: str | None, directories: Sequence[str], skills: Sequence[Skil
     assigned = tuple(skill.name for skill in skills)
     there = sorted(path.parent.name for path in (where / _SKILLS).glob(f"*/{SKILL_MD}"))
     own = tuple(name for name in there if name not in assigned)
-    home = Home(base, where, roots, own, assigned, uuid.uuid4().hex)
+    home = Home(base, where, roots, own, assigned)
     try:
         home.write_skills(skills)
     except OSError as error:

@@ -103,7 +103,7 @@ class Launcher:
         if interrupted:
             more[_RESUME_INTERRUPTED] = "1"
         environment = self._home.environment(self._settings.environment, more)
-        return Launch(command, environment, str(self._home.cwd), self._home.mark, profile.api_key)
+        return Launch(command, environment, str(self._home.cwd), profile.api_key)
 
     def _prompt(self) -> str:
         schema = self._options.output_schema

@@ -9,8 +9,10 @@ Not the SDK's own transport (0.2.187, `_internal/transport/subprocess_cli.py`), 
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -18,8 +20,8 @@ from typing import Any, cast
 
 from claude_agent_sdk import Transport
 
+from nova_workers.child_process import end_supervised, supervised
 from nova_workers.contracts.content import JsonObject
-from nova_workers.engines.claude_agent.family import end_family, freeze
 
 __all__ = ["KEY_FD_VARIABLE", "ClaudeProcess", "Launch"]
 
@@ -34,16 +36,11 @@ _STDERR_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start the program.
-
-    Attributes:
-        mark: What its family is known by; also in `environment`.
-    """
+    """How to start the program."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     cwd: str
-    mark: str
     api_key: str | None = None
 
 
@@ -80,7 +77,8 @@ class ClaudeProcess(Transport):
             environment[KEY_FD_VARIABLE] = str(inherited[0])
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._launch.command,
+                # In one group with its supervisor, so that `freeze` stops both.
+                *supervised(self._launch.command, environment, own_session=False),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -145,7 +143,8 @@ class ClaudeProcess(Transport):
     def freeze(self) -> None:
         """Let the program do nothing more. Returns at once; `close` ends it."""
         if self.is_ready():
-            freeze(self._running().pid)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._running().pid, signal.SIGSTOP)
 
     async def close(self) -> None:
         """End the program and all processes that came of it. Calling it again changes nothing."""
@@ -155,9 +154,7 @@ class ClaudeProcess(Transport):
 
     async def _end(self) -> None:
         process = self._running()
-        # Also where the program has ended by itself: what it started may live on.
-        leader = process.pid if process.returncode is None else None
-        await asyncio.to_thread(end_family, leader, self._launch.mark)
+        end_supervised(process)
         await process.wait()
         if self._stderr_reader is not None:
             await asyncio.wait((self._stderr_reader,))

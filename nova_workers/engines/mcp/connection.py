@@ -11,8 +11,6 @@ and a server that does not read holds that up for seconds.
 import asyncio
 import contextvars
 import os
-import shutil
-import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol, TypeVar
@@ -24,6 +22,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, CallToolResult, Tool
 
+from nova_workers.child_process import supervised
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.child_output import logged_output
@@ -51,6 +50,9 @@ _STREAM_READ_TIMEOUT_S = 300.0
 """A server may hold a response stream open this long; MCP's own recommendation."""
 _PROBE_TIMEOUT_S = 2.0
 """After a call that timed out or was refused as on a closed connection: how long the server may take to list tools."""
+
+_END_GRACE_S = 1.5
+"""The MCP client sends SIGTERM to a server that does not end with its input, and SIGKILL after 2 s."""
 
 _Result = TypeVar("_Result")
 
@@ -279,17 +281,13 @@ async def _client(name: str, server: McpServer, make_transport: MakeTransport | 
 
 
 def _process(server: StdioMcpServer) -> StdioServerParameters:
-    """Return how to start the server. It leads a process group of its own, which closing the connection ends.
+    """Return how to start the server: it ends, with all that it starts, with the connection and with this process.
 
-    Should this process be killed, its children read the end of their input; one that does not care is killed by the
-    kernel, where there is a program to ask for that.
+    Raises:
+        FileNotFoundError: There is no such program.
     """
-    command, args = server.command, list(server.args)
-    tie = shutil.which("setpriv") if sys.platform == "linux" else None
-    # A program that does not exist is to fail under its own name.
-    if tie is not None and shutil.which(command, path=server.env.get("PATH", os.environ.get("PATH"))):
-        args = ["--pdeathsig", "KILL", "--", command, *args]
-        command = tie
+    found_in = {"PATH": os.environ.get("PATH", os.defpath), **server.env}
+    command, *args = supervised((server.command, *server.args), found_in, grace_s=_END_GRACE_S, own_session=False)
     return StdioServerParameters(command=command, args=args, env=dict(server.env), cwd=server.cwd)
 
 

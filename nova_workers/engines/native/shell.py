@@ -92,7 +92,6 @@ class Shell:
                 env=_environment(self._cwd, settings.passed_on, os.environ),
                 cwd=self._cwd,
                 with_errors=True,
-                hunt=True,
             )
         except OSError as error:
             raise ToolFailure(f"Bash: the command cannot be started: {error.strerror}", tool=SHELL_TOOL) from error

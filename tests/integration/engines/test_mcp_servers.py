@@ -32,6 +32,7 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.scripted import ScriptedEngine
 from tests.requirements import proves
 from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.processes import wait_until_gone
 from tests.support.serving import serving
 
 Json = dict[str, Any]
@@ -303,16 +304,33 @@ async def test_progress_is_told_while_the_call_runs(play: Player) -> None:
     assert told == [("count", "count: 1 of 3 at 1"), ("count", "count: 3 of 3 at 3")]
 
 
+def _with_escapee(server: StdioMcpServer, pids: Path) -> StdioMcpServer:
+    """Return a server that first starts a process in a session of its own, without an environment or a parent."""
+    escape = f'(setsid env -i /bin/sh -c "echo \\$\\$ >> {pids}; exec /bin/sleep 60" &); exec "$@"'
+    return replace(server, command="/bin/sh", args=("-c", escape, "sh", server.command, *server.args))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux is asked")
+@proves("child.descendants")
+async def test_what_a_server_started_ends_with_its_connection(play: Player, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    served_by = await play.pid(replace(_with_escapee(CHILD, pids), reuse=False))
+    await _until(lambda: pids.exists() and pids.read_text().endswith("\n"))
+    await _until(lambda: not any(_lives(pid) for pid in (served_by, int(pids.read_text()))))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux is asked")
+@proves("child.killed-worker")
 def test_children_die_with_a_process_that_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
+    rude = _with_escapee(replace(RUDE, args=(*RUDE.args, str(pids))), pids)
     program = f"""
 import asyncio, os, signal, sys
 from nova_workers.contracts.engine import EngineOptions, StdioMcpServer
 from nova_workers.engines.scripted import ScriptedEngine
 
 async def main():
-    rude = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_rude_server", {str(pids)!r}), cwd=os.getcwd())
+    rude = StdioMcpServer({rude.command!r}, {rude.args!r}, cwd=os.getcwd())
     options = EngineOptions(mcp_servers={{"rude": rude}}, engine_config={{"script": [{{"tool": {{"name": "sulk"}}}}]}})
     asyncio.get_running_loop().call_later(2.0, os.kill, os.getpid(), signal.SIGKILL)
     await ScriptedEngine(environment="development").run("go", options, "sandbox")
@@ -321,11 +339,8 @@ asyncio.run(main())
 """
     ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL
-    (pid,) = (int(pid) for pid in pids.read_text().split())
-    deadline_s = time.monotonic() + 10
-    while _lives(pid) and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    assert not _lives(pid)
+    server, escaped = (int(pid) for pid in pids.read_text().split())
+    assert wait_until_gone({server, escaped}, 5) == set()
 
 
 class Web:
