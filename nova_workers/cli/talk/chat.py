@@ -1,22 +1,18 @@
 """`nova chat`: a conversation on one thread.
 
-Between turns the line is read by the terminal's own editor. While a turn runs, Ctrl-C cancels it, and a line that is
-typed and ended with Enter joins it at its next step.
+Between turns a message is edited as `chat_input` says. While a turn runs, Ctrl-C cancels it, and a line that is typed
+and ended with Enter joins it at its next step.
 """
 
 import asyncio
-import importlib
-import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
 from typing import Annotated
 
 import typer
 
 from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.talk.chat_input import COMMANDS, message_of, messages, typed_lines
 from nova_workers.cli.talk.follow import follow, on_interrupt, why_it_waits
 from nova_workers.cli.talk.live import LiveView
 from nova_workers.cli.terminal.output import short
@@ -25,19 +21,13 @@ from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.contracts.waits import RunAnswer
 from nova_workers.errors import NovaError
 
-with suppress(ImportError):
-    # input() edits and recalls lines once this is loaded; not every platform has it.
-    importlib.import_module("readline")
-
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-PROMPT = "> "
 _VERDICTS = {"y": True, "yes": True, "n": False, "no": False}
-HELP = """/new      begin a new thread
-/thread   print this thread's id
-/quit     leave, as Ctrl-D does
+_HELP = "\n".join(f"{name:10}{what}" for name, what in COMMANDS.items())
+_KEYS = """Alt-Enter begins another line, and a paste may have many; Enter sends.
 Ctrl-C cancels the turn that runs. A line typed meanwhile joins it, or answers what it asks."""
 
 
@@ -55,15 +45,16 @@ async def chat(
     """
     talk = _Talk(session, thread=thread, agent=agent, model=model, reasoning=reasoning)
     await talk.open()
-    lines = _Lines(show_prompt=session.out.tty)
-    while (line := lines.next()) is not None:
-        if not line.strip():
+    interactive = session.out.tty and sys.stdin.isatty()
+    source = messages(interactive=interactive, home=session.settings.home)
+    while (text := await source.next()) is not None:
+        if not text.strip():
             continue
-        if line.startswith("/") and not line.startswith("/steer "):
-            if not talk.command(line.strip()):
-                break
-            continue
-        await talk.say(line.removeprefix("/steer "))
+        message = message_of(text)
+        if message is not None:
+            await talk.say(message)
+        elif not talk.command(text.strip()):
+            break
     if not session.out.json and talk.thread:
         session.out.note(f"go on with `nova chat --thread {talk.thread}`")
 
@@ -100,7 +91,7 @@ class _Talk:
             case "/thread":
                 out.note(self.thread or "none yet")
             case "/help":
-                out.note(HELP)
+                out.note(f"{_HELP}\n{_KEYS}")
             case _:
                 out.note(f"{line.split(maxsplit=1)[0]!r} is not a command; /help lists them", "red")
         return True
@@ -126,7 +117,7 @@ class _Talk:
             interrupt.arm(run.id)
             self._run_id = run.id
             view.doing(why_it_waits(run))
-            with _typed_lines(lambda line: self._steer(line, view)):
+            with typed_lines(lambda line: self._steer(line, view)):
                 await follow(self._session, run.id, view, started_s=started_s)
             # A line that came too late to join is a run of its own, which is next.
             while self._steering:
@@ -135,7 +126,12 @@ class _Talk:
                     interrupt.arm(late)
                     await follow(self._session, late, LiveView(self._session.out, reasoning=self._reasoning))
 
-    def _steer(self, text: str, view: LiveView) -> None:
+    def _steer(self, typed: str, view: LiveView) -> None:
+        text = message_of(typed)
+        if text is None:
+            view.note(f"✗ {short(typed)!r} was not sent: commands wait for the turn; /say … sends it", "red")
+            return
+
         async def send() -> str | None:
             try:
                 if view.asked is not None:
@@ -170,58 +166,3 @@ class _Talk:
             "model": self._model,
         }
         return build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})
-
-
-class _Lines:
-    """The user's lines. Reading blocks the loop, on which nothing runs between turns."""
-
-    def __init__(self, *, show_prompt: bool) -> None:
-        self._prompt = PROMPT if show_prompt and sys.stdin.isatty() else ""
-
-    def next(self) -> str | None:
-        """Return the next line, or None when there are no more. Ctrl-C drops the line that is being typed."""
-        while True:
-            try:
-                with _thrown_interrupts():
-                    return input(self._prompt)
-            except EOFError:
-                return None
-            except KeyboardInterrupt:
-                if not self._prompt:
-                    raise
-                sys.stderr.write("\n(Ctrl-D leaves)\n")
-
-
-@contextmanager
-def _thrown_interrupts() -> Generator[None]:
-    """Make Ctrl-C raise at once: asyncio's own handler would only cancel the task that blocks the loop."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _typed_lines(take: Callable[[str], None]) -> Generator[None]:
-    """Hand over each line that is typed inside the block; on a terminal only."""
-    loop = asyncio.get_running_loop()
-    if not sys.stdin.isatty():
-        yield
-        return
-    source = sys.stdin.fileno()
-
-    def on_readable() -> None:
-        data = os.read(source, 65536)
-        if not data:
-            # Ctrl-D on an empty line: the turn goes on, and there is nothing more to read.
-            loop.remove_reader(source)
-        for line in data.decode("utf-8", "replace").splitlines():
-            if line.strip():
-                take(line.removeprefix("/steer "))
-
-    loop.add_reader(source, on_readable)
-    try:
-        yield
-    finally:
-        loop.remove_reader(source)

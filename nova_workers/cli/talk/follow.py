@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 
 from nova_workers.cli.command import Session
-from nova_workers.cli.missing_worker import missing_worker_noted
 from nova_workers.cli.talk.live import LiveView, cost_line
+from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.contracts.events import EventCursor, Steered, StreamEnd
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, RunView
 from nova_workers.errors import IllegalTransition, NovaError

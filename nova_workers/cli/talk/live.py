@@ -1,13 +1,15 @@
 """A run as it happens, on a terminal or in a pipe.
 
-The answer goes to stdout as it comes; tools, waits and costs are notes on stderr. Nothing that was written is
-ever drawn again, so there is no flicker: the one line that is replaced, what the run is doing right now, is shown
-on a terminal only, and wiped before anything else is written.
+The answer goes to stdout as it comes, rendered as Markdown on a terminal; tools, waits and costs are notes on stderr.
+Nothing that was written is ever drawn again, so there is no flicker: the one line that is replaced, what the run is
+doing or writing right now, is shown on a terminal only, and wiped before anything else is written.
 """
 
 import shlex
 
-from nova_workers.cli.terminal.output import Output, age, money, printable, short
+from nova_workers.cli.terminal.markdown_stream import MarkdownStream
+from nova_workers.cli.terminal.output import Output, age, money, short
+from nova_workers.cli.terminal.thinking_text import ThinkingText
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
@@ -32,6 +34,9 @@ __all__ = ["LiveView", "cost_line", "limit_line", "tool_line", "wait_line"]
 
 _WIPE = "\r\x1b[2K"
 _SUMMARY_CHARS = 100
+_TAIL_CHARS = 60
+"""As much of the line that is being written as the one transient line shows."""
+_THOUGHT_STYLE = "dim italic"
 
 
 class LiveView:
@@ -48,6 +53,9 @@ class LiveView:
         self._reasoning = reasoning
         self._answers_here = answers_here
         self._shares_terminal = out.tty and out.stderr.isatty()
+        self._markdown = MarkdownStream(out.console) if out.tty else None
+        self._thoughts = ThinkingText(out.width or 80)
+        self._thinks = False
         self._transient = False
         self._at_line_start = True
         self._wants_gap = False
@@ -118,6 +126,9 @@ class LiveView:
     def finish(self) -> None:
         """End the line of the answer, when it is open."""
         self._wipe()
+        self._end_thoughts()
+        if self._markdown is not None:
+            self._put(self._markdown.close())
         if not self._at_line_start:
             self._put("\n")
             self._at_line_start = True
@@ -175,13 +186,22 @@ class LiveView:
         self._wants_gap = self._has_text
 
     def _show_reasoning(self, text: str) -> None:
-        if self._reasoning:
-            self._settle()
-            self._out.stderr.write(printable(text))
-            self._out.stderr.flush()
-            self._wants_gap = True
-        else:
+        if not self._reasoning:
             self.doing("thinking")
+            return
+        if not self._thinks:
+            self._settle()
+            self._thinks = True
+        self._wipe()
+        for line in self._thoughts.feed(text):
+            self._out.note(line, _THOUGHT_STYLE)
+        self._wants_gap = True
+
+    def _end_thoughts(self) -> None:
+        if self._thinks:
+            self._thinks = False
+            for line in self._thoughts.close():
+                self._out.note(line, _THOUGHT_STYLE)
 
     def _show_end(self, event: StreamEnd) -> None:
         if event.final:
@@ -201,18 +221,28 @@ class LiveView:
     def _write(self, text: str) -> None:
         """Write a piece of the answer. What a terminal would obey is taken out; a pipe gets the bytes as they are."""
         self._wipe()
+        self._end_thoughts()
         if self._wants_gap:
             self.finish()
             text = text.lstrip("\n")
             self._wants_gap = not text
-        if text:
-            self._put(printable(text) if self._out.tty else text)
+        if not text:
+            return
+        self._has_text = True
+        if self._markdown is None:
+            self._put(text)
             self._at_line_start = text.endswith("\n")
-            self._has_text = True
+            return
+        self._put(self._markdown.feed(text))
+        if self._markdown.tail.strip():
+            self.doing(self._markdown.tail[-_TAIL_CHARS:])
 
     def _settle(self) -> None:
         """Make room for a note: wipe what is transient, and leave an open line of the answer alone in a pipe."""
         self._wipe()
+        self._end_thoughts()
+        if self._markdown is not None:
+            self._put(self._markdown.close())
         if self._shares_terminal and not self._at_line_start:
             self._put("\n")
             self._at_line_start = True
@@ -224,6 +254,8 @@ class LiveView:
             self._transient = False
 
     def _put(self, text: str) -> None:
+        if not text:
+            return
         self._out.stdout.write(text)
         self._out.stdout.flush()
 

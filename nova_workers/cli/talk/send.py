@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.missing_worker import missing_worker_noted
 from nova_workers.cli.talk.follow import follow, on_interrupt, outcome_code, why_it_waits
 from nova_workers.cli.talk.live import LiveView, cost_line, limit_line
+from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.client.runs import ENDED
 from nova_workers.contracts.events import Usage
 from nova_workers.contracts.http.wire import OnBusy, RunQueue, RunView, StatelessRunCreate

@@ -86,6 +86,11 @@ class Output:
         self._notes = Console(file=self.stderr, highlight=False, soft_wrap=True)
 
     @property
+    def console(self) -> Console:
+        """What lays out text for stdout."""
+        return self._console
+
+    @property
     def width(self) -> int | None:
         """Columns of the terminal; None where stdout is none, and nothing need fit."""
         return self._console.width if self.tty else None

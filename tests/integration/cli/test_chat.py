@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncGenerator, Callable, Generator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,12 +28,17 @@ pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 Script = Callable[..., str]
 
 
+PROMPT = "(the prompt reads)"
+
+
 class Terminal:
     """A child on a terminal of its own, as a person would use it."""
 
     def __init__(self, nova: Nova, *arguments: str) -> None:
         self._master, slave = pty.openpty()
-        env = {**os.environ, **nova.env, "TERM": "xterm", "COLUMNS": "200"}
+        termios.tcsetwinsize(slave, (40, 200))
+        # Nobody here answers where the cursor is.
+        env = {**os.environ, **nova.env, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "nova_workers.cli", *arguments],
             env=env,
@@ -52,7 +58,12 @@ class Terminal:
         self.screen = self.screen.partition(text)[2]
 
     def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
+        """Press keys; Enter is a carriage return."""
+        os.write(self._master, text.replace("\n", "\r").encode())
+
+    def paste(self, text: str) -> None:
+        """Paste text, as a terminal brackets it."""
+        os.write(self._master, f"\x1b[200~{text}\x1b[201~".encode())
 
     def interrupt(self) -> None:
         """Press Ctrl-C: the session has no controlling terminal, so the signal is sent by hand."""
@@ -76,8 +87,9 @@ class Terminal:
     def _pull(self) -> str:
         try:
             while data := os.read(self._master, 65536):
-                # Readline switches modes of the terminal; what is shown is what counts.
-                self.screen += re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", data.decode())
+                # A prompt that reads asks for pastes in brackets; other switches of the terminal do not count.
+                shown = data.decode().replace("\x1b[?2004h", PROMPT)
+                self.screen += re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown)
         except OSError:
             pass  # Nothing to read now, or the other end is closed.
         return self.screen
@@ -86,7 +98,7 @@ class Terminal:
 @pytest.fixture
 def terminal(nova: Nova) -> Generator[Terminal]:
     terminal = Terminal(nova, "chat")
-    terminal.shows("> ")
+    terminal.shows(PROMPT)
     yield terminal
     terminal.close()
 
@@ -124,21 +136,34 @@ def test_a_turn_on_a_terminal_streams_and_ctrl_d_leaves(terminal: Terminal) -> N
     terminal.type("hello\n")
     terminal.shows("You said: hello")
     terminal.shows("tokens in")
-    terminal.shows("> ")
+    terminal.shows(PROMPT)
     terminal.type("\x04")
     assert terminal.ended() == 0
     assert "nova chat --thread thr_" in terminal.screen
 
 
+def test_a_paste_is_one_message_and_alt_enter_begins_a_line(terminal: Terminal) -> None:
+    terminal.paste("one\r/two")
+    terminal.type("\x1b\nthree\n")
+    terminal.shows("You said: one /two three")
+    terminal.shows(PROMPT)
+
+
+def test_a_line_that_begins_with_a_slash_can_be_sent(nova: Nova) -> None:
+    done = nova.good("chat", stdin="//etc/hosts\n/say /help me\n")
+    assert done.out == "You said: /etc/hosts\nYou said: /help me\n"
+
+
 def test_ctrl_c_cancels_the_turn_and_stays_in_the_chat(terminal: Terminal, script: Script) -> None:
-    terminal.type(script({"say": "Working on it."}, {"sleep_s": 60}) + "\n")
+    # What is typed is shown too: only the answer has the letter.
+    terminal.type(script({"say": "Working on it."}, {"sleep_s": 60}).replace("Working", "W\\u006frking") + "\n")
     terminal.shows("Working on it.")
     terminal.interrupt()
     terminal.shows("canceled")
-    terminal.shows("> ")
+    terminal.shows(PROMPT)
     terminal.type("still there\n")
     terminal.shows("You said: still there")
-    terminal.shows("> ")
+    terminal.shows(PROMPT)
     terminal.type("/quit\n")
     assert terminal.ended() == 0
 
@@ -146,10 +171,10 @@ def test_ctrl_c_cancels_the_turn_and_stays_in_the_chat(terminal: Terminal, scrip
 def test_ctrl_c_at_the_prompt_drops_the_line_and_stays(terminal: Terminal) -> None:
     terminal.interrupt()
     terminal.shows("Ctrl-D leaves")
-    terminal.shows("> ")
+    terminal.shows(PROMPT)
     terminal.type("hello\n")
     terminal.shows("You said: hello")
-    terminal.shows("> ")
+    terminal.shows(PROMPT)
     terminal.type("\x04")
     assert terminal.ended() == 0
 
@@ -162,7 +187,7 @@ def test_a_line_typed_while_a_turn_runs_joins_it(terminal: Terminal, script: Scr
     terminal.shows("joined this turn")
     terminal.shows("(steered: by the way)")
     terminal.shows("finished")
-    terminal.shows("> ")
+    terminal.shows(PROMPT)
 
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -202,7 +227,7 @@ async def test_a_call_is_permitted_or_refused_by_a_clear_word_only(tmp_path: Pat
         terminal = Terminal(nova, "chat")
 
         def talk() -> None:
-            terminal.shows("> ")
+            terminal.shows(PROMPT)
             terminal.type("Tidy up\n")
             terminal.shows("asks: Bash: rm -r build [yes | no]")
             terminal.shows("type y to permit it, n to refuse it")

@@ -1,0 +1,161 @@
+"""What a person types in `nova chat`: whole messages between turns, lines while a turn runs."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+__all__ = ["COMMANDS", "Messages", "message_of", "messages", "typed_lines"]
+
+PROMPT = "> "
+
+COMMANDS = {
+    "/help": "list these",
+    "/new": "begin a new thread",
+    "/thread": "print this thread's id",
+    "/say": "send the rest of the line as it is; so does a second slash, as in //path",
+    "/quit": "leave, as Ctrl-D does",
+}
+"""What a line that begins with a slash may be, and what it does."""
+
+_TOGETHER_S = 0.05
+"""Lines that come within this time of each other were pasted: they are one message."""
+
+
+class Messages(Protocol):
+    """Where the messages of a conversation come from."""
+
+    async def next(self) -> str | None:
+        """Return the next one, or None when there are no more."""
+        ...
+
+
+def messages(*, interactive: bool, home: Path) -> Messages:
+    """Return what a person types on a terminal, with a history under `home`; else the lines of stdin."""
+    return _Prompt(home) if interactive else _Piped()
+
+
+def message_of(text: str) -> str | None:
+    """Return the message that a text means, or None where it is a command."""
+    first, _, rest = text.partition(" ")
+    if first in ("/say", "/steer") and rest.strip():
+        return rest
+    if text.startswith("//"):
+        return text[1:]
+    return None if text.startswith("/") else text
+
+
+class _Piped:
+    async def next(self) -> str | None:
+        # Between turns nothing else runs on the loop; Ctrl-C ends the command.
+        line = sys.stdin.readline()
+        return line.rstrip("\n") if line else None
+
+
+class _Prompt:
+    """Enter sends; Alt-Enter or Ctrl-J begins a line, and a paste keeps its own. Ctrl-C drops what was typed."""
+
+    def __init__(self, home: Path) -> None:
+        self._session: PromptSession[str] = PromptSession(
+            PROMPT,
+            multiline=True,
+            prompt_continuation="  ",
+            history=_history(home / "chat_history"),
+            completer=_Commands(),
+            complete_while_typing=True,
+            key_bindings=_keys(),
+            # A box for completions is only drawn when there are some.
+            reserve_space_for_menu=0,
+        )
+
+    async def next(self) -> str | None:
+        while True:
+            try:
+                return await self._session.prompt_async()
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                sys.stderr.write("(Ctrl-D leaves)\n")
+
+
+class _Commands(Completer):
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        typed = document.text
+        if not typed.startswith("/") or any(letter.isspace() for letter in typed):
+            return
+        for name, what in COMMANDS.items():
+            if name.startswith(typed):
+                yield Completion(name, start_position=-len(typed), display_meta=what)
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+def _history(path: Path) -> History:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # What a person types is private: nobody else reads it.
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(path)
+
+
+@contextmanager
+def typed_lines(take: Callable[[str], None]) -> Generator[None]:
+    """Hand over what is typed and ended with Enter inside the block; on a terminal only. A paste is one text."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    source = sys.stdin.fileno()
+    held: list[str] = []
+    timer: asyncio.TimerHandle | None = None
+
+    def hand_over() -> None:
+        text = "".join(held).strip("\n")
+        held.clear()
+        if text.strip():
+            take(text)
+
+    def on_readable() -> None:
+        nonlocal timer
+        data = os.read(source, 65536)
+        if not data:
+            # Ctrl-D on an empty line: the turn goes on, and there is nothing more to read.
+            loop.remove_reader(source)
+            return
+        held.append(data.decode("utf-8", "replace"))
+        if timer is not None:
+            timer.cancel()
+        timer = loop.call_later(_TOGETHER_S, hand_over)
+
+    loop.add_reader(source, on_readable)
+    try:
+        yield
+    finally:
+        loop.remove_reader(source)
+        if timer is not None:
+            timer.cancel()
+        hand_over()
