@@ -46,6 +46,7 @@ class Turn(Table, table=True):
     permissions_used: dict[str, Any] | None = json(null=True)
     source_event_id: str | None = string(null=True)
     workspace_path: str | None = string(null=True)
+    refused_blocks: dict[str, Any] | None = json(null=True, comment="Notes for refused blocks, by fingerprint")
     steps: int = count(comment="Committed steps")
     context_tokens: int | None = big(null=True, default=None, comment="Of the last model call: the conversation's size")
     tool_call_count: int = count()

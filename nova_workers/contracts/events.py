@@ -17,6 +17,7 @@ __all__ = [
     "EVENTS_VERSION",
     "AssistantMessage",
     "Compaction",
+    "ContentLeftOut",
     "DeliveryTarget",
     "Event",
     "EventCursor",
@@ -202,6 +203,15 @@ class Compaction(_Event):
     tokens_after: int | None = None
 
 
+class ContentLeftOut(_Event):
+    """The provider refused a block of the conversation: this turn and later ones have `note` in its place."""
+
+    type: Literal["content_left_out"] = "content_left_out"
+    kind: str
+    """``image``, ``document`` or ``search_result``."""
+    note: str
+
+
 class StreamEnd(_Event):
     """The last event of a run that is over, or of an attempt that another worker will go on from.
 
@@ -244,6 +254,7 @@ Event = Annotated[
     | Waiting
     | Steered
     | Compaction
+    | ContentLeftOut
     | StreamEnd
     | StreamError,
     Field(discriminator="type"),

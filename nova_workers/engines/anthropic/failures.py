@@ -1,6 +1,7 @@
 """What the SDK raises, in the engine contract's vocabulary."""
 
 import math
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
@@ -9,6 +10,7 @@ import anthropic
 import httpx2
 
 from nova_workers.engines.resilience import AttemptFailed, Cause
+from nova_workers.engines.turn import BlockPlace, ContentRefused
 from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["failure_of"]
@@ -55,6 +57,10 @@ _BY_STATUS: dict[int, _Verdict] = {
 _OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exceed context", "too many tokens")
 """The provider has no code for it: a request over the context window is an invalid request with these words."""
 
+_REFUSED_BLOCK = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?")
+"""How the provider names a block in its message, such as ``messages.2.content.0.image.source.base64.data: …``."""
+_ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
+
 _NOT_WRITABLE = "not JSON compliant"
 """What the encoder says of a request with NaN or infinity."""
 
@@ -62,10 +68,21 @@ _MEND_KEY = "Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
 
 
 def failure_of(error: Exception) -> EngineFailure:
-    """Return the failure that `error` means for a turn. ``unknown`` for what nobody foresaw."""
+    """Return the failure that `error` means for a turn. ``unknown`` for what nobody foresaw.
+
+    The place of a `ContentRefused` counts messages as the request has them.
+    """
     if isinstance(error, EngineFailure):
         return _found_in_reading(error)
     verdict = _judge(error)
+    if verdict is _INVALID and isinstance(error, anthropic.APIStatusError):
+        says = error.api_message or error.message
+        path = _REFUSED_BLOCK.search(says)
+        if path is not None:
+            message, block, part = path.groups()
+            return ContentRefused(_say(error), place=BlockPlace(int(message), int(block), int(part) if part else None))
+        if _ABOUT_MEDIA.search(says):
+            return ContentRefused(_say(error))
     return AttemptFailed(
         _say(error),
         kind=verdict.kind,

@@ -9,6 +9,7 @@ one step with many calls is longer.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
@@ -16,9 +17,10 @@ from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic.answer_format import answer_grammar
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.models import parse_model
+from nova_workers.engines.turn import BlockPlace
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = ["fixed_part", "takes_temperature", "with_cap", "with_messages", "without_last_thoughts"]
+__all__ = ["fixed_part", "place_in", "takes_temperature", "with_cap", "with_messages", "without_last_thoughts"]
 
 _CACHED: JsonObject = {"type": "ephemeral"}
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -116,6 +118,12 @@ def with_messages(fixed: Mapping[str, Any], messages: Sequence[Message], history
     if _refers_to_files(messages):
         request["betas"] = [_FILES_BETA]
     return request
+
+
+def place_in(messages: Sequence[Message], place: BlockPlace) -> BlockPlace:
+    """Return where a block of a request stands in the conversation, which has messages that are not sent."""
+    sent = [at for at, message in enumerate(messages) if _sendable(message)]
+    return replace(place, message=sent[place.message]) if place.message < len(sent) else place
 
 
 def without_last_thoughts(content: Sequence[ContentBlock]) -> list[ContentBlock]:

@@ -13,11 +13,11 @@ from nova_workers.engines.anthropic.accumulator import Accumulator
 from nova_workers.engines.anthropic.credentials import Clients
 from nova_workers.engines.anthropic.failures import failure_of
 from nova_workers.engines.anthropic.prices import Prices
-from nova_workers.engines.anthropic.request import with_cap, with_messages, without_last_thoughts
+from nova_workers.engines.anthropic.request import place_in, with_cap, with_messages, without_last_thoughts
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
-from nova_workers.engines.turn import Ask, Draft, Ending, Response
+from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Response
 from nova_workers.errors import EngineFailure
 
 __all__ = ["AnthropicResponder", "OfferedTools", "Reading"]
@@ -135,7 +135,10 @@ class AnthropicResponder:
                             draft.reasoning(delta.thinking)
             response = _response(message, draft)
         except Exception as error:
-            raise self._failure(error, silence, route) from error
+            failure = self._failure(error, silence, route)
+            if isinstance(failure, ContentRefused) and failure.place is not None:
+                failure.place = place_in(ask.messages, failure.place)
+            raise failure from error
         used = response.usage
         self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
         return response

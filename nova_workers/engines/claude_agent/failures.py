@@ -4,6 +4,7 @@ import re
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.resilience import AttemptFailed, Cause
+from nova_workers.engines.turn import ContentRefused
 from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["failure_of", "program_ended"]
@@ -33,6 +34,9 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], _Verdict], ...] = (
 """Errors that carry no status: the program says them in words only. The first that fits counts."""
 
 
+_ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.I)
+
+
 def failure_of(result: JsonObject) -> EngineFailure:
     """Return the failure that a result message tells of: an `AttemptFailed` where it is the provider's."""
     said = _said(result)
@@ -42,6 +46,9 @@ def failure_of(result: JsonObject) -> EngineFailure:
     if verdict is None:
         return EngineFailure(message, kind="unknown", retryable=False)
     kind, retryable, cause = verdict
+    if cause == "request" and kind == "model_error" and _ABOUT_MEDIA.search(said):
+        # The program counts messages in its own way.
+        return ContentRefused(message)
     return AttemptFailed(message, kind=kind, retryable=retryable, cause=cause)
 
 

@@ -3,11 +3,23 @@
 from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.loop import Turn
-from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, ToolOutcome, Tools
+from nova_workers.engines.turn.seam import (
+    Ask,
+    BlockPlace,
+    ContentRefused,
+    Draft,
+    Ending,
+    Responder,
+    Response,
+    ToolOutcome,
+    Tools,
+)
 
 __all__ = [
     "Ask",
+    "BlockPlace",
     "Budget",
+    "ContentRefused",
     "Draft",
     "Ending",
     "Interruption",

@@ -24,7 +24,8 @@ from nova_workers.engines.turn.calls import CallRunner
 from nova_workers.engines.turn.clocks import ReasoningClock
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
-from nova_workers.engines.turn.seam import Ask, Draft, Ending, Responder, Response, Tools
+from nova_workers.engines.turn.refusals import leave_out
+from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
 from nova_workers.engines.turn.tally import STOP_REASONS, Tally, stopped_because
 from nova_workers.errors import EngineFailure
@@ -33,6 +34,8 @@ __all__ = ["Turn"]
 
 _log = structlog.get_logger(__name__)
 
+_MOST_REFUSALS = 20
+"""Blocks that one response may cost. Each is a request that the provider refused without a charge."""
 THINKING_DELAY_S = 0.5
 """After tool results the model mostly answers faster than a reader wants to be told that it is waited for."""
 
@@ -116,8 +119,7 @@ class Turn:
             while reason is None and not self._is_spent(self._index):
                 try:
                     draft = self._begin_draft()
-                    with self._waiting(draft):
-                        response = await self._responder.respond(self._next_ask(), draft)
+                    response = await self._respond(draft)
                     reason = await self._carry_out(response, draft.beside)
                 finally:
                     await self._runner.drop_eager()
@@ -174,6 +176,22 @@ class Turn:
         on_call = None if eager is None else eager.begin
         self._draft = Draft(self._listener, self._interruption, self._announce_thinking(), on_call)
         return self._draft
+
+    async def _respond(self, draft: Draft) -> Response:
+        """Get the next response. What the provider refuses of the conversation gives way to a note, block by block."""
+        ask = self._next_ask()
+        for _ in range(_MOST_REFUSALS):
+            try:
+                with self._waiting(draft):
+                    return await self._responder.respond(ask, draft)
+            except ContentRefused as refusal:
+                left_out = leave_out(self._conversation, refusal)
+                if left_out is None:
+                    raise
+                _log.warning("model_refused_content", kind=left_out.block.get("type"), error=refusal.message)
+                await self._listener.on_content_refused(left_out.block, left_out.note)
+        with self._waiting(draft):
+            return await self._responder.respond(ask, draft)
 
     def _next_ask(self) -> Ask:
         steering, self._steering = self._steering, ()

@@ -14,8 +14,9 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import ToolCall, TurnListener
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
+from nova_workers.errors import EngineFailure
 
-__all__ = ["Ask", "Draft", "Ending", "Responder", "Response", "ToolOutcome", "Tools"]
+__all__ = ["Ask", "BlockPlace", "ContentRefused", "Draft", "Ending", "Responder", "Response", "ToolOutcome", "Tools"]
 
 Ending = Literal["end", "tools", "resume", "max_tokens"]
 """How a response ended: for good; it calls tools; the provider wants it back to go on; it was cut off."""
@@ -152,6 +153,27 @@ class Draft:
             self._hush = None
 
 
+@dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """Where a block stands in a conversation: indices of the message, the block, and the part of a tool's result."""
+
+    message: int
+    block: int
+    part: int | None = None
+
+
+class ContentRefused(EngineFailure):
+    """The provider refused a request because of a block in the conversation; without that block it may accept it.
+
+    Attributes:
+        place: Where the block stands in `Ask.messages`; None where the provider did not say.
+    """
+
+    def __init__(self, message: str, /, *, place: BlockPlace | None = None) -> None:
+        super().__init__(message, kind="model_error", retryable=False)
+        self.place = place
+
+
 class Responder(Protocol):
     """One model, as the turn sees it."""
 
@@ -159,6 +181,7 @@ class Responder(Protocol):
         """Get the model's next response, streaming it through `draft`. May be cancelled at any await.
 
         Raises:
+            ContentRefused: The provider refused a block of the conversation.
             EngineFailure: There is no response; `draft` holds what arrived of it.
         """
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -28,6 +28,7 @@ __all__ = [
     "Absorbed",
     "call_rows",
     "commit_calls",
+    "commit_refused",
     "commit_result",
     "commit_step",
     "message_rows",
@@ -133,6 +134,17 @@ WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
            model = COALESCE(:model, t.model)
       FROM mine, uncounted
      WHERE t.id = mine.turn_id AND uncounted.times = 1
+)
+SELECT id FROM mine
+"""
+
+# Sent again after a lost reply, it writes the same.
+_COMMIT_REFUSED = f"""
+WITH {MINE}, turn AS (
+    UPDATE turns t
+       SET refused_blocks = COALESCE(t.refused_blocks, '{{}}') || :refused
+      FROM mine
+     WHERE t.id = mine.turn_id
 )
 SELECT id FROM mine
 """
@@ -247,6 +259,16 @@ async def commit_result(connection: Connection, run_id: str, fence: int, call: T
         started_at=call.started_at,
         completed_at=call.completed_at,
     )
+    _require(row, run_id, fence)
+
+
+async def commit_refused(connection: Connection, run_id: str, fence: int, refused: Mapping[str, str]) -> None:
+    """Keep which blocks the provider refused in the run's turn, as notes by fingerprint.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    row = await connection.fetchval(_COMMIT_REFUSED, run_id=run_id, fence=fence, refused=dict(refused))
     _require(row, run_id, fence)
 
 

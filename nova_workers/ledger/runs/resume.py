@@ -18,7 +18,7 @@ SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = :tur
 """
 _LOAD_USAGE = """
 SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd::float8,
-       permissions_used,
+       permissions_used, refused_blocks,
        (SELECT c.through_step FROM compactions c WHERE c.turn_id = turns.parent_turn_id) AS compacted_through
   FROM turns WHERE id = :turn_id
 """
@@ -38,6 +38,7 @@ class Journal:
     Attributes:
         permissions_used: What earlier attempts recorded in `TurnFacts.permissions_used`.
         compacted_through: The last step that a summary stands for; -1 without one.
+        refused: Notes for the blocks that the provider refused in this turn, by fingerprint.
         answered: Calls of the open step whose results came from outside, while no worker had the run.
     """
 
@@ -47,6 +48,7 @@ class Journal:
     answered: tuple[ToolCall, ...] = ()
     permissions_used: Mapping[str, Any] | None = None
     compacted_through: int = -1
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def told(self) -> tuple[StepRecord, ...]:
@@ -72,7 +74,7 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
     ordered[-1] = replace(ordered[-1], complete=_is_complete(ordered[-1]))
     used = await connection.fetchrow(_LOAD_USAGE, turn_id=turn_id)
     assert used is not None  # noqa: S101 - its messages refer to it
-    *counts, permissions_used, compacted_through = used
+    *counts, permissions_used, refused, compacted_through = used
     answered = () if ordered[-1].complete else _answered(calls, step=ordered[-1].index)
     return Journal(
         tuple(ordered),
@@ -81,6 +83,7 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
         answered=answered,
         permissions_used=permissions_used,
         compacted_through=-1 if compacted_through is None else compacted_through,
+        refused=refused or {},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nova_workers.contracts.content import Message
+from nova_workers.contracts.refusals import with_notes
 from nova_workers.ledger.database import Connection
 
 __all__ = ["HistoryTurn", "load_history_turns"]
@@ -15,12 +16,13 @@ __all__ = ["HistoryTurn", "load_history_turns"]
 # that was compacted in its middle, the steps that the summary stands for are left out.
 _HISTORY = """
 WITH RECURSIVE lineage AS (
-    SELECT t.id, t.parent_turn_id, 0 AS back, t.type, t.status, t.error_message, t.type = 'compaction' AS compacted,
+    SELECT t.id, t.parent_turn_id, 0 AS back, t.type, t.status, t.error_message, t.refused_blocks,
+           t.type = 'compaction' AS compacted,
            c.first_kept_turn_id
       FROM turns t LEFT JOIN compactions c ON c.turn_id = t.id
      WHERE t.id = :turn_id AND t.tenant_id = :tenant_id
     UNION ALL
-    SELECT t.id, t.parent_turn_id, l.back + 1, t.type, t.status, t.error_message,
+    SELECT t.id, t.parent_turn_id, l.back + 1, t.type, t.status, t.error_message, t.refused_blocks,
            l.compacted OR t.type = 'compaction',
            CASE WHEN l.compacted THEN l.first_kept_turn_id ELSE c.first_kept_turn_id END
       FROM lineage l
@@ -30,7 +32,7 @@ WITH RECURSIVE lineage AS (
 ), newest AS (
     SELECT min(back) AS back FROM lineage WHERE type = 'compaction'
 )
-SELECT l.id, l.type, l.status, l.error_message, m.role, m.content
+SELECT l.id, l.type, l.status, l.error_message, l.refused_blocks, m.role, m.content
   FROM lineage l CROSS JOIN newest n JOIN messages m ON m.turn_id = l.id
   LEFT JOIN compactions p ON p.turn_id = l.parent_turn_id
  WHERE (l.type <> 'compaction' OR l.back = n.back)
@@ -57,8 +59,12 @@ class HistoryTurn:
 
 
 async def load_history_turns(connection: Connection, tenant_id: str, turn_id: str) -> tuple[HistoryTurn, ...]:
-    """Return the conversation up to and including a turn, in the order in which the model reads it."""
+    """Return the conversation up to and including a turn, in the order in which the model reads it.
+
+    A block that a provider refused in any of these turns is replaced by a note.
+    """
     turns: dict[str, HistoryTurn] = {}
+    refused: dict[str, str] = {}
     for row in await connection.fetch(_HISTORY, turn_id=turn_id, tenant_id=tenant_id):
         turn = turns.get(row["id"]) or HistoryTurn(
             row["id"],
@@ -67,6 +73,7 @@ async def load_history_turns(connection: Connection, tenant_id: str, turn_id: st
             stopped=row["status"] == "aborted",
             error=(row["error_message"] or "") if row["status"] == "failed" else None,
         )
+        refused |= row["refused_blocks"] or {}
         message = Message(role=row["role"], content=tuple(row["content"]))
         turns[turn.id] = replace(turn, messages=(*turn.messages, message))
-    return tuple(turns.values())
+    return tuple(replace(turn, messages=with_notes(turn.messages, refused)) for turn in turns.values())

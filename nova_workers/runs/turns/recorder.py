@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,7 +10,7 @@ import structlog
 
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
-from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import (
     EngineOptions,
     EngineResult,
@@ -20,6 +20,7 @@ from nova_workers.contracts.engine import (
     ToolCall,
     TurnListener,
 )
+from nova_workers.contracts.refusals import fingerprint_of
 from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
@@ -60,6 +61,8 @@ class TurnRecorder(TurnListener):
         policy: ToolPolicy,
     ) -> None:
         self.final_step: StepRecord | None = None
+        self.refused: Mapping[str, str] = journal.refused
+        """Notes for the blocks that the provider refused in this turn, by fingerprint."""
         self.unwritten: StepRecord | None = None
         """The step that the turn is in, until it is committed whole."""
         self.steps_committed = 0
@@ -180,6 +183,16 @@ class TurnRecorder(TurnListener):
             )
 
         await persist(self._database, self._run.abort, write)
+
+    async def on_content_refused(self, block: ContentBlock, note: str) -> None:
+        """Keep that a block is left out of requests from now on. Raises `RunLost`."""
+        self.refused = {**self.refused, fingerprint_of(block): note}
+
+        async def write(connection: Connection) -> None:
+            await ledger.commit_refused(connection, self._claim.run_id, self._claim.fence, self.refused)
+
+        await persist(self._database, self._run.abort, write)
+        self._events.emit(live.ContentLeftOut(kind=str(block.get("type")), note=note))
 
     def announce_answers(self) -> None:
         """Emit the end of each call whose result came from outside since the last attempt."""

@@ -114,6 +114,10 @@ class RedactedListener(ForwardingListener):
         """Pass on the event without secrets."""
         self._to.on_event(EngineEvent(event.type, self._redactor.json(event.data)))
 
+    async def on_content_refused(self, block: ContentBlock, note: str) -> None:
+        """Pass on the block as the ledger has it."""
+        await self._to.on_content_refused(self._redactor.json(block), self._redactor.text(note))
+
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
         """Pass on the result without secrets."""
         self.settle()

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import structlog
 
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
-from nova_workers.contracts.engine import CompactionTrigger, Engine, EngineError, EngineResult, TurnListener
+from nova_workers.contracts.content import Message
+from nova_workers.contracts.engine import (
+    CompactionTrigger,
+    Engine,
+    EngineError,
+    EngineOptions,
+    EngineResult,
+    TurnListener,
+)
+from nova_workers.contracts.refusals import with_notes
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
 from nova_workers.observability.metrics import Metrics
@@ -213,9 +223,10 @@ class TurnRunner:
         if redacted is not None and options.sessions is not None:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
         recorder.note_options(options)
+        (message,) = with_notes([Message("user", claim.content)], recorder.refused)
         result = await engine.run(
-            claim.content,
-            options,
+            message.content,
+            _without_refused(options, recorder.refused),
             claim.agent.trust,
             session_id=claim.session_id,
             callbacks=ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock),
@@ -226,3 +237,11 @@ class TurnRunner:
             return result
         redacted.settle()
         return redact_result(result, redactor)
+
+
+def _without_refused(options: EngineOptions, refused: Mapping[str, str]) -> EngineOptions:
+    """Return options with notes for what the provider refused earlier in this turn."""
+    if not refused:
+        return options
+    journal = tuple(replace(step, messages=with_notes(step.messages, refused)) for step in options.journal)
+    return replace(options, history=with_notes(options.history, refused), journal=journal)

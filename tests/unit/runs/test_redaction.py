@@ -51,6 +51,7 @@ class Ears:
             on_reasoning=lambda text: self._hear("reasoning", text),
             on_restart=lambda: self._hear("restart", None),
             on_tool_result=self._result,
+            on_content_refused=self._refused,
             on_tool_calls=self._calls,
             on_step=self._step,
             take_steering=self._steering,
@@ -63,6 +64,9 @@ class Ears:
 
     async def _result(self, call: ToolCall, summary: str) -> None:
         self._hear("result", (call, summary))
+
+    async def _refused(self, block: JsonObject, note: str) -> None:
+        self._hear("refused", (block, note))
 
     async def _calls(self, step: StepRecord) -> None:
         self._hear("calls", step)
@@ -118,6 +122,7 @@ async def test_every_method_that_passes_content_on_passes_no_secret() -> None:
         getattr(to, name)(call, f"Sending {VALUE}")
     to.on_event(EngineEvent("tool_use", {"input": {"k": VALUE}}))
     await to.on_tool_result(call, f"sent {VALUE}")
+    await to.on_content_refused(text_block(f"see {VALUE}"), f"no {VALUE}")
     await to.on_tool_calls(step)
     assert await to.on_step(step) == "stop"
     nested = to.subagent("c1", "scout")

@@ -1,0 +1,118 @@
+"""The provider refuses a block of the conversation: it gives way to a note, now and later, and the thread goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.contracts.runs import Submission
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.keys import run_events
+from tests.requirements import proves
+from tests.support.executor import Floor
+from tests.support.invariants import check_any_time
+from tests.support.model_server import ModelServer, Part, Status, Stream, model_server
+
+Json = dict[str, Any]
+
+BAD = "QkFE"
+GOOD = "R09PRA=="
+NAMED = "messages.0.content.1.image.source.base64.data: Could not process image"
+UNNAMED = "Could not process image"
+
+
+@pytest.fixture
+async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+    """The model, behind the real engine."""
+    async with model_server() as server:
+        engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=5)
+        floor.engines["anthropic"] = engine
+        await floor.add_agent("looker", {"name": "Looker", "engine": "anthropic"})
+        yield server
+        await engine.close()
+
+
+def _image(data: str) -> ContentBlock:
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+def _has_bad(_: Mapping[str, str], body: Json) -> bool:
+    return BAD in json.dumps(body)
+
+
+async def _send(floor: Floor, *content: ContentBlock, thread_id: str | None = None) -> str:
+    agent_id = None if thread_id else "looker"
+    submission = Submission(floor.tenant_id, content, thread_id=thread_id, agent_id=agent_id)
+    return (await floor.submitter.submit(submission)).run_id
+
+
+@pytest.mark.parametrize("says", [NAMED, UNNAMED])
+@proves("engine.refused-content")
+async def test_a_refused_image_gives_way_to_a_note_in_this_and_in_later_turns(
+    floor: Floor, server: ModelServer, says: str
+):
+    server.reply_when(_has_bad, Status(400, "invalid_request_error", says))
+    server.reply(Stream((Part("text", ["I see."]),)))
+    worker = floor.worker()
+    run_id = await _send(floor, text_block("look"), _image(BAD))
+    await floor.settle(worker)
+    assert await floor.status(run_id) == "succeeded"
+    assert len(server.requests) == 2
+    (note,) = [block for block in server.requests[1]["messages"][0]["content"] if "Left out" in block.get("text", "")]
+    assert "Could not process image" in note["text"]
+    later = await _send(floor, text_block("and?"), thread_id=(await floor.run(run_id))["thread_id"])
+    await floor.settle(worker)
+    assert await floor.status(later) == "succeeded"
+    assert len(server.requests) == 3
+    assert server.requests[2]["messages"][0]["content"][1]["text"] == note["text"]
+    kept = (await floor.transcript(run_id))[0]["content"]
+    assert kept[1] == _image(BAD)
+    await worker.publisher.drain(5)
+    assert "content_left_out" in str(await floor.redis.xrange(run_events(run_id)))
+    await check_any_time(floor.database)
+
+
+@proves("engine.refused-content")
+async def test_images_that_the_provider_took_stay(floor: Floor, server: ModelServer):
+    server.reply_when(_has_bad, Status(400, "invalid_request_error", UNNAMED))
+    server.reply(Stream((Part("text", ["I see."]),)))
+    worker = floor.worker()
+    first = await _send(floor, text_block("look"), _image(GOOD))
+    await floor.settle(worker)
+    thread_id = (await floor.run(first))["thread_id"]
+    second = await _send(floor, text_block("and this"), _image(BAD), thread_id=thread_id)
+    await floor.settle(worker)
+    assert await floor.status(second) == "succeeded"
+    sent = json.dumps(server.requests[-1])
+    assert GOOD in sent
+    assert BAD not in sent
+
+
+@pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
+@proves("engine.refused-content")
+async def test_a_worker_that_dies_while_it_keeps_the_refusal_loses_nothing(
+    floor: Floor, server: ModelServer, fault: Any
+):
+    server.reply_when(_has_bad, Status(400, "invalid_request_error", NAMED))
+    server.reply(Stream((Part("text", ["I see."]),)))
+    dying, heir = floor.worker(), floor.worker()
+    dying.tap.plan(fault, "commit_refused")
+    run_id = await _send(floor, text_block("look"), _image(BAD))
+    await floor.settle(dying)
+    await dying.crash()
+    await floor.recover()
+    await floor.settle(heir)
+    assert await floor.status(run_id) == "succeeded"
+    await check_any_time(floor.database)
+
+
+async def test_a_refused_text_is_not_left_out(floor: Floor, server: ModelServer):
+    server.reply(Status(400, "invalid_request_error", "messages.0.content.0: no"))
+    run_id = await _send(floor, text_block("look"))
+    await floor.settle(floor.worker())
+    row = await floor.run(run_id)
+    assert (row["status"], row["error_retryable"], len(server.requests)) == ("failed", False, 1)
