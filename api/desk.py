@@ -1,7 +1,7 @@
 """Takes one message in, and answers in the way that was asked for: at once, at the end, or as it happens."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
@@ -12,14 +12,14 @@ from api.streaming.following import Target
 from api.streaming.sse import RunEventStream
 from api.streaming.stream_slots import Slot
 from api.submitting import IdempotencyKey, accepted_view, to_submission
-from nova_workers.contracts.http.wire import RunCreate, RunView
+from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.ledger.runs.reads import ENDED, RunState, get_run
 from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
 
-__all__ = ["Desk", "answer_when_over", "open_stream"]
+__all__ = ["Desk", "SubmissionDesk", "answer_when_over", "open_stream"]
 
 _CLIENT_GONE = 499
 
@@ -36,11 +36,19 @@ class SubmissionDesk:
     async def accept(self, body: RunCreate, thread_id: str | None) -> Response:
         """Accept and answer at once."""
         accepted, submission = await self._submit(body, thread_id)
-        if accepted.replayed:
-            view = await _view(self.state, self.caller, accepted.run_id)
-        else:
-            view = accepted_view(accepted, submission)
-        return _answer(view, 202, _headers(accepted))
+        return _answer(await self._accepted_view(accepted, submission), 202, _headers(accepted))
+
+    async def submit_one(self, body: StatelessRunCreate, *, path: str, idempotency_key: str | None) -> RunView:
+        """Accept one message of several, and return its run.
+
+        Args:
+            body: The message.
+            path: Where it would have come by itself; part of what its key is bound to.
+            idempotency_key: Its own.
+        """
+        one = replace(self, idempotency_key=idempotency_key)
+        accepted, submission = await one._submit(body, None, path=path)
+        return await self._accepted_view(accepted, submission)
 
     async def accept_and_wait(self, body: RunCreate, thread_id: str | None, timeout_s: float | None) -> Response:
         """Accept and answer when the run is over."""
@@ -63,12 +71,19 @@ class SubmissionDesk:
             found = await self.state.follower.find(target) if accepted.replayed else _fresh(accepted)
             return open_stream(self.state, target, found, slot.handed_over(), _headers(accepted))
 
-    async def _submit(self, body: RunCreate, thread_id: str | None) -> tuple[Accepted, Submission]:
+    async def _accepted_view(self, accepted: Accepted, submission: Submission) -> RunView:
+        if accepted.replayed:
+            return await _view(self.state, self.caller, accepted.run_id)
+        return accepted_view(accepted, submission)
+
+    async def _submit(
+        self, body: RunCreate, thread_id: str | None, *, path: str | None = None
+    ) -> tuple[Accepted, Submission]:
         services = self.state.services
         submission = to_submission(
             body,
             tenant_id=self.caller.tenant_id,
-            path=self.request.url.path,
+            path=path or self.request.url.path,
             thread_id=thread_id,
             idempotency_key=self.idempotency_key,
             max_message_chars=services.settings.api.max_message_chars,

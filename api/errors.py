@@ -37,6 +37,7 @@ __all__ = [
     "TooManyStreams",
     "UnsupportedMediaType",
     "install_error_handlers",
+    "problem",
     "problem_response",
     "unexpected_problem",
 ]
@@ -106,35 +107,43 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
-def problem_response(error: NovaError, *, instance: str | None = None) -> Response:
-    """Return the problem document of an error of ours."""
+def problem(error: NovaError, *, instance: str | None = None) -> Problem:
+    """Return an error of ours as a problem."""
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     fields = dict(error.fields)
     field = fields.pop("field", None)
-    headers: dict[str, str] = {}
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers["www-authenticate"] = "Bearer"
-    if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
-        headers["retry-after"] = str(RETRY_AFTER_S)
-    return _respond(
+    return _problem(
         status,
         code=error.code,
         detail=error.message,
         instance=instance,
         errors=[] if field is None else [{"field": field, "message": error.message}],
         context=fields,
-        headers=headers,
     )
+
+
+def problem_response(error: NovaError, *, instance: str | None = None) -> Response:
+    """Return the problem document of an error of ours."""
+    told = problem(error, instance=instance)
+    status = told.status
+    headers: dict[str, str] = {}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
+        headers["retry-after"] = str(RETRY_AFTER_S)
+    return _respond(told, headers)
 
 
 def unexpected_problem(*, instance: str, trace_id: str) -> Response:
     """Return the problem document of a failure that nobody foresaw. It tells nothing but where to look."""
     return _respond(
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        code="internal_error",
-        detail=f"The server failed in a way that it did not expect. Its log has the traceback under {trace_id!r}.",
-        instance=instance,
-        context={"trace_id": trace_id},
+        _problem(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            code="internal_error",
+            detail=f"The server failed in a way that it did not expect. Its log has the traceback under {trace_id!r}.",
+            instance=instance,
+            context={"trace_id": trace_id},
+        )
     )
 
 
@@ -152,11 +161,13 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     errors = [_field_error(item, body, quoted=quoted) for item in cast(RequestValidationError, error).errors()]
     named = ", ".join(sorted({item["field"] for item in errors}))
     return _respond(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        code=InvalidInput.code,
-        detail=f"The request has fields that cannot be used: {named}. Nothing was done.",
-        instance=request.url.path,
-        errors=errors,
+        _problem(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            code=InvalidInput.code,
+            detail=f"The request has fields that cannot be used: {named}. Nothing was done.",
+            instance=request.url.path,
+            errors=errors,
+        )
     )
 
 
@@ -172,7 +183,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         # The router names only the first route that it met on this path.
         headers = {"allow": ", ".join(sorted(methods_of(request.app.openapi(), request.url.path)))}
         detail = f"{request.url.path!r} does not take {request.method}; it takes {headers['allow']}."
-    return _respond(status, code=code, detail=detail, instance=request.url.path, headers=headers)
+    return _respond(_problem(status, code=code, detail=detail, instance=request.url.path), headers)
 
 
 def _body_type(request: Request) -> object:
@@ -196,7 +207,7 @@ def _field_error(item: Mapping[str, Any], body: object, *, quoted: bool) -> dict
     return found
 
 
-def _respond(
+def _problem(
     status: HTTPStatus,
     *,
     code: str,
@@ -204,9 +215,8 @@ def _respond(
     instance: str | None,
     errors: Sequence[dict[str, Any]] = (),
     context: Mapping[str, object] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    problem = Problem(
+) -> Problem:
+    return Problem(
         title=status.phrase,
         status=status,
         detail=_sendable(detail),
@@ -215,9 +225,12 @@ def _respond(
         errors=list(errors),
         context=dict(context or {}),
     )
+
+
+def _respond(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     # `default=str`: fields of an error may hold times or paths, and telling the error must not fail.
     body = orjson.dumps(problem.model_dump(), default=str)
-    return Response(body, status_code=status, headers=headers, media_type=PROBLEM_MEDIA_TYPE)
+    return Response(body, status_code=problem.status, headers=headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
 def _sendable(text: str) -> str:

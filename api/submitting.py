@@ -9,7 +9,7 @@ import orjson
 from fastapi import Header
 
 from nova_workers.contracts.content import ContentBlock, text_block
-from nova_workers.contracts.http.wire import MAX_START_DAYS, RunCreate, RunView, StatelessRunCreate
+from nova_workers.contracts.http.wire import IDEMPOTENCY_KEY_PATTERN, MAX_START_DAYS, RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import InvalidInput
 
@@ -21,7 +21,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        pattern=r"^[\x21-\x7e]+$",
+        pattern=IDEMPOTENCY_KEY_PATTERN,
         description="Names this submission for 24 hours: the same key and body again return the first run.",
     ),
 ]
@@ -173,6 +173,11 @@ def _quote(value: object) -> str:
 
 
 def _hash(path: str, body: RunCreate) -> bytes:
-    """Hash what was asked, not how it was spelt. Defaults are left out: a new field that has one changes no hash."""
-    canonical = orjson.dumps(body.model_dump(exclude_defaults=True), option=orjson.OPT_SORT_KEYS)
+    """Hash what was asked, not how it was spelt. Defaults are left out: a new field that has one changes no hash.
+
+    An item of a batch has the hash of the same message by itself.
+    """
+    canonical = orjson.dumps(
+        body.model_dump(exclude_defaults=True, exclude={"idempotency_key"}), option=orjson.OPT_SORT_KEYS
+    )
     return hashlib.sha256(path.encode() + b"\0" + canonical).digest()

@@ -91,6 +91,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "recover.twice": "Any number of reconcilers may work at once.",
     "recover.zombie": "A worker that slept past its lease writes nothing.",
     "recover.postgres": "Postgres that is restarted under load costs no run.",
+    "submit.batch": "Of many messages in one request each has its own outcome, and its own idempotency key.",
     # runs that start later
     "start.later": "A run with a start is accepted at once, in no line, and takes its place there at its time.",
     "start.order": "A run that starts later holds up nothing, and goes after what came before its start.",

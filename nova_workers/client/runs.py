@@ -12,6 +12,8 @@ from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_a
 from nova_workers.contracts.http.wire import (
     BulkCancel,
     BulkCancelled,
+    RunBatch,
+    RunBatchView,
     RunCreate,
     RunEdit,
     RunQueue,
@@ -57,6 +59,10 @@ class Runs:
         return await self._transport.fetch(
             RunView, "POST", _submit_path(run, thread_id, ""), body=run, headers=_idempotency(idempotency_key)
         )
+
+    async def create_many(self, batch: RunBatch) -> RunBatchView:
+        """Put up to 100 messages in line, and return what became of each, in their order."""
+        return await self._transport.fetch(RunBatchView, "POST", "/v1/runs/batch", body=batch)
 
     async def wait(
         self,

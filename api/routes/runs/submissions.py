@@ -5,13 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import RunsCaller
+from api.batches import accept_batch
 from api.desk import Desk, answer_when_over
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import RunIdPath, ThreadIdPath
 from api.routes.runs.events import EVENTS
 from api.state import State
-from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
+from nova_workers.contracts.http.wire import RunBatch, RunBatchView, RunCreate, RunView, StatelessRunCreate
 
 __all__ = ["router"]
 
@@ -36,6 +37,12 @@ async def create_thread_run(thread_id: ThreadIdPath, body: RunCreate, desk: Desk
 async def create_run(body: StatelessRunCreate, desk: Desk) -> Response:
     """Send a message to a thread, or to a new thread of an agent."""
     return await desk.accept(body, None)
+
+
+@router.post("/runs/batch", response_model=RunBatchView, responses=problems(body=True))
+async def create_runs(body: RunBatch, desk: Desk) -> RunBatchView:
+    """Send up to 100 messages. Each is accepted or refused by itself; the answer says what became of each, in order."""
+    return RunBatchView(items=await accept_batch(desk, body.items))
 
 
 @router.post("/threads/{thread_id}/runs/wait", response_model=RunView, responses={**_UNFINISHED, **_ERRORS})

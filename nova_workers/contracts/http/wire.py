@@ -9,12 +9,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.waits import WaitView
 
 __all__ = [
+    "IDEMPOTENCY_KEY_PATTERN",
+    "MAX_BATCH",
     "MAX_START_DAYS",
     "AgentCreate",
     "AgentPatch",
@@ -25,6 +27,10 @@ __all__ = [
     "MessageView",
     "Metadata",
     "OnBusy",
+    "RunBatch",
+    "RunBatchItem",
+    "RunBatchOutcome",
+    "RunBatchView",
     "RunCreate",
     "RunEdit",
     "RunError",
@@ -43,6 +49,10 @@ __all__ = [
 
 MAX_START_DAYS = 366
 """How far ahead a run may start, in days."""
+MAX_BATCH = 100
+"""Most messages in one request."""
+IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]+$"
+IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=IDEMPOTENCY_KEY_PATTERN)]
 DEFAULT_COLLECT_MS = 2_000
 MAX_COLLECT_MS = 60_000
 
@@ -169,6 +179,19 @@ class StatelessRunCreate(RunCreate):
     agent_id: AgentId | None = None
 
 
+class RunBatchItem(StatelessRunCreate):
+    """One message of a batch."""
+
+    idempotency_key: IdempotencyKey | None = None
+    """As the header ``Idempotency-Key`` of a single message, and bound to the same runs."""
+
+
+class RunBatch(Body):
+    """Messages to submit in one request."""
+
+    items: Annotated[list[RunBatchItem], Field(min_length=1, max_length=MAX_BATCH)]
+
+
 class RunEdit(Body):
     """A new message for a run that is still queued."""
 
@@ -235,6 +258,21 @@ class RunView(View):
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
+
+
+class RunBatchOutcome(View):
+    """What became of one message of a batch: a run, or why there is none."""
+
+    status: int
+    """The status that the message would have had by itself: 202, or that of the problem."""
+    run: RunView | None = None
+    problem: Problem | None = None
+
+
+class RunBatchView(View):
+    """What became of the messages of a batch, in their order."""
+
+    items: list[RunBatchOutcome]
 
 
 class BulkCancel(Body):

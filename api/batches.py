@@ -1,0 +1,55 @@
+"""Takes many messages in, each with an outcome of its own."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import groupby
+
+from api.desk import SubmissionDesk
+from api.errors import problem
+from nova_workers.contracts.wire import RunBatchItem, RunBatchOutcome
+from nova_workers.errors import NovaError
+
+__all__ = ["accept_batch"]
+
+_AT_ONCE = 4
+"""Messages that are submitted at the same time: one request must not take all connections of the process."""
+
+_PATH = "/v1/runs"
+"""An idempotency key is bound to the same run, by whichever of the two doors its message came."""
+
+
+async def accept_batch(desk: SubmissionDesk, items: Sequence[RunBatchItem]) -> list[RunBatchOutcome]:
+    """Submit each message by itself, and return what became of each, in their order.
+
+    Messages of one thread are submitted one after the other, so they stand in its line in the order of the batch. So
+    are those with one idempotency key.
+    """
+    room = asyncio.Semaphore(_AT_ONCE)
+    outcomes: dict[int, RunBatchOutcome] = {}
+
+    async def submit_in_order(places: Sequence[int]) -> None:
+        for place in places:
+            async with room:
+                outcomes[place] = await _outcome(desk, items[place])
+
+    await asyncio.gather(*(submit_in_order(places) for places in _lines(items)))
+    return [outcomes[place] for place in range(len(items))]
+
+
+def _lines(items: Sequence[RunBatchItem]) -> list[list[int]]:
+    """Return the places of the items that are submitted one after the other."""
+
+    def line(place: int) -> str:
+        item = items[place]
+        return item.thread_id or item.idempotency_key or f"{place}"
+
+    return [list(places) for _, places in groupby(sorted(range(len(items)), key=line), key=line)]
+
+
+async def _outcome(desk: SubmissionDesk, item: RunBatchItem) -> RunBatchOutcome:
+    try:
+        view = await desk.submit_one(item, path=_PATH, idempotency_key=item.idempotency_key)
+    except NovaError as error:
+        told = problem(error)
+        return RunBatchOutcome(status=told.status, problem=told)
+    return RunBatchOutcome(status=202, run=view)
