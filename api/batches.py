@@ -6,7 +6,7 @@ from itertools import groupby
 
 from api.desk import SubmissionDesk
 from api.errors import problem
-from nova_workers.contracts.wire import RunBatchItem, RunBatchOutcome
+from nova_workers.contracts.http.wire import RunBatchItem, RunBatchOutcome
 from nova_workers.errors import NovaError
 
 __all__ = ["accept_batch"]

@@ -9,7 +9,13 @@ import orjson
 from fastapi import Header
 
 from nova_workers.contracts.content import ContentBlock, text_block
-from nova_workers.contracts.http.wire import IDEMPOTENCY_KEY_PATTERN, MAX_START_DAYS, RunCreate, RunView, StatelessRunCreate
+from nova_workers.contracts.http.wire import (
+    IDEMPOTENCY_KEY_PATTERN,
+    MAX_START_DAYS,
+    RunCreate,
+    RunView,
+    StatelessRunCreate,
+)
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import InvalidInput
 

@@ -4,13 +4,29 @@ Inputs forbid unknown fields, so that a typing error is a 422 and not a setting 
 Times are RFC 3339 in UTC. Lists come in pages with an opaque `next_cursor`.
 """
 
-from typing import Any, Generic, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-__all__ = ["Body", "Page", "Problem", "View"]
+__all__ = ["Body", "Moment", "Page", "Problem", "View"]
 
 T = TypeVar("T")
+
+
+def _not_a_number(value: object) -> object:
+    if isinstance(value, (int, float)):
+        raise ValueError("should be a time in RFC 3339 with an offset, such as 2030-05-01T09:00:00+02:00")
+    return value
+
+
+Moment = Annotated[
+    AwareDatetime,
+    BeforeValidator(_not_a_number),
+    # Without bounds there are times that no other time zone has.
+    Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC)),
+]
+"""A time with an offset, as text. pydantic by itself takes a number too, and guesses its unit."""
 
 
 class Body(BaseModel):

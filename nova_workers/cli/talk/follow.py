@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from nova_workers.cli.command import Session
 from nova_workers.cli.talk.live import LiveView, cost_line
 from nova_workers.cli.talk.missing_worker import missing_worker_noted
+from nova_workers.cli.terminal.output import stamp
 from nova_workers.contracts.events import EventCursor, Steered, StreamEnd
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, RunView
 from nova_workers.errors import IllegalTransition, NovaError
@@ -160,6 +161,8 @@ def outcome_code(status: str, *, interrupted: bool) -> int:
 
 def why_it_waits(run: RunView) -> str:
     """Return why a run that was just accepted does not run yet, in words."""
+    if run.status == "scheduled":
+        return f"starts at {stamp(run.start_at)}"
     if run.waiting_for:
         # A pause and a missing worker are told as sentences, all else by its name.
         sentence = " is paused" in run.waiting_for or NO_WORKER_ALIVE in run.waiting_for

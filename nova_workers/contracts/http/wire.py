@@ -6,10 +6,10 @@ What else there is has modules of its own beside this one; `bodies` says what al
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
-from nova_workers.contracts.bodies import Body, Problem, View
+from nova_workers.contracts.bodies import Body, Moment, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.waits import WaitView
@@ -155,14 +155,14 @@ class RunCreate(Body):
     """Text, or content blocks (text, image, document)."""
     on_busy: OnBusy = "enqueue"
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
-    max_turns: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    max_turns: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
     queue: RunQueue = "interactive"
-    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
     """Where the fleet is busy, runs of the same tenant with a higher one go first. A thread keeps its order."""
     metadata: Metadata = Field(default_factory=dict[str, Any])
-    start_at: AwareDatetime | None = None
+    start_at: Moment | None = None
     """Not before this time, at most 366 days ahead: the run takes its place in the thread's line then."""
-    collect_ms: Annotated[int, Field(ge=1, le=MAX_COLLECT_MS)] = DEFAULT_COLLECT_MS
+    collect_ms: Annotated[int, Field(strict=True, ge=1, le=MAX_COLLECT_MS)] = DEFAULT_COLLECT_MS
     """With ``on_busy: collect``: how long the thread's messages are gathered, from the first of them, into one turn."""
 
     @model_validator(mode="after")

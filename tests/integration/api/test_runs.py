@@ -275,7 +275,9 @@ async def test_a_run_may_start_later_and_says_when(api: Api) -> None:
     ("fields", "named"),
     [
         ({"start_at": "2030-01-01T00:00:00"}, "start_at"),
-        ({"start_at": "2999-01-01T00:00:00Z"}, "start_at"),
+        ({"start_at": "2199-01-01T00:00:00Z"}, "start_at"),
+        ({"start_at": "0001-01-01T00:00:00+14:00"}, "start_at"),
+        ({"start_at": 0}, "start_at"),
         ({"start_at": "2030-01-01T00:00:00Z", "on_busy": "interrupt"}, "start_at"),
         ({"on_busy": "collect", "collect_ms": 60_001}, "collect_ms"),
     ],

@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -118,6 +119,18 @@ def test_send_without_waiting_writes_the_runs_id(nova: Nova) -> None:
     run_id = sent.out.strip()
     assert _ended(nova, run_id)["text"] == "You said: hi"
     assert nova.good("send", "hi", "--no-wait", "--json").json["status"] == "queued"
+
+
+def test_send_with_a_start_says_it_and_does_not_wait(nova: Nova) -> None:
+    sent = nova.good("send", "hi", "--at", "2026-01-01T00:00:00Z")
+    assert _ended(nova, sent.out.strip())["text"] == "You said: hi"
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    sent = nova.good("send", "hi", "--at", later)
+    assert sent.err.startswith("starts at ")
+    run_id = sent.out.strip()
+    assert nova.good("runs", "show", run_id, "--json").json["status"] == "scheduled"
+    nova.good("runs", "withdraw", run_id)
+    assert nova("send", "hi", "--at", "2030-01-01").code != 0
 
 
 def test_send_reads_stdin_and_carries_every_option(nova: Nova) -> None:
