@@ -59,6 +59,7 @@ async def test_with_the_broker_down_everything_else_works_too(serve: Serve, sett
     assert [line for line in replayed.splitlines() if line.startswith("event:")] == [
         "event: stream_start",
         "event: assistant_message",
+        "event: usage",
         "event: step",
         "event: assistant_message",
         "event: step",
