@@ -15,9 +15,10 @@ from api.submitting import IdempotencyKey, accepted_view, to_submission
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
-from nova_workers.ledger.runs.reads import ENDED, RunState, get_run
+from nova_workers.ledger.runs.reads import RunState, get_run
 from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
+from nova_workers.vocabulary import ENDED_RUNS
 
 __all__ = ["Desk", "SubmissionDesk", "answer_when_over", "open_stream"]
 
@@ -142,7 +143,7 @@ async def answer_when_over(
         if ending == "gone":
             return Response(status_code=_CLIENT_GONE)
     view = await _view(state, caller, run_id)
-    return _answer(view, 200 if view.status in ENDED else 202, headers)
+    return _answer(view, 200 if view.status in ENDED_RUNS else 202, headers)
 
 
 def open_stream(

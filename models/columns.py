@@ -2,9 +2,23 @@
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, DateTime, Float, ForeignKey, Integer, Numeric, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    Integer,
+    Numeric,
+    Text,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlmodel import Field
+
+from nova_workers.vocabulary import sql_list, words_of
 
 __all__ = [
     "Id",
@@ -16,6 +30,7 @@ __all__ = [
     "json",
     "money",
     "number",
+    "one_of",
     "pk",
     "string",
     "time",
@@ -108,3 +123,8 @@ def boolean(*, default: bool = False, comment: str | None = None) -> Any:
     """A boolean that is never null."""
     server = text("true" if default else "false")
     return Field(default=default, sa_column=Column(Boolean, nullable=False, server_default=server, comment=comment))
+
+
+def one_of(column: str, vocabulary: Any) -> CheckConstraint:
+    """Return the CHECK that keeps a text column within a vocabulary: a new word is one line of a migration."""
+    return CheckConstraint(f"{column} IN {sql_list(words_of(vocabulary))}", name=column)

@@ -9,8 +9,8 @@ from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlmodel import Field
 
 from models.base import Table
-from models.columns import boolean, count, fk, id_ref, json, pk, string, time
-from models.enums import DeliveryKind, DeliveryStatus, EffectKind, EffectStatus, one_of
+from models.columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
+from nova_workers.vocabulary import OPEN_EFFECTS, DeliveryKind, DeliveryStatus, EffectKind, EffectStatus, sql_list
 
 __all__ = ["MESSAGE_WORDS", "Delivery", "Effect", "Embedding", "Memory", "MessageText"]
 
@@ -28,7 +28,7 @@ class Effect(Table, table=True):
         one_of("kind", EffectKind),
         one_of("status", EffectStatus),
         Index("uq_effects__run_id_kind", "run_id", "kind", unique=True),
-        Index("ix_effects__due", "due_at", postgresql_where=text("status IN ('pending', 'running')")),
+        Index("ix_effects__due", "due_at", postgresql_where=text(f"status IN {sql_list(OPEN_EFFECTS)}")),
         Index("ix_effects__over", "status", "done_at", postgresql_where=text("done_at IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "80"}},
     )
@@ -39,7 +39,7 @@ class Effect(Table, table=True):
     thread_id: str = id_ref()
     kind: str = string()
     position: int = count()
-    status: str = string(default=EffectStatus.PENDING.value)
+    status: str = string(default="pending")
     attempts: int = count()
     due_at: datetime = time(now=True, comment="Pending: not before. Running: its lease; then it is due again")
     error: str | None = string(null=True)
@@ -143,7 +143,7 @@ class Delivery(Table, table=True):
     kind: str = string()
     target: str = string(comment="user is the inbox, else the id of a webhook or the name of a channel")
     payload: dict[str, Any] = json()
-    status: str = string(default=DeliveryStatus.PENDING.value)
+    status: str = string(default="pending")
     routed: bool = boolean(comment="Of the inbox: whether there is a row for each channel that wants it")
     attempts: int = count()
     due_at: datetime = time(now=True, comment="Not before; while somebody sends it, the end of their lease")

@@ -7,8 +7,19 @@ from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, text
 from sqlmodel import Field
 
 from models.base import Table
-from models.columns import big, boolean, count, fk, id_ref, json, pk, string, time
-from models.enums import OnBusy, RunQueue, RunSource, RunStatus, SwitchScope, WaitKind, WaitStatus, one_of
+from models.columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
+from nova_workers.vocabulary import (
+    DUE_RUNS,
+    OPEN_RUNS,
+    OnBusy,
+    RunQueue,
+    RunSource,
+    RunStatus,
+    SwitchScope,
+    WaitKind,
+    WaitStatus,
+    sql_list,
+)
 
 __all__ = ["IdempotencyKey", "Run", "RunWait", "Switch"]
 
@@ -42,7 +53,7 @@ class Run(Table, table=True):
             "ix_runs__open",
             "tenant_id",
             "id",
-            postgresql_where=text("status IN ('scheduled', 'queued', 'running', 'waiting')"),
+            postgresql_where=text(f"status IN {sql_list(OPEN_RUNS)}"),
         ),
         # Runs that start later: those that are due, and those of a thread that may join one turn.
         Index("ix_runs__scheduled", "start_at", postgresql_where=text("status = 'scheduled'")),
@@ -66,7 +77,7 @@ class Run(Table, table=True):
         Index(
             "ix_runs__trigger_open",
             "trigger_id",
-            postgresql_where=text("trigger_id IS NOT NULL AND status IN ('queued', 'running', 'waiting')"),
+            postgresql_where=text(f"trigger_id IS NOT NULL AND status IN {sql_list(DUE_RUNS)}"),
         ),
         # What ended, and its trigger does not know of yet.
         Index(
@@ -98,10 +109,10 @@ class Run(Table, table=True):
     agent_version: int | None = count(null=True, default=None, comment="The version that the claim used")
     seq: int = big(default=None, comment="Place in the thread's line")
     front: bool = boolean(comment="Goes before the line: it interrupted the run that was active")
-    status: str = string(default=RunStatus.QUEUED.value)
-    queue: str = string(default=RunQueue.INTERACTIVE.value)
-    on_busy: str = string(default=OnBusy.ENQUEUE.value)
-    source: str = string(default=RunSource.API.value)
+    status: str = string(default="queued")
+    queue: str = string(default="interactive")
+    on_busy: str = string(default="enqueue")
+    source: str = string(default="api")
     content: list[dict[str, Any]] = json(comment="The user's message as content blocks")
     model: str | None = string(null=True)
     max_turns: int | None = count(null=True, default=None)
@@ -168,7 +179,7 @@ class RunWait(Table, table=True):
     kind: str = string()
     request: dict[str, Any] = json(comment="contracts.waits.WaitRequest")
     child_run_id: str | None = id_ref(null=True, comment="The run whose end is the answer")
-    status: str = string(default=WaitStatus.OPEN.value)
+    status: str = string(default="open")
     answer: dict[str, Any] | None = json(null=True)
     due_at: datetime | None = time(null=True)
     created_at: datetime = time(now=True)

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Index, text
 
 from models.base import Table
-from models.columns import boolean, count, fk, id_ref, json, money, pk, string, time
-from models.enums import CatchUp, FiringOutcome, Overlap, TriggerKind, one_of
+from models.columns import boolean, count, fk, id_ref, json, money, one_of, pk, string, time
+from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, TriggerKind
 
 __all__ = ["Trigger", "TriggerFiring"]
 
@@ -50,9 +50,9 @@ class Trigger(Table, table=True):
     updated_at: datetime = time(now=True)
     deleted_at: datetime | None = time(null=True)
     jitter_s: int = count(comment="Each slot fires up to so many seconds later, by chance of its own")
-    overlap: str = string(default=Overlap.SKIP.value)
+    overlap: str = string(default="skip")
     catchup_s: int = count(default=3600, comment="How late a slot may fire, in seconds; later it is skipped")
-    catchup: str = string(default=CatchUp.ONCE.value)
+    catchup: str = string(default="once")
     max_runs_per_day: int | None = count(null=True, default=None)
     max_cost_usd_per_day: Decimal | None = money()
     pause_after_failures: int = count(default=5, comment="Failed runs in a row after which it pauses; 0 is never")

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, text
 
 from models.base import Table
-from models.columns import boolean, count, fk, id_ref, json, pk, string, time
-from models.enums import ResourceKind, TaskStatus, one_of
+from models.columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
+from nova_workers.vocabulary import ResourceKind, TaskStatus
 
 __all__ = ["Task", "TaskChange", "TaskResource", "TaskStep"]
 
@@ -46,7 +46,7 @@ class Task(Table, table=True):
     description: str = string(default="")
     owner_agent_id: str = id_ref()
     created_by: str = string(comment="person, or the agent's id")
-    status: str = string(default=TaskStatus.DRAFT.value)
+    status: str = string(default="draft")
     revision: int = count(comment="Counts its changes")
     thread_id: str | None = id_ref(null=True, comment="Its dedicated thread, made when it is activated")
     parent_task_id: int | None = count(null=True, default=None)

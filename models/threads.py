@@ -7,8 +7,8 @@ from sqlalchemy import BigInteger, Column, Identity, Index, text
 from sqlmodel import Field
 
 from models.base import Table
-from models.columns import big, count, fk, id_ref, json, pk, string, time
-from models.enums import HeadMove, one_of
+from models.columns import big, count, fk, id_ref, json, one_of, pk, string, time
+from nova_workers.vocabulary import HeadMove
 
 __all__ = ["Thread", "ThreadHead"]
 
@@ -81,5 +81,5 @@ class ThreadHead(Table, table=True):
     thread_id: str = fk("threads.id")
     turn_id: str | None = id_ref(null=True)
     run_id: str | None = id_ref(null=True)
-    move: str = string(default=HeadMove.TURN.value)
+    move: str = string(default="turn")
     changed_at: datetime = time(now=True)

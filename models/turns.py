@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import ForeignKeyConstraint, Index
 
 from models.base import Table
-from models.columns import big, count, fk, id_ref, json, money, pk, string, time
-from models.enums import MessageKind, ToolCallStatus, TurnStatus, TurnType, one_of
+from models.columns import big, count, fk, id_ref, json, money, one_of, pk, string, time
+from nova_workers.vocabulary import MessageKind, ToolCallStatus, TurnStatus, TurnType
 
 __all__ = ["Compaction", "Message", "ToolCall", "Turn", "Usage"]
 
@@ -32,8 +32,8 @@ class Turn(Table, table=True):
     run_id: str | None = id_ref(null=True, comment="Null for a compaction")
     parent_turn_id: str | None = id_ref(null=True, comment="In another thread where this thread was forked")
     depth: int = count(comment="Distance from the root")
-    type: str = string(default=TurnType.NORMAL.value)
-    status: str = string(default=TurnStatus.RUNNING.value)
+    type: str = string(default="normal")
+    status: str = string(default="running")
     agent_id: str = id_ref()
     agent_version: int | None = count(null=True, default=None)
     engine: str | None = string(null=True)
@@ -105,7 +105,7 @@ class ToolCall(Table, table=True):
     sequence: int = count(default=None)
     tool_name: str = string()
     params: dict[str, Any] = json()
-    status: str = string(default=ToolCallStatus.PENDING.value)
+    status: str = string(default="pending")
     result: list[dict[str, Any]] | None = json(null=True)
     error: str | None = string(null=True)
     spawned_run_id: str | None = id_ref(null=True)

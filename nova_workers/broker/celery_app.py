@@ -10,6 +10,7 @@ from kombu.entity import Queue
 
 from nova_workers.broker.transport import use_kept_clients
 from nova_workers.keys import BROKER_KEY_PREFIX
+from nova_workers.vocabulary import QUEUES
 
 __all__ = [
     "QUEUES",
@@ -25,7 +26,6 @@ __all__ = [
     "build_celery",
 ]
 
-QUEUES: Final = ("interactive", "background", "effects", "system")
 
 TASK_RUN_AGENT: Final = "nova.run_agent"
 TASK_RUN_EFFECTS: Final = "nova.run_effects"

@@ -25,10 +25,7 @@ from nova_workers.contracts.waits import RunAnswer, WaitKind, WaitView
 from nova_workers.errors import NovaError, Unavailable
 from nova_workers.ids import new_id
 
-__all__ = ["ENDED", "Runs"]
-
-ENDED: frozenset[RunStatus] = frozenset({"succeeded", "failed", "canceled", "merged"})
-"""The states that a run never leaves."""
+__all__ = ["Runs"]
 
 NO_MORE_EVENTS = 204
 """What the API answers to whoever has the final event already."""

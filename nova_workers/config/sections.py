@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
+from nova_workers.vocabulary import QUEUES, Queue
+
 __all__ = [
     "ApiSettings",
     "AudioSettings",
@@ -77,7 +79,7 @@ class WorkerSettings(Section):
 
     concurrency: Count = 256
     """Turns at once. A slot is a sleeping thread plus a coroutine: 0.05 to 0.2 MB (measured)."""
-    queues: tuple[str, ...] = ("interactive", "background", "effects", "system")
+    queues: tuple[Queue, ...] = QUEUES
     drain_grace_s: Seconds = 20.0
     """After SIGTERM: time for runs to reach a step boundary before they are stopped in mid-step."""
     drain_deadline_s: Seconds = 28.0

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from nova_workers.contracts.skills import SkillNames
+from nova_workers.vocabulary import TrustLevel
 
 __all__ = [
     "AGENT_ID_PATTERN",
@@ -135,7 +136,7 @@ class AgentSpec(_Value):
     )
     skills: SkillNames = ()
     """Of the tenant's library."""
-    trust: Literal["sandbox", "controlled", "unrestricted"] = "sandbox"
+    trust: TrustLevel = "sandbox"
     permissions: Permissions = Field(default_factory=Permissions)
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """An alias or a full id; None takes the fleet's default."""

@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+from nova_workers.vocabulary import Role
 
 __all__ = [
     "MAX_STORED_DEPTH",
@@ -25,7 +27,6 @@ ContentBlock = JsonObject
 """One content block: ``{"type": "text" | "thinking" | "redacted_thinking" | "tool_use" | "tool_result" |
 "image" | "document", …}``, stored and replayed byte for byte."""
 
-Role = Literal["user", "assistant", "system"]
 
 MAX_STORED_DEPTH = 200
 """Nesting of arrays and objects in a stored JSON value. The encoder takes 254 levels, those of the row included."""

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from nova_workers.contracts.bodies import View
+from nova_workers.vocabulary import DeliveryKind, DeliveryStatus
 
 __all__ = [
     "INBOX",
@@ -17,9 +18,6 @@ __all__ = [
     "SentFileView",
 ]
 
-DeliveryKind = Literal["notification", "file", "note", "question", "approval", "run_completed", "test"]
-DeliveryStatus = Literal["pending", "delivered", "failed", "closed"]
-"""`closed`: the wait of a question or approval ended, so it needs no answer and is not sent any more."""
 
 INBOX = "user"
 """The target of what waits for the person. Any other target is a webhook's id, or the name of a channel."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message
@@ -34,6 +34,7 @@ from nova_workers.contracts.steps import (
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineErrorKind
+from nova_workers.vocabulary import CompactionTrigger, Limit, StopReason, TrustLevel
 
 __all__ = [
     "DEFERRAL",
@@ -64,22 +65,10 @@ __all__ = [
     "TurnListener",
 ]
 
-TrustLevel = Literal["sandbox", "controlled", "unrestricted"]
-"""Which native tools the engine offers: none; files and web; the same plus Bash. Strictly additive."""
-
-StopReason = Literal["end_turn", "max_tokens", "tool_use", "timeout", "aborted", "error"]
-"""Why a turn stopped. ``tool_use``: it stopped between a step and the next model call, because the step
-verdict asked for it or `max_turns` was reached."""
-
-Limit = Literal["turns", "tokens", "cost", "time"]
-"""Which of its own bounds ended a turn: `max_turns`, `token_budget`, `cost_budget_usd`, `timeout_s`."""
 
 DEFERRAL = "nova/deferral"
 """The key in a result's ``_meta`` by which a tool of this process says that its result comes later, from outside; the
 value says what it waits for, and concerns whoever runs the turn."""
-
-CompactionTrigger = Literal["context_limit", "overflow_recovery"]
-"""Why a conversation was compacted: it came near the window, or the model said that it was over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
 from nova_workers.contracts.events import DeliveryTarget
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.vocabulary import CancelReason, FinishStatus, OnBusy, RunQueue, RunSource, TurnRole
 
 __all__ = [
     "Accepted",
@@ -25,9 +26,6 @@ __all__ = [
     "TurnFacts",
     "TurnRole",
 ]
-
-CancelReason = Literal["cancel", "interrupt"]
-FinishStatus = Literal["succeeded", "failed", "canceled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +55,9 @@ class Submission:
     content: tuple[ContentBlock, ...]
     thread_id: str | None = None
     agent_id: str | None = None
-    on_busy: Literal["enqueue", "reject", "interrupt", "steer", "collect"] = "enqueue"
-    queue: Literal["interactive", "background"] = "interactive"
-    source: str = "api"
+    on_busy: OnBusy = "enqueue"
+    queue: RunQueue = "interactive"
+    source: RunSource = "api"
     model: str | None = None
     max_turns: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -172,11 +170,6 @@ class Claim:
     def target(self) -> DeliveryTarget | None:
         """Where the answer is read, beside the run's stream."""
         return DeliveryTarget.of(self.channel, self.recipient, self.parent_run_id)
-
-
-TurnRole = Literal["manager", "worker", "unified"]
-"""``worker``: another agent asked for the turn. ``manager``: no agent did, and the turn may give work to agents or
-subagents. ``unified``: neither."""
 
 
 @dataclass(frozen=True, slots=True)

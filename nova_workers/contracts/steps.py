@@ -8,6 +8,7 @@ from typing import Literal
 
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.vocabulary import ToolCallStatus
 
 __all__ = [
     "EngineEvent",
@@ -18,9 +19,6 @@ __all__ = [
     "ToolCallStatus",
 ]
 
-ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupted", "deferred", "approved"]
-"""``deferred``: its result comes from outside, later; the turn has stopped for it. ``approved``: it was deferred and
-may now begin. The others as they read."""
 
 StepVerdict = Literal["continue", "stop"]
 """What the caller says at a step boundary."""

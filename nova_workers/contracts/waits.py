@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import View
+from nova_workers.vocabulary import WaitKind
 
 __all__ = [
     "ANSWERABLE",
@@ -33,7 +34,6 @@ __all__ = [
     "wait_adapter",
 ]
 
-WaitKind = Literal["user", "approval", "agent", "timer"]
 
 ANSWERABLE: tuple[WaitKind, ...] = ("user", "approval")
 """Kinds of waits that a person ends by an answer."""

@@ -25,6 +25,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from nova_workers.observability.ports import TokenCounts
+from nova_workers.vocabulary import OPEN_RUNS, RUN_QUEUES
 
 __all__ = ["Metrics", "MetricsServer"]
 
@@ -294,9 +295,9 @@ class Metrics:
         """
         for gauge in (self.runs_open, self.queue_depth, self.queue_oldest_age_s):
             gauge.clear()
-        for status in ("scheduled", "queued", "running", "waiting"):
+        for status in OPEN_RUNS:
             self.runs_open.labels(status).set(open_runs.get(status, 0))
-        for queue in ("interactive", "background"):
+        for queue in RUN_QUEUES:
             self.queue_depth.labels(queue).set(0)
             self.queue_oldest_age_s.labels(queue).set(0)
         for queue, (queued, oldest_age_s) in queues.items():

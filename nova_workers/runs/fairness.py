@@ -18,6 +18,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import Entitled, Served, find_entitled
+from nova_workers.vocabulary import RUN_QUEUES
 
 __all__ = ["Dealer", "FairLine"]
 
@@ -107,7 +108,7 @@ class FairLine:
     async def after_cap(self, tenant_id: str) -> Doorbell | None:
         """Return whom to ring for when a run of a capped tenant or agent has made room for another."""
         async with self._database.connection() as connection:
-            for queue in ("interactive", "background"):
+            for queue in RUN_QUEUES:
                 entitled = await find_entitled(connection, queue, tenant_id=tenant_id)
                 if entitled is not None:
                     return entitled.bell

@@ -19,6 +19,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.waiting import Waiting
+from nova_workers.vocabulary import RUN_QUEUES
 
 __all__ = ["Reconciled", "Reconciler"]
 
@@ -75,7 +76,7 @@ class Reconciler:
         """
         recovered = await self._recover()
         await self._scheduled.start_due()
-        rerung = sum([await self._ring_again(queue) for queue in ("interactive", "background")])
+        rerung = sum([await self._ring_again(queue) for queue in RUN_QUEUES])
         async with self._database.connection() as connection:
             effects_due = await upkeep.has_due_effects(connection)
         if effects_due:

@@ -43,7 +43,7 @@ async def _create_from_models(url: str) -> None:
 async def _schema(url: str) -> list[str]:
     """Return every statement of the schema as Postgres itself describes it, sorted.
 
-    The columns of a table are sorted too: those that a migration adds stand at its end.
+    The columns of a table are sorted too, and the words of a list: those that a migration adds stand at its end.
     """
     options = ["--schema-only", "--no-owner", "--exclude-table=alembic_version"]
     done = await asyncio.to_thread(
@@ -51,7 +51,14 @@ async def _schema(url: str) -> list[str]:
     )
     plain = re.sub(r"^(--.*|SET .*|SELECT pg_catalog.*|\\.*)$", "", done.stdout, flags=re.MULTILINE)
     statements = (statement.strip() for statement in plain.split(";\n"))
-    return sorted(_in_order(statement) for statement in statements if statement)
+    return sorted(_LIST.sub(_sorted_words, _in_order(statement)) for statement in statements if statement)
+
+
+_LIST = re.compile(r"(?<=ARRAY\[)'[^]]*(?=\])")
+
+
+def _sorted_words(found: re.Match[str]) -> str:
+    return ", ".join(sorted(found[0].split(", ")))
 
 
 def _in_order(statement: str) -> str:

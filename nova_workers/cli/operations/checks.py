@@ -24,6 +24,7 @@ from nova_workers.errors import Forbidden, NotFound, NovaError
 from nova_workers.keys import broker_queue, worker_presence, workers_index
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.cursors import tenants_behind
+from nova_workers.vocabulary import QUEUES
 
 __all__ = ["Finding", "check_api", "check_broker", "check_database", "check_embedded", "check_variables"]
 
@@ -32,7 +33,6 @@ MIN_PGVECTOR = (0, 8)
 """Older ones cannot go on along the index when the filters leave too few: `hnsw.iterative_scan`."""
 MAX_SKEW_S = 2.0
 """Leases last 30 s and are renewed after 10 s: two seconds are far below what could matter, and far above NTP."""
-QUEUES = ("interactive", "background", "effects", "system")
 
 _CONNECT_S = 5
 _NO_TENANT = "-"

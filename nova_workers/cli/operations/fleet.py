@@ -1,14 +1,14 @@
 """`nova fleet`: depth and workers at a glance; pause and resume."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import age, stamp
-from nova_workers.client.runs import ENDED
 from nova_workers.contracts.http.fleet import FleetPause, FleetView
+from nova_workers.vocabulary import ENDED_RUNS, SwitchScope
 
 __all__ = ["app"]
 
@@ -18,7 +18,7 @@ app = typer.Typer(
 
 AgentOption = Annotated[str | None, typer.Option(help="Only this agent.")]
 ScopeOption = Annotated[
-    Literal["fleet", "tenant", "agent"] | None,
+    SwitchScope | None,
     typer.Option(help="Default: the tenant, or the agent of --agent. fleet needs the operator scope."),
 ]
 
@@ -70,7 +70,9 @@ def _show(session: Session, view: FleetView) -> None:
     if out.json:
         out.document(view)
         return
-    out.facts((f"{name} in the last hour" if name in ENDED else name, str(count)) for name, count in view.runs.items())
+    out.facts(
+        (f"{name} in the last hour" if name in ENDED_RUNS else name, str(count)) for name, count in view.runs.items()
+    )
     if view.queues:
         deepest = max(queue.queued for queue in view.queues)
         out.table(

@@ -1,7 +1,7 @@
 """`nova runs`: list, follow, edit and cancel runs."""
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import BulkCancel, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.contracts.waits import RunAnswer
 from nova_workers.errors import InvalidInput
+from nova_workers.vocabulary import OpenRunStatus
 
 __all__ = ["app"]
 
@@ -74,9 +75,7 @@ async def cancel(
     runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs.")] = None,
     thread: Annotated[str | None, typer.Option(help="All open runs of this thread.")] = None,
     agent: Annotated[str | None, typer.Option(help="All open runs of this agent.")] = None,
-    status: Annotated[
-        Literal["scheduled", "queued", "running", "waiting"] | None, typer.Option(help="Only in this state.")
-    ] = None,
+    status: Annotated[OpenRunStatus | None, typer.Option(help="Only in this state.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every open run.")] = False,
 ) -> None:
     """Cancel runs. A running one stops in a moment and keeps its partial text."""

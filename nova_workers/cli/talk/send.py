@@ -12,10 +12,10 @@ from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.talk.follow import follow, on_interrupt, outcome_code, why_it_waits
 from nova_workers.cli.talk.live import LiveView, cost_line, limit_line
 from nova_workers.cli.talk.missing_worker import missing_worker_noted
-from nova_workers.client.runs import ENDED
 from nova_workers.contracts.events import Usage
 from nova_workers.contracts.http.wire import OnBusy, RunQueue, RunView, StatelessRunCreate
 from nova_workers.errors import InvalidInput
+from nova_workers.vocabulary import ENDED_RUNS
 
 __all__ = ["app"]
 
@@ -128,7 +128,7 @@ def _show_accepted(session: Session, run: RunView) -> None:
 
 async def _wait(session: Session, run: RunView, started_s: float) -> str:
     told: set[str] = set()
-    while run.status not in ENDED:
+    while run.status not in ENDED_RUNS:
         run = await session.client.runs.result(run.id)
         asked = [wait for wait in run.waits if wait.request.kind in ("user", "approval") and wait.id not in told]
         for wait in asked:

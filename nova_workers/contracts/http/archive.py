@@ -6,7 +6,7 @@ from pydantic import Field
 
 from nova_workers.contracts.bodies import View
 
-__all__ = ["ARCHIVE_FORMAT", "ENDED_RUNS", "ENDED_TURNS", "MEDIA_TYPE", "ImportResult"]
+__all__ = ["ARCHIVE_FORMAT", "MEDIA_TYPE", "ImportResult"]
 
 ARCHIVE_FORMAT: Final = 1
 """Goes up when an older version could not read what a newer one writes."""
@@ -14,9 +14,6 @@ ARCHIVE_FORMAT: Final = 1
 MEDIA_TYPE: Final = "application/x-ndjson"
 """One JSON object a line: ``{"table": …, "agent": …, "thread": …, "row": {…}}``. The first line is of the table
 ``archive`` and has the format; the last is of the table ``end``: without it the archive is not whole."""
-
-ENDED_RUNS: Final = ("succeeded", "failed", "canceled", "merged")
-ENDED_TURNS: Final = ("succeeded", "failed", "aborted")
 
 
 class ImportResult(View):

@@ -1,12 +1,13 @@
 """The HTTP contract of the fleet: its queues, workers and pauses."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
+from nova_workers.vocabulary import SwitchScope
 
 __all__ = ["FleetPause", "FleetView", "QueueDepth", "SwitchView", "WorkerView"]
 
@@ -35,7 +36,7 @@ class WorkerView(View):
 class SwitchView(View):
     """A pause that stands."""
 
-    scope: Literal["fleet", "tenant", "agent"]
+    scope: SwitchScope
     target: str | None
     reason: str | None
     created_at: datetime
@@ -44,7 +45,7 @@ class SwitchView(View):
 class FleetPause(Body):
     """What to pause or resume. `fleet` needs the `operator` scope; `agent` takes the agent's id."""
 
-    scope: Literal["fleet", "tenant", "agent"] = "tenant"
+    scope: SwitchScope = "tenant"
     agent_id: AgentId | None = None
     reason: Annotated[str, StringConstraints(max_length=500)] | None = None
 

@@ -6,7 +6,7 @@ Bounds are here, so that both doors refuse the same things in the same words.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
+from nova_workers.vocabulary import OpenTaskStatus, ResourceKind, TaskStatus
 
 __all__ = [
     "MAX_DESCRIPTION_CHARS",
@@ -46,10 +47,6 @@ __all__ = [
     "TaskView",
 ]
 
-TaskStatus = Literal["draft", "active", "done", "canceled"]
-"""Where a task stands. From draft to active or canceled, from active to done or canceled; these two are final."""
-
-ResourceKind = Literal["url", "file"]
 
 MAX_TASK_ID = 2**31 - 1
 """What its column holds."""
@@ -154,9 +151,9 @@ class TaskCreate(Body):
     title: Annotated[_Title, Field(description="What is to be reached, in a line.")]
     description: Annotated[_Description, Field(description="What whoever works on it needs to know.")] = ""
     owner_agent_id: Annotated[AgentId, Field(description="The agent that works on it.")] = "nova"
-    status: Annotated[
-        Literal["draft", "active"], Field(description="draft is still being planned, active is to be worked on.")
-    ] = "draft"
+    status: Annotated[OpenTaskStatus, Field(description="draft is still being planned, active is to be worked on.")] = (
+        "draft"
+    )
     steps: Annotated[Steps, Field(description="The plan, in order.")] = ()
     resources: Annotated[tuple[TaskResourceAdd, ...], Field(max_length=MAX_RESOURCES)] = ()
 
@@ -201,7 +198,7 @@ class SubtaskCreate(Body):
     description: Annotated[_Description | None, Field(description="Left out: the step's details.")] = None
     owner_agent_id: Annotated[AgentId | None, Field(description="Left out: the owner of the task.")] = None
     status: Annotated[
-        Literal["draft", "active"], Field(description="active is to be worked on; a draft waits to be activated.")
+        OpenTaskStatus, Field(description="active is to be worked on; a draft waits to be activated.")
     ] = "active"
     steps: Annotated[Steps, Field(description="Its plan, in order.")] = ()
 

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, Ty
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
+from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerKind
 
 __all__ = [
     "CATCHUP_S",
@@ -37,24 +38,6 @@ __all__ = [
     "UrlGate",
 ]
 
-TriggerKind = Literal["cron", "at", "every"]
-Overlap = Literal["skip", "queue", "cancel_other"]
-CatchUp = Literal["once", "each"]
-FiringOutcome = Literal["fired", "queued", "skipped"]
-SkipReason = Literal[
-    "missed",
-    "caught_up",
-    "overlap",
-    "stopped",
-    "gate",
-    "max_runs_per_day",
-    "max_cost_usd_per_day",
-    "agent_deleted",
-    "thread_deleted",
-    "schedule",
-]
-"""``missed``: its time is longer ago than the catch-up window. ``caught_up``: a later slot fired in its place.
-``schedule``: it can no longer be read."""
 
 MIN_PERIOD_S = 60
 """Shortest period of `every`. Whatever comes more often is a loop, not a schedule."""

@@ -1,13 +1,14 @@
 """Webhooks on the wire: addresses that hear of what happens here."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
+from nova_workers.vocabulary import WebhookKind
 
 __all__ = [
     "MAX_GRACE_S",
@@ -19,8 +20,6 @@ __all__ = [
     "WebhookView",
 ]
 
-WebhookKind = Literal["notification", "file", "note", "question", "approval", "run_completed"]
-"""What there is to hear of."""
 
 MAX_GRACE_S = 7 * 86_400
 """Longest time for which a replaced secret signs too."""

@@ -4,7 +4,7 @@ What else there is has modules of its own beside this one; `bodies` says what al
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
@@ -13,6 +13,7 @@ from nova_workers.contracts.bodies import Body, Moment, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.waits import WaitView
+from nova_workers.vocabulary import OnBusy, OpenRunStatus, RunQueue, RunStatus
 
 __all__ = [
     "IDEMPOTENCY_KEY_PATTERN",
@@ -56,9 +57,6 @@ IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=255, 
 DEFAULT_COLLECT_MS = 2_000
 MAX_COLLECT_MS = 60_000
 
-OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]
-RunStatus = Literal["scheduled", "queued", "running", "waiting", "succeeded", "failed", "canceled", "merged"]
-RunQueue = Literal["interactive", "background"]
 
 _Text = Annotated[str, StringConstraints(min_length=1)]
 Metadata = Annotated[dict[str, Any], Field(max_length=64)]
@@ -280,7 +278,7 @@ class BulkCancel(Body):
 
     thread_id: str | None = None
     agent_id: str | None = None
-    status: Literal["scheduled", "queued", "running", "waiting"] | None = None
+    status: OpenRunStatus | None = None
     run_ids: Annotated[list[str], Field(max_length=1_000)] | None = None
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from nova_workers.contracts.http.archive import ARCHIVE_FORMAT
 from nova_workers.ledger.archive.tables import KEPT, KeptTable
 from nova_workers.ledger.database import Database, Snapshot
+from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = ["read_archive"]
 
@@ -37,9 +38,9 @@ SELECT jsonb_build_object('table', 'secrets', 'row',
   FROM secrets WHERE tenant_id = :tenant_id AND :with_secrets ORDER BY name
 """
 
-_OPEN = """
+_OPEN = f"""
 SELECT count(*)::int FROM runs
- WHERE tenant_id = :tenant_id AND status IN ('scheduled', 'queued', 'running', 'waiting')
+ WHERE tenant_id = :tenant_id AND status IN {sql_list(OPEN_RUNS)}
 """
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Numeric
 
 import models
-from nova_workers.contracts.http.archive import ENDED_RUNS, ENDED_TURNS
+from nova_workers.vocabulary import ENDED_RUNS, ENDED_TURNS, sql_list
 
 __all__ = ["KEPT", "LEFT_OUT", "REFERENCES", "KeptTable"]
 
@@ -85,15 +85,13 @@ class KeptTable:
         return tuple(column.name for column in columns if isinstance(column.type, LargeBinary))
 
 
-def _in(words: tuple[str, ...]) -> str:
-    return "IN (" + ", ".join(f"'{word}'" for word in words) + ")"
-
-
 _HAS_ENDED = "{}.status IN ('done', 'canceled')"
 _OF_TASK = "JOIN tasks k ON k.tenant_id = x.tenant_id AND k.id = x.task_id"
 _OF_THREAD = "JOIN threads h ON h.id = x.thread_id"
-_OF_TURN = f"JOIN turns t ON t.id = x.turn_id AND t.status {_in(ENDED_TURNS)} JOIN threads h ON h.id = t.thread_id"
-_OF_RUN = f"JOIN runs r ON r.id = x.run_id AND r.status {_in(ENDED_RUNS)} JOIN threads h ON h.id = r.thread_id"
+_OF_TURN = (
+    f"JOIN turns t ON t.id = x.turn_id AND t.status IN {sql_list(ENDED_TURNS)} JOIN threads h ON h.id = t.thread_id"
+)
+_OF_RUN = f"JOIN runs r ON r.id = x.run_id AND r.status IN {sql_list(ENDED_RUNS)} JOIN threads h ON h.id = r.thread_id"
 
 KEPT: Final = (
     KeptTable("agents", "x.id", agent="x.id"),
@@ -128,7 +126,7 @@ KEPT: Final = (
         "x.thread_id, x.seq",
         join=f"{_OF_THREAD} LEFT JOIN runs w ON w.id = x.merged_into",
         # A message that joined a turn which has not ended is part of that turn.
-        only=f"x.status {_in(ENDED_RUNS)} AND (w.id IS NULL OR w.status {_in(ENDED_RUNS)})",
+        only=f"x.status IN {sql_list(ENDED_RUNS)} AND (w.id IS NULL OR w.status IN {sql_list(ENDED_RUNS)})",
         agent="h.agent_id",
         thread="h.id",
         omit=frozenset({"lease_expires_at", "worker_id", "traceparent"}),
@@ -137,7 +135,7 @@ KEPT: Final = (
         "turns",
         "x.thread_id, x.depth, x.id",
         join=_OF_THREAD,
-        only=f"x.status {_in(ENDED_TURNS)}",
+        only=f"x.status IN {sql_list(ENDED_TURNS)}",
         agent="h.agent_id",
         thread="h.id",
     ),

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from nova_workers.contracts.http.budgets import BudgetsView, BudgetView
 from nova_workers.ledger.database import Connection
+from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["SpentToday", "report_budgets", "spent_today"]
 
@@ -22,10 +23,10 @@ SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
 # What open runs of the tenant have used so far: until a run ends that stands in its turn alone. One that waits or is
 # back in line has used nothing since then: what did so before today is of another day. The turn is a subquery of one
 # value, since a join with those in line that never began may become a look at every turn.
-_BEGUN = """
+_BEGUN = f"""
 SELECT r.agent_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd
   FROM day, runs r
- WHERE r.tenant_id = :tenant_id AND r.status IN ('queued', 'running', 'waiting') AND r.turn_id IS NOT NULL
+ WHERE r.tenant_id = :tenant_id AND r.status IN {sql_list(DUE_RUNS)} AND r.turn_id IS NOT NULL
    AND (r.status = 'running' OR r.queued_at >= day.since) AND r.id IS DISTINCT FROM :but_run_id
 """
 
@@ -35,28 +36,35 @@ _OF_ALL = """
 SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since), 0)
      + COALESCE((SELECT sum(b.cost_usd) FROM begun b), 0)
 """
-_OF_AGENT = """
+
+
+def _of_agent(agent: str) -> str:
+    return f"""
 SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u
                   WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since AND u.agent_id = {agent}), 0)
      + COALESCE((SELECT sum(b.cost_usd) FROM begun b WHERE b.agent_id = {agent}), 0)
 """
-_OF_TRIGGER = """
+
+
+def _of_trigger(trigger: str) -> str:
+    return f"""
 SELECT COALESCE((SELECT sum(COALESCE(u.cost_usd, t.cost_usd))
                    FROM runs r
                    LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= day.since
-                   LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN ('queued', 'running', 'waiting')
+                   LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN {sql_list(DUE_RUNS)}
                                     AND (r.status = 'running' OR r.queued_at >= day.since)
                   WHERE r.trigger_id = {trigger} AND r.tenant_id = :tenant_id
                     AND r.created_at >= day.since - interval '7 days' AND r.id IS DISTINCT FROM :but_run_id), 0)
 """
+
 
 # Only the sums that were asked for are computed.
 _SPENT = f"""
 WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
 SELECT day.resets_at, day.timezone,
        CASE WHEN :of_tenant THEN ({_OF_ALL}) END::float8 AS tenant_usd,
-       CASE WHEN :agent_id::text IS NOT NULL THEN ({_OF_AGENT.format(agent=":agent_id")}) END::float8 AS agent_usd,
-       CASE WHEN :trigger_id::text IS NOT NULL THEN ({_OF_TRIGGER.format(trigger=":trigger_id")}) END::float8
+       CASE WHEN :agent_id::text IS NOT NULL THEN ({_of_agent(":agent_id")}) END::float8 AS agent_usd,
+       CASE WHEN :trigger_id::text IS NOT NULL THEN ({_of_trigger(":trigger_id")}) END::float8
            AS trigger_usd
   FROM day
 """
@@ -70,11 +78,11 @@ SELECT kind, id, name, max_usd::float8, spent_usd::float8
        SELECT 'tenant' AS kind, day.tenant_id AS id, NULL AS name, day.max_cost_usd_per_day AS max_usd,
               ({_OF_ALL}) AS spent_usd
        UNION ALL
-       SELECT 'agent', a.id, a.spec ->> 'name', a.max_cost_usd_per_day, ({_OF_AGENT.format(agent="a.id")})
+       SELECT 'agent', a.id, a.spec ->> 'name', a.max_cost_usd_per_day, ({_of_agent("a.id")})
          FROM agents a
         WHERE a.tenant_id = :tenant_id AND a.deleted_at IS NULL AND a.max_cost_usd_per_day IS NOT NULL
        UNION ALL
-       SELECT 'trigger', g.id, g.title, g.max_cost_usd_per_day, ({_OF_TRIGGER.format(trigger="g.id")})
+       SELECT 'trigger', g.id, g.title, g.max_cost_usd_per_day, ({_of_trigger("g.id")})
          FROM triggers g
         WHERE g.tenant_id = :tenant_id AND g.deleted_at IS NULL AND g.max_cost_usd_per_day IS NOT NULL) budgets
  ORDER BY array_position(ARRAY['tenant', 'agent', 'trigger'], kind), id

@@ -8,6 +8,7 @@ from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.ends import LISTENED_TO
+from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = [
     "edit_queued",
@@ -37,7 +38,7 @@ def _request(which: str) -> str:
 WITH wanted AS (
     SELECT id
       FROM runs
-     WHERE tenant_id = :tenant_id AND {which} AND status IN ('scheduled', 'queued', 'running', 'waiting')
+     WHERE tenant_id = :tenant_id AND {which} AND status IN {sql_list(OPEN_RUNS)}
      ORDER BY status IN ('scheduled', 'queued'), id
        FOR UPDATE
 ), mine AS (
@@ -49,7 +50,7 @@ WITH wanted AS (
            cancel_requested_at = COALESCE(cancel_requested_at, now()),
            cancel_reason = COALESCE(cancel_reason, 'cancel')
       FROM wanted
-     WHERE r.id = wanted.id AND status IN ('scheduled', 'queued', 'running', 'waiting')
+     WHERE r.id = wanted.id AND status IN {sql_list(OPEN_RUNS)}
     RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
 ), {_TOLD}
 SELECT id, thread_id, queue, status FROM mine
@@ -59,9 +60,9 @@ SELECT id, thread_id, queue, status FROM mine
 _REQUEST = _request("id = ANY(:run_ids::text[])")
 _REQUEST_ON_THREAD = _request("thread_id = :thread_id")
 
-_SELECT_OPEN = """
+_SELECT_OPEN = f"""
 SELECT id FROM runs
- WHERE tenant_id = :tenant_id AND status IN ('scheduled', 'queued', 'running', 'waiting')
+ WHERE tenant_id = :tenant_id AND status IN {sql_list(OPEN_RUNS)}
    AND (:thread_id::text IS NULL OR thread_id = :thread_id)
    AND (:agent_id::text IS NULL OR agent_id = :agent_id)
    AND (:status::text IS NULL OR status = :status)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Literal
 
 from nova_workers.ledger.database import Connection
+from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
 
 __all__ = [
     "DueEffect",
@@ -69,7 +70,7 @@ class Opening:
 # row: rows are locked before they are read, and locked ones are passed over. An effect that spent its attempts
 # without coming to an end took its worker with it each time: it is failed here, or it would go on to kill workers for
 # ever.
-_CLAIM = """
+_CLAIM = f"""
 WITH due AS (
     SELECT found.id
       FROM unnest(:kinds::text[], :mosts::int[]) AS wanted(kind, most)
@@ -77,13 +78,13 @@ WITH due AS (
            SELECT e.id
              FROM effects e
             WHERE e.kind = wanted.kind
-              AND e.status IN ('pending', 'running')
+              AND e.status IN {sql_list(OPEN_EFFECTS)}
               AND e.due_at <= now()
               AND NOT EXISTS (SELECT 1
                                 FROM effects earlier
                                WHERE earlier.run_id = e.run_id
                                  AND earlier.position < e.position
-                                 AND earlier.status IN ('pending', 'running'))
+                                 AND earlier.status IN {sql_list(OPEN_EFFECTS)})
             ORDER BY e.due_at
             LIMIT wanted.most
               FOR UPDATE OF e SKIP LOCKED) AS found

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from nova_workers.contracts.http.fleet import QueueDepth, SwitchView
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
+from nova_workers.vocabulary import DUE_RUNS, OPEN_RUNS, RUN_QUEUES, SwitchScope, sql_list
 
 __all__ = ["Depth", "Switch", "fleet_depth", "list_switches", "pause", "resume", "waiting_front"]
 
 # Of one tenant, or of all. Open runs come from their partial index, so the cost is that of the backlog.
-_OPEN = """
+_OPEN = f"""
 SELECT status, queue, count(*)::int AS runs,
        EXTRACT(EPOCH FROM now() - min(queued_at))::float8 AS oldest_age_s
   FROM runs
- WHERE status IN ('scheduled', 'queued', 'running', 'waiting') AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
+ WHERE status IN {sql_list(OPEN_RUNS)} AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
  GROUP BY status, queue
  ORDER BY status, queue
 """
@@ -59,7 +59,7 @@ SELECT DISTINCT ON (thread_id) id, thread_id, queue
 class Switch:
     """What a pause holds back: the fleet, a tenant, or an agent of a tenant."""
 
-    scope: Literal["fleet", "tenant", "agent"]
+    scope: SwitchScope
     tenant_id: str
     agent_id: str | None = None
 
@@ -80,9 +80,9 @@ class Depth:
 
 async def fleet_depth(connection: Connection, tenant_id: str | None) -> Depth:
     """Return how much work there is, of one tenant or of all."""
-    runs: dict[str, int] = {"queued": 0, "running": 0, "waiting": 0}
+    runs: dict[str, int] = dict.fromkeys(DUE_RUNS, 0)
     lines: dict[str, QueueDepth] = {
-        queue: QueueDepth(queue=queue, queued=0, oldest_queued_age_s=None) for queue in ("interactive", "background")
+        queue: QueueDepth(queue=queue, queued=0, oldest_queued_age_s=None) for queue in RUN_QUEUES
     }
     for row in await connection.fetch(_OPEN, tenant_id=tenant_id):
         runs[row["status"]] += row["runs"]

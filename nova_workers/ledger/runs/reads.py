@@ -10,9 +10,9 @@ from nova_workers.contracts.http.wire import RunError, RunStatus, RunView, Usage
 from nova_workers.contracts.waits import WaitView, awaited_words
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.vocabulary import ENDED_RUNS, OPEN_RUNS, sql_list
 
 __all__ = [
-    "ENDED",
     "FREE_WORKER",
     "RunFilter",
     "RunState",
@@ -23,7 +23,6 @@ __all__ = [
     "run_state",
 ]
 
-ENDED: frozenset[str] = frozenset({"succeeded", "failed", "canceled", "merged"})
 """The states that a run never leaves."""
 
 # The place in line and the reason to wait are looked for only where a run stands in line: a run that was begun goes
@@ -79,14 +78,14 @@ _LIST_OF_THREAD = f"""
  LIMIT :limit
 """
 
-_OPEN = "r.status IN ('scheduled', 'queued', 'running', 'waiting')"
+_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
 
 _STATE = """
 SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
 """
 
-_ENDED_AMONG = """
-SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status IN ('succeeded', 'failed', 'canceled', 'merged')
+_ENDED_AMONG = f"""
+SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status IN {sql_list(ENDED_RUNS)}
 """
 
 
@@ -123,7 +122,7 @@ class RunState:
     @property
     def ended(self) -> bool:
         """Whether the run is over."""
-        return self.status in ENDED
+        return self.status in ENDED_RUNS
 
 
 async def get_run(connection: Connection, tenant_id: str, run_id: str) -> RunView:
@@ -145,7 +144,7 @@ async def list_runs(
     given = {"before": before} | asdict(which)
     values = {name: value for name, value in given.items() if value is not None}
     conditions = ["r.tenant_id = :tenant_id", *(_CONDITIONS[name] for name in values)]
-    if which.status is not None and which.status not in ENDED:
+    if which.status is not None and which.status not in ENDED_RUNS:
         # Names the partial index of open runs, which a bound value alone would not.
         conditions.append(_OPEN)
     query = f"{_VIEW} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT :limit"

@@ -11,6 +11,7 @@ from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
+from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
     "agent_deleted_at",
@@ -94,10 +95,10 @@ _LOCK_THREAD = (
 )
 
 # The one that runs or waits, else one that was begun and stands in line again, else the first in line.
-_BUSY_RUN = """
+_BUSY_RUN = f"""
 SELECT id
   FROM runs
- WHERE thread_id = :thread_id AND status IN ('queued', 'running', 'waiting')
+ WHERE thread_id = :thread_id AND status IN {sql_list(DUE_RUNS)}
  ORDER BY status IN ('running', 'waiting') DESC, attempt > 0 DESC, seq
  LIMIT 1
 """

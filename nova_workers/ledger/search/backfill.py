@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nova_workers.ledger.database import Connection
+from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
 
 __all__ = ["ENDED", "EndedRun", "drop_other_models", "ended_runs", "live_work_waits"]
 
@@ -39,8 +40,8 @@ DELETE FROM embeddings e
 """
 
 # Effects that have been due for longer than it takes to hear a doorbell.
-_WAITS = """
-SELECT EXISTS (SELECT FROM effects WHERE status IN ('pending', 'running') AND due_at <= now() - :patience::interval)
+_WAITS = f"""
+SELECT EXISTS (SELECT FROM effects WHERE status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now() - :patience::interval)
 """
 
 

@@ -20,6 +20,7 @@ from nova_workers.contracts.waits import awaited_words
 from nova_workers.errors import LimitExceeded
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.vocabulary import OPEN_TASKS, sql_list
 
 __all__ = [
     "cancel_descendants",
@@ -40,7 +41,7 @@ UPDATE tenants SET next_task_id = next_task_id + 1 WHERE id = :tenant_id AND nex
 RETURNING next_task_id - 1
 """
 
-_COUNT_OPEN = "SELECT count(*) FROM tasks WHERE tenant_id = :tenant_id AND status IN ('draft', 'active')"
+_COUNT_OPEN = f"SELECT count(*) FROM tasks WHERE tenant_id = :tenant_id AND status IN {sql_list(OPEN_TASKS)}"
 
 _INSERT = """
 INSERT INTO tasks (tenant_id, id, title, description, owner_agent_id, created_by, parent_task_id, parent_step_id)
@@ -74,12 +75,12 @@ SELECT id, owner_agent_id FROM up ORDER BY distance
 """
 
 # An open task has only open ancestors, so the walk down need not look behind ended ones.
-_OPEN_DESCENDANTS = """
+_OPEN_DESCENDANTS = f"""
 WITH RECURSIVE down AS (
-    SELECT id FROM tasks WHERE tenant_id = :tenant_id AND parent_task_id = :task_id AND status IN ('draft', 'active')
+    SELECT id FROM tasks WHERE tenant_id = :tenant_id AND parent_task_id = :task_id AND status IN {sql_list(OPEN_TASKS)}
     UNION ALL
     SELECT t.id FROM down
-      JOIN tasks t ON t.tenant_id = :tenant_id AND t.parent_task_id = down.id AND t.status IN ('draft', 'active')
+      JOIN tasks t ON t.tenant_id = :tenant_id AND t.parent_task_id = down.id AND t.status IN {sql_list(OPEN_TASKS)}
 )
 SELECT id FROM down ORDER BY id
 """
@@ -147,14 +148,14 @@ UPDATE tasks SET status = :status, outcome = :outcome, ended_at = now()
 RETURNING id
 """
 
-_CANCEL_MANY = """
+_CANCEL_MANY = f"""
 WITH given AS (
     SELECT * FROM unnest(:task_ids::int[], :change_ids::text[]) AS x(id, change_id)
 ), ended AS (
     UPDATE tasks t
        SET status = 'canceled', ended_at = now(), updated_at = now(), revision = t.revision + 1
       FROM given g
-     WHERE t.tenant_id = :tenant_id AND t.id = g.id AND t.status IN ('draft', 'active')
+     WHERE t.tenant_id = :tenant_id AND t.id = g.id AND t.status IN {sql_list(OPEN_TASKS)}
     RETURNING t.id, t.revision, g.change_id
 )
 INSERT INTO task_changes (id, tenant_id, task_id, revision, actor, run_id, kind, details)

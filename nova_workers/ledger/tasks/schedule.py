@@ -15,6 +15,7 @@ from nova_workers.contracts.http.tasks import TaskStatus
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import PAUSED
+from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
     "Invocation",
@@ -30,7 +31,7 @@ __all__ = [
     "wake",
 ]
 
-_OPEN = "('queued', 'running', 'waiting')"
+_OPEN = sql_list(DUE_RUNS)
 
 # By the clock on the tenant's wall, which Postgres reads: an hour that a change of the clocks leaves out is not there,
 # and one that comes twice counts both times. Hours that go past midnight are good; equal ones are the whole day.

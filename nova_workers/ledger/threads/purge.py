@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = ["Slice", "delete_by_policy", "mark_deleted", "purge_next", "trim"]
 
@@ -64,9 +65,9 @@ SELECT id, tenant_id, task_id, forked_from_turn_id, head_turn_id
 """
 
 # Of a locked thread. Only other threads' forks count; the head's own depth is for the one that keeps its latest turn.
-_NEEDED = """
+_NEEDED = f"""
 SELECT EXISTS (SELECT FROM runs
-                WHERE thread_id = :thread_id AND status IN ('scheduled', 'queued', 'running', 'waiting')) AS open,
+                WHERE thread_id = :thread_id AND status IN {sql_list(OPEN_RUNS)}) AS open,
        (SELECT max(u.depth) FROM threads f JOIN turns u ON u.id = f.forked_from_turn_id
          WHERE u.thread_id = :thread_id AND f.id <> :thread_id) AS forked_depth,
        (SELECT depth FROM turns WHERE id = :head_turn_id AND thread_id = :thread_id) AS head_depth
@@ -95,10 +96,10 @@ _PURGE_TURNS = _TURNS_BETWEEN.format(order="DESC")
 _TRIM_TURNS = _TURNS_BETWEEN.format(order="ASC")
 
 # Runs without a turn, with their effects and waits. A message that joined the turn of another run is part of it.
-_RUNS_WITHOUT_TURN = """
+_RUNS_WITHOUT_TURN = f"""
 DELETE FROM runs
  WHERE id = ANY(ARRAY(SELECT r.id FROM runs r
-                       WHERE r.thread_id = :thread_id AND r.status NOT IN ('scheduled', 'queued', 'running', 'waiting')
+                       WHERE r.thread_id = :thread_id AND r.status NOT IN {sql_list(OPEN_RUNS)}
                          AND NOT EXISTS (SELECT FROM turns t WHERE t.run_id = r.id)
                          AND NOT EXISTS (SELECT FROM turns t WHERE t.run_id = r.merged_into)
                        LIMIT :limit))

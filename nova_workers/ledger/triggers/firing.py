@@ -21,6 +21,7 @@ from nova_workers.errors import Gone, NotFound
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.runs.claim import PAUSED
+from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
     "DueTrigger",
@@ -39,7 +40,7 @@ __all__ = [
     "take_queued",
 ]
 
-_OPEN = "('queued', 'running', 'waiting')"
+_OPEN = sql_list(DUE_RUNS)
 _MOST_OPEN = 100
 """Open runs of one trigger that are looked at. More of them do not make it more open."""
 

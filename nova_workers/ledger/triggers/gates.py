@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nova_workers.ledger.database import Connection
+from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["has_active_task", "was_busy"]
 
@@ -11,9 +12,9 @@ SELECT EXISTS (SELECT FROM tasks WHERE tenant_id = :tenant_id AND owner_agent_id
 """
 
 # Ids grow with time, so an agent's latest runs are at the end of its index; what is older ended longer ago, or is open.
-_WAS_BUSY = """
+_WAS_BUSY = f"""
 SELECT EXISTS (SELECT FROM runs
-                WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND status IN ('queued', 'running', 'waiting'))
+                WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND status IN {sql_list(DUE_RUNS)})
     OR EXISTS (SELECT FROM (SELECT finished_at FROM runs WHERE tenant_id = :tenant_id AND agent_id = :agent_id
                              ORDER BY id DESC LIMIT 100) latest
                 WHERE finished_at > now() - :within_s * interval '1 second')

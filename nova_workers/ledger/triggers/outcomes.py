@@ -10,19 +10,20 @@ from decimal import Decimal
 from nova_workers.contracts.http.triggers import TriggerFiringView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["Spent", "get_firing", "list_firings", "settle", "spent_since"]
 
 # Since a moment of each trigger; as budgets count it, which refuse the model call: what ended since then, and what open
 # runs have used so far, unless they only waited or stood in line since then. What other agents cost that these runs
 # asked is not in it.
-_SPENT = """
+_SPENT = f"""
 SELECT g.id, count(r.id) FILTER (WHERE r.created_at >= g.since)::int AS runs,
        COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd
   FROM unnest(:trigger_ids::text[], :moments::timestamptz[]) AS g (id, since)
   LEFT JOIN runs r ON r.trigger_id = g.id AND r.created_at >= g.since - interval '7 days'
   LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= g.since
-  LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN ('queued', 'running', 'waiting')
+  LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN {sql_list(DUE_RUNS)}
                    AND (r.status = 'running' OR r.queued_at >= g.since)
  GROUP BY g.id
 """
@@ -31,12 +32,12 @@ _SETTLE_ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended('triggers:set
 
 # What ended since the last look counts, in the order in which it ended: a success ends the row of failures; what was
 # canceled, or refused since a budget was spent, says nothing. A run is told of once, in the transaction that counts it.
-_SETTLE = """
+_SETTLE = f"""
 WITH ended AS (
     SELECT id, trigger_id, finished_at, error_message,
            CASE WHEN error_kind = 'budget_exceeded' THEN 'refused' ELSE status END AS status
       FROM runs
-     WHERE trigger_id IS NOT NULL AND NOT trigger_told AND status NOT IN ('queued', 'running', 'waiting')
+     WHERE trigger_id IS NOT NULL AND NOT trigger_told AND status NOT IN {sql_list(DUE_RUNS)}
      ORDER BY finished_at
      LIMIT :limit
        FOR UPDATE SKIP LOCKED

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from nova_workers.ledger.database import Connection
+from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
 
 __all__ = ["delete_expired_keys", "has_due_effects"]
 
-_DUE_EFFECTS = """
-SELECT EXISTS (SELECT 1 FROM effects WHERE status IN ('pending', 'running') AND due_at <= now())
+_DUE_EFFECTS = f"""
+SELECT EXISTS (SELECT 1 FROM effects WHERE status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now())
 """
 
 # Locked before they are deleted: a key that a submission takes over at this moment is living again.

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from nova_workers.contracts.deliveries import INBOX
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.cursors import Cursor
+from nova_workers.vocabulary import OPEN_RUNS, OPEN_TASKS, sql_list
 
 __all__ = ["AGED", "Aged", "ThreadPolicy", "WalkedThread", "delete_aged", "thread_policy", "walk_threads"]
 
@@ -76,15 +77,15 @@ SELECT (spec -> 'retention' ->> 'after_days')::int AS after_days, spec -> 'reten
 # Threads of an agent in the order in which they were made; one that is younger than the policy's age ends the walk.
 # Due is what has been left alone for so long, and is needed by nobody: no run of it is open, it belongs to no open
 # task, and no trigger starts runs on it.
-_WALK = """
+_WALK = f"""
 SELECT t.id, t.created_at,
        t.updated_at < now() - make_interval(days => :after_days) AND t.active_run_id IS NULL
        AND (t.trimmed_at IS NULL OR t.trimmed_at < t.updated_at)
        AND NOT EXISTS (SELECT FROM runs r
-                        WHERE r.thread_id = t.id AND r.status IN ('scheduled', 'queued', 'running', 'waiting'))
+                        WHERE r.thread_id = t.id AND r.status IN {sql_list(OPEN_RUNS)})
        AND NOT EXISTS (SELECT FROM tasks k
                         WHERE t.task_id IS NOT NULL AND k.tenant_id = t.tenant_id AND k.id = t.task_id
-                          AND k.status IN ('draft', 'active'))
+                          AND k.status IN {sql_list(OPEN_TASKS)})
        AND NOT EXISTS (SELECT FROM triggers g WHERE g.thread_id = t.id AND g.deleted_at IS NULL) AS due
   FROM (SELECT * FROM threads
          WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND deleted_at IS NULL AND id > :after_thread_id

@@ -22,6 +22,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.waits.questions import close_questions
+from nova_workers.vocabulary import ENDED_RUNS, sql_list
 
 __all__ = [
     "Resolution",
@@ -99,7 +100,7 @@ SELECT {_WAIT_COLUMNS}
 _OF_ENDED_CHILDREN = f"""
 SELECT {_WAIT_COLUMNS}, c.status AS child_status, c.result_text, c.error_message, c.stop_reason
   FROM run_waits w JOIN runs c ON c.id = w.child_run_id JOIN runs r ON r.id = w.run_id
- WHERE w.status = 'open' AND c.status IN ('succeeded', 'failed', 'canceled', 'merged')
+ WHERE w.status = 'open' AND c.status IN {sql_list(ENDED_RUNS)}
    AND (:child_run_ids::text[] IS NULL OR c.id = ANY(:child_run_ids))
    AND (:ended_within::interval IS NULL OR c.finished_at > now() - :ended_within)
  LIMIT :limit

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
@@ -20,6 +20,7 @@ from nova_workers.contracts.waits import wait_adapter
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive.tables import KeptTable
 from nova_workers.validation import problem_of
+from nova_workers.vocabulary import EndedWaitStatus
 
 __all__ = ["MAX_COUNT", "check_values", "unreadable", "wrong"]
 
@@ -66,7 +67,7 @@ _FORMS: Final[Mapping[str, Mapping[str, TypeAdapter[Any]]]] = {
     "usage": {"agent_id": _AGENT},
     # A run that has ended waits for nothing, and whoever looks for waits that are due looks at all tenants' at once.
     "run_waits": {
-        "status": TypeAdapter(Literal["resolved", "timed_out", "canceled"]),
+        "status": TypeAdapter(EndedWaitStatus),
         "request": wait_adapter,
         "answer": TypeAdapter(JsonObject | None),
     },

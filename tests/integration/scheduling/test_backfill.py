@@ -339,11 +339,11 @@ async def test_a_portion_is_read_from_the_index_however_long_the_past_is(desk: D
     assert middle is not None
     plan = await desk.database.fetchval(
         f"EXPLAIN (ANALYZE, FORMAT JSON) {ledger.ENDED}",
-        tenant,
-        middle["created_at"],
-        middle["id"],
-        timedelta(minutes=5),
-        100,
+        tenant_id=tenant,
+        passed_at=middle["created_at"],
+        passed_id=middle["id"],
+        settled=timedelta(minutes=5),
+        limit=100,
     )
     assert "Seq Scan" not in str(plan).replace("'Relation Name': 'runs'", "")
     assert _most_rows(plan) <= 110

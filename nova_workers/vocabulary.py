@@ -1,0 +1,173 @@
+"""The closed vocabularies: states, queues, kinds. Each is defined here and nowhere else.
+
+Python takes the types, SQL the lists (`sql_list`), and the tables their CHECK constraints. A new word is one line here
+and one line of a migration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal, get_args
+
+__all__ = [
+    "DUE_RUNS",
+    "ENDED_RUNS",
+    "ENDED_TURNS",
+    "OPEN_EFFECTS",
+    "OPEN_RUNS",
+    "OPEN_TASKS",
+    "QUEUES",
+    "RUN_QUEUES",
+    "CancelReason",
+    "CatchUp",
+    "CompactionTrigger",
+    "DeliveryKind",
+    "DeliveryStatus",
+    "DueRunStatus",
+    "EffectKind",
+    "EffectStatus",
+    "EndedRunStatus",
+    "EndedWaitStatus",
+    "FinishStatus",
+    "FiringOutcome",
+    "HeadMove",
+    "Limit",
+    "MessageKind",
+    "OnBusy",
+    "OpenRunStatus",
+    "OpenTaskStatus",
+    "Overlap",
+    "Queue",
+    "ResourceKind",
+    "Role",
+    "RunQueue",
+    "RunSource",
+    "RunStatus",
+    "SkipReason",
+    "StopReason",
+    "SwitchScope",
+    "TaskStatus",
+    "ToolCallStatus",
+    "TriggerKind",
+    "TrustLevel",
+    "TurnRole",
+    "TurnStatus",
+    "TurnType",
+    "WaitKind",
+    "WaitStatus",
+    "WebhookKind",
+    "sql_list",
+    "words_of",
+]
+
+# Runs
+
+DueRunStatus = Literal["queued", "running", "waiting"]
+OpenRunStatus = Literal["scheduled", DueRunStatus]
+"""``scheduled``: its start has not come yet, and it holds no place in its thread's line."""
+FinishStatus = Literal["succeeded", "failed", "canceled"]
+"""How a claim ends its run."""
+EndedRunStatus = Literal[FinishStatus, "merged"]
+"""``merged``: its message joined a running turn."""
+RunStatus = Literal[OpenRunStatus, EndedRunStatus]
+
+OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]
+"""What a message does when its thread is busy."""
+RunQueue = Literal["interactive", "background"]
+"""Which queue the doorbell of a run rings on."""
+Queue = Literal[RunQueue, "effects", "system"]
+"""The queues of the broker."""
+RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
+"""What a run was submitted by."""
+CancelReason = Literal["cancel", "interrupt"]
+
+WaitKind = Literal["user", "approval", "agent", "timer"]
+EndedWaitStatus = Literal["resolved", "timed_out", "canceled"]
+WaitStatus = Literal["open", EndedWaitStatus]
+
+# Turns
+
+Role = Literal["user", "assistant", "system"]
+TurnType = Literal["normal", "compaction"]
+TurnStatus = Literal["running", "waiting", "succeeded", "failed", "aborted"]
+TurnRole = Literal["manager", "worker", "unified"]
+"""``worker``: another agent asked for the turn. ``manager``: no agent did, and the turn may give work to agents or
+subagents. ``unified``: neither."""
+MessageKind = Literal["query", "response", "tool_results", "steering", "summary"]
+"""What part of a turn a message is."""
+HeadMove = Literal["turn", "fork", "compaction"]
+"""Why the head of a thread moved."""
+CompactionTrigger = Literal["context_limit", "overflow_recovery"]
+"""Why a conversation was compacted: it came near the window, or the model said that it was over."""
+TrustLevel = Literal["sandbox", "controlled", "unrestricted"]
+"""Which native tools the engine offers: none; files and web; the same plus Bash. Strictly additive."""
+StopReason = Literal["end_turn", "max_tokens", "tool_use", "timeout", "aborted", "error"]
+"""Why a turn stopped. ``tool_use``: it stopped between a step and the next model call, because the step
+verdict asked for it or `max_turns` was reached."""
+Limit = Literal["turns", "tokens", "cost", "time"]
+"""Which of its own bounds ended a turn: `max_turns`, `token_budget`, `cost_budget_usd`, `timeout_s`."""
+ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupted", "deferred", "approved"]
+"""``deferred``: its result comes from outside, later; the turn has stopped for it. ``approved``: it was deferred and
+may now begin. The others as they read."""
+
+# Effects and deliveries
+
+EffectKind = Literal["delivery", "embeddings", "title"]
+"""Post-run work, in the order of its chain."""
+EffectStatus = Literal["pending", "running", "done", "failed"]
+WebhookKind = Literal["notification", "file", "note", "question", "approval", "run_completed"]
+"""What a webhook may subscribe to."""
+DeliveryKind = Literal[WebhookKind, "test"]
+DeliveryStatus = Literal["pending", "delivered", "failed", "closed"]
+"""``closed``: the wait of a question or approval ended, so it needs no answer and is not sent any more."""
+
+# Tasks and triggers
+
+OpenTaskStatus = Literal["draft", "active"]
+TaskStatus = Literal[OpenTaskStatus, "done", "canceled"]
+ResourceKind = Literal["url", "file"]
+TriggerKind = Literal["cron", "at", "every"]
+Overlap = Literal["skip", "queue", "cancel_other"]
+"""What a trigger does when a slot comes while the run of an earlier one is open."""
+CatchUp = Literal["once", "each"]
+"""What becomes of slots that were not fired in time, within the catch-up window."""
+FiringOutcome = Literal["fired", "queued", "skipped"]
+SkipReason = Literal[
+    "missed",
+    "caught_up",
+    "overlap",
+    "stopped",
+    "gate",
+    "max_runs_per_day",
+    "max_cost_usd_per_day",
+    "agent_deleted",
+    "thread_deleted",
+    "schedule",
+]
+"""``missed``: its time is longer ago than the catch-up window. ``caught_up``: a later slot fired in its place.
+``schedule``: it can no longer be read."""
+
+# The fleet
+
+SwitchScope = Literal["fleet", "tenant", "agent"]
+"""What a pause switch holds back."""
+
+DUE_RUNS: Final[tuple[DueRunStatus, ...]] = get_args(DueRunStatus)
+OPEN_RUNS: Final[tuple[OpenRunStatus, ...]] = get_args(OpenRunStatus)
+ENDED_RUNS: Final[tuple[EndedRunStatus, ...]] = get_args(EndedRunStatus)
+RUN_QUEUES: Final[tuple[RunQueue, ...]] = get_args(RunQueue)
+QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
+ENDED_TURNS: Final[tuple[TurnStatus, ...]] = ("succeeded", "failed", "aborted")
+OPEN_TASKS: Final[tuple[OpenTaskStatus, ...]] = get_args(OpenTaskStatus)
+OPEN_EFFECTS: Final[tuple[EffectStatus, ...]] = ("pending", "running")
+
+
+def words_of(vocabulary: Any) -> tuple[str, ...]:
+    """Return the words of one of the types above, in its order."""
+    return get_args(vocabulary)
+
+
+def sql_list(words: Iterable[str]) -> str:
+    """Return words as the list of an SQL ``IN``: ``('queued', 'running')``."""
+    quoted = (f"'{word}'" for word in words)
+    return f"({', '.join(quoted)})"

@@ -1,0 +1,90 @@
+"""The closed vocabularies: SQL compares only with words that are in them, and lists of them are parts of them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import CheckConstraint
+
+import nova_workers.ledger
+from models import metadata
+from nova_workers import vocabulary
+from nova_workers.vocabulary import words_of
+
+
+def _vocabularies() -> dict[str, set[str]]:
+    """Return the words of each name that a column with a CHECK has, over all tables that have such a column."""
+    allowed: dict[str, set[str]] = {}
+    for table in metadata.tables.values():
+        for check in table.constraints:
+            if isinstance(check, CheckConstraint):
+                found = re.fullmatch(r"(\w+) IN \((.*)\)", str(check.sqltext))
+                if found:
+                    allowed.setdefault(found[1], set()).update(re.findall(r"'(\w+)'", found[2]))
+    return allowed
+
+
+def _statements() -> Iterator[tuple[str, str]]:
+    for module in pkgutil.walk_packages(nova_workers.ledger.__path__, "nova_workers.ledger."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if isinstance(value, str) and not name.startswith("__"):
+                yield f"{module.name}.{name}", value
+
+
+ALLOWED = _vocabularies()
+_WORDS = r"'\w+'(?:\s*,\s*'\w+')*"
+_COMPARED = re.compile(rf"\b({'|'.join(ALLOWED)})\s*(?:=|<>|!=|(?:NOT\s+)?IN\s*\()\s*({_WORDS})", re.IGNORECASE)
+
+
+def _unknown_words(sql: str) -> list[str]:
+    return [
+        f"{column} {word!r}"
+        for column, words in _COMPARED.findall(sql)
+        for word in re.findall(r"'(\w+)'", words)
+        if word not in ALLOWED[column]
+    ]
+
+
+def test_statements_compare_with_words_of_the_vocabulary() -> None:
+    statements = dict(_statements())
+    assert sum(len(_COMPARED.findall(sql)) for sql in statements.values()) > 100
+    assert {name: found for name, sql in statements.items() if (found := _unknown_words(sql))} == {}
+
+
+@pytest.mark.parametrize(
+    ("sql", "unknown"),
+    [
+        ("WHERE r.status = 'cancelled'", ["status 'cancelled'"]),
+        ("WHERE status NOT IN ('queued', 'runing')", ["status 'runing'"]),
+        ("SET status = 'running', queue = 'system'", ["queue 'system'"]),
+        ("WHERE kind <> 'user'", []),
+    ],
+)
+def test_a_word_that_no_vocabulary_has_is_found(sql: str, unknown: list[str]) -> None:
+    assert _unknown_words(sql) == unknown
+
+
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        (vocabulary.DUE_RUNS, vocabulary.OpenRunStatus),
+        (vocabulary.OPEN_RUNS, vocabulary.RunStatus),
+        (vocabulary.ENDED_RUNS, vocabulary.RunStatus),
+        (vocabulary.RUN_QUEUES, vocabulary.Queue),
+        (vocabulary.ENDED_TURNS, vocabulary.TurnStatus),
+        (vocabulary.OPEN_TASKS, vocabulary.TaskStatus),
+        (vocabulary.OPEN_EFFECTS, vocabulary.EffectStatus),
+        (words_of(vocabulary.WebhookKind), vocabulary.DeliveryKind),
+    ],
+)
+def test_a_part_of_a_vocabulary_is_within_it(part: tuple[str, ...], whole: Any) -> None:
+    assert set(part) < set(words_of(whole))
+
+
+def test_a_run_is_open_or_ended() -> None:
+    assert (*vocabulary.OPEN_RUNS, *vocabulary.ENDED_RUNS) == words_of(vocabulary.RunStatus)
