@@ -18,6 +18,7 @@ from nova_workers.contracts.http.wire import (
 )
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import InvalidInput
+from nova_workers.media import MEDIA_TYPES, media_problem
 
 __all__ = ["IdempotencyKey", "accepted_view", "content_of", "to_submission"]
 
@@ -44,6 +45,13 @@ _SOURCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "content": ("content",),
     },
 }
+
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "text": ("type", "text"),
+    "image": ("type", "source"),
+    "document": ("type", "source", "title", "context", "citations"),
+}
+"""What a block may have. Marks for the prompt cache are the engine's: a provider takes four of them."""
 
 
 def to_submission(
@@ -144,6 +152,7 @@ def _check_text(block: ContentBlock, field: str) -> int:
     text = block.get("text")
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"{field} holds no text: a model refuses a message that is empty or blank.", field=field)
+    _check_fields(block, _FIELDS["text"], field)
     return len(text)
 
 
@@ -164,6 +173,68 @@ def _check_source(block: ContentBlock, field: str) -> None:
         )
     for missing in _missing(source, needed):
         raise InvalidInput(f"{field}.source lacks {missing!r}.", field=f"{field}.source.{missing}")
+    _check_fields(block, _FIELDS[str(kind)], field)
+    _check_fields(source, ("type", *needed), f"{field}.source")
+    _check_values(source, needed, str(kind), f"{field}.source")
+
+
+def _check_fields(given: Mapping[str, Any], known: Sequence[str], field: str) -> None:
+    """Refuse what the provider would refuse with every later request of the thread."""
+    for name in given:
+        if name not in known:
+            raise InvalidInput(
+                f"{field} has the field {_quote(name)}; it takes {', '.join(map(repr, known))}.",
+                field=f"{field}.{name}",
+            )
+
+
+def _check_values(source: Mapping[str, Any], needed: Sequence[str], kind: str, field: str) -> None:
+    for name in needed:
+        if name != "content" and not isinstance(source[name], str):
+            raise InvalidInput(f"{field}.{name} must be a string.", field=f"{field}.{name}")
+    match source["type"]:
+        case "base64":
+            _check_media(source["media_type"], source["data"], kind, field)
+        case "url" if not source["url"].startswith(("http://", "https://")):
+            raise InvalidInput(
+                f"{field}.url is {_quote(source['url'])}; it must begin with https:// or http://.", field=f"{field}.url"
+            )
+        case "text" if source["media_type"] != "text/plain":
+            raise InvalidInput(
+                f"{field}.media_type is {_quote(source['media_type'])}; a document in text is 'text/plain'.",
+                field=f"{field}.media_type",
+            )
+        case "content":
+            _check_inner(source["content"], f"{field}.content")
+        case _:
+            pass
+
+
+def _check_media(media_type: str, data: str, kind: str, field: str) -> None:
+    allowed = [each for each in MEDIA_TYPES if each.startswith("image/") == (kind == "image")]
+    if media_type not in allowed:
+        raise InvalidInput(
+            f"{field}.media_type is {_quote(media_type)}; a block of type {kind!r} takes {', '.join(allowed)}.",
+            field=f"{field}.media_type",
+        )
+    problem = media_problem(media_type, data)
+    if problem is not None:
+        raise InvalidInput(f"{field}.data {problem}.", field=f"{field}.data")
+
+
+def _check_inner(content: Any, field: str) -> None:
+    """Check what a document consists of: text, or text and images."""
+    if isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        raise InvalidInput(f"{field} must be a text, or a list of text and image blocks.", field=field)
+    for index, block in enumerate(content):
+        if not isinstance(block, dict) or block.get("type") not in ("text", "image"):
+            raise InvalidInput(f"{field}.{index} must be a block of type 'text' or 'image'.", field=f"{field}.{index}")
+        if block["type"] == "text":
+            _check_text(block, f"{field}.{index}")
+        else:
+            _check_source(block, f"{field}.{index}")
 
 
 def _has_type(source: object) -> bool:

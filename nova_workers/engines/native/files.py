@@ -1,17 +1,15 @@
 """Read, Write and Edit: the SDK's names, arguments and rules for paths, and our own opening of files (`confined`).
 
 A file that only calls itself an image, or is half of one, would make the provider refuse the conversation from then on:
-so what is sent as an image or a PDF must begin and end as one.
+so `nova_workers.media` looks at what is sent as an image or a PDF.
 """
 
 import asyncio
 import base64
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -34,6 +32,7 @@ from nova_workers.engines.native.confined import Confinement
 from nova_workers.engines.native.seam import NativeTool, complaint, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
+from nova_workers.media import bytes_problem
 
 __all__ = ["Files", "in_thread"]
 
@@ -49,30 +48,14 @@ _CHUNK_BYTES = 65_536
 _FINISH_S = 5.0
 """A write that has begun is waited for when its turn is stopped, so that it cannot land in somebody else's turn."""
 
-_TAIL_BYTES = 1_024
-"""A file has its end within its last bytes: some programs write padding or notes after it."""
-
-_RIFF_HEADER_BYTES = 8
-_JPEG_SCAN = b"\xff\xda"
-
-
-@dataclass(frozen=True, slots=True)
-class _Media:
-    """A kind of file that is shown: how the provider calls it, and how it begins and ends."""
-
-    block: str
-    media_type: str
-    beginning: re.Pattern[bytes]
-    ending: bytes
-
-
-_PNG = _Media("image", "image/png", re.compile(rb"\x89PNG\r\n\x1a\n"), b"IEND\xaeB`\x82")
-_JPEG = _Media("image", "image/jpeg", re.compile(rb"\xff\xd8\xff"), b"\xff\xd9")
-_GIF = _Media("image", "image/gif", re.compile(rb"GIF8[79]a"), b"\x00;")
-_WEBP = _Media("image", "image/webp", re.compile(rb"RIFF.{4}WEBP", re.DOTALL), b"")
-_PDF = _Media("document", "application/pdf", re.compile(rb"%PDF-"), b"%%EOF")
-
-_MEDIA = {".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".gif": _GIF, ".webp": _WEBP, ".pdf": _PDF}
+_MEDIA = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".pdf": "application/pdf",
+}
 
 _DESCRIPTIONS = {
     "Read": (
@@ -227,23 +210,12 @@ def _lines(file: FileIO, view_range: Sequence[int]) -> bytes:
     return bytes(found)
 
 
-def _shown(file: FileIO, size: int, media: _Media) -> ToolOutcome:
+def _shown(file: FileIO, size: int, media_type: str) -> ToolOutcome:
     if size > _MAX_MEDIA_BYTES:
         raise ValueError(f"the file has {size} bytes, which exceeds {_MAX_MEDIA_BYTES} for images and PDFs")
     data = file.read(_MAX_MEDIA_BYTES)
-    if media.beginning.match(data) is None:
-        raise ValueError(f"the file's name says {media.media_type}, and its content is something else")
-    if not _is_whole(data, media):
-        raise ValueError(f"the file begins as {media.media_type} and does not end as one: it is broken or incomplete")
-    source = {"type": "base64", "media_type": media.media_type, "data": base64.standard_b64encode(data).decode("ascii")}
-    return ToolOutcome(({"type": media.block, "source": source},))
-
-
-def _is_whole(data: bytes, media: _Media) -> bool:
-    if media is _WEBP:
-        # It has no mark at its end, and says at its beginning where that is.
-        return len(data) >= _RIFF_HEADER_BYTES + int.from_bytes(data[4:_RIFF_HEADER_BYTES], "little")
-    if media is _JPEG:
-        # Cameras write a whole small picture before the picture, and as much as they like after it.
-        return media.ending in data[data.rfind(_JPEG_SCAN) :]
-    return media.ending in data[-_TAIL_BYTES:]
+    problem = bytes_problem(media_type, data)
+    if problem is not None:
+        raise ValueError(f"the file {problem}")
+    source = {"type": "base64", "media_type": media_type, "data": base64.standard_b64encode(data).decode("ascii")}
+    return ToolOutcome(({"type": "image" if media_type.startswith("image/") else "document", "source": source},))

@@ -2,15 +2,12 @@
 
 from nova_workers.contracts.content import ContentBlock, storable_json, text_block
 from nova_workers.engines.turn.seam import ToolOutcome
+from nova_workers.media import media_problem
 
 __all__ = ["within_bounds"]
 
 _TAIL_SHARE = 4
 """Of a long text a quarter of what is kept is its end: errors and totals stand there."""
-_MAX_IMAGE_CHARS = 5 * 1024 * 1024
-"""The provider's bound on one image, in base64."""
-_MAX_DOCUMENT_CHARS = 24 * 1024 * 1024
-"""The provider takes requests of up to 32 MB; there is more in one than this document."""
 
 
 def within_bounds(outcome: ToolOutcome, max_chars: int) -> ToolOutcome:
@@ -33,11 +30,11 @@ def within_bounds(outcome: ToolOutcome, max_chars: int) -> ToolOutcome:
 
 def _fit(block: ContentBlock, room: int) -> ContentBlock:
     kind = block.get("type")
-    data = _data(block)
-    if kind == "image" and len(data) > _MAX_IMAGE_CHARS:
-        return text_block(f"[An image of {len(data):,} base64 characters is left out: at most {_MAX_IMAGE_CHARS:,}.]")
-    if kind == "document" and len(data) > _MAX_DOCUMENT_CHARS:
-        return text_block(f"[A document of {len(data):,} characters is left out: at most {_MAX_DOCUMENT_CHARS:,}.]")
+    source = block.get("source")
+    if kind in ("image", "document") and isinstance(source, dict) and source.get("type") == "base64":
+        problem = media_problem(str(source.get("media_type")), str(source.get("data", "")))
+        if problem is not None:
+            return text_block(f"[Left out: {kind} that {problem}.]")
     text = _text(block)
     if len(text) <= max(room, 0):
         return block
@@ -63,9 +60,3 @@ def _text(block: ContentBlock) -> str:
     if block.get("type") == "document" and isinstance(source, dict) and source.get("type") == "text":
         return str(source.get("data", ""))
     return ""
-
-
-def _data(block: ContentBlock) -> str:
-    source = block.get("source")
-    data = source.get("data") if isinstance(source, dict) else None
-    return data if isinstance(data, str) else ""

@@ -1,5 +1,6 @@
 """Bad input gets a clear problem that names the field, and leaves nothing behind."""
 
+import base64
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -10,12 +11,24 @@ from dirty_equals import IsPartialDict
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
+from tests.support import pictures
 
 JSON = {"Content-Type": "application/json"}
 
 
 def _deep(levels: int) -> bytes:
     return b'{"message": "x", "metadata": {"a": ' + b"[" * levels + b"]" * levels + b"}}"
+
+
+_DATA = "message.0.source.data"
+
+
+def _source(kind: str, source: dict[str, Any]) -> dict[str, Any]:
+    return {"type": kind, "source": source}
+
+
+def _image(media_type: str, raw: bytes) -> dict[str, Any]:
+    return _source("image", {"type": "base64", "media_type": media_type, "data": base64.b64encode(raw).decode()})
 
 
 @pytest.mark.parametrize(
@@ -37,6 +50,27 @@ def _deep(levels: int) -> bytes:
         ({"message": [{"type": "image"}]}, "message.0.source"),
         ({"message": [{"type": "image", "source": {"type": "ftp"}}]}, "message.0.source"),
         ({"message": [{"type": "image", "source": {"type": "base64", "data": "aGk="}}]}, "message.0.source.media_type"),
+        ({"message": [_image("image/png", b"no image")]}, _DATA),
+        ({"message": [_image("image/png", pictures.JPEG)]}, _DATA),
+        ({"message": [_image("image/png", pictures.png()[:-4])]}, _DATA),
+        ({"message": [_image("image/png", pictures.png(9_000, 1))]}, _DATA),
+        ({"message": [_image("image/tiff", pictures.png())]}, "message.0.source.media_type"),
+        ({"message": [_image("application/pdf", pictures.PDF)]}, "message.0.source.media_type"),
+        ({"message": [{**_image("application/pdf", b"no pdf"), "type": "document"}]}, _DATA),
+        ({"message": [{**_image("image/png", pictures.png()), "detail": "high"}]}, "message.0.detail"),
+        ({"message": [_source("image", {"type": "base64", "media_type": "image/png", "data": 7})]}, _DATA),
+        ({"message": [_source("image", {"type": "base64", "media_type": "image/png", "data": "?"})]}, _DATA),
+        ({"message": [_source("image", {"type": "url", "url": "ftp://x"})]}, "message.0.source.url"),
+        ({"message": [_source("image", {"type": "file", "file_id": "f", "x": 1})]}, "message.0.source.x"),
+        (
+            {"message": [_source("document", {"type": "text", "media_type": "text/html", "data": "x"})]},
+            "message.0.source.media_type",
+        ),
+        (
+            {"message": [_source("document", {"type": "content", "content": [{"type": "text", "text": " "}]})]},
+            "message.0.source.content.0",
+        ),
+        ({"message": [{"type": "text", "text": "x", "cache_control": {}}]}, "message.0.cache_control"),
         ({"message": [{"type": "text", "text": "x"}] * 201}, "message"),
         ({"message": "x", "on_busy": "explode"}, "on_busy"),
         ({"message": "x", "queue": "express"}, "queue"),

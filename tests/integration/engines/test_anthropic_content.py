@@ -22,10 +22,11 @@ from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcess
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.contract.engines.stage import Bench, Witness, assert_valid
 from tests.requirements import proves
+from tests.support import pictures
 from tests.support.model_server import ModelServer, Part, Stream
 
-PNG = base64.b64encode(b"\x89PNG not really").decode()
-PDF = base64.b64encode(b"%PDF not really").decode()
+PNG = base64.b64encode(pictures.png()).decode()
+PDF = base64.b64encode(pictures.PDF).decode()
 HELLO = Stream((Part("text", ["Hello"]),))
 THINKS = Part("block", ({"type": "thinking", "thinking": "", "signature": ""}, [
     {"type": "thinking_delta", "thinking": "Let me "},
@@ -43,6 +44,10 @@ def _tool(*results: Any) -> dict[str, InProcessMcpServer]:
         return CallToolResult(content=list(results))
 
     return {"show": InProcessMcpServer(Server("show", on_list_tools=list_tools, on_call_tool=call_tool))}
+
+
+def _png(raw: bytes) -> ImageContent:
+    return ImageContent(data=base64.b64encode(raw).decode(), mime_type="image/png")
 
 
 async def _show(server: ModelServer, engine: AnthropicEngine, *results: Any, **options: Any) -> list[Any]:
@@ -209,7 +214,32 @@ async def test_images_and_documents_of_tools_reach_the_model(server: ModelServer
 async def test_an_image_that_is_too_large_is_left_out_with_a_note(server: ModelServer, engine: AnthropicEngine) -> None:
     (sent,) = await _show(server, engine, ImageContent(data="A" * (5 * 1024 * 1024 + 4), mime_type="image/png"))
     assert sent["type"] == "text"
-    assert "is left out" in sent["text"]
+    assert sent["text"].startswith("[Left out: image that has")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (_png(b"not an image"), "its content is something else"),
+        (_png(pictures.JPEG), "its content is image/jpeg"),
+        (_png(pictures.png(9_000, 1)), "9000 x 1 pixels"),
+        (ImageContent(data="?", mime_type="image/png"), "not valid base64"),
+        (
+            EmbeddedResource(
+                resource=BlobResourceContents(uri="file:///a.pdf", mime_type="application/pdf", blob="bm90IGE=")
+            ),
+            "something else",
+        ),
+    ],
+    ids=["no image", "another kind", "too many pixels", "no base64", "no pdf"],
+)
+async def test_an_image_that_the_provider_would_refuse_is_left_out_with_a_note(
+    server: ModelServer, engine: AnthropicEngine, given: Any, says: str
+) -> None:
+    (sent,) = await _show(server, engine, given)
+    assert sent["type"] == "text"
+    assert sent["text"].startswith("[Left out: ")
+    assert says in sent["text"]
 
 
 async def test_a_long_result_is_cut_in_the_middle(server: ModelServer, engine: AnthropicEngine) -> None:

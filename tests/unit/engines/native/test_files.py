@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from nova_workers.contracts.content import text_of
 from nova_workers.engines.native.confined import Confinement
 from nova_workers.errors import ToolFailure
+from tests.support.pictures import GIF, JPEG, WEBP
 from tests.unit.engines.native.conftest import Hands
 
 SECRET = "the secret outside"
@@ -84,10 +85,7 @@ async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(hands: Hands)
     assert document["type"] == "document"
     # A provider refuses every later request of a conversation with such a block in it.
     for lie in ("lie.png", "empty.pdf"):
-        assert "something else" in await hands.failure("Read", file_path=lie)
-
-
-WEBP = b"RIFF\x0c\x00\x00\x00WEBPVP8 \x00\x00\x00\x00"
+        assert "its content is something else" in await hands.failure("Read", file_path=lie)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +93,8 @@ WEBP = b"RIFF\x0c\x00\x00\x00WEBPVP8 \x00\x00\x00\x00"
     [
         ("a.png", PNG),
         ("a.png", PNG + b"padding"),
-        ("a.jpg", b"\xff\xd8\xff\xe0 a thumbnail \xff\xda\xff\xd9, then \xff\xda and so on \xff\xd9"),
-        ("a.gif", b"GIF89a and so on \x00;"),
+        ("a.jpg", JPEG),
+        ("a.gif", GIF),
         ("a.webp", WEBP),
         ("a.pdf", b"%PDF-1.7 and so on %%EOF\n"),
     ],
@@ -111,7 +109,7 @@ async def test_a_file_that_is_half_an_image_or_a_pdf_is_not_shown(hands: Hands, 
 
 
 async def test_a_picture_of_a_camera_that_writes_much_after_it_is_whole(hands: Hands) -> None:
-    (hands.workdir / "a.jpg").write_bytes(b"\xff\xd8\xff\xe0\xff\xda and so on \xff\xd9" + b"notes " * 1_000)
+    (hands.workdir / "a.jpg").write_bytes(JPEG + b"notes " * 1_000)
     assert (await hands.outcome("Read", file_path="a.jpg")).content[0]["type"] == "image"
 
 
