@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -23,6 +25,8 @@ from nova_workers.ledger.runs.finish import finish_run, requeue_run
 from nova_workers.ledger.runs.resume import Journal, load_journal
 from nova_workers.ledger.waits.suspend import suspend_run
 from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.redaction import hiding
+from nova_workers.observability.redactor import Redactor
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.claiming import claim_run
 from nova_workers.runs.fairness import FairLine
@@ -118,11 +122,17 @@ class RunExecutor:
             token = str(ULID())
             if not await self._lock(bell.thread_id, token):
                 return worked
+            following = capped = None
             try:
-                claimed, following = await self._claim_and_execute(bell.thread_id, token)
+                async with self._claimed(bell.thread_id, token) as run:
+                    if run is not None:
+                        worked = True
+                        following = await self._execute(run)
+                        capped = run.claim if run.claim.capped else None
+                if capped is not None:
+                    following = await self._next_under_cap(capped) or following
             finally:
                 knocked = await self._unlock(bell.thread_id, token)
-            worked = worked or claimed
             if following is not None:
                 # Through the broker and not in this slot: a long line on one thread is no reason for others to wait.
                 self._parts.dispatcher.ring_runs([following])
@@ -146,13 +156,19 @@ class RunExecutor:
             _log.warning("lock.not_released", thread_id=thread_id, error=str(error))
             return False
 
-    async def _claim_and_execute(self, thread_id: str, token: str) -> tuple[bool, Doorbell | None]:
-        """Execute one run. Returns whether there was one, and whom to ring for next."""
+    @asynccontextmanager
+    async def _claimed(self, thread_id: str, token: str) -> AsyncGenerator[HeldRun | None]:
+        """Claim the run that is next on a thread, and hold it within the block; None where there is none.
+
+        Log lines and spans of the block are the run's, and its redactor is the current one. A run that is lost ends the
+        block without an error.
+        """
         parts = self._parts
         asked_s = parts.clock.monotonic_s()
         claim = await claim_run(parts.database, thread_id, worker_id=parts.worker_id, runs=parts.settings.runs)
         if claim is None:
-            return False, None
+            yield None
+            return
         run = parts.keeper.keep(claim, token, asked_s=asked_s)
         # The drain may have begun while the claim was on its way.
         run.stop_at_step = self.draining
@@ -165,18 +181,15 @@ class RunExecutor:
                 fence=claim.fence,
             ),
             parts.tracing.span("nova.run", parent=claim.traceparent, attributes=span_attributes(claim)),
+            hiding(Redactor()),
         ):
             self._reports.claimed(claim)
             try:
-                following = await self._execute(run)
+                yield run
             except RunLost as error:
                 _log.warning("run.lost", why=error.message)
-                return True, None
             finally:
                 parts.keeper.drop(run)
-            if claim.capped:
-                following = await self._next_under_cap(claim) or following
-            return True, following
 
     async def _next_under_cap(self, claim: Claim) -> Doorbell | None:
         """Return whom to ring for now that there is room under a cap: whom it held back has no doorbell any more."""

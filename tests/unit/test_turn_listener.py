@@ -34,6 +34,7 @@ AWAITED: dict[str, tuple[Any, ...]] = {
     "on_tool_calls": (STEP,),
     "on_tool_result": (CALL, "a"),
     "on_step": (STEP,),
+    "on_content_refused": (text_block("a"), "note"),
     "take_steering": (),
     "authorize_tool": ("send", {}),
 }

@@ -6,13 +6,14 @@ former runs inside a `section`, and a stop that comes elsewhere takes effect at 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 from nova_workers.contracts.abort import AbortReason, AbortSignal
 
-__all__ = ["Interruption", "TurnStopped"]
+__all__ = ["Interruption", "ReasoningClock", "TurnStopped"]
 
 
 class TurnStopped(BaseException):
@@ -98,6 +99,34 @@ class Interruption:
     def _cut(self) -> None:
         if self._section is not None:
             self._section.cut()
+
+
+class ReasoningClock:
+    """Runs while the turn waits for the model, and stops the turn when its limit is reached.
+
+    All that a response takes counts: the model's own time, pauses between tries, and standing in line for a rate limit.
+    So a turn cannot wait for ever for a provider that is down. Tools have a limit each, and do not count here.
+    """
+
+    def __init__(self, limit_s: float, interruption: Interruption) -> None:
+        self._limit_s = limit_s
+        self._interruption = interruption
+        self._spent_s = 0.0
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Count the time of the block."""
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        timer = loop.call_later(max(0.0, self._limit_s - self._spent_s), self._overdue)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._spent_s += loop.time() - started_s
+
+    def _overdue(self) -> None:
+        self._interruption.time_out(f"The turn waited for the model for more than {self._limit_s:g} s in all.")
 
 
 class _Section:

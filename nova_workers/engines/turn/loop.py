@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 import structlog
 
@@ -21,9 +21,8 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.answer import AnswerCheck
 from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.calls import CallRunner
-from nova_workers.engines.turn.clocks import ReasoningClock
 from nova_workers.engines.turn.intake import admit
-from nova_workers.engines.turn.interruption import Interruption, TurnStopped
+from nova_workers.engines.turn.interruption import Interruption, ReasoningClock, TurnStopped
 from nova_workers.engines.turn.refusals import leave_out
 from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
@@ -95,6 +94,7 @@ class Turn:
         self._steering: tuple[Message, ...] = ()
         self._index = 0
         self._sequence = 0
+        self._refusals = 0
         self._draft: Draft | None = None
         self._step: OpenStep | None = None
         self._tally = Tally()
@@ -118,8 +118,10 @@ class Turn:
             reason = await self._resume() if self._options.journal else None
             while reason is None and not self._is_spent(self._index):
                 try:
-                    draft = self._begin_draft()
-                    response = await self._respond(draft)
+                    draft, ask, response = self._begin_draft(), self._next_ask(), None
+                    while response is None:
+                        async with self._waiting(draft):
+                            response = await self._responder.respond(ask, draft)
                     reason = await self._carry_out(response, draft.beside)
                 finally:
                     await self._runner.drop_eager()
@@ -172,38 +174,34 @@ class Turn:
         return None
 
     def _begin_draft(self) -> Draft:
+        self._refusals = 0
         eager = self._runner.eager(self._index)
         on_call = None if eager is None else eager.begin
         self._draft = Draft(self._listener, self._interruption, self._announce_thinking(), on_call)
         return self._draft
 
-    async def _respond(self, draft: Draft) -> Response:
-        """Get the next response. What the provider refuses of the conversation gives way to a note, block by block."""
-        ask = self._next_ask()
-        for _ in range(_MOST_REFUSALS):
-            try:
-                with self._waiting(draft):
-                    return await self._responder.respond(ask, draft)
-            except ContentRefused as refusal:
-                left_out = leave_out(self._conversation, refusal)
-                if left_out is None:
-                    raise
-                _log.warning("model_refused_content", kind=left_out.block.get("type"), error=refusal.message)
-                await self._listener.on_content_refused(left_out.block, left_out.note)
-        with self._waiting(draft):
-            return await self._responder.respond(ask, draft)
-
     def _next_ask(self) -> Ask:
         steering, self._steering = self._steering, ()
         return Ask(self._conversation, self._index, steering)
 
-    @contextmanager
-    def _waiting(self, draft: Draft) -> Generator[None]:
-        """Wait for the model within the block: a stop cuts it short, and its time counts as reasoning."""
+    @asynccontextmanager
+    async def _waiting(self, draft: Draft) -> AsyncGenerator[None]:
+        """Wait for the model within the block: a stop cuts it short, and its time counts as reasoning.
+
+        Content of the conversation that the provider refuses gives way to a note, block by block. The block then ends
+        without an error, and the model is to be asked again.
+        """
         try:
             with self._interruption.section(), self._reasoning.running():
                 self._tally.model_calls += 1
                 yield
+        except ContentRefused as refusal:
+            left_out = leave_out(self._conversation, refusal) if self._refusals < _MOST_REFUSALS else None
+            if left_out is None:
+                raise
+            self._refusals += 1
+            _log.warning("model_refused_content", kind=left_out.block.get("type"), error=refusal.message)
+            await self._listener.on_content_refused(left_out.block, left_out.note)
         finally:
             draft.hush()
 

@@ -65,6 +65,11 @@ class RedactedListener(ForwardingListener):
         self._end_reasoning()
         self._end_text()
 
+    def redact(self, result: EngineResult) -> EngineResult:
+        """End the listening: pass on what is held back, and return the turn's result without secrets."""
+        self.settle()
+        return redact_result(result, self._redactor)
+
     def on_token(self, text: str) -> None:
         """Pass on what is certain not to be part of a secret."""
         self._end_reasoning()

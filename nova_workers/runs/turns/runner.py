@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
-from nova_workers.contracts.content import Message
+from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import (
     CompactionTrigger,
     Engine,
@@ -22,15 +23,14 @@ from nova_workers.contracts.refusals import with_notes
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
 from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.redaction import current_redactor, hide, hiding
-from nova_workers.observability.redactor import Redactor
+from nova_workers.observability.redaction import current_redactor, hide
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.turns.assembly import TurnAssembler
 from nova_workers.runs.turns.compaction import Compactor
 from nova_workers.runs.turns.observer import ObservedTurn
 from nova_workers.runs.turns.outcome import Outcome, failed, judge, not_stored, out_of_time
 from nova_workers.runs.turns.recorder import TurnRecorder
-from nova_workers.runs.turns.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
+from nova_workers.runs.turns.redaction import RedactedListener, RedactedSessions, restore_open_calls
 from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
 
@@ -62,6 +62,15 @@ class _TimeLeft:
         return None if self._deadline_s is None else self._deadline_s - self._clock.monotonic_s()
 
 
+class _Prepared(NamedTuple):
+    """What the engine is called with, and what removes secrets from its result."""
+
+    content: tuple[ContentBlock, ...]
+    options: EngineOptions
+    listener: TurnListener
+    redact: Callable[[EngineResult], EngineResult]
+
+
 class TurnRunner:
     """Plays turns through engines. One object serves all slots of a worker process."""
 
@@ -75,15 +84,11 @@ class TurnRunner:
         self._tracing = tracing
 
     async def play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
-        """Execute the turn of a claimed run, and say what becomes of the run.
+        """Execute the turn of a claimed run, and say what becomes of the run. The context has the run's redactor.
 
         Raises:
             RunLost: The run is not this claim's any more.
         """
-        with hiding(Redactor()):
-            return await self._play(run, recorder, events)
-
-    async def _play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
         claim = run.claim
         time_left = _TimeLeft(claim, self._clock)
         events.emit(
@@ -139,7 +144,17 @@ class TurnRunner:
         in_vain = False
         while True:
             steps_before = recorder.steps_committed
-            result = await self._ask_engine(run, claim, engine, recorder, time_left)
+            prepared = await self._prepare(run, claim, recorder, time_left)
+            result = await engine.run(
+                prepared.content,
+                prepared.options,
+                claim.agent.trust,
+                session_id=claim.session_id,
+                callbacks=prepared.listener,
+                abort=run.abort,
+            )
+            recorder.note_result(result)
+            result = prepared.redact(result)
             if recorder.is_over_window and result.stop_reason == "tool_use":
                 if run.abort.aborted:
                     return replace(result, stop_reason="aborted")
@@ -208,35 +223,22 @@ class TurnRunner:
         recorder.take_journal(await self._assembler.journal(claim, run.abort))
         return replace(claim, parent_turn_id=turn_id, context_tokens=0)
 
-    async def _ask_engine(
-        self, run: HeldRun, claim: Claim, engine: Engine, recorder: TurnRecorder, time_left: _TimeLeft
-    ) -> EngineResult:
+    async def _prepare(self, run: HeldRun, claim: Claim, recorder: TurnRecorder, time_left: _TimeLeft) -> _Prepared:
         redactor = current_redactor()
-        assert redactor is not None  # noqa: S101 - `play` has set it
-        listener: TurnListener = recorder
-        redacted = None
+        assert redactor is not None  # noqa: S101 - see `play`
+        listener, redact = recorder, _unchanged
         if await self._assembler.learn_secrets(claim, redactor, run.abort):
-            listener = redacted = RedactedListener(recorder, redactor)
+            listener = RedactedListener(recorder, redactor)
+            redact = listener.redact
         recorder.announce_answers()
         journal = restore_open_calls(recorder.journal(), redactor)
         options = await self._assembler.options(claim, journal, run.abort, timeout_s=time_left.seconds())
-        if redacted is not None and options.sessions is not None:
+        if listener is not recorder and options.sessions is not None:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
         recorder.note_options(options)
         (message,) = with_notes([Message("user", claim.content)], recorder.refused)
-        result = await engine.run(
-            message.content,
-            _without_refused(options, recorder.refused),
-            claim.agent.trust,
-            session_id=claim.session_id,
-            callbacks=ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock),
-            abort=run.abort,
-        )
-        recorder.note_result(result)
-        if redacted is None:
-            return result
-        redacted.settle()
-        return redact_result(result, redactor)
+        observed = ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock)
+        return _Prepared(message.content, _without_refused(options, recorder.refused), observed, redact)
 
 
 def _without_refused(options: EngineOptions, refused: Mapping[str, str]) -> EngineOptions:
@@ -245,3 +247,7 @@ def _without_refused(options: EngineOptions, refused: Mapping[str, str]) -> Engi
         return options
     journal = tuple(replace(step, messages=with_notes(step.messages, refused)) for step in options.journal)
     return replace(options, history=with_notes(options.history, refused), journal=journal)
+
+
+def _unchanged(result: EngineResult) -> EngineResult:
+    return result
