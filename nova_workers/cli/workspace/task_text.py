@@ -29,7 +29,10 @@ def show_task(out: Output, task: TaskView) -> None:
             ("thread", task.thread_id or ""),
             ("worked on in", task.working_run_id or ""),
             ("waiting for", task.waiting_for or ""),
-            ("next work", stamp(task.work_at)),
+            (
+                "next work",
+                stamp(task.work_at) + (", once that run is over" if task.work_at and task.working_run_id else ""),
+            ),
             ("parked", _parked(task)),
             ("description", task.description),
             ("outcome", task.outcome or ""),

@@ -246,7 +246,7 @@ class TaskSummary(View):
     steps_done: int
     steps_total: int
     work_at: datetime | None
-    """When it is worked on next by itself; null while nobody need."""
+    """When it is worked on next by itself, in its tenant's hours; null where it is not."""
     parked_reason: str | None
     """Why it is not worked on by itself, though it is active."""
     waiting_for: str | None = None
@@ -276,7 +276,7 @@ class TaskView(View):
     steps: list[StepView]
     resources: list[ResourceView]
     work_at: datetime | None
-    """When it is worked on next by itself, in its tenant's hours, and after what is in flight. Null: nobody need."""
+    """When it is worked on next by itself, in its tenant's hours, and after what is in flight; null where it is not."""
     working_run_id: str | None
     """The run that works on it, or did so last."""
     idle_invocations: int

@@ -1,9 +1,10 @@
 """Triggers on the wire: when an agent starts by itself, and with which words."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, TypeAdapter, model_validator
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
@@ -64,14 +65,30 @@ _Title = Annotated[
 _ThreadId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
 
 
+_FOLLOWED = frozenset({301, 302, 303, 307, 308})
+
+
 class UrlGate(Body):
     """Fires where an address answers, or answers something new. It is fetched as agents' tools fetch, without login."""
 
     kind: Literal["url"]
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]\S*$", max_length=2_000), AfterValidator(storable)]
-    expect_status: Annotated[int, Field(ge=100, le=599)] = 200
+    expect_status: Annotated[int, Field(ge=200, le=599)] = 200
     changed: bool = False
     """Only if the body is another than when it fired last."""
+
+    @model_validator(mode="after")
+    def _can_open(self) -> Self:
+        if self.expect_status in _FOLLOWED:
+            raise ValueError(f"expect_status {self.expect_status} never opens the gate, since redirects are followed")
+        try:
+            parts = urlsplit(self.url)
+            usable = bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError(f"the url {self.url!r} never opens the gate: its host or port cannot be used")
+        return self
 
 
 class OpenTasksGate(Body):

@@ -20,6 +20,7 @@ from nova_workers.contracts.waits import awaited_words
 from nova_workers.errors import LimitExceeded
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.tasks.hours import WITH_NEXT_WORK
 from nova_workers.vocabulary import OPEN_TASKS, sql_list
 
 __all__ = [
@@ -106,15 +107,15 @@ SELECT t.*,
                ) ORDER BY r.id), '[]')
           FROM task_resources r
          WHERE r.tenant_id = t.tenant_id AND r.task_id = t.id) AS resources,
-       {_AWAITS}
-  FROM tasks t
+       {_AWAITS}, work.next_at
+  FROM tasks t {WITH_NEXT_WORK}
  WHERE t.tenant_id = :tenant_id AND t.id = :task_id
 """
 
 # A statement of its own for each set of filters, so that each has a plan on the index that fits it.
 _LIST = f"""
-SELECT t.*, s.steps_done, s.steps_total, {_AWAITS}
-  FROM tasks t
+SELECT t.*, s.steps_done, s.steps_total, {_AWAITS}, work.next_at
+  FROM tasks t {WITH_NEXT_WORK}
  CROSS JOIN LATERAL (
      SELECT count(*) FILTER (WHERE done) AS steps_done, count(*) AS steps_total
        FROM task_steps WHERE tenant_id = t.tenant_id AND task_id = t.id
@@ -306,4 +307,4 @@ async def cancel_descendants(
 
 
 def _fields(row: Row) -> dict[str, Any]:
-    return {**row, "waiting_for": awaited_words(row["awaits"]) or None}
+    return {**row, "work_at": row["next_at"], "waiting_for": awaited_words(row["awaits"]) or None}

@@ -15,6 +15,7 @@ from nova_workers.contracts.http.tasks import TaskStatus
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import PAUSED
+from nova_workers.ledger.tasks.hours import WORKS_NOW
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
@@ -33,14 +34,6 @@ __all__ = [
 
 _OPEN = sql_list(DUE_RUNS)
 
-# By the clock on the tenant's wall, which Postgres reads: an hour that a change of the clocks leaves out is not there,
-# and one that comes twice counts both times. Hours that go past midnight are good; equal ones are the whole day.
-_WORKS_NOW = """
-CASE WHEN n.work_from < n.work_until THEN wall.hour >= n.work_from AND wall.hour < n.work_until
-     WHEN n.work_from > n.work_until THEN wall.hour >= n.work_from OR wall.hour < n.work_until
-     ELSE true END
-"""
-
 # Tenant by tenant, so that those whose hours are over cost one look and not one for each of their tasks. The first of
 # each tenant go before the second of any.
 _DUE = f"""
@@ -57,7 +50,7 @@ SELECT due.tenant_id, due.id
             ORDER BY r.work_at
             LIMIT :most_of_a_tenant
        ) due
- WHERE {_WORKS_NOW}
+ WHERE {WORKS_NOW}
  ORDER BY due.place
 """
 

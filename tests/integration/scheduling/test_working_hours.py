@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import asyncpg
 import pytest
 
+from nova_workers.errors import Unstorable
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.tasks.records import find_task, list_tasks
 from nova_workers.ledger.tasks.schedule import find_due
 from tests.integration.capabilities.desk import add_tenants
 from tests.integration.scheduling.task_office import Office
@@ -109,7 +110,7 @@ async def test_outside_its_hours_a_tenant_s_tasks_wait_and_another_s_do_not(offi
 
 
 async def test_a_zone_that_the_database_does_not_know_is_refused(due: Database) -> None:
-    with pytest.raises(asyncpg.InvalidParameterValueError, match="Mars/Olympus"):
+    with pytest.raises(Unstorable, match="InvalidParameterValueError"):
         await _hours(due, 6, 22, "Mars/Olympus")
 
 
@@ -125,3 +126,29 @@ async def test_no_tenant_s_tasks_stand_before_all_of_another_s(due: Database) ->
         found = await find_due(connection, most_of_a_tenant=3)
     assert sorted(found[:2]) == [("ten_1", 1), ("ten_2", 4)]
     assert [number for tenant_id, number in found if tenant_id == "ten_1"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns"])
+@pytest.mark.parametrize(("start", "end"), [(2, 3), (20, 22), (5, 23)])
+async def test_a_task_shows_the_time_at_which_it_is_worked_on_in_truth(
+    due: Database, zone: str, start: int, end: int
+) -> None:
+    hour = datetime.now(ZoneInfo(zone)).hour
+    await _hours(due, (hour + start) % 24, (hour + end) % 24, zone)
+    async with due.connection() as connection:
+        task = await find_task(connection, TENANT, 1)
+        [listed] = await list_tasks(connection, TENANT, limit=10)
+    assert task is not None
+    assert task.work_at == listed.work_at
+    assert task.work_at is not None
+    assert timedelta(0) < task.work_at - datetime.now(UTC) < timedelta(days=1)
+    assert await _works(due, task.work_at)
+    assert not await _works(due, task.work_at - timedelta(seconds=1))
+
+
+async def test_a_task_in_its_tenants_hours_shows_when_it_was_due(due: Database) -> None:
+    await _hours(due, 0, 0, "UTC")
+    async with due.connection() as connection:
+        task = await find_task(connection, TENANT, 1)
+    assert task is not None
+    assert task.work_at == _utc("2020-01-01 00:00:00")

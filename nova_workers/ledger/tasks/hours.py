@@ -1,0 +1,29 @@
+"""The hours in which a tenant's tasks are worked on, by the clock on the tenant's wall, which Postgres reads.
+
+An hour that a change of the clocks leaves out is not there, and one that comes twice counts both times. Hours that go
+past midnight are good; equal ones are the whole day.
+"""
+
+__all__ = ["WITH_NEXT_WORK", "WORKS_NOW"]
+
+# Needs: n, the tenant; wall.hour, the hour on its wall.
+WORKS_NOW = """
+CASE WHEN n.work_from < n.work_until THEN wall.hour >= n.work_from AND wall.hour < n.work_until
+     WHEN n.work_from > n.work_until THEN wall.hour >= n.work_from OR wall.hour < n.work_until
+     ELSE true END
+"""
+
+# Needs: t, the task. Gives: work.next_at, when it is worked on next: `work_at`, or when the tenant's hours begin after.
+WITH_NEXT_WORK = f"""
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN t.work_at IS NULL OR ({WORKS_NOW}) THEN t.work_at
+                ELSE (date_trunc('day', due.local) + n.work_from * interval '1 hour'
+                      + CASE WHEN wall.hour >= n.work_from THEN interval '1 day' ELSE interval '0' END
+                     ) AT TIME ZONE n.timezone
+           END AS next_at
+      FROM tenants n,
+           LATERAL (SELECT GREATEST(t.work_at, now()) AT TIME ZONE n.timezone AS local) due,
+           LATERAL (SELECT extract(hour FROM due.local)::int AS hour) wall
+     WHERE n.id = t.tenant_id
+) work
+"""
