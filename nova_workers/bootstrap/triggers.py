@@ -6,29 +6,20 @@ from nova_workers.config import Settings
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
-from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.outbound import Outbound
 from nova_workers.runs.cancel import Canceller
 from nova_workers.triggers.firing import TriggerTicker
+from nova_workers.triggers.gate_addresses import gate_rules
 from nova_workers.triggers.gates import Gates
 
 __all__ = ["build_trigger_ticker"]
-
-_GATE_BYTES = 1_000_000
-"""Most that is read of what a gate looks at."""
 
 
 def build_trigger_ticker(
     database: Database, dispatcher: Dispatcher, settings: Settings, metrics: Metrics, canceller: Canceller
 ) -> TriggerTicker:
     """Build what fires triggers. Gates reach what agents' tools may fetch, and nothing else."""
-    tools, triggers = settings.tools, settings.triggers
-    rules = OutboundRules(
-        ports=tools.fetch_ports,
-        allow_hosts=tools.fetch_allow_hosts,
-        max_redirects=tools.fetch_max_redirects,
-        max_bytes=_GATE_BYTES,
-        timeout_s=triggers.gate_timeout_s,
-        connect_timeout_s=triggers.gate_timeout_s,
-    )
+    triggers = settings.triggers
+    rules = gate_rules(settings.tools, timeout_s=triggers.gate_timeout_s)
     gates = Gates(database, Outbound(rules), at_once=triggers.gates_at_once)
     return TriggerTicker(database, dispatcher, triggers, metrics, canceller=canceller, gates=gates)

@@ -27,6 +27,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _PORTS = {"http": 80, "https": 443}
 _NUMERIC = re.compile(r"^(?:0x[0-9a-f]*|\d+)$")
+_NOT_PUBLIC = "it is not an address of the public internet"
 _MAX_ADDRESSES = 4
 """How many of a server's addresses are tried. Each may take the whole time to connect."""
 
@@ -55,6 +56,22 @@ class OutboundRules:
     def admits(self, host: str, port: int) -> bool:
         """Return whether the operator named this host."""
         return host in self.allow_hosts or f"{host}:{port}" in self.allow_hosts
+
+    def check(self, url: str) -> None:
+        """Refuse a URL that is never reached, whatever the name in it resolves to.
+
+        Raises:
+            OutboundFailed: It is refused; the message says why.
+        """
+        try:
+            parsed = httpx2.URL(url)
+        except httpx2.InvalidURL as error:
+            raise OutboundFailed(f"{url!r} is no address: {error}", refused=True) from error
+        host, admitted = _checked_host(self, parsed)
+        literal = parse_address(host)
+        own = host == "localhost" or host.endswith(".localhost") or (literal is not None and not is_public(literal))
+        if own and not admitted:
+            raise _refused(parsed, _NOT_PUBLIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,20 +214,11 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
     async def _check(self, url: httpx2.URL) -> Sequence[Address]:
-        if url.scheme not in _PORTS:
-            raise _refused(url, f"only http and https are fetched, not {url.scheme!r}")
-        if url.userinfo:
-            raise _refused(url, "an address with a user name or password is not fetched")
-        host, port = url.raw_host.decode("ascii").lower(), url.port or _PORTS[url.scheme]
-        admitted = self._rules.admits(host, port)
-        if not admitted:
-            _check_form(url, host)
-            if port not in self._rules.ports:
-                raise _refused(url, f"port {port} is not one of {', '.join(map(str, self._rules.ports))}")
-        addresses = await self._addresses(url, host, port)
+        host, admitted = _checked_host(self._rules, url)
+        addresses = await self._addresses(url, host, url.port or _PORTS[url.scheme])
         if not admitted and not all(is_public(address) for address in addresses):
             # Not which address: that would tell a model how the inside of the network looks.
-            raise _refused(url, "it is not an address of the public internet")
+            raise _refused(url, _NOT_PUBLIC)
         return addresses[:_MAX_ADDRESSES]
 
     async def _addresses(self, url: httpx2.URL, host: str, port: int) -> Sequence[Address]:
@@ -225,8 +233,23 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
             ) from error
         addresses = [parse_address(text) for text in found]
         if not addresses or None in addresses:
-            raise _refused(url, "it is not an address of the public internet")
+            raise _refused(url, _NOT_PUBLIC)
         return [address for address in addresses if address is not None]
+
+
+def _checked_host(rules: OutboundRules, url: httpx2.URL) -> tuple[str, bool]:
+    """Return the host of a URL whose form and port are in order, and whether the operator admits it as it is."""
+    if url.scheme not in _PORTS:
+        raise _refused(url, f"only http and https are fetched, not {url.scheme!r}")
+    if url.userinfo:
+        raise _refused(url, "an address with a user name or password is not fetched")
+    host, port = url.raw_host.decode("ascii").lower(), url.port or _PORTS[url.scheme]
+    admitted = rules.admits(host, port)
+    if not admitted:
+        _check_form(url, host)
+        if port not in rules.ports:
+            raise _refused(url, f"port {port} is not one of {', '.join(map(str, rules.ports))}")
+    return host, admitted
 
 
 def _check_form(url: httpx2.URL, host: str) -> None:

@@ -10,7 +10,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, TriggerIdPath
-from api.state import State
+from api.state import ApiState, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.triggers import (
     TriggerCreate,
@@ -22,6 +22,7 @@ from nova_workers.contracts.http.triggers import (
 from nova_workers.ledger.triggers import definitions as ledger
 from nova_workers.ledger.triggers import outcomes as trigger_outcomes
 from nova_workers.triggers import definitions as workspace
+from nova_workers.triggers.gate_addresses import check_gate_address, gate_rules
 
 __all__ = ["router"]
 
@@ -32,10 +33,16 @@ PERSON = "person"
 Count = Annotated[int, Query(ge=1, le=100, description="Most firings to return.")]
 
 
+def _check_gate(body: TriggerCreate | TriggerPatch, state: ApiState) -> None:
+    settings = state.services.settings
+    check_gate_address(body.gate, gate_rules(settings.tools, timeout_s=settings.triggers.gate_timeout_s))
+
+
 @router.post("", status_code=201, responses=problems(404, 410, 429, body=True))
 async def create_trigger(body: TriggerCreate, caller: WorkspaceCaller, state: State) -> TriggerView:
     """Make a trigger."""
     services = state.services
+    _check_gate(body, state)
     async with services.database.connection() as connection:
         return await workspace.create_trigger(
             connection, caller.tenant_id, body, timezone=services.settings.timezone, by=PERSON
@@ -72,6 +79,7 @@ async def patch_trigger(
     trigger_id: TriggerIdPath, body: TriggerPatch, caller: WorkspaceCaller, state: State
 ) -> TriggerView:
     """Change what the body names. Null clears title, thread_id, starts_at, ends_at, gate and the limits of a day."""
+    _check_gate(body, state)
     async with state.services.database.transaction() as connection:
         return await workspace.patch_trigger(connection, caller.tenant_id, trigger_id, body)
 

@@ -30,6 +30,7 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS, delete_trigger, get_trigger, list_triggers
 from nova_workers.triggers import definitions as workspace
 from nova_workers.triggers.cron import names_many_seconds
+from nova_workers.triggers.gate_addresses import check_gate_address, gate_rules
 
 __all__ = ["capability"]
 
@@ -153,6 +154,7 @@ class _TriggerTools:
     def __init__(self, parts: CapabilityParts) -> None:
         self._database = parts.database
         self._timezone = parts.settings.timezone
+        self._gate_rules = gate_rules(parts.settings.tools, timeout_s=parts.settings.triggers.gate_timeout_s)
 
     def declare(self) -> tuple[ToolDeclaration[Any], ...]:
         return (
@@ -188,6 +190,7 @@ class _TriggerTools:
 
     async def _create(self, context: CapabilityContext, given: _Create) -> str:
         _require_reach(context, given)
+        check_gate_address(given.gate, self._gate_rules)
         fields = given.model_dump(exclude={"same_thread"})
         thread_id = context.thread_id if given.same_thread else None
         wanted = TriggerCreate(agent_id=context.agent_id, thread_id=thread_id, **fields)
@@ -212,6 +215,7 @@ class _TriggerTools:
 
     async def _update(self, context: CapabilityContext, given: _Update) -> str:
         _require_reach(context, given)
+        check_gate_address(given.gate, self._gate_rules)
         changes: dict[str, Any] = given.model_dump(exclude={"trigger_id", "clear"}, exclude_none=True)
         both = sorted(changes.keys() & set(given.clear))
         if both:

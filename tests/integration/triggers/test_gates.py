@@ -7,6 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from nova_workers.contracts.http.triggers import UrlGate
+from nova_workers.errors import InvalidInput
+from nova_workers.outbound import OutboundRules
+from nova_workers.triggers.gate_addresses import check_gate_address
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
 from tests.support.taps import Crashed, Tap
@@ -152,3 +156,11 @@ async def test_a_trigger_that_is_changed_while_its_gate_is_looked_at_begins_noth
     assert (ticked.fired, ticked.skipped) == (0, 0)
     assert await rig.outcomes(trigger_id) == []
     assert (await rig.get(trigger_id)).next_fire_at is None
+
+
+def test_an_address_that_the_operator_admits_is_a_good_gate() -> None:
+    gate = UrlGate(kind="url", url="http://10.0.0.5:9000/health")
+    rules = OutboundRules(allow_hosts=("10.0.0.5:9000",))
+    check_gate_address(gate, rules)
+    with pytest.raises(InvalidInput, match="would never open"):
+        check_gate_address(gate, OutboundRules())

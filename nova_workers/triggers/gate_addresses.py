@@ -1,0 +1,38 @@
+"""Which addresses a gate may ask: those that agents' tools may fetch."""
+
+from nova_workers.config import ToolSettings
+from nova_workers.contracts.http.triggers import Gate, UrlGate
+from nova_workers.errors import InvalidInput, OutboundFailed
+from nova_workers.outbound import OutboundRules
+
+__all__ = ["check_gate_address", "gate_rules"]
+
+_GATE_BYTES = 1_000_000
+"""Most that is read of what a gate looks at."""
+
+
+def gate_rules(tools: ToolSettings, *, timeout_s: float) -> OutboundRules:
+    """Return what gates may reach, and in which bounds."""
+    return OutboundRules(
+        ports=tools.fetch_ports,
+        allow_hosts=tools.fetch_allow_hosts,
+        max_redirects=tools.fetch_max_redirects,
+        max_bytes=_GATE_BYTES,
+        timeout_s=timeout_s,
+        connect_timeout_s=timeout_s,
+    )
+
+
+def check_gate_address(gate: Gate | None, rules: OutboundRules) -> None:
+    """Refuse a gate whose address is never fetched. What a name resolves to may change, and is checked at each look.
+
+    Raises:
+        InvalidInput: It would never open.
+    """
+    if not isinstance(gate, UrlGate):
+        return
+    try:
+        rules.check(gate.url)
+    except OutboundFailed as error:
+        hint = "An operator admits a host with NOVA_TOOLS__FETCH_ALLOW_HOSTS."
+        raise InvalidInput(f"gate.url: the gate would never open. {error.message} {hint}", field="gate.url") from error
