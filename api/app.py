@@ -33,9 +33,9 @@ from api.stopping import heard_stop
 from api.streaming.following import RunFollower
 from api.streaming.run_watch import RunWatch
 from api.streaming.stream_slots import StreamSlots
-from models import migrate
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
+from nova_workers.ledger.schema import schema_head
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.logging import configure_logging
 from nova_workers.stopping import stop_tasks
@@ -110,7 +110,7 @@ def build_app(settings: Settings) -> FastAPI:
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
         slots=StreamSlots(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
-        schema_head=migrate.head(),
+        schema_head=schema_head(),
     )
     install_error_handlers(app)
     install_openapi(app)

@@ -18,6 +18,7 @@ from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
 from nova_workers.capabilities import default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
@@ -153,7 +154,9 @@ def build_worker(settings: Settings) -> WorkerServices:
             TurnAssembler(
                 database,
                 engines,
-                default_registry(database, settings, clock, embedder=provider, dispatcher=dispatcher),
+                default_registry(
+                    database, settings, clock, embedder=provider, dispatcher=dispatcher, serve=ToolServer()
+                ),
                 Prompter(database, settings, clock),
                 directories=AgentDirectories(settings, clock),
                 settings=settings,

@@ -11,10 +11,10 @@ from nova_workers.capabilities.seam import (
     CapabilityContext,
     CapabilityParts,
     NoConfig,
+    ToolCapability,
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.capabilities.serving import ToolCapability
 
 __all__ = [
     "Capability",

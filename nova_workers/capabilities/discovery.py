@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
 
 from nova_workers.capabilities import catalog
 from nova_workers.capabilities.registry import CapabilityRegistry
-from nova_workers.capabilities.seam import CapabilityParts
+from nova_workers.capabilities.seam import CapabilityParts, DeclaredServer
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
+from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.ports import Dispatcher, Embedder
 from nova_workers.ledger.database import Database
 
@@ -23,16 +25,17 @@ def default_registry(
     *,
     embedder: Embedder | None = None,
     dispatcher: Dispatcher | None = None,
+    serve: Callable[[DeclaredServer], McpServer] | None = None,
 ) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet.
 
     Without `embedder` conversations are searched by words alone; without `dispatcher` runs that tools put in line wait
-    for the reconciler.
+    for the reconciler. Without `serve` capabilities are described and checked, and never served.
 
     Raises:
         ConfigurationError: Two have the same name, or two tools have.
     """
-    registry = CapabilityRegistry()
+    registry = CapabilityRegistry(serve=serve)
     parts = CapabilityParts(
         database=database,
         settings=settings,

@@ -1,6 +1,6 @@
 """The registry: from the names in an agent's configuration to the MCP servers of a run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ValidationError
@@ -9,8 +9,10 @@ from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
     ChecksGrants,
+    DeclaredServer,
     Revealed,
     RevealsSecrets,
+    Servers,
     input_schema,
 )
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -52,13 +54,24 @@ class CapabilityInfo:
 class CapabilityRegistry:
     """All capabilities of the process, by name."""
 
-    def __init__(self, capabilities: Iterable[Capability] = ()) -> None:
+    def __init__(
+        self,
+        capabilities: Iterable[Capability] = (),
+        *,
+        serve: Callable[[DeclaredServer], McpServer] | None = None,
+    ) -> None:
         """Take what there is; `add` takes more.
+
+        Args:
+            capabilities: The first ones.
+            serve: Makes a server of declared tools (`serving.ToolServer`). None in processes that only describe
+                capabilities, such as the API, which so loads no MCP library: `resolve` is then refused.
 
         Raises:
             ConfigurationError: Two have the same name, or two tools have.
         """
         self._capabilities: dict[str, Capability] = {}
+        self._serve = serve
         # What a capability also is, is asked once: a look at a protocol takes 10 µs, and a run has a dozen grants.
         self._checks: dict[str, ChecksGrants] = {}
         self._reveals: dict[str, RevealsSecrets] = {}
@@ -146,15 +159,24 @@ class CapabilityRegistry:
         for name, grant in spec.capabilities.items():
             capability, config = self._check(name, grant)
             resolved = await capability.resolve(config, context)
-            named = resolved if isinstance(resolved, Mapping) else {name: resolved}
+            named = self._named(name, resolved)
             servers = open_ended if capability.tools is None else declared
             servers |= {key: _only(server, grant) for key, server in named.items()}
         for name, capability in self._capabilities.items():
             if capability.injected is not None and capability.injected(context):
                 resolved = await capability.resolve(capability.config(), context)
                 servers = open_ended if capability.tools is None else declared
-                servers |= resolved if isinstance(resolved, Mapping) else {name: resolved}
+                servers |= self._named(name, resolved)
         return declared | open_ended
+
+    def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
+        if isinstance(resolved, Mapping):
+            return resolved
+        if not isinstance(resolved, DeclaredServer):
+            return {name: resolved}
+        if self._serve is None:
+            raise ConfigurationError("This process describes capabilities and does not serve them.")
+        return {name: self._serve(resolved)}
 
     async def revealed(self, connection: Connection, spec: AgentSpec, tenant_id: str) -> tuple[Revealed, ...]:
         """Return the secrets that a run of this agent may meet. Asks nobody where no capability reveals any.

@@ -4,11 +4,10 @@ Above: the registry, which knows grants and allow-lists. Below: whatever the cap
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from mcp.types import CallToolResult
 from pydantic import BaseModel, ConfigDict
 
 from nova_workers.clock import Clock
@@ -25,21 +24,20 @@ __all__ = [
     "CapabilityContext",
     "CapabilityParts",
     "ChecksGrants",
+    "DeclaredServer",
     "NoConfig",
     "Revealed",
     "RevealsSecrets",
     "Servers",
+    "ToolCapability",
     "ToolDeclaration",
     "ToolInput",
     "ToolReply",
     "input_schema",
 ]
 
-Servers = McpServer | Mapping[str, McpServer]
-"""What a grant becomes: one server under the capability's name, or several under names of their own."""
-
-ToolReply = str | CallToolResult | WaitRequest
-"""What a tool answers: text, whole content blocks, or that its result comes from outside and the run waits for it."""
+ToolReply = str | WaitRequest
+"""A tool's answer: text, or a request whose result comes from outside, for which the run waits."""
 
 
 class NoConfig(BaseModel):
@@ -137,6 +135,19 @@ class Revealed:
     readable: bool
 
 
+@dataclass(frozen=True, slots=True)
+class DeclaredServer:
+    """Declared tools that work for one run. `serving` makes an MCP server of it in processes that execute turns."""
+
+    name: str
+    tools: tuple[ToolDeclaration[Any], ...]
+    context: CapabilityContext
+
+
+Servers = McpServer | DeclaredServer | Mapping[str, McpServer]
+"""What a grant becomes: one server under the capability's name, or several under names of their own."""
+
+
 @runtime_checkable
 class RevealsSecrets(Protocol):
     """What a capability also is whose tools can bring secrets into a run."""
@@ -205,6 +216,38 @@ class Capability(Protocol):
             InvalidInput: What the configuration names is not there (any more).
         """
         ...
+
+
+class ToolCapability:
+    """A capability whose tools are served by this process: all that most capabilities are."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        tools: Sequence[ToolDeclaration[Any]],
+        *,
+        config: type[BaseModel] = NoConfig,
+        injected: Callable[[CapabilityContext], bool] | None = None,
+    ) -> None:
+        """Describe the tools once; runs are then served without further work.
+
+        Args:
+            name: The key under which agents are granted it.
+            description: One sentence, for those who choose.
+            tools: All its tools.
+            config: The form of a grant's configuration. The tools find it in their context.
+            injected: For a capability that is never granted: which runs get it.
+        """
+        self.name = name
+        self.description = description
+        self.config = config
+        self.tools = tuple(tools)
+        self.injected = injected
+
+    async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
+        """Return the server for one run."""
+        return DeclaredServer(self.name, self.tools, replace(context, config=config))
 
 
 @cache

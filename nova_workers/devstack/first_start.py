@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import sys
 from base64 import b64encode
 from pathlib import Path
 
-import asyncpg
-
-from models import migrate
 from nova_workers.config import Settings
 from nova_workers.devstack.home import write_private
 from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.schema import schema_head, schema_revision
 from nova_workers.ledger.tenants.keys import (
     DEFAULT_TENANT_ID,
     create_key,
@@ -41,17 +41,11 @@ async def prepare_database(settings: Settings, database_url: str) -> Path:
     Raises:
         Unavailable: The database cannot be reached or changed.
     """
-    try:
-        await migrate.upgrade(database_url)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise Unavailable(
-            f"The database cannot be reached or migrated ({type(error).__name__}: {error}). Check NOVA_DATABASE_URL, "
-            "and that its user may create tables and the extension 'vector'.",
-            server="postgres",
-        ) from error
     path = settings.home / KEY_FILE
     database = Database(database_url, pool_size=1)
     try:
+        if await schema_revision(database) != schema_head():
+            await _migrate(database_url)
         async with database.transaction() as connection:
             await _ensure_tenant(connection)
             secret = await _working_key(connection, _read(path))
@@ -103,6 +97,23 @@ async def make_first_key(database_url: str) -> str | None:
             return (await create_key(connection, DEFAULT_TENANT_ID, name="first key", scopes=_ALL_SCOPES)).key
     finally:
         await database.close()
+
+
+async def _migrate(database_url: str) -> None:
+    """Migrate in a child process: Alembic and the models are loaded only when there is something to do."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nova_workers.cli", "migrate"),
+        env=os.environ | {"NOVA_DATABASE_URL": database_url},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await child.communicate()
+    if child.returncode != 0:
+        raise Unavailable(
+            f"The database cannot be migrated: {said.decode(errors='replace').strip()} Check NOVA_DATABASE_URL, and "
+            "that its user may create tables and the extension 'vector'.",
+            server="postgres",
+        )
 
 
 async def _ensure_tenant(connection: Connection) -> None:

@@ -56,6 +56,8 @@ class StackOptions:
 class _Servers:
     database_url: str
     redis_url: str
+    model: ProcessSpec | None
+    """The local stand-in, where there is no provider. It starts with the fleet, which needs it at the first run."""
     model_url: str | None
 
 
@@ -88,12 +90,15 @@ class Stack:
         flower_port = self._flower_port()
         flower_url = f"http://{_LOOPBACK}:{flower_port}"
         servers = await self._start_servers()
-        self._sink.say("migrating the database")
+        self._sink.say("preparing the database")
         self.key_file = await prepare_database(settings, servers.database_url)
-        self._sink.say(f"starting api, {'worker' if count == 1 else f'{count} workers'}, beat and flower")
+        model = [] if servers.model is None else [servers.model]
+        names = [*(spec.name for spec in model), "api", "worker" if count == 1 else f"{count} workers", "beat"]
+        self._sink.say(f"starting {', '.join(names)} and flower")
         env = _environment(settings, servers)
         trusted = {**env, **_master_keys(settings)}
         await self._supervisor.start(
+            model,
             [worker_spec(settings, number=number, of=count, env=trusted) for number in range(1, count + 1)],
             [
                 api_spec(settings, host=host, port=port, url=api_url, env=trusted),
@@ -113,7 +118,7 @@ class Stack:
             ),
             database_url=servers.database_url,
             redis_url=servers.redis_url,
-            model="local" if servers.model_url else "anthropic",
+            model="local" if servers.model else "anthropic",
         )
         write_state(settings.home, state)
         return state
@@ -162,11 +167,11 @@ class Stack:
             specs.append(valkey.spec())
         for spec in specs:
             await self._wait_for_an_old_one(spec)
-        model_url = None
+        model, model_url = None, None
         if not _has_model(settings):
             port = free_port()
             model_url = f"http://{_LOOPBACK}:{port}"
-            specs.append(model_spec(host=_LOOPBACK, port=port, url=model_url))
+            model = model_spec(host=_LOOPBACK, port=port, url=model_url)
         if specs:
             self._sink.say(f"starting {', '.join(spec.name for spec in specs)}")
         # A group each: they stop one after the other, the database last.
@@ -176,6 +181,7 @@ class Stack:
         return _Servers(
             database_url=postgres.url() if postgres else settings.require_database_url(),
             redis_url=valkey.url() if valkey else settings.require_redis_url(),
+            model=model,
             model_url=model_url,
         )
 

@@ -4,10 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MOMENT", "SKILL", "small_row"]
+from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Numeric, SmallInteger
+
+import models
+from nova_workers.ledger.archive.tables import KEPT, Column, KeptTable, shaped
+
+__all__ = ["MOMENT", "SKILL", "archive_tables", "small_row"]
 
 MOMENT = "2026-03-01T12:30:15.123456+00:00"
 SKILL = "---\nname: pdf\ndescription: Reads PDFs.\n---\n\nOpen it.\u2028Read it.\n"
+
+
+_TYPES = (
+    (SmallInteger, "smallint"),
+    (BigInteger, "bigint"),
+    (Integer, "integer"),
+    (Numeric, "numeric"),
+    (DateTime, "timestamp with time zone"),
+    (LargeBinary, "bytea"),
+)
+
+
+def archive_tables() -> dict[str, KeptTable]:
+    """Return the tables of an archive with their columns, from the models: as the catalog has them."""
+
+    def columns(table: str) -> list[Column]:
+        return [
+            Column(
+                column.name,
+                next((name for kind, name in _TYPES if isinstance(column.type, kind)), "text"),
+                column.computed is not None,
+            )
+            for column in models.metadata.tables[table].columns
+        ]
+
+    return {table.name: shaped(table, columns(table.name)) for table in KEPT}
 
 
 def small_row(table: str, **given: Any) -> tuple[str, dict[str, Any]]:

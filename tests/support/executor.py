@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import model_windows
 from nova_workers.capabilities import default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
@@ -105,7 +106,7 @@ class Worker:
                     TurnAssembler(
                         database,
                         floor.engines,
-                        default_registry(database, floor.settings, clock, dispatcher=floor.bells),
+                        default_registry(database, floor.settings, clock, dispatcher=floor.bells, serve=ToolServer()),
                         Prompter(database, floor.settings, clock),
                         directories=AgentDirectories(floor.settings, clock),
                         settings=floor.settings,

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from api.state import ApiState, State
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.fleet import fleet_depth
+from nova_workers.ledger.schema import schema_revision
 from nova_workers.ledger.upkeep.cursors import tenants_behind
 
 __all__ = ["Health", "Readiness", "router"]
@@ -21,7 +22,6 @@ router = APIRouter(tags=["health"])
 _log = structlog.get_logger(__name__)
 
 _DEADLINE_S = 2.0
-_SCHEMA = "SELECT version_num FROM alembic_version"
 
 
 class Health(BaseModel):
@@ -80,9 +80,7 @@ async def metrics(state: State) -> Response:
 async def _check_database(state: ApiState) -> tuple[str, str]:
     try:
         async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
-            version = await connection.fetchval("SELECT to_regclass('alembic_version')::text") and (
-                await connection.fetchval(_SCHEMA)
-            )
+            version = await schema_revision(connection)
     except (Unavailable, TimeoutError) as error:
         return f"does not answer: {error}", "unknown"
     if version != state.schema_head:

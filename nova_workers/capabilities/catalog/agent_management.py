@@ -5,8 +5,14 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, model_validator
 
 from nova_workers.capabilities.agent_words import describe_agent
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.contracts.agents import AgentId, AgentSpec, Responsibility, SubagentName, SubagentSpec
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import AgentView

@@ -5,8 +5,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nova_workers.capabilities.delegation import ASK_AGENT, AgentsConfig, check_delegation
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.waits import MAX_WAIT_S, AskAgent
 from nova_workers.ledger.database import Database

@@ -13,8 +13,14 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, StringConstraints
 
 from nova_workers.capabilities.audio import find_speaker, find_transcriber
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.confined import Confinement

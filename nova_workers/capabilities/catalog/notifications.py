@@ -4,8 +4,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.workspace.deliveries import MAX_NOTIFICATION_CHARS, MAX_NOTIFICATIONS_PER_RUN, notify

@@ -6,8 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from nova_workers.capabilities.seam import CapabilityContext, CapabilityParts, Revealed, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    CapabilityContext,
+    CapabilityParts,
+    Revealed,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SecretName
 from nova_workers.errors import Forbidden
 from nova_workers.ledger.database import Connection

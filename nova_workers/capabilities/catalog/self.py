@@ -6,8 +6,14 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from nova_workers.capabilities.agent_words import describe_agent, describe_duties
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.contracts.agents import AgentSpec, Responsibility
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import NotFound

@@ -7,8 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.errors import ToolFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.skills import get_skill_file, load_skills

@@ -6,8 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.http.tasks import (
     StepId,

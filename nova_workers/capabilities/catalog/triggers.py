@@ -4,8 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.contracts.http.triggers import (
     CATCHUP_S,
     MAX_PROMPT_CHARS,

@@ -6,8 +6,14 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field, ValidationError
 
 from nova_workers.capabilities.delegation import check_delegation, granted_delegation
-from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolCapability
+from nova_workers.capabilities.seam import (
+    Capability,
+    CapabilityContext,
+    CapabilityParts,
+    ToolCapability,
+    ToolDeclaration,
+    ToolInput,
+)
 from nova_workers.clock import Clock
 from nova_workers.contracts.waits import MAX_WAIT_S, AskUser, Pause
 from nova_workers.errors import InvalidInput

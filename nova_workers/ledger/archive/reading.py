@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Final
 
 from nova_workers.contracts.http.archive import ARCHIVE_FORMAT
-from nova_workers.ledger.archive.tables import KEPT, KeptTable
+from nova_workers.ledger.archive.tables import KeptTable, load_tables
 from nova_workers.ledger.database import Database, Snapshot
 from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
@@ -56,10 +56,11 @@ async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool
     Raises:
         Unavailable: The database went away.
     """
+    tables = await load_tables(database)
     async with database.snapshot() as snapshot:
         async for line in _lines(snapshot, _BEGIN, tenant_id=tenant_id, format=ARCHIVE_FORMAT):
             yield line
-        for table in KEPT:
+        for table in tables.values():
             at_once = 1 if table.bytes else _ROWS_AT_ONCE
             async for line in _lines(
                 snapshot, _query(table), at_once=at_once, tenant_id=tenant_id, left_out=list(table.left_out)

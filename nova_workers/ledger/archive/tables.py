@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, Protocol
 
-from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Numeric
-
-import models
+from nova_workers.ledger.database import Row
 from nova_workers.vocabulary import ENDED_RUNS, ENDED_TURNS, sql_list
 
-__all__ = ["KEPT", "LEFT_OUT", "REFERENCES", "KeptTable"]
+__all__ = ["KEPT", "LEFT_OUT", "Column", "KeptTable", "load_tables", "references", "shaped"]
+
+# The catalog and not the models: the API process loads no SQLAlchemy for this.
+_COLUMNS = """
+SELECT table_name, column_name, data_type, is_generated = 'ALWAYS' AS computed
+  FROM information_schema.columns
+ WHERE table_schema = current_schema() AND table_name = ANY(:tables)
+ ORDER BY table_name, ordinal_position
+"""
+
+_INTEGERS = {"bigint": 64, "integer": 32, "smallint": 16}
+
+
+class Column(NamedTuple):
+    """A column as ``information_schema.columns`` describes it."""
+
+    name: str
+    data_type: str
+    computed: bool = False
+
+
+class Reader(Protocol):
+    """What the columns are read through: a connection, or the pool."""
+
+    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
+        """Run a statement and return its rows."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -38,51 +61,18 @@ class KeptTable:
     thread: str = "NULL"
     ended: str = "NULL"
     omit: frozenset[str] = frozenset()
-
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that rows of an archive have."""
-        left_out = self.omit | {"tenant_id"}
-        columns = models.metadata.tables[self.name].columns
-        # What the database makes of other columns is not written.
-        return tuple(column.name for column in columns if column.name not in left_out and column.computed is None)
-
-    @cached_property
-    def left_out(self) -> tuple[str, ...]:
-        """The columns that rows of an archive do not have."""
-        return tuple(
-            column.name for column in models.metadata.tables[self.name].columns if column.name not in self.columns
-        )
-
-    @cached_property
-    def exact(self) -> tuple[str, ...]:
-        """Columns with decimal fractions: JSON's numbers would not keep them."""
-        columns = models.metadata.tables[self.name].columns
-        return tuple(
-            column.name for column in columns if isinstance(column.type, Numeric) and column.name in self.columns
-        )
-
-    @cached_property
-    def counts(self) -> Mapping[str, int]:
-        """Columns of whole numbers, with the bits that each has."""
-        columns = models.metadata.tables[self.name].columns
-        return {
-            column.name: 64 if isinstance(column.type, BigInteger) else 32
-            for column in columns
-            if isinstance(column.type, Integer) and column.name in self.columns
-        }
-
-    @cached_property
-    def times(self) -> tuple[str, ...]:
-        """Columns of moments."""
-        columns = models.metadata.tables[self.name].columns
-        return tuple(column.name for column in columns if isinstance(column.type, DateTime))
-
-    @cached_property
-    def bytes(self) -> tuple[str, ...]:
-        """Columns of bytes, which are hexadecimal in an archive."""
-        columns = models.metadata.tables[self.name].columns
-        return tuple(column.name for column in columns if isinstance(column.type, LargeBinary))
+    columns: tuple[str, ...] = ()
+    """The columns that rows of an archive have."""
+    left_out: tuple[str, ...] = ()
+    """The columns that rows of an archive do not have."""
+    exact: tuple[str, ...] = ()
+    """Columns with decimal fractions: JSON's numbers would not keep them."""
+    counts: tuple[tuple[str, int], ...] = ()
+    """Columns of whole numbers, with the bits of each."""
+    times: tuple[str, ...] = ()
+    """Columns of timestamps."""
+    bytes: tuple[str, ...] = ()
+    """Columns of bytes, which are hexadecimal in an archive."""
 
 
 _HAS_ENDED = "{}.status IN ('done', 'canceled')"
@@ -180,16 +170,41 @@ _ID_COLUMNS = {
 }
 
 
-def _references() -> tuple[tuple[str, str, str], ...]:
+async def load_tables(reader: Reader) -> dict[str, KeptTable]:
+    """Return the tables of an archive with their columns, by name, in the order in which rows can be written."""
+    rows = await reader.fetch(_COLUMNS, tables=[table.name for table in KEPT])
+    found: dict[str, list[Column]] = {table.name: [] for table in KEPT}
+    for row in rows:
+        found[row["table_name"]].append(Column(row["column_name"], row["data_type"], row["computed"]))
+    return {table.name: shaped(table, found[table.name]) for table in KEPT}
+
+
+def shaped(table: KeptTable, columns: Iterable[Column]) -> KeptTable:
+    """Return a table with its columns sorted out."""
+    columns = tuple(columns)
+    left_out = table.omit | {"tenant_id"}
+    # The database computes generated columns itself.
+    kept = [column for column in columns if column.name not in left_out and not column.computed]
+    return replace(
+        table,
+        columns=tuple(column.name for column in kept),
+        left_out=tuple(column.name for column in columns if column not in kept),
+        exact=tuple(column.name for column in kept if column.data_type == "numeric"),
+        counts=tuple((column.name, _INTEGERS[column.data_type]) for column in kept if column.data_type in _INTEGERS),
+        times=tuple(column.name for column in columns if column.data_type == "timestamp with time zone"),
+        bytes=tuple(column.name for column in columns if column.data_type == "bytea"),
+    )
+
+
+def references(tables: Iterable[KeptTable]) -> tuple[tuple[str, str, str], ...]:
+    """Return the columns that name a thread, turn, run or trigger: table, column, table referred to.
+
+    Most are no foreign keys, and a foreign key does not know tenants: an import checks where they point.
+    """
     return tuple(
         (table.name, column, parent)
-        for table in KEPT
+        for table in tables
         for column in table.columns
         for ending, parent in _ID_COLUMNS.items()
         if column == ending or column.endswith(f"_{ending}")
     )
-
-
-REFERENCES: Final = _references()
-"""Columns that name a thread, turn, run or trigger, with its table. Most are no foreign keys, and a foreign key does
-not know of tenants: whoever writes rows of somebody else's making has to look where they point."""

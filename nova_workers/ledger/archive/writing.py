@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import asyncpg
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import Conflict, InvalidInput
-from nova_workers.ledger.archive.tables import KEPT, REFERENCES, KeptTable
+from nova_workers.ledger.archive.tables import KeptTable, references
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.cursors import forget_passes
 
 __all__ = [
-    "TABLES",
     "begin_import",
     "check_agents",
     "check_references",
@@ -25,8 +24,6 @@ __all__ = [
     "skills_with_files",
     "write_rows",
 ]
-
-TABLES: Final[Mapping[str, KeptTable]] = {table.name: table for table in KEPT}
 
 _KEY = re.compile(r"Key \((?P<columns>[^)]*)\)=\((?P<values>.*)\) already exists", re.DOTALL)
 
@@ -170,13 +167,13 @@ async def write_rows(
         raise InvalidInput(f"{table.name}: {_detail(error)}", field=table.name) from error
 
 
-async def check_references(connection: Connection, tenant_id: str) -> None:
+async def check_references(connection: Connection, tenant_id: str, tables: Iterable[KeptTable]) -> None:
     """Check that nothing of a tenant points at another tenant's rows, and that its histories are whole.
 
     Raises:
         InvalidInput: Something does.
     """
-    for table, column, parent in REFERENCES:
+    for table, column, parent in references(tables):
         found = await connection.fetchval(
             _FOREIGN.format(table=table, column=column, parent=parent), tenant_id=tenant_id
         )

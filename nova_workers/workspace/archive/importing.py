@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from nova_workers.contracts.agents import AgentSpec
@@ -13,6 +13,7 @@ from nova_workers.contracts.http.archive import ARCHIVE_FORMAT, ImportResult
 from nova_workers.contracts.skills import MAX_FILES, MAX_SKILL_BYTES
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive import writing as ledger
+from nova_workers.ledger.archive.tables import KeptTable, load_tables
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.workspace.skills import load_skills
 from nova_workers.workspace.archive.rows import MAX_TASK_ID, checked_row
@@ -37,12 +38,14 @@ class _Importer:
         *,
         merge: bool,
         validate_agent: Callable[[AgentSpec], None],
+        tables: Mapping[str, KeptTable],
     ) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._merge = merge
         self._validate_agent = validate_agent
-        self._waiting: dict[str, list[JsonObject]] = {name: [] for name in ledger.TABLES}
+        self._tables = tables
+        self._waiting: dict[str, list[JsonObject]] = {name: [] for name in tables}
         self._rows = self._chars = 0
         self._line = 0
         self._begun = self._ended = False
@@ -71,7 +74,7 @@ class _Importer:
                 self._ended = True
             case {"table": "secrets", "row": {"name": str(name)}} if self._begun:
                 self._secrets.append(name[:200])
-            case {"table": str(table), "row": dict(row)} if self._begun and table in ledger.TABLES:
+            case {"table": str(table), "row": dict(row)} if self._begun and table in self._tables:
                 self._waiting[table].append(await self._checked(table, row))
                 self._rows += 1
                 self._chars += chars
@@ -80,7 +83,7 @@ class _Importer:
             case _:
                 raise self._wrong(
                     'it is no line of an archive. The first is {"table": "archive", …}, each has a table and a row, '
-                    f"and the tables are {', '.join(ledger.TABLES)}"
+                    f"and the tables are {', '.join(self._tables)}"
                 )
 
     async def finish(self) -> ImportResult:
@@ -94,7 +97,7 @@ class _Importer:
         if not self._ended:
             raise InvalidInput("The archive has no end: it was cut. Nothing was imported; export it anew.", field="end")
         await self._write()
-        await ledger.check_references(self._connection, self._tenant_id)
+        await ledger.check_references(self._connection, self._tenant_id, self._tables.values())
         await ledger.check_agents(self._connection, self._tenant_id)
         await self._check_skills()
         return ImportResult(written=dict(self._written), kept=dict(self._kept), secrets=self._secrets)
@@ -128,7 +131,7 @@ class _Importer:
         seeds = [row["id"] for row in self._waiting["agents"]]
         if seeds and not self._merge:
             await ledger.drop_untouched_seeds(self._connection, self._tenant_id, seeds)
-        for name, table in ledger.TABLES.items():
+        for name, table in self._tables.items():
             rows = self._waiting[name]
             if rows:
                 written = await ledger.write_rows(self._connection, self._tenant_id, table, rows, merge=self._merge)
@@ -142,8 +145,8 @@ class _Importer:
         try:
             if table == "triggers":
                 # Cron lines take some milliseconds each: not on the loop.
-                return await asyncio.to_thread(checked_row, table, row, self._validate_agent)
-            return checked_row(table, row, self._validate_agent)
+                return await asyncio.to_thread(checked_row, self._tables[table], row, self._validate_agent)
+            return checked_row(self._tables[table], row, self._validate_agent)
         except InvalidInput as error:
             raise self._wrong(error.message.removesuffix(".")) from error
 
@@ -176,7 +179,8 @@ async def import_archive(
         Conflict: Something is there already.
     """
     async with database.transaction() as connection:
-        importer = _Importer(connection, tenant_id, merge=merge, validate_agent=validate_agent)
+        tables = await load_tables(connection)
+        importer = _Importer(connection, tenant_id, merge=merge, validate_agent=validate_agent, tables=tables)
         async for record, chars in lines:
             await importer.take(record, chars)
         result = await importer.finish()

@@ -15,7 +15,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.skills import SkillFile
 from nova_workers.errors import InvalidInput
-from nova_workers.ledger.archive.writing import TABLES
+from nova_workers.ledger.archive.tables import KeptTable
 from nova_workers.ledger.workspace.memories import MAX_CONTENT_CHARS
 from nova_workers.triggers.schedules import parse_schedule
 from nova_workers.triggers.slots import check_jitter
@@ -39,13 +39,13 @@ _OTHER_KEYS: Final = frozenset(
 _ENDED: Final = {"runs": ENDED_RUNS, "turns": ENDED_TURNS}
 
 
-def checked_row(table: str, row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> JsonObject:
+def checked_row(kept: KeptTable, row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> JsonObject:
     """Return a row as it may be written.
 
     Raises:
         InvalidInput: It may not; the message says which table and column.
     """
-    kept = TABLES[table]
+    table = kept.name
     unknown = row.keys() - set(kept.columns)
     if unknown:
         raise wrong(table, f"there is no column {min(unknown)!r}")

@@ -86,7 +86,7 @@ def check_values(table: KeptTable, row: JsonObject) -> None:
             form.validate_python(row.get(column))
         except ValidationError as error:
             raise unreadable(f"{table.name}.{column}", error) from error
-    for column, bits in table.counts.items():
+    for column, bits in table.counts:
         least = -_MAX_PRIORITY if column == "priority" else 0
         most = _MAX_PRIORITY if column == "priority" else MAX_COUNT if bits == 32 else _MAX_BIG_COUNT
         value = row.get(column)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nova_workers.capabilities import default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
@@ -33,7 +34,9 @@ async def test_a_tenant_begins_with_the_default_agents(api: Api) -> None:
 
 
 def test_the_default_agents_are_ones_that_could_be_written(api: Api) -> None:
-    registry = default_registry(api.state.services.database, api.state.services.settings, SystemClock())
+    registry = default_registry(
+        api.state.services.database, api.state.services.settings, SystemClock(), serve=ToolServer()
+    )
     for spec in DEFAULT_AGENTS.values():
         check_spec(spec)
         registry.validate(spec)

@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.capabilities import default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings, TelemetrySettings
 from nova_workers.contracts.agents import AgentSpec
@@ -58,7 +59,7 @@ class Stage:
     async def agent(self, agent_id: str, **spec: Any) -> None:
         """Make an agent, checked as the API checks it."""
         given = {"name": agent_id, "engine": "anthropic", **spec}
-        registry = default_registry(self.floor.database, self.floor.settings, SystemClock())
+        registry = default_registry(self.floor.database, self.floor.settings, SystemClock(), serve=ToolServer())
         registry.validate(AgentSpec.model_validate(given))
         await self.floor.add_agent(agent_id, given)
 

@@ -9,6 +9,7 @@ from mcp import Client
 from mcp.types import TextContent
 
 from nova_workers.capabilities import CapabilityContext, default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -33,7 +34,7 @@ class Team:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._registry = default_registry(database, Settings(), SystemClock())
+        self._registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
         self.agents = Agents(database, self._registry.validate)
 
     async def add(self, agent_id: str, tenant: str = "ten_1", **spec: Any) -> None:
@@ -391,7 +392,7 @@ async def test_a_deleted_manager_manages_nothing(team: Team, database: Database)
 
 
 def test_the_tools_say_what_they_need(database: Database) -> None:
-    registry = default_registry(database, Settings(), SystemClock())
+    registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
     found = {item.name: item for item in registry.discover()}
     assert [(tool.name, tool.read_only) for tool in found["self"].tools] == [
         ("self_read", True),

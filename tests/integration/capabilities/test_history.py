@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.capabilities import CapabilityContext, default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -44,7 +45,7 @@ class Agent:
         embedder: Embedder | None = None,
     ) -> None:
         self._context = CapabilityContext(tenant_id, agent_id, thread_id, "run_1")
-        self._registry = default_registry(database, Settings(), SystemClock(), embedder=embedder)
+        self._registry = default_registry(database, Settings(), SystemClock(), embedder=embedder, serve=ToolServer())
 
     async def call(self, tool: str, **given: Any) -> str:
         """Return what the tool says; an error after an exclamation mark."""

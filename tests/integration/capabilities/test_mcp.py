@@ -12,6 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry, default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
@@ -30,7 +31,7 @@ NOTHING = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
 
 
 def registry(**tools: Any) -> CapabilityRegistry:
-    return default_registry(NOTHING, Settings.model_validate({"tools": tools}), SystemClock())
+    return default_registry(NOTHING, Settings.model_validate({"tools": tools}), SystemClock(), serve=ToolServer())
 
 
 def agent(**capabilities: Json) -> AgentSpec:
@@ -128,7 +129,7 @@ async def stage(database: Database, redis: Redis, settings: Settings) -> AsyncIt
 
 
 async def resolved(stage: Stage, spec: AgentSpec) -> dict[str, Any]:
-    built = default_registry(stage.floor.database, stage.floor.settings, SystemClock())
+    built = default_registry(stage.floor.database, stage.floor.settings, SystemClock(), serve=ToolServer())
     return await built.resolve(spec, CapabilityContext(stage.floor.tenant_id, "a", "thr_1", "run_1"))
 
 

@@ -8,6 +8,7 @@ from mcp import Client
 from mcp.types import TextContent
 
 from nova_workers.capabilities import CapabilityContext, default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -35,7 +36,7 @@ class Agent:
 
     def __init__(self, database: Database, tenant_id: str, agent_id: str) -> None:
         self._context = CapabilityContext(tenant_id, agent_id, "thr_1", "run_1")
-        self._registry = default_registry(database, Settings(), SystemClock())
+        self._registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
 
     async def call(self, tool: str, **given: Any) -> str:
         """Return what the tool says; an error after an exclamation mark."""
@@ -139,7 +140,9 @@ async def test_a_database_that_is_down_is_a_tool_error() -> None:
 
 def test_the_tools_are_told_to_the_model_in_few_words(database: Database) -> None:
     (memory,) = (
-        item for item in default_registry(database, Settings(), SystemClock()).discover() if item.name == "memory"
+        item
+        for item in default_registry(database, Settings(), SystemClock(), serve=ToolServer()).discover()
+        if item.name == "memory"
     )
     assert [(tool.name, tool.idempotent, tool.read_only) for tool in memory.tools] == snapshot(
         [("memory_save", True, False), ("memory_list", True, True), ("memory_delete", True, False)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import orjson
 import pytest
 
 from nova_workers.contracts.deliveries import Sender
@@ -251,18 +250,3 @@ async def test_a_test_goes_to_its_webhook_alone_and_not_to_the_inbox(post: PostO
     (got,) = post.receiver.got
     assert (got.path, got.id, got.event["type"]) == ("/one", delivery.id, "webhook.test")
     assert await post.inbox() == []
-
-
-@proves("questions.delivered")
-async def test_a_webhook_hears_of_a_question_that_a_run_asks(post: PostOffice) -> None:
-    await post.webhook(kinds=("question",))
-    await post.webhook("/other", kinds=("approval",))
-    await post.database.execute(
-        "INSERT INTO deliveries (id, tenant_id, kind, target, payload, agent_id, run_id)"
-        " VALUES ('dlv_1', $1, 'question', 'user', $2, 'nova', 'run_1')",
-        *(post.tenant_id, {"wait_id": "wait_1", "text": "Tea?", "options": [], "due_at": None}),
-    )
-    await post.sender.run_due()
-    (got,) = post.receiver.got
-    told = orjson.loads(got.body)
-    assert (told["type"], told["data"]["run_id"], told["data"]["text"]) == ("run.question", "run_1", "Tea?")

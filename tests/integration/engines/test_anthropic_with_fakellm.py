@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from nova_workers.capabilities import CapabilityContext, default_registry
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -69,7 +70,7 @@ async def test_a_memory_is_saved_through_the_whole_loop(
     engine: AnthropicEngine, database: Database, tenant_id: str
 ) -> None:
     context = CapabilityContext(tenant_id, agent_id="nova", thread_id="thr_1", run_id="run_1")
-    servers = await default_registry(database, Settings(), SystemClock()).resolve(AGENT, context)
+    servers = await default_registry(database, Settings(), SystemClock(), serve=ToolServer()).resolve(AGENT, context)
     witness = Witness()
     result = await engine.run(
         "Please remember that I like tea",

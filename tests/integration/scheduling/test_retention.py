@@ -13,6 +13,7 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import RetentionSettings
 from nova_workers.errors import NotFound
 from nova_workers.ids import new_id
+from nova_workers.ledger.archive.tables import load_tables
 from nova_workers.ledger.archive.writing import check_references
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search.embeddings import save_texts
@@ -93,7 +94,7 @@ async def _said(database: Database, tenant_id: str, thread_id: str) -> list[str]
 async def _check_whole(database: Database) -> None:
     """Check that what is left can be exported: an import refuses a history that leads nowhere."""
     async with database.connection() as connection:
-        await check_references(connection, "ten_1")
+        await check_references(connection, "ten_1", (await load_tables(connection)).values())
 
 
 async def _shown(database: Database, tenant_id: str, thread_id: str) -> list[str]:

@@ -13,7 +13,8 @@ from nova_workers.capabilities import (
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.capabilities.serving import ToolServing
+from nova_workers.capabilities.seam import DeclaredServer
+from nova_workers.capabilities.serving import ToolServer
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer
 from nova_workers.errors import ConfigurationError, InvalidInput, ToolFailure
@@ -45,11 +46,10 @@ class Parrot:
             ToolDeclaration(tool, "Say it.", _Words, self._say, idempotent=True, read_only=True),
             ToolDeclaration(f"{tool}_not", "Do not.", _Words, self._fail),
         )
-        self._serving = ToolServing(name, self.tools or ())
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
         self.seen.append((config, context))
-        return self._serving.server_for(context)
+        return ToolServer()(DeclaredServer(self.name, self.tools or (), context))
 
     async def _say(self, context: CapabilityContext, given: _Words) -> str:
         return f"{context.agent_id}: {given.words}"

@@ -11,15 +11,22 @@ from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive.tables import KEPT
 from nova_workers.workspace.archive.rows import checked_row
 from tests.requirements import proves
-from tests.support.archive_rows import MOMENT, SKILL, small_row
+from tests.support.archive_rows import MOMENT, SKILL, archive_tables, small_row
 
 _ASKS: dict[str, Any] = {"kind": "user", "question": "Which?"}
 _X: dict[str, Any] = {"name": "x"}
 _TWICE = [{"title": title, "content": ""} for title in ("Mail", "mail")]
 
 
+TABLES = archive_tables()
+
+
 def _any_agent(_: AgentSpec) -> None:
     """Know every capability."""
+
+
+def _checked(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    return checked_row(TABLES[table], row, _any_agent)
 
 
 @pytest.mark.parametrize(
@@ -74,16 +81,16 @@ def _any_agent(_: AgentSpec) -> None:
 @proves("archive.whole")
 def test_a_value_that_code_would_stumble_over_later_is_refused(row: tuple[str, dict[str, Any]], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
-        checked_row(*row, _any_agent)
+        _checked(*row)
 
 
 @pytest.mark.parametrize("table", [kept.name for kept in KEPT if small_row(kept.name)[1]])
 def test_a_row_that_is_right_stays_as_it_is(table: str) -> None:
     _, row = small_row(table)
-    checked = checked_row(table, row, _any_agent)
+    checked = _checked(table, row)
     assert {name: checked[name] for name in row} == row
 
 
 def test_what_a_skill_says_of_itself_comes_from_its_text() -> None:
-    checked = checked_row(*small_row("skills", description="Not this.", body="", front_matter={}), _any_agent)
+    checked = _checked(*small_row("skills", description="Not this.", body="", front_matter={}))
     assert (checked["description"], checked["skill_md"]) == ("Reads PDFs.", SKILL)

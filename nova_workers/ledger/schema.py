@@ -1,0 +1,35 @@
+"""The schema revision that this version of the code needs, without loading the tables or Alembic."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from nova_workers.errors import ConfigurationError
+from nova_workers.ledger.database import Connection, Database
+
+__all__ = ["schema_head", "schema_revision"]
+
+_IS_MIGRATED = "SELECT to_regclass('alembic_version') IS NOT NULL"
+_REVISION = "SELECT version_num FROM alembic_version"
+
+
+def schema_head() -> str:
+    """Return the newest migration's revision: its file is named ``<revision>_<subject>.py``.
+
+    Raises:
+        ConfigurationError: The package was built without its migrations.
+    """
+    package = find_spec("models")
+    folder = Path(str(package.origin)).parent / "migrations" / "versions" if package is not None else Path()
+    revisions = [path.name.partition("_")[0] for path in folder.glob("[0-9]*_*.py")]
+    if not revisions:
+        raise ConfigurationError(f"There are no migrations in {str(folder)!r}; install the package anew.")
+    return max(revisions)
+
+
+async def schema_revision(connection: Connection | Database) -> str | None:
+    """Return the database's revision; None for a database that was never migrated."""
+    if not await connection.fetchval(_IS_MIGRATED):
+        return None
+    return await connection.fetchval(_REVISION)
