@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -237,3 +238,17 @@ def _long_server(lines: int) -> InProcessMcpServer:
         return CallToolResult(content=[TextContent(text=(params.arguments or {})["line"] * lines)])
 
     return InProcessMcpServer(Server("long", on_list_tools=list_tools, on_call_tool=call_tool))
+
+
+async def test_the_program_itself_leaves_out_an_image_that_the_provider_refuses(
+    engine: ClaudeAgentEngine, server: ModelServer
+) -> None:
+    server.reply_when(
+        lambda _, body: PIXEL in json.dumps(body["messages"]),
+        Status(400, "invalid_request_error", "messages.0.content.1.image.source.base64.data: Could not process image"),
+    )
+    server.reply(saying("Ok."))
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    result = await engine.run((text_block("look"), image), options(), "sandbox")
+    assert (result.text, result.error) == ("Ok.", None)
+    assert PIXEL not in told(server, len(server.requests) - 1)
