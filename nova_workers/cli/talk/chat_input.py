@@ -14,7 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-__all__ = ["COMMANDS", "Messages", "message_of", "messages", "typed_lines"]
+__all__ = ["COMMANDS", "CommandCompleter", "Messages", "message_of", "messages", "typed_lines"]
 
 PROMPT = "> "
 
@@ -70,7 +70,7 @@ class _Prompt:
             multiline=True,
             prompt_continuation="  ",
             history=_history(home / "chat_history"),
-            completer=_Commands(),
+            completer=CommandCompleter(),
             complete_while_typing=True,
             key_bindings=_keys(),
             # A box for completions is only drawn when there are some.
@@ -87,8 +87,11 @@ class _Prompt:
                 sys.stderr.write("(Ctrl-D leaves)\n")
 
 
-class _Commands(Completer):
+class CommandCompleter(Completer):
+    """Offers the commands for a message that begins with a slash, and nothing for any other."""
+
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Return the commands that begin as the message does."""
         typed = document.text
         if not typed.startswith("/") or any(letter.isspace() for letter in typed):
             return
