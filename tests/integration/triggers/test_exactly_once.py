@@ -107,7 +107,7 @@ async def test_what_is_due_is_so_by_the_databases_clock(rig: Rig, monkeypatch: p
         def now(cls, tz: tzinfo | None = None) -> Wrong:
             return super().now(tz) + timedelta(hours=hours)
 
-    for module in ("workspace.triggers", "workspace.slots", "workspace.schedules", "scheduling.verdicts", "clock"):
+    for module in ("triggers.definitions", "triggers.slots", "triggers.schedules", "triggers.verdicts", "clock"):
         monkeypatch.setattr(f"nova_workers.{module}.datetime", Wrong)
     trigger_id = await rig.make(schedule="600")
     minutely = await rig.make("cron", "* * * * *")
