@@ -12,7 +12,7 @@ from api.errors import install_error_handlers
 from api.key_ring import KeyRing
 from api.openapi import install_openapi
 from api.routes import reference
-from api.routes.operations import fleet, health, keys, tenant, usage
+from api.routes.operations import fleet, health, keys, tenant, tenants, usage
 from api.routes.runs import answers, events, runs, submissions, threads
 from api.routes.workspace import (
     agents,
@@ -62,6 +62,7 @@ _ROUTERS = (
     keys.router,
     usage.router,
     tenant.router,
+    tenants.router,
     archive.router,
     capabilities.router,
     search.router,

@@ -12,7 +12,16 @@ from api.state import state_of
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.errors import Forbidden, Unauthenticated
 
-__all__ = ["AgentsCaller", "AnyCaller", "Caller", "KeysCaller", "RunsCaller", "SecretsCaller", "WorkspaceCaller"]
+__all__ = [
+    "AgentsCaller",
+    "AnyCaller",
+    "Caller",
+    "KeysCaller",
+    "OperatorCaller",
+    "RunsCaller",
+    "SecretsCaller",
+    "WorkspaceCaller",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,9 @@ SecretsCaller = Annotated[Caller, Security(_check, scopes=["secrets"])]
 
 KeysCaller = Annotated[Caller, Security(_check, scopes=["keys"])]
 """May read, make and revoke keys of its tenant."""
+
+OperatorCaller = Annotated[Caller, Security(_check, scopes=["operator"])]
+"""May see and change the whole fleet, with all tenants."""
 
 AnyCaller = Annotated[Caller, Security(_check)]
 """Any good key; the route asks for more where the request needs it."""

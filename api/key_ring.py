@@ -47,6 +47,11 @@ class KeyRing:
             return None
         return key
 
+    def forget_tenant(self, tenant_id: str) -> None:
+        """Look all keys of a tenant up again: it was ended here."""
+        for digest in [digest for digest, (_, key) in self._known.items() if key.tenant_id == tenant_id]:
+            del self._known[digest]
+
     def forget(self, key_id: str) -> None:
         """Look this key up again at its next request: it was revoked here."""
         for digest in [digest for digest, (_, key) in self._known.items() if key.key_id == key_id]:

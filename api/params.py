@@ -26,6 +26,7 @@ __all__ = [
     "SkillNamePath",
     "StepIdPath",
     "TaskIdPath",
+    "TenantIdPath",
     "ThreadIdPath",
     "ThreadIdQuery",
     "TriggerIdPath",
@@ -74,6 +75,7 @@ SecretNamePath = Annotated[
 SkillNamePath = Annotated[str, Path(description="A skill's name."), AfterValidator(_known_form("skill"))]
 StepIdPath = Annotated[str, Path(description="A step's id."), AfterValidator(_known_form("step"))]
 TaskIdPath = Annotated[int, Path(description="A task's number."), BeforeValidator(_task_number)]
+TenantIdPath = Annotated[str, Path(description="A tenant's id."), AfterValidator(_known_form("tenant"))]
 ThreadIdPath = Annotated[str, Path(description="A thread's id."), AfterValidator(_known_form("thread"))]
 TriggerIdPath = Annotated[str, Path(description="A trigger's id."), AfterValidator(_known_form("trigger"))]
 WebhookIdPath = Annotated[str, Path(description="A webhook's id."), AfterValidator(_known_form("webhook"))]

@@ -32,6 +32,7 @@ class Tenant(Table, table=True):
     max_cost_usd_per_day: Decimal | None = money()
     next_task_id: int = count(default=1, comment="The number of the next task")
     created_at: datetime = time(now=True)
+    ending_at: datetime | None = time(null=True, comment="When an operator ended it; its rows are deleted since then")
 
 
 class ApiKey(Table, table=True):

@@ -50,6 +50,7 @@ from nova_workers.threads.lock import ThreadLocks
 from nova_workers.triggers.firing import TriggerTicker
 from nova_workers.upkeep.backfill import Backfill
 from nova_workers.upkeep.retention import Retention
+from nova_workers.upkeep.tenant_end import TenantEnd
 
 __all__ = ["WorkerServices", "build_worker"]
 
@@ -199,7 +200,13 @@ def build_worker(settings: Settings) -> WorkerServices:
             scheduled=Scheduled(database, dispatcher, publisher),
         ),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
-        retention=Retention(database, settings.retention, metrics, clock=clock),
+        retention=Retention(
+            database,
+            settings.retention,
+            metrics,
+            clock=clock,
+            also=(TenantEnd(database, redis, canceller, settings.workspace_root).step,),
+        ),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         trigger_ticker=build_trigger_ticker(database, dispatcher, settings, metrics, canceller),
         effects=EffectRunner(

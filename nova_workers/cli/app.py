@@ -60,6 +60,7 @@ COMMANDS = (
         "See and set time zone, hours, share of the fleet and bounds.",
         _LOOK,
     ),
+    Lazy("tenants", "nova_workers.cli.operations.tenants", "Make, see, change and end tenants, as an operator.", _LOOK),
     Lazy("budgets", "nova_workers.cli.operations.tenant", "See what is left of the day's budgets.", _LOOK),
     Lazy("triggers", "nova_workers.cli.workspace.triggers", "Let agents start by themselves.", _LOOK),
     Lazy("webhooks", "nova_workers.cli.workspace.webhooks", "Tell programs elsewhere what happens here.", _LOOK),

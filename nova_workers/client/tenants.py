@@ -1,8 +1,9 @@
-"""``/v1/tenant`` and ``/v1/budgets``."""
+"""``/v1/tenant``, ``/v1/tenants`` and ``/v1/budgets``."""
 
 from nova_workers.client.transport import Transport
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.budgets import BudgetsView
-from nova_workers.contracts.http.tenants import TenantPatch, TenantView
+from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantCreated, TenantPatch, TenantView
 
 __all__ = ["Tenants"]
 
@@ -21,6 +22,35 @@ class Tenants:
         """Change the settings that `change` sets."""
         return await self._transport.fetch(
             TenantView, "PATCH", "/v1/tenant", body=change, params={"tenant_id": tenant_id}
+        )
+
+    async def create(self, tenant: TenantCreate) -> TenantCreated:
+        """Make a tenant with its first key. For operators."""
+        return await self._transport.fetch(TenantCreated, "POST", "/v1/tenants", body=tenant)
+
+    async def list(self, *, limit: int = 50, cursor: str | None = None) -> Page[TenantView]:
+        """Return a page of all tenants. For operators."""
+        return await self._transport.fetch(
+            Page[TenantView], "GET", "/v1/tenants", params={"limit": limit, "cursor": cursor}
+        )
+
+    async def find(self, tenant_id: str) -> TenantView:
+        """Return one of all tenants. For operators."""
+        return await self._transport.fetch(TenantView, "GET", f"/v1/tenants/{tenant_id}")
+
+    async def change(self, tenant_id: str, change: TenantChange) -> TenantView:
+        """Change what `change` sets of one of all tenants. For operators."""
+        return await self._transport.fetch(TenantView, "PATCH", f"/v1/tenants/{tenant_id}", body=change)
+
+    async def end(self, tenant_id: str, *, confirm: str) -> TenantView:
+        """End a tenant and delete all that it has. For operators.
+
+        Args:
+            tenant_id: Which.
+            confirm: Its name.
+        """
+        return await self._transport.fetch(
+            TenantView, "DELETE", f"/v1/tenants/{tenant_id}", params={"confirm": confirm}
         )
 
     async def budgets(self) -> BudgetsView:

@@ -24,7 +24,7 @@ from nova_workers.ledger.upkeep.cursors import Cursor
 from nova_workers.ledger.upkeep.retention import Aged, ThreadPolicy, WalkedThread
 from nova_workers.observability.metrics import Metrics
 
-__all__ = ["Retention"]
+__all__ = ["Duty", "Retention"]
 
 _ROWS: Final = 1_000
 """Of one batch: some 20 ms."""
@@ -46,7 +46,7 @@ _METRIC: Final[dict[Aged, str]] = {
 
 _log = structlog.get_logger(__name__)
 
-_Duty = Callable[[], Awaitable[bool]]
+Duty = Callable[[], Awaitable[bool]]
 
 
 @dataclass(slots=True)
@@ -64,7 +64,15 @@ class _Tick:
 class Retention:
     """Deletes what is too old. Any number of copies share the work: rows that one holds the others pass over."""
 
-    def __init__(self, database: Database, settings: RetentionSettings, metrics: Metrics, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: RetentionSettings,
+        metrics: Metrics,
+        *,
+        clock: Clock,
+        also: Sequence[Duty] = (),
+    ) -> None:
         """Keep what is handed in; nothing is started.
 
         Args:
@@ -72,7 +80,9 @@ class Retention:
             settings: What is kept for how long.
             metrics: What was deleted.
             clock: Measures the tick.
+            also: What else is deleted: each does one bounded batch and returns whether there is more.
         """
+        self._also = also
         self._database = database
         self._settings = settings
         self._metrics = metrics
@@ -102,7 +112,7 @@ class Retention:
             _log.info("retention.deleted", **tick.deleted)
         return tick.deleted
 
-    def _duties(self, tick: _Tick) -> list[_Duty]:
+    def _duties(self, tick: _Tick) -> list[Duty]:
         kept: dict[Aged, int] = {
             "done_effects": self._settings.done_effects_days,
             "failed_effects": self._settings.failed_effects_days,
@@ -110,11 +120,11 @@ class Retention:
             "inbox": self._settings.inbox_days,
             "firings": self._settings.firings_days,
         }
-        duties: list[_Duty] = [partial(self._aged, tick, what, days) for what, days in kept.items() if days]
+        duties: list[Duty] = [partial(self._aged, tick, what, days) for what, days in kept.items() if days]
         if self._settings.deleted_threads_days:
             duties.append(self._mark)
         # What the policy of an agent says, the operator's settings do not take back.
-        return [*duties, partial(self._walk, tick), partial(self._purge, tick)]
+        return [*duties, *self._also, partial(self._walk, tick), partial(self._purge, tick)]
 
     async def _aged(self, tick: _Tick, what: Aged, days: int) -> bool:
         async with self._database.connection() as connection:

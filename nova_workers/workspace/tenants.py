@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import get_args
 
 from nova_workers.contracts.http.keys import Scope
-from nova_workers.contracts.http.tenants import TenantPatch, TenantView
-from nova_workers.errors import Forbidden
+from nova_workers.contracts.http.tenants import TenantCreate, TenantCreated, TenantPatch, TenantView
+from nova_workers.errors import Conflict, Forbidden, InvalidInput
+from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.tenants import settings as ledger
+from nova_workers.ledger.tenants.ending import begin_end
+from nova_workers.ledger.tenants.keys import create_key
+from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.triggers.schedules import time_zone
 
-__all__ = ["change_tenant"]
+__all__ = ["change_tenant", "create_tenant", "end_tenant"]
 
-_OF_OPERATORS = frozenset({"weight", "max_running"})
-"""What one tenant has of the fleet is taken from the others."""
+_OF_OPERATORS = frozenset({"name", "weight", "max_running"})
+"""What one tenant has of the fleet is taken from the others; its name is what an operator knows it by."""
+_FIRST_SCOPES = tuple(scope for scope in get_args(Scope) if scope != "operator")
 
 
 async def change_tenant(
@@ -37,3 +43,49 @@ async def change_tenant(
     if "timezone" in patch.model_fields_set:
         time_zone(patch.timezone)
     return await ledger.change_tenant(connection, tenant_id, patch.model_dump(include=patch.model_fields_set))
+
+
+async def create_tenant(connection: Connection, given: TenantCreate, *, timezone: str) -> TenantCreated:
+    """Make a tenant with the default agents and a first key. Must be called in a transaction.
+
+    Args:
+        timezone: Where none is given.
+
+    Raises:
+        InvalidInput: There is no such time zone.
+        Conflict: The id is taken.
+    """
+    zone = given.timezone or timezone
+    time_zone(zone)
+    tenant = await ledger.create_tenant(connection, given.id or new_id("ten"), given.name, zone)
+    await seed_defaults(connection, tenant.id)
+    key = await create_key(connection, tenant.id, name="first key", scopes=_FIRST_SCOPES)
+    return TenantCreated(**tenant.model_dump(), key=key)
+
+
+async def end_tenant(connection: Connection, tenant_id: str, name: str) -> TenantView:
+    """End a tenant: it cannot be used any more, and all that it has is deleted. Must be called in a transaction.
+
+    Ending it again changes nothing.
+
+    Args:
+        name: The tenant's name, as a confirmation.
+
+    Raises:
+        NotFound: There is no such tenant.
+        InvalidInput: It has another name.
+        Conflict: No other tenant has a key with the scope ``operator``.
+    """
+    tenant = await ledger.get_tenant(connection, tenant_id)
+    if name != tenant.name:
+        raise InvalidInput(
+            f"confirm: tenant {tenant_id!r} has the name {tenant.name!r}, not {name!r}. Give its name to confirm that "
+            "all that it has is to be deleted.",
+            field="confirm",
+        )
+    if not await begin_end(connection, tenant_id):
+        raise Conflict(
+            f"Tenant {tenant_id!r} has the only keys with the scope 'operator'. Make one in another tenant first.",
+            tenant_id=tenant_id,
+        )
+    return await ledger.get_tenant(connection, tenant_id)

@@ -9,20 +9,20 @@ from nova_workers.cli.terminal.output import money, stamp
 from nova_workers.contracts.http.budgets import BudgetView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 
-__all__ = ["app"]
+__all__ = ["NO_BOUND", "app", "show_tenant"]
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="See and change a tenant's settings."
 )
 
 TenantOption = Annotated[str | None, typer.Option(help="Another tenant's id; needs the operator scope.")]
-_NONE = "none"
+NO_BOUND = "none"
 
 
 @remote(app, "show")
 async def show(session: Session, tenant: TenantOption = None) -> None:
     """Show time zone, hours, share of the fleet and bounds."""
-    _show(session, await session.client.tenants.get(tenant_id=tenant))
+    show_tenant(session, await session.client.tenants.get(tenant_id=tenant))
 
 
 @remote(app, "set")
@@ -49,8 +49,8 @@ async def change(
         "max_running": max_running,
         "max_cost_usd_per_day": max_cost_usd_per_day,
     }
-    changes = {name: None if value == _NONE else value for name, value in given.items() if value is not None}
-    _show(session, await session.client.tenants.patch(build(TenantPatch, changes), tenant_id=tenant))
+    changes = {name: None if value == NO_BOUND else value for name, value in given.items() if value is not None}
+    show_tenant(session, await session.client.tenants.patch(build(TenantPatch, changes), tenant_id=tenant))
 
 
 @remote(app, "budgets")
@@ -69,7 +69,8 @@ def _row(budget: BudgetView) -> tuple[str, ...]:
     return budget.kind, budget.id, bounds[0], money(budget.spent_usd), bounds[1]
 
 
-def _show(session: Session, tenant: TenantView) -> None:
+def show_tenant(session: Session, tenant: TenantView) -> None:
+    """Print a tenant's state and settings."""
     if session.out.json:
         session.out.document(tenant)
         return
@@ -77,6 +78,7 @@ def _show(session: Session, tenant: TenantView) -> None:
     session.out.facts(
         [
             ("tenant", f"{tenant.id} ({tenant.name})"),
+            ("state", tenant.state),
             ("time zone", tenant.timezone),
             ("tasks", f"{tenant.work_from}:00 to {tenant.work_until}:00, every {tenant.work_every_s} s"),
             ("weight", str(tenant.weight)),

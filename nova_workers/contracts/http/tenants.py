@@ -1,13 +1,30 @@
 """A tenant's own settings: its days and hours, its share of a busy fleet, its bounds."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
 from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.http.keys import KeyCreated
 
-__all__ = ["TenantPatch", "TenantView"]
+__all__ = [
+    "MAX_TENANT_NAME",
+    "TenantChange",
+    "TenantCreate",
+    "TenantCreated",
+    "TenantName",
+    "TenantPatch",
+    "TenantState",
+    "TenantView",
+]
+
+MAX_TENANT_NAME = 200
+TenantName = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_TENANT_NAME, strip_whitespace=True, pattern=r"^[^\x00-\x1f]*$")
+]
+TenantState = Literal["active", "paused", "ending"]
+"""`paused`: nothing new starts. `ending`: it cannot be used any more, and its rows are being deleted."""
 
 
 class TenantView(View):
@@ -15,6 +32,7 @@ class TenantView(View):
 
     id: str
     name: str
+    state: TenantState
     timezone: str
     """IANA name: what its days and hours are."""
     work_from: int
@@ -51,3 +69,28 @@ class TenantPatch(Body):
     """Null takes the cap away."""
     max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
     """Null takes the budget away."""
+
+
+class TenantChange(TenantPatch):
+    """What an operator changes of a tenant; fields left out stay."""
+
+    name: TenantName = ""
+    paused: bool = False
+    """Whether nothing new starts in it."""
+
+
+class TenantCreate(Body):
+    """A new tenant."""
+
+    name: TenantName
+    id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")] | None = None
+    """Left out, one is made."""
+    timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    """IANA name; `NOVA_TIMEZONE` if left out."""
+
+
+class TenantCreated(TenantView):
+    """A new tenant with its first key."""
+
+    key: KeyCreated
+    """Has every scope but `operator`. Its secret is shown this once."""

@@ -1,4 +1,4 @@
-"""Settings of tenants. Keys and the making of tenants are in `tenancy`."""
+"""Tenants as an operator sees them, and their settings. Keys are in `tenancy`, the end of a tenant in `tenant_end`."""
 
 from __future__ import annotations
 
@@ -6,24 +6,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_workers.contracts.http.tenants import TenantView
-from nova_workers.errors import InvalidInput, NotFound
+from nova_workers.errors import Conflict, InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 
-__all__ = ["change_tenant", "get_tenant"]
+__all__ = ["change_tenant", "create_tenant", "get_tenant", "list_tenants"]
 
-_GET = """
+_VIEW = """
 SELECT id, name, timezone, work_from, work_until, work_every_s, weight, max_running, max_cost_usd_per_day::float8,
-       created_at
+       created_at,
+       CASE WHEN ending_at IS NOT NULL THEN 'ending'
+            WHEN EXISTS (SELECT FROM switches s WHERE s.scope = 'tenant' AND s.tenant_id = tenants.id) THEN 'paused'
+            ELSE 'active' END AS state
   FROM tenants
- WHERE id = :tenant_id
+"""
+_GET = f"{_VIEW} WHERE id = :id"
+_LIST = f"{_VIEW} WHERE :after::text IS NULL OR id > :after ORDER BY id LIMIT :limit"
+
+_CREATE = """
+INSERT INTO tenants (id, name, timezone) VALUES (:id, :name, :timezone) ON CONFLICT (id) DO NOTHING RETURNING id
 """
 
 # Takes all columns from one document, so that those that it leaves out stay.
 _CHANGE = """
 UPDATE tenants w
-   SET timezone = n.timezone, work_from = n.work_from, work_until = n.work_until, work_every_s = n.work_every_s,
-       weight = n.weight, max_running = n.max_running, max_cost_usd_per_day = n.max_cost_usd_per_day
-  FROM (SELECT (jsonb_populate_record(o, :changes::jsonb)).* FROM tenants o WHERE o.id = :tenant_id FOR UPDATE) n
+   SET name = n.name, timezone = n.timezone, work_from = n.work_from, work_until = n.work_until,
+       work_every_s = n.work_every_s, weight = n.weight, max_running = n.max_running,
+       max_cost_usd_per_day = n.max_cost_usd_per_day
+  FROM (SELECT (jsonb_populate_record(o, :changes::jsonb)).* FROM tenants o
+         WHERE o.id = :tenant_id AND o.ending_at IS NULL FOR UPDATE) n
  WHERE w.id = n.id
 """
 
@@ -36,10 +46,28 @@ async def get_tenant(connection: Connection, tenant_id: str) -> TenantView:
     Raises:
         NotFound: There is none.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id)
+    row = await connection.fetchrow(_GET, id=tenant_id)
     if row is None:
         raise NotFound(f"There is no tenant {tenant_id!r}.", kind="tenant")
     return TenantView.model_validate(dict(row))
+
+
+async def list_tenants(connection: Connection, *, after: str | None, limit: int) -> list[TenantView]:
+    """Return all tenants by id, those after `after`."""
+    return [TenantView.model_validate(dict(row)) for row in await connection.fetch(_LIST, after=after, limit=limit)]
+
+
+async def create_tenant(connection: Connection, tenant_id: str, name: str, timezone: str) -> TenantView:
+    """Make a tenant, without agents and keys.
+
+    Raises:
+        Conflict: The id is taken.
+        InvalidInput: The database does not know the time zone.
+    """
+    await _check_zone(connection, timezone)
+    if await connection.fetchval(_CREATE, id=tenant_id, name=name, timezone=timezone) is None:
+        raise Conflict(f"There is a tenant {tenant_id!r} already. Choose another id.", tenant_id=tenant_id)
+    return await get_tenant(connection, tenant_id)
 
 
 async def change_tenant(connection: Connection, tenant_id: str, changes: Mapping[str, Any]) -> TenantView:
@@ -48,9 +76,17 @@ async def change_tenant(connection: Connection, tenant_id: str, changes: Mapping
     Raises:
         NotFound: There is no such tenant.
         InvalidInput: The database does not know the time zone.
+        Conflict: The tenant was ended.
     """
-    zone = changes.get("timezone")
-    if zone is not None and not await connection.fetchval(_KNOWS_ZONE, zone=zone):
-        raise InvalidInput(f"timezone: {zone!r} is no time zone that Postgres knows.", field="timezone")
+    if "timezone" in changes:
+        await _check_zone(connection, changes["timezone"])
     await connection.execute(_CHANGE, tenant_id=tenant_id, changes=dict(changes))
-    return await get_tenant(connection, tenant_id)
+    tenant = await get_tenant(connection, tenant_id)
+    if tenant.state == "ending":
+        raise Conflict(f"Tenant {tenant_id!r} was ended; its rows are being deleted.", tenant_id=tenant_id)
+    return tenant
+
+
+async def _check_zone(connection: Connection, zone: str) -> None:
+    if not await connection.fetchval(_KNOWS_ZONE, zone=zone):
+        raise InvalidInput(f"timezone: {zone!r} is no time zone that Postgres knows.", field="timezone")

@@ -1,0 +1,84 @@
+"""``/v1/tenants``: the tenants of the fleet, for operators."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import OperatorCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import TenantIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.tenants import MAX_TENANT_NAME, TenantChange, TenantCreate, TenantCreated, TenantView
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.errors import InvalidInput
+from nova_workers.ledger.runs import fleet
+from nova_workers.ledger.tenants import settings as ledger
+from nova_workers.workspace import tenants as workspace
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/tenants", tags=["tenants"], route_class=StrictRoute)
+
+_RING_AT_ONCE = 500
+
+Confirm = Annotated[
+    str, Query(min_length=1, max_length=MAX_TENANT_NAME, description="The tenant's name, to confirm what is deleted.")
+]
+
+
+@router.post("", status_code=201, responses=problems(409, body=True))
+async def create_tenant(body: TenantCreate, caller: OperatorCaller, state: State) -> TenantCreated:
+    """Make a tenant with the default agents and a first key, whose secret is in this answer and never shown again."""
+    async with state.services.database.transaction() as connection:
+        return await workspace.create_tenant(connection, body, timezone=state.services.settings.timezone)
+
+
+@router.get("", responses=problems(400, 422))
+async def list_tenants(
+    caller: OperatorCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[TenantView]:
+    """List all tenants by id."""
+    pager = Pager(caller.tenant_id, "tenants", (str,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_tenants(
+            connection, after=None if position is None else str(position[0]), limit=limit + 1
+        )
+    return pager.page(rows, limit, lambda tenant: [tenant.id])
+
+
+@router.get("/{tenant_id}", responses=problems(404))
+async def get_tenant(tenant_id: TenantIdPath, caller: OperatorCaller, state: State) -> TenantView:
+    """Get a tenant. One that was ended is there until all that it had is deleted."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_tenant(connection, tenant_id)
+
+
+@router.patch("/{tenant_id}", responses=problems(404, 409, body=True))
+async def patch_tenant(tenant_id: TenantIdPath, body: TenantChange, caller: OperatorCaller, state: State) -> TenantView:
+    """Change the settings that are given. `paused` starts nothing new in the tenant until it is false again."""
+    bells: list[Doorbell] = []
+    if "name" in body.model_fields_set and not body.name:
+        raise InvalidInput("name: it cannot be empty.", field="name")
+    async with state.services.database.transaction() as connection:
+        await workspace.change_tenant(connection, tenant_id, body, caller.scopes | {"agents"})
+        switch = fleet.Switch("tenant", tenant_id)
+        if "paused" in body.model_fields_set and body.paused:
+            await fleet.pause(connection, switch, None)
+        elif "paused" in body.model_fields_set and await fleet.resume(connection, switch):
+            bells = await fleet.waiting_front(connection, switch, limit=_RING_AT_ONCE)
+        tenant = await ledger.get_tenant(connection, tenant_id)
+    state.services.dispatcher.ring_runs(bells)
+    return tenant
+
+
+@router.delete("/{tenant_id}", status_code=202, responses=problems(404, 409, 422))
+async def end_tenant(tenant_id: TenantIdPath, caller: OperatorCaller, state: State, confirm: Confirm) -> TenantView:
+    """End a tenant and delete all that it has. It cannot be used from now on; what it has goes within minutes."""
+    async with state.services.database.transaction() as connection:
+        tenant = await workspace.end_tenant(connection, tenant_id, confirm)
+    state.keys.forget_tenant(tenant_id)
+    return tenant

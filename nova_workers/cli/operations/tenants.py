@@ -1,0 +1,102 @@
+"""`nova tenants`: make, see, change and end the tenants of a fleet, as an operator."""
+
+from typing import Annotated
+
+import typer
+
+from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.operations.tenant import NO_BOUND, show_tenant
+from nova_workers.cli.terminal.output import Column, stamp
+from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantView
+from nova_workers.errors import InvalidInput
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Make, see, change and end tenants; needs a key with the scope operator.",
+)
+
+_COLUMNS: tuple[Column, ...] = ("id", ("name", "text"), "state", ("time zone", "spare"), ("created", "spare"))
+
+TenantArgument = Annotated[str, typer.Argument(help="The tenant's id.")]
+
+
+@remote(app, "create")
+async def create(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="What it is called.")],
+    tenant_id: Annotated[str | None, typer.Option("--id", help="Its id. Default: one is made.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="IANA name. Default: that of the fleet.")] = None,
+) -> None:
+    """Make a tenant with the default agents, and print its first key, this once."""
+    body = build(TenantCreate, {"name": name, "id": tenant_id, "timezone": timezone})
+    made = await session.client.tenants.create(body)
+    if session.out.json:
+        session.out.document(made)
+        return
+    session.out.text(made.key.key)
+    session.out.note(
+        f"The first key of tenant {made.id}, with {', '.join(made.key.scopes)}. Keep it now: it is not shown again.",
+        "yellow",
+    )
+
+
+@remote(app, "list")
+async def list_tenants(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
+    """List all tenants."""
+    page = await session.client.tenants.list(limit=limit, cursor=cursor)
+    show_page(session.out, page, _COLUMNS, _row, nothing="No tenants.")
+
+
+@remote(app, "show")
+async def show(session: Session, tenant: TenantArgument) -> None:
+    """Show a tenant's state and settings."""
+    show_tenant(session, await session.client.tenants.find(tenant))
+
+
+@remote(app, "edit")
+async def edit(
+    session: Session,
+    tenant: TenantArgument,
+    name: Annotated[str | None, typer.Option(help="What it is called.")] = None,
+    paused: Annotated[bool | None, typer.Option("--pause/--resume", help="Start nothing new, or go on.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="IANA name, such as Europe/Berlin.")] = None,
+    weight: Annotated[int | None, typer.Option(help="Share of a busy fleet.")] = None,
+    max_running: Annotated[str | None, typer.Option(help="Most runs at once, or `none`.")] = None,
+    max_cost_usd_per_day: Annotated[str | None, typer.Option(help="Most that a day may cost, or `none`.")] = None,
+) -> None:
+    """Change what is given. `nova tenant set --tenant` changes working hours too."""
+    given = {
+        "name": name,
+        "paused": paused,
+        "timezone": timezone,
+        "weight": weight,
+        "max_running": max_running,
+        "max_cost_usd_per_day": max_cost_usd_per_day,
+    }
+    changes = {field: None if value == NO_BOUND else value for field, value in given.items() if value is not None}
+    if not changes:
+        raise InvalidInput("Nothing to change: give an option such as --name.")
+    show_tenant(session, await session.client.tenants.change(tenant, build(TenantChange, changes)))
+
+
+@remote(app, "delete")
+async def delete(
+    session: Session,
+    tenant: TenantArgument,
+    confirm: Annotated[str, typer.Option(help="The tenant's name, to confirm that all it has is to be deleted.")],
+) -> None:
+    """End a tenant, and delete all that it has: agents, conversations, files, keys."""
+    ended = await session.client.tenants.end(tenant, confirm=confirm)
+    if session.out.json:
+        session.out.document(ended)
+    else:
+        session.out.text(f"ended {ended.id}; what it has is deleted within minutes")
+
+
+def _row(tenant: TenantView) -> tuple[str, ...]:
+    return tenant.id, tenant.name, tenant.state, tenant.timezone, stamp(tenant.created_at)
