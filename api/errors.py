@@ -22,6 +22,7 @@ from nova_workers.errors import (
     NotFound,
     NovaError,
     Rejected,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
     Unstorable,
@@ -76,7 +77,7 @@ class BodyTooLarge(LimitExceeded):
     code = "body_too_large"
 
 
-class TooManyStreams(LimitExceeded):
+class TooManyStreams(TooManyRequests):
     """The key holds as many open event streams as it may."""
 
     code = "too_many_streams"
@@ -94,7 +95,8 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     VersionMismatch: HTTPStatus.PRECONDITION_FAILED,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    LimitExceeded: HTTPStatus.TOO_MANY_REQUESTS,
+    LimitExceeded: HTTPStatus.CONFLICT,
+    TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     NovaError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }

@@ -17,13 +17,13 @@ _DESCRIPTIONS = {
     401: "No API key, or one that is not known, was revoked or has expired.",
     403: "The key lacks the scope.",
     404: "No such thing in this tenant.",
-    409: "The present state does not allow it.",
+    409: "The present state does not allow it, or a count is at its bound.",
     410: "It was deleted.",
     412: "It was changed since the version that If-Match names.",
     413: "The body is larger than the server reads.",
     415: "The body is not application/json.",
     422: "A field has the wrong form; `errors` names each.",
-    429: "A count is over its bound; see Retry-After.",
+    429: "Too much at once; see Retry-After.",
     503: "A server that we need does not answer. Nothing was half-written; see Retry-After.",
 }
 

@@ -14,7 +14,8 @@
     │   │   ├── IdempotencyMismatch the same key came with another body
     │   │   ├── VersionMismatch     it was changed since the version that the caller names
     │   │   └── IllegalTransition   the run is past the state that the request needs
-    │   └── LimitExceeded       a size, rate or count is over its bound
+    │   ├── LimitExceeded       a size or count is over its bound, until something is deleted or the bound changes
+    │   └── TooManyRequests     a rate is over its bound; later it is not
     ├── Unavailable         try again later (HTTP 503); nothing was half-written
     ├── Unstorable          the database refuses a value: a defect, and trying again meets it again (HTTP 500)
     ├── RunLost             this worker no longer owns the run: stop at once, write nothing
@@ -45,6 +46,7 @@ __all__ = [
     "Rejected",
     "RunLost",
     "ThreadBusy",
+    "TooManyRequests",
     "ToolFailure",
     "Unauthenticated",
     "Unavailable",
@@ -148,9 +150,15 @@ class IllegalTransition(Conflict):
 
 
 class LimitExceeded(Rejected):
-    """A size, a rate or a count is over its bound."""
+    """A size or a count is over its bound. The same request fails again until something is deleted."""
 
     code = "limit_exceeded"
+
+
+class TooManyRequests(Rejected):
+    """A rate, or a count of what ends by itself, is over its bound. The same request may succeed later."""
+
+    code = "too_many_requests"
 
 
 class Unavailable(NovaError):

@@ -18,6 +18,7 @@ from nova_workers.errors import (
     NotFound,
     NovaError,
     Rejected,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
     VersionMismatch,
@@ -39,7 +40,7 @@ _BY_STATUS: dict[int, type[NovaError]] = {
     412: VersionMismatch,
     413: LimitExceeded,
     422: InvalidInput,
-    429: LimitExceeded,
+    429: TooManyRequests,
 }
 
 

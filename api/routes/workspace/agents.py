@@ -40,7 +40,7 @@ class AgentRollback(BaseModel):
     version: int = Field(ge=1, le=_MAX_VERSION)
 
 
-@router.post("", status_code=201, responses=problems(409, 429, body=True))
+@router.post("", status_code=201, responses=problems(409, body=True))
 async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, response: Response) -> AgentView:
     """Make an agent."""
     return _tagged(await state.services.agents.create(caller.tenant_id, body.id, body, actor=PERSON), response)

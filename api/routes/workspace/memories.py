@@ -30,7 +30,7 @@ ContainsQuery = Annotated[
 ]
 
 
-@router.post("", status_code=201, responses=problems(429, body=True))
+@router.post("", status_code=201, responses=problems(409, body=True))
 async def create_memory(body: MemoryCreate, caller: WorkspaceCaller, state: State) -> MemoryView:
     """Remember a fact for all agents. Of the same words there is one: it is returned again."""
     async with state.services.database.connection() as connection:

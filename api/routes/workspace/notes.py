@@ -21,7 +21,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/notes", tags=["notes"], route_class=StrictRoute)
 
 
-@router.post("", status_code=201, responses=problems(404, 429, body=True))
+@router.post("", status_code=201, responses=problems(404, 409, body=True))
 async def create_note(body: NoteCreate, caller: WorkspaceCaller, state: State) -> NoteView:
     """Make a note that belongs to an agent."""
     return await notes.create_note(

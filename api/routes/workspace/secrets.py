@@ -46,7 +46,7 @@ async def list_secrets(
     return pager.page(rows, limit, lambda secret: [secret.name])
 
 
-@router.put("/secrets/{name}", responses=problems(409, 429, body=True))
+@router.put("/secrets/{name}", responses=problems(409, body=True))
 async def put_secret(name: SecretNamePath, body: SecretPut, caller: SecretsCaller, state: State) -> SecretView:
     """Make a secret, or give it another value. The same value again is a new encryption and nothing else."""
     return await state.services.secrets.put(

@@ -47,7 +47,7 @@ async def get_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) 
         return await ledger.get_skill(connection, caller.tenant_id, name)
 
 
-@router.put("/{name}", responses=problems(429, body=True))
+@router.put("/{name}", responses=problems(409, body=True))
 async def put_skill(name: NewName, body: SkillPut, caller: WorkspaceCaller, state: State) -> SkillDetail:
     """Add a skill, or replace the one of this name whole, its files too."""
     async with state.services.database.transaction() as connection:

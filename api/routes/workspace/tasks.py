@@ -38,7 +38,7 @@ StatusQuery = Annotated[TaskStatus | None, Query(description="Only those that st
 ParentQuery = Annotated[TaskNumber | None, Query(description="Only subtasks of this task.")]
 
 
-@router.post("", status_code=201, responses=problems(404, 409, 429, body=True))
+@router.post("", status_code=201, responses=problems(404, 409, body=True))
 async def create_task(body: TaskCreate, caller: WorkspaceCaller, state: State) -> TaskView:
     """Make a task."""
     return await state.services.tasks.create(caller.tenant_id, PERSON, body)
@@ -137,7 +137,7 @@ async def update_step(
     return await state.services.tasks.plans.update_step(caller.tenant_id, PERSON, task_id, step_id, body)
 
 
-@router.post("/{task_id}/steps/{step_id}/subtask", status_code=201, responses=problems(404, 409, 429, body=True))
+@router.post("/{task_id}/steps/{step_id}/subtask", status_code=201, responses=problems(404, 409, body=True))
 async def create_subtask(
     task_id: TaskIdPath, step_id: StepIdPath, body: SubtaskCreate, caller: WorkspaceCaller, state: State
 ) -> TaskView:
@@ -145,7 +145,7 @@ async def create_subtask(
     return await state.services.tasks.plans.create_subtask(caller.tenant_id, PERSON, task_id, step_id, body)
 
 
-@router.post("/{task_id}/resources", status_code=201, responses=problems(404, 409, 429, body=True))
+@router.post("/{task_id}/resources", status_code=201, responses=problems(404, 409, body=True))
 async def add_resource(
     task_id: TaskIdPath, body: TaskResourceAdd, caller: WorkspaceCaller, state: State
 ) -> ResourceView:

@@ -38,7 +38,7 @@ def _check_gate(body: TriggerCreate | TriggerPatch, state: ApiState) -> None:
     check_gate_address(body.gate, gate_rules(settings.tools, timeout_s=settings.triggers.gate_timeout_s))
 
 
-@router.post("", status_code=201, responses=problems(404, 410, 429, body=True))
+@router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_trigger(body: TriggerCreate, caller: WorkspaceCaller, state: State) -> TriggerView:
     """Make a trigger."""
     services = state.services
@@ -108,7 +108,7 @@ async def resume_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, sta
         return await workspace.resume_trigger(connection, caller.tenant_id, trigger_id)
 
 
-@router.post("/{trigger_id}/fire", status_code=201, responses=problems(404, 409, 410, 429))
+@router.post("/{trigger_id}/fire", status_code=201, responses=problems(404, 409, 410))
 async def fire_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerFiringView:
     """Fire a trigger now, whatever its schedule, its gate and its open runs say. Its limits of a day hold."""
     return await state.services.triggers.fire(caller.tenant_id, trigger_id)

@@ -18,7 +18,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)
 
 
-@router.post("", status_code=201, responses=problems(404, 409, 410, 429, body=True))
+@router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_webhook(body: WebhookCreate, caller: WorkspaceCaller, state: State) -> WebhookSecret:
     """Make a webhook. Its secret is in the answer, this once."""
     return await state.services.webhooks.create(caller.tenant_id, body)

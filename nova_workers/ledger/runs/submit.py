@@ -94,12 +94,12 @@ _LOCK_THREAD = (
     "SELECT id FROM threads WHERE id = :thread_id AND tenant_id = :tenant_id AND deleted_at IS NULL FOR UPDATE"
 )
 
-# The one that runs or waits, else one that was begun and stands in line again, else the first in line.
+# The one that runs or waits, else the one that the claim would take: its order is repeated here.
 _BUSY_RUN = f"""
 SELECT id
   FROM runs
  WHERE thread_id = :thread_id AND status IN {sql_list(DUE_RUNS)}
- ORDER BY status IN ('running', 'waiting') DESC, attempt > 0 DESC, seq
+ ORDER BY status IN ('running', 'waiting') DESC, attempt > 0 DESC, front DESC, seq
  LIMIT 1
 """
 

@@ -346,5 +346,5 @@ async def test_a_tenant_has_no_more_than_so_many(api: Api, monkeypatch: pytest.M
     monkeypatch.setattr(workspace, "MAX_AGENTS", 3)
     assert (await api.http.post("/v1/agents", json={"id": "a", "name": "A"})).status_code == 201
     refused = await api.http.post("/v1/agents", json={"id": "b", "name": "B"})
-    assert refused.status_code == 429
+    assert refused.status_code == 409
     assert refused.json()["code"] == "limit_exceeded"

@@ -67,7 +67,8 @@ async def test_a_tenant_has_no_more_than_so_many(api: Api, database: Database) -
         api.tenant.id,
     )
     answer = await api.http.post("/v1/memories", json={"content": "One more"})
-    assert (answer.status_code, answer.json()["code"]) == (429, "limit_exceeded")
+    assert (answer.status_code, answer.json()["code"]) == (409, "limit_exceeded")
+    assert "retry-after" not in answer.headers, "to wait does not help"
 
 
 @pytest.mark.parametrize(

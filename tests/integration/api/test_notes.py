@@ -143,7 +143,7 @@ async def test_a_note_needs_an_agent_that_is_there_and_has_room(api: Api, databa
         api.tenant.id,
     )
     full = await api.http.post("/v1/notes", json={**body, "agent_id": "nova"})
-    assert (full.status_code, full.json()["code"]) == (429, "limit_exceeded")
+    assert (full.status_code, full.json()["code"]) == (409, "limit_exceeded")
 
 
 @pytest.mark.parametrize("note_id", ["%00", "x%20y", "a" * 90, "%ff", "note_nowhere"])

@@ -184,7 +184,7 @@ async def test_a_tenant_has_no_more_than_so_many(api: Api, database: Database) -
         MAX_SKILLS,
     )
     answer = await api.http.put("/v1/skills/rhyme", json={"skill_md": text()})
-    assert answer.status_code == 429
+    assert answer.status_code == 409
     await put(api, "s-7")
 
 

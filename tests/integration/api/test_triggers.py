@@ -256,7 +256,7 @@ async def test_an_agent_has_no_more_than_so_many(api: Api, database: Database) -
         api.tenant.id,
         MAX_AGENT_TRIGGERS,
     )
-    assert (await api.http.post("/v1/triggers", json=DAILY)).status_code == 429
+    assert (await api.http.post("/v1/triggers", json=DAILY)).status_code == 409
     await make(api, agent_id="agent-builder")
     assert (await api.http.delete(f"/v1/triggers/trg_{'7'.zfill(26)}")).status_code == 204
     await make(api)
@@ -312,7 +312,7 @@ async def test_it_fires_by_hand_and_the_rows_are_listed_page_by_page(api: Api) -
     assert [each["id"] for each in first["items"] + rest["items"]] == [each["id"] for each in fired[::-1]]
     assert rest["next_cursor"] is None
     refused = await api.http.post(f"{path}/fire")
-    assert refused.status_code == 429
+    assert refused.status_code == 409
     assert "3 runs of the day" in refused.json()["detail"]
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from nova_workers.contracts.runs import Claim
 from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
+from nova_workers.ledger.claim import claim_next
+from nova_workers.ledger.fleet import Switch, pause, resume
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.puppet import plan
@@ -62,6 +65,27 @@ async def test_a_run_in_line_makes_a_thread_busy_too(floor: Floor):
     first = await floor.submit("hello")
     with pytest.raises(ThreadBusy, match=first.run_id):
         await floor.submit("me too", first.thread_id, on_busy="reject")
+
+
+@proves("submit.reject")
+async def test_a_rejected_message_names_the_run_that_goes_next(floor: Floor):
+    """The one that interrupted goes before those that came first."""
+    worker = floor.worker(control=True)
+    await floor.hears_nudges()
+    first, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
+    await floor.submit(plan(), first.thread_id)
+    async with floor.database.connection() as connection:
+        await pause(connection, Switch("tenant", floor.tenant_id), None)
+    urgent = await floor.submit(plan(["wait:b"]), first.thread_id, on_busy="interrupt")
+    await slot
+    with pytest.raises(ThreadBusy) as refusal:
+        await floor.submit("me too", first.thread_id, on_busy="reject")
+    assert refusal.value.fields["active_run_id"] == urgent.run_id
+    async with floor.database.connection() as connection:
+        await resume(connection, Switch("tenant", floor.tenant_id))
+        claim = await claim_next(connection, first.thread_id, worker_id="wkr_x", lease_ttl_s=30, max_attempts=3)
+    assert isinstance(claim, Claim)
+    assert claim.run_id == urgent.run_id
 
 
 @proves("submit.interrupt")

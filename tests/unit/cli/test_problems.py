@@ -19,6 +19,7 @@ from nova_workers.errors import (
     NovaError,
     Rejected,
     ThreadBusy,
+    TooManyRequests,
     Unavailable,
 )
 
@@ -41,7 +42,8 @@ def _problem(status: int, code: str, **fields: object) -> httpx2.Response:
         (409, "idempotency_mismatch", IdempotencyMismatch),
         (404, "not_found", NotFound),
         (503, "unavailable", Unavailable),
-        (429, "too_many_streams", LimitExceeded),
+        (429, "too_many_streams", TooManyRequests),
+        (409, "limit_exceeded", LimitExceeded),
         (413, "body_too_large", LimitExceeded),
         (400, "invalid_cursor", InvalidInput),
         (418, "a_code_of_tomorrow", Rejected),
