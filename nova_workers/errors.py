@@ -162,7 +162,7 @@ class TooManyRequests(Rejected):
 
 
 class Unavailable(NovaError):
-    """A server that we need does not answer. Nothing was half-written; try again."""
+    """A server that we need does not answer. Nothing was half-written; the message says if it may have been written."""
 
     code = "unavailable"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -15,6 +16,9 @@ from nova_workers.errors import Unavailable, Unstorable
 from nova_workers.ledger.named_sql import bind
 
 __all__ = ["Connection", "Database", "Row", "Snapshot"]
+
+_WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|TRUNCATE)\b", re.IGNORECASE)
+"""What only reads is never in doubt. `FOR UPDATE` counts as writing: a lock is taken by those who are about to."""
 
 Row = asyncpg.Record
 """One row; values by column name."""
@@ -86,31 +90,37 @@ class Snapshot(Protocol):
 class _BoundConnection:
     """A connection of the pool that takes values by name."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "sent")
 
     def __init__(self, connection: asyncpg.pool.PoolConnectionProxy) -> None:  # type: ignore[type-arg]
         self._connection = connection
+        self.sent: list[str] = []
 
     async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
-        text, arguments = _bind(statement, args, values)
+        text, arguments = self._next(statement, args, values)
         return await self._connection.fetch(text, *arguments)
 
     async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
-        text, arguments = _bind(statement, args, values)
+        text, arguments = self._next(statement, args, values)
         return await self._connection.fetchrow(text, *arguments)
 
     async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
-        text, arguments = _bind(statement, args, values)
+        text, arguments = self._next(statement, args, values)
         return await self._connection.fetchval(text, *arguments)
 
     async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
-        text, arguments = _bind(statement, args, values)
+        text, arguments = self._next(statement, args, values)
         return await self._connection.execute(text, *arguments)
 
     async def rows(self, statement: str, /, *args: Any, at_once: int, **values: Any) -> AsyncGenerator[Row]:
         text, arguments = _bind(statement, args, values)
         async for row in self._connection.cursor(text, *arguments, prefetch=at_once):
             yield row
+
+    def _next(self, statement: str, args: Sequence[Any], values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
+        bound = _bind(statement, args, values)
+        self.sent.append(statement)
+        return bound
 
 
 def _bind(statement: str, args: Sequence[Any], values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
@@ -151,7 +161,7 @@ class Database:
     """A pool of connections to one Postgres.
 
     Connects at first use, so a process starts while the database is still down, and every failure to reach it
-    surfaces as `Unavailable` with nothing half-written.
+    surfaces as `Unavailable` with nothing half-written. Where the reply to a commit was lost, it says so.
     """
 
     def __init__(self, url: str, *, pool_size: int, command_timeout_s: float = 30.0) -> None:
@@ -180,15 +190,21 @@ class Database:
         """Lend a connection on which each statement commits by itself.
 
         Raises:
-            Unavailable: The database cannot be reached, or went away.
+            Unavailable: The database cannot be reached, or went away. A statement that was sent may have been
+                committed.
             Unstorable: It refuses a value; nothing was written.
         """
         pool = await self._require_pool()
+        bound: _BoundConnection | None = None
         try:
             async with self._lend(pool) as connection:
-                yield _BoundConnection(connection)
+                bound = _BoundConnection(connection)
+                yield bound
         except _UNAVAILABLE as error:
-            raise _unavailable(error) from error
+            sent = [] if bound is None else bound.sent
+            # The server rolled back what it refused, and committed what it answered before.
+            unsure = sent[:-1] if _is_refusal(error) else sent
+            raise _unavailable(error, may_be_written=_write_something(unsure)) from error
         except _UNSTORABLE as error:
             raise _unstorable(error) from error
 
@@ -202,11 +218,15 @@ class Database:
             Unstorable: The database refuses a value; nothing was written.
         """
         pool = await self._require_pool()
+        committing: list[str] = []
         try:
             async with self._lend(pool) as connection, connection.transaction():
-                yield _BoundConnection(connection)
+                bound = _BoundConnection(connection)
+                yield bound
+                committing = bound.sent
         except _UNAVAILABLE as error:
-            raise _unavailable(error) from error
+            may_be_written = not _is_refusal(error) and _write_something(committing)
+            raise _unavailable(error, may_be_written=may_be_written) from error
         except _UNSTORABLE as error:
             raise _unstorable(error) from error
 
@@ -227,7 +247,7 @@ class Database:
                 await connection.execute("SET LOCAL TimeZone = 'UTC'")
                 yield _BoundConnection(connection)
         except _UNAVAILABLE as error:
-            raise _unavailable(error) from error
+            raise _unavailable(error, may_be_written=False) from error
         except _UNSTORABLE as error:
             raise _unstorable(error) from error
 
@@ -276,14 +296,29 @@ class Database:
                             max_inactive_connection_lifetime=0,
                         )
                     except _UNAVAILABLE as error:
-                        raise _unavailable(error) from error
+                        raise _unavailable(error, may_be_written=False) from error
         return self._pool
 
 
-def _unavailable(error: BaseException) -> Unavailable:
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the server itself answered that it did not do what it was asked."""
+    return isinstance(error, asyncpg.PostgresError) and not isinstance(error, asyncpg.PostgresConnectionError)
+
+
+def _write_something(statements: Sequence[str]) -> bool:
+    return any(_WRITES.search(statement) for statement in statements)
+
+
+def _unavailable(error: BaseException, *, may_be_written: bool) -> Unavailable:
+    advice = (
+        "It may have been written: look before you repeat it, or repeat it with the same Idempotency-Key."
+        if may_be_written
+        else "Nothing was written; try again."
+    )
     return Unavailable(
-        f"The database did not answer ({type(error).__name__}: {error}). Nothing was written; try again.",
+        f"The database did not answer ({type(error).__name__}: {error}). {advice}",
         server="postgres",
+        may_be_written=may_be_written,
     )
 
 

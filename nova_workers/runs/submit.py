@@ -48,7 +48,8 @@ class Submitter:
             Gone: The thread, or its agent, was deleted.
             ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
             IdempotencyMismatch: The key came before with another body.
-            Unavailable: The database does not answer; nothing was written.
+            Unavailable: The database does not answer. Where the reply to the commit was lost, the run may be there:
+                the same idempotency key returns it.
         """
         accepted = await self._insert(submission)
         if accepted.replayed:

@@ -261,7 +261,7 @@ class TriggerFirer:
             NotFound: There is no such trigger.
             Gone: It, its agent or its fixed thread was deleted.
             LimitExceeded: It had its runs of the day, or they cost what they may.
-            Unavailable: The database does not answer; nothing was written.
+            Unavailable: The database does not answer. Where the reply to the commit was lost, it may have fired.
         """
         async with self._database.transaction() as connection:
             trigger = await ledger.take_one(connection, tenant_id, trigger_id)

@@ -11,25 +11,28 @@ __all__ = ["WireProxy"]
 
 
 class WireProxy:
-    """Forwards bytes between clients and one Redis. Use it as an async context manager.
+    """Forwards bytes between clients and one server. Use it as an async context manager.
 
     Args:
         redis_url: ``unix://<path>?db=N``.
         folder: Where to put the socket.
+        name: What to call it.
 
     Attributes:
         refusing: New connections are closed at once, as by a server that is down.
         deaf: What the server answers does not arrive.
+        cuts_next_answer: The next answer does not arrive, and breaks every connection.
         url: The Redis URL of this end.
     """
 
-    def __init__(self, redis_url: str, folder: Path) -> None:
+    def __init__(self, redis_url: str, folder: Path, *, name: str = "wire.sock") -> None:
         parts = urlsplit(redis_url)
         self._server_path = parts.path
-        self._path = folder / "wire.sock"
+        self._path = folder / name
         self.url = parts._replace(path=str(self._path)).geturl()
         self.refusing = False
         self.deaf = False
+        self.cuts_next_answer = False
         self.answered = asyncio.Event()
         """Set when the server answered something, heard or not."""
         self._open: set[asyncio.StreamWriter] = set()
@@ -72,6 +75,10 @@ class WireProxy:
         while data := await reader.read(65_536):
             if from_server:
                 self.answered.set()
+                if self.cuts_next_answer:
+                    self.cuts_next_answer = False
+                    self.cut()
+                    return
                 if self.deaf:
                     continue
             writer.write(data)
