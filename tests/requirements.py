@@ -214,6 +214,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "triggers.clock": "What is due, the database's clock says: a machine an hour off fires no sooner and no later.",
     "triggers.many": "Ten thousand triggers that are due in one second all fire, once.",
     "triggers.overlap": "While a run of an earlier slot is open, a slot is skipped, queued, or cancels the other.",
+    "secrets.declared": "What a tool is given in a field that it declares to hold secrets is one from the call on.",
     "unavailable.says-what": "Who is told that the database is away is told whether anything may have been written.",
     "tenants.operator": "An operator makes, lists, changes and pauses tenants; the first key of one is shown once.",
     "tenants.end": "Ending a tenant makes it unusable at once and removes all that it has, and nothing of others.",

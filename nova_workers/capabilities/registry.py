@@ -83,13 +83,17 @@ class CapabilityRegistry:
         """Take a capability.
 
         Raises:
-            ConfigurationError: Another has its name, or a tool of the same name.
+            ConfigurationError: Another has its name, or a tool of the same name; or a tool takes secrets in a field
+                that it does not have.
         """
         if capability.name in self._capabilities:
             raise ConfigurationError(f"Two capabilities are called {capability.name!r}; rename one.")
         for tool in capability.tools or ():
             if tool.name in self._tools:
                 raise ConfigurationError(f"Two tools are called {tool.name!r}; rename one.")
+            for field in tool.takes_secrets:
+                if field not in tool.input.model_fields:
+                    raise ConfigurationError(f"Tool {tool.name!r} takes secrets in {field!r}, and has no such field.")
             self._tools.add(tool.name)
         self._capabilities[capability.name] = capability
         if isinstance(capability, ChecksGrants):
@@ -192,8 +196,23 @@ class CapabilityRegistry:
         return tuple(found)
 
     def reveals(self, spec: AgentSpec) -> bool:
-        """Return whether a run of this agent may meet secrets."""
-        return not self._reveals.keys().isdisjoint(spec.capabilities)
+        """Return whether a run of this agent may meet secrets: read ones, or such as it gives to a tool."""
+        return not self._reveals.keys().isdisjoint(spec.capabilities) or bool(self.secret_fields(spec))
+
+    def secret_fields(self, spec: AgentSpec) -> dict[str, tuple[str, ...]]:
+        """Return the tools of an agent that are given secrets, with the fields of their input that hold them."""
+        return {
+            tool.name: tool.takes_secrets
+            for name, capability in self._capabilities.items()
+            for tool in capability.tools or ()
+            if tool.takes_secrets and self._may_have(spec, name, tool.name)
+        }
+
+    def _may_have(self, spec: AgentSpec, name: str, tool: str) -> bool:
+        if self._capabilities[name].injected is not None:
+            return True
+        grant = spec.capabilities.get(name)
+        return grant is not None and (grant.tools is None or tool in grant.tools)
 
     def _check(self, name: str, grant: CapabilityGrant) -> tuple[Capability, BaseModel]:
         field = f"capabilities.{name}"

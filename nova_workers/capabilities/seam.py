@@ -107,8 +107,9 @@ class ToolDeclaration(Generic[InputT]):
         name: Unique among all capabilities; prefixed with the capability's name.
         idempotent: Whether it may be run again after a crash that left its outcome unknown.
         read_only: Whether it changes nothing.
-        takes_secrets: Whether it keeps secrets where they belong. Any other tool is given placeholders in their place,
-            since what it is given it may store.
+        takes_secrets: The fields of its input whose values are secrets from the call on. It keeps them where they
+            belong: any other tool is given placeholders in the place of secrets, since it may store what it is given.
+            A field `name` of the same input names them.
         run: Does the work. Returns what the model gets, or what to wait for; raises `NovaError` with a message for the
             model.
     """
@@ -119,7 +120,7 @@ class ToolDeclaration(Generic[InputT]):
     run: Callable[[CapabilityContext, InputT], Awaitable[ToolReply]]
     idempotent: bool = False
     read_only: bool = False
-    takes_secrets: bool = False
+    takes_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

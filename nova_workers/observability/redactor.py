@@ -45,6 +45,7 @@ class Redactor:
         self._names: dict[str, str] = {}
         self._by_start: dict[str, list[str]] = {}
         self._readable: dict[str, str] = {}
+        self._secret_fields: dict[str, tuple[str, ...]] = {}
         for name, value in (secrets or {}).items():
             self.learn(name, value)
 
@@ -68,6 +69,34 @@ class Redactor:
                 self._names[form] = name
                 for chars in (1, 2, MIN_SECRET_CHARS):
                     self._by_start.setdefault(form[:chars], []).append(form)
+
+    def watch(self, secret_fields: Mapping[str, tuple[str, ...]]) -> None:
+        """Take what these tools are given in these fields for secrets.
+
+        Args:
+            secret_fields: Fields by the name of the tool.
+        """
+        self._secret_fields |= secret_fields
+
+    def learn_call(self, tool_name: str, params: Mapping[str, Any]) -> None:
+        """Learn the secrets that a call gives to a tool that is watched, as soon as the model has made it.
+
+        Args:
+            tool_name: As the model calls it: engines put the server's name before it where names collide.
+            params: What the tool is given.
+        """
+        for field in self._fields_of(tool_name):
+            value, name = params.get(field), params.get("name")
+            if isinstance(value, str):
+                self.learn(name if isinstance(name, str) else field.upper(), value)
+
+    def is_given_secrets(self, tool_name: str) -> bool:
+        """Whether a tool is watched."""
+        return bool(self._fields_of(tool_name))
+
+    def _fields_of(self, tool_name: str) -> tuple[str, ...]:
+        named = (name for name in self._secret_fields if tool_name == name or tool_name.endswith(f"__{name}"))
+        return next((self._secret_fields[name] for name in named), ())
 
     def text(self, text: str) -> str:
         """Return the text with a placeholder in the place of each secret."""

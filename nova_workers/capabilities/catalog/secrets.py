@@ -89,7 +89,7 @@ class _SecretTools:
                 description="Give a secret a new value, or make one.",
                 input=_Update,
                 run=self._update,
-                takes_secrets=True,
+                takes_secrets=("value",),
             ),
         )
 

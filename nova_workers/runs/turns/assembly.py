@@ -97,6 +97,7 @@ class TurnAssembler:
         agent = claim.agent
         if not self._capabilities.reveals(agent):
             return False
+        redactor.watch(self._capabilities.secret_fields(agent))
         revealed = await persist(
             self._database, abort, lambda c: self._capabilities.revealed(c, agent, claim.tenant_id)
         )

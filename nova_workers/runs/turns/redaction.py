@@ -30,9 +30,6 @@ from nova_workers.observability.redactor import Redactor
 
 __all__ = ["RedactedListener", "RedactedSessions", "redact_result", "restore_open_calls"]
 
-_UPDATE = "secret_update"
-"""The tool that is given a value which is a secret from then on."""
-
 _WORDS: dict[str, int | None] = {
     "question": MAX_WORDS_CHARS,
     "options": MAX_OPTION_CHARS,
@@ -143,7 +140,7 @@ class RedactedListener(ForwardingListener):
 
         Patterns of commands are compared with what would run. What waits for a person is redacted with the result.
         """
-        _learn(tool_name, params, self._redactor)
+        self._redactor.learn_call(tool_name, params)
         return await self._to.authorize_tool(tool_name, params)
 
     def subagent(self, call_id: str, name: str) -> TurnListener:
@@ -211,7 +208,9 @@ def restore_open_calls(journal: Journal, redactor: Redactor) -> Journal:
     if redactor.is_empty or not journal.steps or journal.steps[-1].complete:
         return journal
     last = journal.steps[-1]
-    still = {call.id for call in last.tool_calls if call.result is None and not _is_update(call.tool_name)}
+    still = {
+        call.id for call in last.tool_calls if call.result is None and not redactor.is_given_secrets(call.tool_name)
+    }
     calls = tuple(
         replace(call, params=redactor.restore(call.params)) if call.id in still else call for call in last.tool_calls
     )
@@ -230,13 +229,13 @@ def _restored(block: ContentBlock, still: set[str], redactor: Redactor) -> Conte
 
 def _step(step: StepRecord, redactor: Redactor) -> StepRecord:
     for call in step.tool_calls:
-        _learn(call.tool_name, call.params, redactor)
+        redactor.learn_call(call.tool_name, call.params)
     calls = tuple(_call(call, redactor) for call in step.tool_calls)
     return replace(step, messages=_messages(step.messages, redactor), tool_calls=calls)
 
 
 def _call(call: ToolCall, redactor: Redactor) -> ToolCall:
-    _learn(call.tool_name, call.params, redactor)
+    redactor.learn_call(call.tool_name, call.params)
     return replace(
         call,
         params=redactor.json(call.params),
@@ -271,16 +270,3 @@ def _content(content: tuple[ContentBlock, ...], redactor: Redactor) -> tuple[Con
     clean = tuple(redactor.json(content))
     # No model takes a message without content, which is left where all of it was a thought with a secret.
     return (text_block("[left out, since it holds a secret]"),) if content and not clean else clean
-
-
-def _learn(tool_name: str, params: JsonObject, redactor: Redactor) -> None:
-    """Take a value for a secret as soon as the model gives it as one: its call is committed before it runs."""
-    if _is_update(tool_name):
-        name, value = params.get("name"), params.get("value")
-        if isinstance(value, str):
-            redactor.learn(name if isinstance(name, str) else "UNNAMED", value)
-
-
-def _is_update(tool_name: str) -> bool:
-    # Engines put the server's name before it where names collide.
-    return tool_name == _UPDATE or tool_name.endswith(f"__{_UPDATE}")

@@ -7,11 +7,11 @@ import hashlib
 from typing import Any
 
 import pytest
-from nova_workers.ledger.claim import claim_next
-from nova_workers.ledger.fleet import Switch, pause, resume
 
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
+from nova_workers.ledger.runs.claim import claim_next
+from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from tests.requirements import proves
 from tests.support.executor import Floor
 from tests.support.puppet import plan

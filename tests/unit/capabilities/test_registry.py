@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nova_workers.capabilities.serving import ToolServer
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer
 from nova_workers.errors import ConfigurationError, InvalidInput, ToolFailure
+from tests.requirements import proves
 
 CONTEXT = CapabilityContext("ten_1", "nova", "thr_1", "run_1")
 
@@ -166,3 +168,28 @@ async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
     assert isinstance(content, TextContent)
     assert (result.is_error, says in content.text) == (failed, True)
     assert "inside" not in content.text
+
+
+def _taking(tool: ToolDeclaration[Any], field: str) -> ToolDeclaration[Any]:
+    return replace(tool, takes_secrets=(field,)) if tool.name == "parrot_say" else tool
+
+
+@proves("secrets.declared")
+def test_the_tools_that_take_secrets_are_known_by_their_declaration() -> None:
+    parrot = Parrot()
+    parrot.tools = tuple(_taking(tool, "words") for tool in parrot.tools or ())
+    registry = CapabilityRegistry([parrot])
+    granted = AgentSpec(name="A", capabilities={"parrot": CapabilityGrant()})
+    assert registry.secret_fields(granted) == {"parrot_say": ("words",)}
+    assert registry.reveals(granted)
+    without = AgentSpec(name="A", capabilities={"parrot": CapabilityGrant(tools=("parrot_say_not",))})
+    for spec in (without, AgentSpec(name="A")):
+        assert registry.secret_fields(spec) == {}
+        assert not registry.reveals(spec)
+
+
+def test_a_tool_cannot_take_secrets_in_a_field_that_it_lacks() -> None:
+    parrot = Parrot()
+    parrot.tools = tuple(_taking(tool, "value") for tool in parrot.tools or ())
+    with pytest.raises(ConfigurationError, match="'parrot_say' takes secrets in 'value'"):
+        CapabilityRegistry([parrot])

@@ -28,6 +28,7 @@ from nova_workers.contracts.waits import MAX_OPTION_CHARS, AskAgent, AskApproval
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.turns.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
+from tests.requirements import proves
 
 VALUE = "tok_123456"
 HIDDEN = "[secret:KEY]"
@@ -188,9 +189,12 @@ def test_no_cut_of_the_answer_lets_it_through(cuts: list[int]) -> None:
     assert ears.text() == f"a {HIDDEN} b {HIDDEN}{VALUE[:4]}"
 
 
-async def test_a_value_is_a_secret_from_when_the_model_sets_it() -> None:
-    for name in ("secret_update", "secrets__secret_update", "mcp__secrets__secret_update"):
-        ears, to = redacted(OTHER="another")
+@proves("secrets.declared")
+async def test_a_value_is_a_secret_from_when_the_model_gives_it_to_a_tool_that_takes_secrets() -> None:
+    for name in ("keep_key", "vault__keep_key", "mcp__vault__keep_key"):
+        ears, redactor = Ears(), Redactor({"OTHER": "another"})
+        redactor.watch({"keep_key": ("value",)})
+        to = RedactedListener(ears.callbacks(), redactor)
         call = a_call(tool_name=name, params={"name": "KEY", "value": VALUE})
         await to.on_tool_calls(a_step(call))
         to.on_token(f"It is {VALUE}.")
@@ -266,6 +270,7 @@ def test_calls_that_are_still_to_be_made_get_their_arguments_back() -> None:
     redactor.learn("SHUT", "shut-away")
     params = {"k": f"Bearer {HIDDEN}", "l": "[secret:SHUT]"}
     waiting, done = a_call(params=params, status="approved"), a_call(id="c2", params=params, result=())
+    redactor.watch({"secret_update": ("value",)})
     update = a_call(id="c3", tool_name="secret_update", params={"name": "KEY", "value": HIDDEN})
     uses = tuple(
         {"type": "tool_use", "id": call.id, "name": call.tool_name, "input": call.params}
