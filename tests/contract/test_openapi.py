@@ -23,7 +23,7 @@ from api.app import build_app
 from nova_workers.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
-from tests.integration.api.hands import make_tenant
+from tests.integration.api.worker_calls import make_tenant
 from tests.support.serving import loopback_listener
 
 _EXAMPLES = 12
@@ -221,7 +221,7 @@ def _as_it_is(_: Any, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 
-# The event streams have no end while no worker runs; `tests/integration/api/test_events.py` covers them.
+# The event streams have no end while no worker runs; `tests/integration/api/runs/test_events.py` covers them.
 @schema.exclude(path_regex=r"/stream$").parametrize()
 @hypothesis_settings(
     max_examples=_EXAMPLES,

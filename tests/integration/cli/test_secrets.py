@@ -16,7 +16,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
 from tests.integration.api.conftest import served
-from tests.integration.api.hands import Tenant, make_tenant
+from tests.integration.api.worker_calls import Tenant, make_tenant
 from tests.support.command_line import Nova
 
 VALUE = "correct horse battery"

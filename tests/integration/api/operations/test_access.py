@@ -1,0 +1,343 @@
+"""Keys, scopes and tenants: who may do what, and that nobody sees what is not theirs."""
+
+from typing import Any
+
+import pytest
+
+from nova_workers.config import Settings
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Database
+from tests.integration.api.conftest import Api, Serve, until
+from tests.integration.api.worker_calls import Hands, Tenant, make_tenant
+from tests.requirements import proves
+
+# One request for each route that names something by its id; a test below proves that none is missing.
+BY_ID: list[tuple[str, str, Any]] = [
+    ("GET", "/v1/agents/{agent_id}", None),
+    ("PUT", "/v1/agents/{agent_id}", {"name": "mine now"}),
+    ("DELETE", "/v1/agents/{agent_id}", None),
+    ("GET", "/v1/agents/{agent_id}/versions", None),
+    ("POST", "/v1/agents/{agent_id}/rollback", {"version": 1}),
+    ("GET", "/v1/threads/{thread_id}", None),
+    ("PATCH", "/v1/threads/{thread_id}", {"title": "mine now"}),
+    ("DELETE", "/v1/threads/{thread_id}", None),
+    ("POST", "/v1/threads/{thread_id}/fork", {}),
+    ("GET", "/v1/threads/{thread_id}/messages", None),
+    ("GET", "/v1/threads/{thread_id}/turns", None),
+    ("GET", "/v1/threads/{thread_id}/runs", None),
+    ("POST", "/v1/threads/{thread_id}/runs", {"message": "hello"}),
+    ("POST", "/v1/threads/{thread_id}/runs/wait", {"message": "hello"}),
+    ("POST", "/v1/threads/{thread_id}/runs/stream", {"message": "hello"}),
+    ("GET", "/v1/runs/{run_id}", None),
+    ("PATCH", "/v1/runs/{run_id}", {"message": "mine now"}),
+    ("DELETE", "/v1/runs/{run_id}", None),
+    ("POST", "/v1/runs/{run_id}/cancel", None),
+    ("GET", "/v1/runs/{run_id}/events", None),
+    ("GET", "/v1/runs/{run_id}/wait", None),
+    ("DELETE", "/v1/keys/{key_id}", None),
+    ("PATCH", "/v1/agents/{agent_id}", {"description": "mine now"}),
+    ("GET", "/v1/agents/{agent_id}/versions/{version}", None),
+    ("POST", "/v1/runs/{run_id}/answers", {"text": "yes"}),
+    ("GET", "/v1/deliveries/{delivery_id}", None),
+    ("POST", "/v1/deliveries/{delivery_id}/replay", None),
+    ("GET", "/v1/files/{file_id}", None),
+    ("GET", "/v1/files/{file_id}/content", None),
+    ("DELETE", "/v1/files/{file_id}", None),
+    ("DELETE", "/v1/memories/{memory_id}", None),
+    ("GET", "/v1/notes/{note_id}", None),
+    ("PATCH", "/v1/notes/{note_id}", {"title": "mine now"}),
+    ("DELETE", "/v1/notes/{note_id}", None),
+    ("DELETE", "/v1/secrets/{name}", None),
+    ("GET", "/v1/skills/{name}", None),
+    ("GET", "/v1/skills/{name}/file", None),
+    ("DELETE", "/v1/skills/{name}", None),
+    ("GET", "/v1/tasks/{task_id}", None),
+    ("PATCH", "/v1/tasks/{task_id}", {"title": "mine now"}),
+    ("POST", "/v1/tasks/{task_id}/activate", None),
+    ("POST", "/v1/tasks/{task_id}/cancel", {}),
+    ("POST", "/v1/tasks/{task_id}/complete", {}),
+    ("GET", "/v1/tasks/{task_id}/history", None),
+    ("POST", "/v1/tasks/{task_id}/resources", {"kind": "url", "value": "https://example.com"}),
+    ("DELETE", "/v1/tasks/{task_id}/resources/{resource_id}", None),
+    ("POST", "/v1/tasks/{task_id}/run", None),
+    ("PUT", "/v1/tasks/{task_id}/steps", {"steps": []}),
+    ("PATCH", "/v1/tasks/{task_id}/steps/{step_id}", {"done": True}),
+    ("POST", "/v1/tasks/{task_id}/steps/{step_id}/subtask", {"owner_agent_id": "nova"}),
+    ("GET", "/v1/triggers/{trigger_id}", None),
+    ("PATCH", "/v1/triggers/{trigger_id}", {"title": "mine now"}),
+    ("DELETE", "/v1/triggers/{trigger_id}", None),
+    ("POST", "/v1/triggers/{trigger_id}/fire", None),
+    ("POST", "/v1/triggers/{trigger_id}/resume", None),
+    ("GET", "/v1/triggers/{trigger_id}/firings", None),
+    ("GET", "/v1/triggers/{trigger_id}/preview", None),
+    ("GET", "/v1/webhooks/{webhook_id}", None),
+    ("PATCH", "/v1/webhooks/{webhook_id}", {"description": "mine now"}),
+    ("DELETE", "/v1/webhooks/{webhook_id}", None),
+    ("POST", "/v1/webhooks/{webhook_id}/rotate", {}),
+    ("POST", "/v1/webhooks/{webhook_id}/test", None),
+]
+# Names are each tenant's own: these make one of that name.
+MAKES_ITS_OWN = {("PUT", "/v1/secrets/{name}"), ("PUT", "/v1/skills/{name}")}
+LISTS = (
+    "/v1/threads",
+    "/v1/runs",
+    "/v1/keys",
+    "/v1/agents",
+    "/v1/waits",
+    "/v1/tasks",
+    "/v1/notes",
+    "/v1/files",
+    "/v1/deliveries",
+    "/v1/memories",
+    "/v1/skills",
+    "/v1/secrets",
+    "/v1/triggers",
+    "/v1/webhooks",
+    "/v1/usage",
+    "/v1/export",
+)
+# Ids in bodies, which must not reach further either.
+IN_BODY: list[tuple[str, str, str]] = [
+    ("POST", "/v1/runs", "thread_id"),
+    ("POST", "/v1/runs/wait", "thread_id"),
+    ("POST", "/v1/runs/stream", "thread_id"),
+]
+
+
+_SKILL_MD = "---\nname: their-skill\ndescription: Theirs\n---\nSecret"
+_ROWS = """
+WITH file AS (
+    INSERT INTO sent_files (id, tenant_id, agent_id, thread_id, run_id, name, media_type, content)
+    VALUES ($2, $1, 'their-agent', 'thr', 'run', 'secret.txt', 'text/plain', 'secret')
+), delivery AS (
+    INSERT INTO deliveries (id, tenant_id, kind, target, payload) VALUES ($3, $1, 'notification', 'user', '{}')
+), webhook AS (
+    INSERT INTO webhooks (id, tenant_id, url, secret, key_id) VALUES ($4, $1, 'https://example.com', 'secret', 'k')
+), numbers AS (
+    UPDATE tenants SET next_task_id = 471100 WHERE id = $1
+)
+INSERT INTO secrets (tenant_id, name, ciphertext, key_id, updated_by) VALUES ($1, 'THEIR_TOKEN', 'secret', 'k', 'x')
+"""
+
+
+async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[str, str]:
+    """Make one of everything in another tenant, and return the ids."""
+    rows = {"file_id": new_id("file"), "delivery_id": new_id("dlv"), "webhook_id": new_id("whk")}
+    await database.execute(_ROWS, other_tenant.id, *rows.values())
+    await other.post("/v1/agents", json={"id": "their-agent", "name": "Theirs"})
+    thread = (await other.post("/v1/threads", json={"agent_id": "their-agent"})).json()
+    run = (await other.post(f"/v1/threads/{thread['id']}/runs", json={"message": "secret"})).json()
+    note = (await other.post("/v1/notes", json={"agent_id": "their-agent", "title": "Secret"})).json()
+    memory = (await other.post("/v1/memories", json={"content": "Secret"})).json()
+    await other.put("/v1/skills/their-skill", json={"skill_md": _SKILL_MD})
+    trigger = {"agent_id": "their-agent", "kind": "every", "schedule": "3600", "prompt": "Secret"}
+    task = await other.post(
+        "/v1/tasks",
+        json={
+            "title": "Secret",
+            "owner_agent_id": "their-agent",
+            "steps": [{"title": "Secret"}],
+            "resources": [{"kind": "url", "value": "https://example.com/secret"}],
+        },
+    )
+    return {
+        "agent_id": "their-agent",
+        "thread_id": thread["id"],
+        "run_id": run["id"],
+        "key_id": other_tenant.key_id,
+        "note_id": note["id"],
+        "memory_id": memory["id"],
+        "trigger_id": (await other.post("/v1/triggers", json=trigger)).json()["id"],
+        "task_id": str(task.json()["id"]),
+        "step_id": task.json()["steps"][0]["id"],
+        "resource_id": task.json()["resources"][0]["id"],
+        "skill": "their-skill",
+        "secret": "THEIR_TOKEN",
+        **rows,
+    }
+
+
+def _nobodys(name: str, value: str) -> str:
+    """Return an id of the same length and form that nothing has."""
+    if name == "task_id":
+        return str(int(value) + 1)
+    return value[:-4] + ("zzzz" if name in ("agent_id", "skill") else "ZZZZ")
+
+
+def _filled(path: str, ids: dict[str, str]) -> str:
+    own = {"name": ids["secret" if path.startswith("/v1/secrets") else "skill"], "version": "1"}
+    return path.format(**ids, **own) + ("?path=a.txt" if path.endswith("/file") else "")
+
+
+@pytest.mark.parametrize(("method", "path", "body"), BY_ID)
+@proves("input.unknown")
+async def test_another_tenant_s_id_looks_exactly_like_one_that_never_was(
+    api: Api, other_tenant: Tenant, database: Database, method: str, path: str, body: Any
+) -> None:
+    async with api.client(other_tenant.key) as other:
+        theirs = await _theirs(other, other_tenant, database)
+        before = await _state(database)
+        # Of the same length and form, so that nothing but the id itself differs.
+        nobody = {name: _nobodys(name, value) for name, value in theirs.items()}
+        foreign = await api.http.request(method, _filled(path, theirs), json=body)
+        unknown = await api.http.request(method, _filled(path, nobody), json=body)
+        assert foreign.status_code == unknown.status_code == 404
+        text = foreign.text
+        for name, value in theirs.items():
+            text = text.replace(value, nobody[name])
+        assert text == unknown.text
+        assert set(foreign.headers) == set(unknown.headers)
+        assert await _state(database) == before, "nothing changed"
+
+
+@pytest.mark.parametrize(("method", "path", "field"), IN_BODY)
+async def test_another_tenant_s_thread_in_a_body_is_not_found(
+    api: Api, other_tenant: Tenant, database: Database, method: str, path: str, field: str
+) -> None:
+    async with api.client(other_tenant.key) as other:
+        theirs = await _theirs(other, other_tenant, database)
+        before = await _state(database)
+        answer = await api.http.request(method, path, json={"message": "hello", field: theirs[field]})
+        assert answer.status_code == 404
+        assert await _state(database) == before
+
+
+async def test_lists_filters_and_bulk_cancels_stay_within_the_tenant(
+    api: Api, other_tenant: Tenant, hands: Hands, database: Database
+) -> None:
+    async with api.client(other_tenant.key) as other:
+        theirs = await _theirs(other, other_tenant, database)
+        for path in LISTS:
+            text = (await api.http.get(path)).text
+            assert not any(value in text for value in theirs.values()), path
+        filtered = await api.http.get("/v1/runs", params={"thread_id": theirs["thread_id"]})
+        assert filtered.json()["items"] == []
+        canceled = await api.http.post(
+            "/v1/runs/cancel", json={"run_ids": [theirs["run_id"]], "thread_id": theirs["thread_id"]}
+        )
+        assert canceled.json() == {"canceled": 0, "requested": 0}
+        assert (await other.get(f"/v1/runs/{theirs['run_id']}")).json()["status"] == "queued"
+        mine = await api.thread()
+        await api.run(mine)
+        turn = await hands.play(mine)
+        fork = await other.post(f"/v1/threads/{theirs['thread_id']}/fork", json={"turn_id": turn.claim.turn_id})
+        assert fork.status_code == 404
+
+
+async def test_an_agent_s_pause_in_one_tenant_holds_back_no_other(api: Api, other_tenant: Tenant) -> None:
+    await api.http.post("/v1/fleet/pause", json={"scope": "agent", "agent_id": "nova"})
+    async with api.client(other_tenant.key) as other:
+        run_id = (await other.post("/v1/runs", json={"message": "hello"})).json()["id"]
+        assert (await other.get(f"/v1/runs/{run_id}")).json()["waiting_for"].startswith("no worker is alive")
+
+
+def test_the_matrix_names_every_route_with_an_id(openapi: dict[str, Any]) -> None:
+    routes = {(method.upper(), path) for path, item in openapi["paths"].items() for method in item if "{" in path}
+    assert {(method, path) for method, path, _ in BY_ID} | MAKES_ITS_OWN == routes
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer nova_wrong", "Basic bm92YTpub3Zh", "Bearer \xe9", "bearer x y", "nova_x"],
+)
+async def test_a_request_without_a_good_key_is_refused(api: Api, authorization: str | None) -> None:
+    headers = [] if authorization is None else [(b"authorization", authorization.encode("latin-1"))]
+    async with api.client(None) as stranger:
+        answer = await stranger.get("/v1/runs", headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["code"] == "unauthenticated"
+
+
+def test_every_route_of_v1_wants_a_key(openapi: dict[str, Any]) -> None:
+    for path, item in openapi["paths"].items():
+        for method, operation in item.items():
+            assert bool(operation.get("security")) == path.startswith("/v1/"), (method, path)
+
+
+@pytest.mark.parametrize(
+    ("scopes", "allowed"),
+    [
+        (("runs",), {"/v1/runs", "/v1/threads", "/v1/fleet"}),
+        (("agents",), {"/v1/agents", "/v1/capabilities", "/v1/fleet"}),
+        (("keys",), {"/v1/keys", "/v1/fleet"}),
+        (("operator",), {"/v1/fleet"}),
+    ],
+)
+async def test_a_key_reaches_only_what_its_scopes_cover(
+    api: Api, database: Database, scopes: tuple[str, ...], allowed: set[str]
+) -> None:
+    key = (await make_tenant(database, scopes, api.tenant.id)).key
+    everything = {"/v1/runs", "/v1/threads", "/v1/agents", "/v1/capabilities", "/v1/keys", "/v1/fleet"}
+    async with api.client(key) as narrow:
+        for path in everything:
+            answer = await narrow.get(path)
+            assert answer.status_code == (200 if path in allowed else 403), path
+            if answer.status_code == 403:
+                assert answer.json()["code"] == "forbidden"
+                assert "scope" in answer.json()["detail"]
+
+
+async def test_a_key_gives_no_scope_that_it_lacks(api: Api, database: Database) -> None:
+    key = (await make_tenant(database, ("keys", "runs"), api.tenant.id)).key
+    async with api.client(key) as narrow:
+        assert (await narrow.post("/v1/keys", json={"name": "x", "scopes": ["runs"]})).status_code == 201
+        refused = await narrow.post("/v1/keys", json={"name": "x", "scopes": ["runs", "operator"]})
+        assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "operator")
+
+
+async def test_a_new_key_is_shown_once_works_and_is_revoked(api: Api, database: Database) -> None:
+    made = (await api.http.post("/v1/keys", json={"name": "ci", "scopes": ["runs"]})).json()
+    assert made["key"].startswith(made["prefix"])
+    listed = (await api.http.get("/v1/keys")).text
+    assert made["prefix"] in listed
+    assert made["key"] not in listed
+    kept = await database.fetchval("SELECT string_agg(api_keys::text, ' ') FROM api_keys")
+    assert made["key"].removeprefix(made["prefix"]) not in kept
+    async with api.client(made["key"]) as client:
+        assert (await client.get("/v1/runs")).status_code == 200
+        for _ in range(2):
+            assert (await api.http.delete(f"/v1/keys/{made['id']}")).status_code == 204
+        assert (await client.get("/v1/runs")).status_code == 401
+
+
+async def test_a_key_revoked_elsewhere_stops_within_the_cache_s_life(serve: Serve, settings: Settings) -> None:
+    quick = settings.model_copy(update={"api": settings.api.model_copy(update={"key_cache_s": 0.2})})
+    here, elsewhere = await serve(quick), await serve(quick)
+    made = (await here.http.post("/v1/keys", json={"name": "ci", "scopes": ["runs"]})).json()
+    async with elsewhere.client(made["key"]) as client:
+        assert (await client.get("/v1/runs")).status_code == 200
+        await here.http.delete(f"/v1/keys/{made['id']}")
+
+        async def refused() -> bool:
+            return (await client.get("/v1/runs")).status_code == 401
+
+        await until(refused)
+
+
+async def test_an_expired_key_stops_at_once_though_it_is_remembered(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"key_cache_s": 60.0})}))
+    made = (await api.http.post("/v1/keys", json={"name": "brief", "expires_at": "2099-01-01T00:00:00Z"})).json()
+    await database.execute("UPDATE api_keys SET expires_at = now() + interval '2 s' WHERE id = $1", made["id"])
+    async with api.client(made["key"]) as client:
+        assert (await client.get("/v1/runs")).status_code == 200
+
+        async def refused() -> bool:
+            return (await client.get("/v1/runs")).status_code == 401
+
+        await until(refused)
+
+
+async def _state(database: Database) -> list[Any]:
+    """Everything that a request without a right must not change."""
+    return [
+        [tuple(row) for row in await database.fetch(query)]
+        for query in (
+            "SELECT id, status, content::text, cancel_requested_at FROM runs ORDER BY id",
+            "SELECT id, title, deleted_at, next_seq FROM threads ORDER BY id",
+            "SELECT tenant_id, id, version, deleted_at FROM agents ORDER BY tenant_id, id",
+            "SELECT id, revoked_at FROM api_keys ORDER BY id",
+        )
+    ]

@@ -1,0 +1,132 @@
+"""The fleet at a glance, its switches, and what machines ask."""
+
+import orjson
+from dirty_equals import IsFloat, IsPartialDict
+from redis.asyncio import Redis
+
+from nova_workers.keys import worker_presence, workers_index
+from nova_workers.ledger.database import Database
+from tests.integration.api.conftest import Api, until
+from tests.integration.api.worker_calls import Hands, Tenant, make_tenant
+
+
+async def test_the_fleet_tells_what_there_is_to_do(api: Api, hands: Hands) -> None:
+    one, two = await api.thread(), await api.thread()
+    await api.run(one)
+    await hands.play(one)
+    await api.run(one)
+    await hands.claim(one)
+    await api.run(two, queue="background")
+    fleet = (await api.http.get("/v1/fleet")).json()
+    assert fleet["runs"] == {"queued": 1, "running": 1, "waiting": 0, "succeeded": 1}
+    assert fleet["queues"] == [
+        {"queue": "interactive", "queued": 0, "oldest_queued_age_s": None},
+        {"queue": "background", "queued": 1, "oldest_queued_age_s": IsFloat(ge=0)},
+    ]
+    assert fleet["switches"] == []
+
+
+async def test_statuses_come_in_the_same_order_every_time(api: Api, database: Database) -> None:
+    ended = ["succeeded", "merged", "failed", "canceled"]
+    for status in ended:
+        run_id = await api.run(await api.thread())
+        await database.execute("UPDATE runs SET status = $2, finished_at = now() WHERE id = $1", run_id, status)
+    fleet = (await api.http.get("/v1/fleet")).json()
+    assert list(fleet["runs"]) == ["queued", "running", "waiting", *sorted(ended)]
+
+
+async def test_an_operator_sees_all_tenants_and_the_workers_others_their_own(
+    api: Api, other_tenant: Tenant, database: Database, redis: Redis
+) -> None:
+    await redis.zadd(workers_index(), {"wkr_1": 1, "wkr_gone": 0})
+    record = {
+        "id": "wkr_1", "host": "h", "pid": 7, "queues": ["interactive"], "slots": 8, "busy": 3, "draining": False,
+        "seen_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    await redis.set(worker_presence("wkr_1"), orjson.dumps(record))
+    await api.run(await api.thread())
+    async with api.client(other_tenant.key) as operator:
+        fleet = (await operator.get("/v1/fleet")).json()
+        assert fleet["runs"]["queued"] == 1
+        assert [worker["id"] for worker in fleet["workers"]] == ["wkr_1"]
+    narrow = await make_tenant(database, ("runs",), other_tenant.id)
+    async with api.client(narrow.key) as plain:
+        fleet = (await plain.get("/v1/fleet")).json()
+        assert fleet["runs"]["queued"] == 0
+        assert fleet["workers"] == []
+
+
+async def test_a_pause_stands_until_it_is_resumed(api: Api, hands: Hands) -> None:
+    thread_id = await api.thread()
+    await api.run(thread_id)
+    for scope, target in (("fleet", None), ("tenant", None), ("agent", "nova")):
+        body = {"scope": scope, "agent_id": target, "reason": "rehearsal"}
+        for _ in range(2):
+            paused = (await api.http.post("/v1/fleet/pause", json=body)).json()
+            assert paused["switches"] == [IsPartialDict(scope=scope, target=target, reason="rehearsal")]
+        try:
+            await hands.claim(thread_id)
+        except AssertionError:
+            pass
+        else:
+            raise AssertionError(f"claimed though {scope} is paused")
+        for _ in range(2):
+            assert (await api.http.post("/v1/fleet/resume", json=body)).json()["switches"] == []
+    await hands.claim(thread_id)
+
+
+async def test_a_resume_rings_for_what_waits(api: Api, redis: Redis) -> None:
+    await api.http.post("/v1/fleet/pause", json={"scope": "tenant"})
+    thread_id = await api.thread()
+    for _ in range(2):
+        await api.run(thread_id)
+    assert _rung(api) <= 2
+    await api.http.post("/v1/fleet/resume", json={"scope": "tenant"})
+    await until(lambda: _rung(api) >= 3)
+
+
+def _rung(api: Api) -> float:
+    labels = {"queue": "interactive", "outcome": "rung"}
+    return api.state.services.metrics.registry.get_sample_value("nova_doorbells_total", labels) or 0
+
+
+async def test_turning_a_switch_needs_the_scope_for_it(api: Api, database: Database) -> None:
+    runs = await make_tenant(database, ("runs",), api.tenant.id)
+    agents = await make_tenant(database, ("agents",), api.tenant.id)
+    async with api.client(runs.key) as client:
+        assert (await client.post("/v1/fleet/pause", json={"scope": "tenant"})).status_code == 403
+    async with api.client(agents.key) as client:
+        assert (await client.post("/v1/fleet/pause", json={"scope": "tenant"})).status_code == 200
+        refused = await client.post("/v1/fleet/pause", json={"scope": "fleet"})
+        assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "operator")
+        unknown = await client.post("/v1/fleet/pause", json={"scope": "agent", "agent_id": "nobody"})
+        assert unknown.status_code == 404
+
+
+async def test_probes_and_metrics_need_no_key(api: Api) -> None:
+    await api.run(await api.thread())
+    async with api.client(None) as machine:
+        assert (await machine.get("/healthz")).json() == {"status": "ok"}
+        ready = await machine.get("/readyz")
+        assert (ready.status_code, ready.json()) == (
+            200,
+            {"ready": True, "checks": {"database": "ok", "schema": "ok", "broker": "ok"}},
+        )
+        metrics = (await machine.get("/metrics")).text
+    assert 'nova_runs_accepted_total{queue="interactive",source="api"} 1.0' in metrics
+    assert 'nova_queue_depth{queue="interactive"} 1.0' in metrics
+    assert 'route="/v1/threads/{thread_id}/runs"' in metrics
+
+
+async def test_an_old_schema_is_not_ready_and_says_how_to_mend_it(api: Api, database: Database) -> None:
+    await database.execute("UPDATE alembic_version SET version_num = 'older'")
+    answer = await api.http.get("/readyz")
+    assert answer.status_code == 503
+    assert "nova migrate" in answer.json()["checks"]["schema"]
+
+
+async def test_answers_carry_the_headers_that_keep_browsers_and_caches_honest(api: Api) -> None:
+    answer = await api.http.get("/v1/runs")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in answer.headers

@@ -1,0 +1,188 @@
+"""Conversations over HTTP: made, named, forked, read and deleted."""
+
+import pytest
+
+from nova_workers.contracts.engine import ToolCall
+from tests.integration.api.conftest import Api
+from tests.integration.api.worker_calls import Hands
+from tests.requirements import proves
+
+
+async def _say(api: Api, hands: Hands, thread_id: str, message: str, answer: str) -> str:
+    """Play one turn and return its id."""
+    await api.run(thread_id, message)
+    return (await hands.play(thread_id, answer)).claim.turn_id
+
+
+async def _texts(api: Api, thread_id: str, limit: int = 50) -> list[str]:
+    """Read a whole conversation, page by page."""
+    texts: list[str] = []
+    cursor = None
+    while True:
+        page = (
+            await api.http.get(
+                f"/v1/threads/{thread_id}/messages",
+                params={"limit": limit, **({"cursor": cursor} if cursor else {})},
+            )
+        ).json()
+        texts += [item["content"][0]["text"] for item in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return texts
+
+
+async def test_a_thread_is_made_with_what_was_given(api: Api) -> None:
+    made = await api.http.post(
+        "/v1/threads", json={"agent_id": "nova", "title": "T", "label": "main", "metadata": {"a": [1, {"b": None}]}}
+    )
+    assert made.status_code == 201
+    thread = made.json()
+    assert (thread["title"], thread["label"], thread["metadata"]) == ("T", "main", {"a": [1, {"b": None}]})
+    assert (await api.http.get(f"/v1/threads/{thread['id']}")).json() == thread
+
+
+async def test_a_thread_of_an_unknown_agent_is_refused(api: Api) -> None:
+    answer = await api.http.post("/v1/threads", json={"agent_id": "nobody"})
+    assert answer.status_code == 404
+    assert answer.json()["errors"][0]["field"] == "agent_id"
+
+
+async def test_a_patch_changes_only_what_it_names_and_null_clears(api: Api) -> None:
+    thread_id = await api.thread(title="old", label="l", metadata={"keep": True})
+    renamed = (await api.http.patch(f"/v1/threads/{thread_id}", json={"title": "new"})).json()
+    assert (renamed["title"], renamed["label"], renamed["metadata"]) == ("new", "l", {"keep": True})
+    cleared = (await api.http.patch(f"/v1/threads/{thread_id}", json={"label": None, "metadata": {}})).json()
+    assert (cleared["title"], cleared["label"], cleared["metadata"]) == ("new", None, {})
+
+
+async def test_a_label_is_unique_while_its_thread_lives(api: Api) -> None:
+    first = await api.thread(label="main")
+    assert (await api.http.post("/v1/threads", json={"label": "main"})).status_code == 409
+    second = await api.thread()
+    assert (await api.http.patch(f"/v1/threads/{second}", json={"label": "main"})).status_code == 409
+    await api.http.delete(f"/v1/threads/{first}")
+    assert (await api.http.patch(f"/v1/threads/{second}", json={"label": "main"})).status_code == 200
+
+
+async def test_threads_are_listed_newest_first_by_agent_and_by_label(api: Api) -> None:
+    ids = [await api.thread(label=f"l{n}", agent_id="nova" if n else "agent-builder") for n in range(3)]
+    everything = (await api.http.get("/v1/threads")).json()["items"]
+    assert [thread["id"] for thread in everything] == ids[::-1]
+    of_builder = (await api.http.get("/v1/threads", params={"agent_id": "agent-builder"})).json()["items"]
+    assert [thread["id"] for thread in of_builder] == [ids[0]]
+    of_label = (await api.http.get("/v1/threads", params={"label": "l2"})).json()["items"]
+    assert [thread["id"] for thread in of_label] == [ids[2]]
+
+
+@proves("input.deleted-thread")
+async def test_a_deleted_thread_is_gone_and_its_queued_runs_are_canceled(api: Api) -> None:
+    thread_id = await api.thread()
+    run_id = await api.run(thread_id)
+    assert (await api.http.delete(f"/v1/threads/{thread_id}")).status_code == 204
+    for method, path, body in (
+        ("GET", "", None),
+        ("DELETE", "", None),
+        ("PATCH", "", {"title": "x"}),
+        ("POST", "/runs", {"message": "hello"}),
+        ("POST", "/runs/wait", {"message": "hello"}),
+        ("POST", "/runs/stream", {"message": "hello"}),
+        ("POST", "/fork", {}),
+        ("GET", "/messages", None),
+        ("GET", "/turns", None),
+        ("GET", "/runs", None),
+    ):
+        answer = await api.http.request(method, f"/v1/threads/{thread_id}{path}", json=body)
+        assert answer.status_code == 410, (method, path, answer.text)
+        assert answer.json()["code"] == "gone"
+    assert (await api.http.get(f"/v1/runs/{run_id}")).json()["status"] == "canceled"
+    assert thread_id not in (await api.http.get("/v1/threads")).text
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 50])
+async def test_messages_are_read_oldest_first_in_pages_of_any_size(api: Api, hands: Hands, limit: int) -> None:
+    thread_id = await api.thread()
+    expected: list[str] = []
+    for number in range(3):
+        await _say(api, hands, thread_id, f"q{number}", f"a{number}")
+        expected += [f"q{number}", f"a{number}"]
+    assert await _texts(api, thread_id, limit) == expected
+
+
+async def test_a_running_turn_shows_what_it_committed(api: Api, hands: Hands) -> None:
+    thread_id = await api.thread()
+    await api.run(thread_id, "look around")
+    turn = await hands.claim(thread_id)
+    await turn.commit("looking", ToolCall(id="toolu_1", tool_name="look", params={"at": "x"}, step=0, sequence=0))
+    page = (await api.http.get(f"/v1/threads/{thread_id}/messages")).json()["items"]
+    assert [message["kind"] for message in page] == ["query", "response", "tool_results"]
+    (running,) = (await api.http.get(f"/v1/threads/{thread_id}/turns")).json()["items"]
+    assert running["status"] == "running"
+    assert running["tool_calls"][0]["tool_name"] == "look"
+    assert running["usage"]["input_tokens"] == 10
+
+
+async def test_a_fork_goes_on_from_a_turn_and_copies_nothing(api: Api, hands: Hands) -> None:
+    thread_id = await api.thread()
+    turns = [await _say(api, hands, thread_id, f"q{n}", f"a{n}") for n in range(3)]
+    forked = await api.http.post(f"/v1/threads/{thread_id}/fork", json={"turn_id": turns[1], "title": "other way"})
+    assert forked.status_code == 201
+    fork = forked.json()
+    assert (fork["forked_from_thread_id"], fork["forked_from_turn_id"]) == (thread_id, turns[1])
+    assert (fork["head_turn_id"], fork["turn_count"], fork["title"]) == (turns[1], 2, "other way")
+    await _say(api, hands, fork["id"], "q-fork", "a-fork")
+    assert await _texts(api, fork["id"], 2) == ["q0", "a0", "q1", "a1", "q-fork", "a-fork"]
+    assert await _texts(api, thread_id) == ["q0", "a0", "q1", "a1", "q2", "a2"]
+    listed = (await api.http.get(f"/v1/threads/{fork['id']}/turns", params={"limit": 2})).json()
+    assert [turn["depth"] for turn in listed["items"]] == [2, 1]
+    rest = await api.http.get(f"/v1/threads/{fork['id']}/turns", params={"cursor": listed["next_cursor"], "limit": 2})
+    assert [turn["id"] for turn in rest.json()["items"]] == [turns[0]]
+
+
+async def test_a_fork_of_a_fork_inherits_through_both(api: Api, hands: Hands) -> None:
+    first = await api.thread()
+    early = await _say(api, hands, first, "q0", "a0")
+    await _say(api, hands, first, "q1", "a1")
+    second = (await api.http.post(f"/v1/threads/{first}/fork", json={})).json()["id"]
+    await _say(api, hands, second, "q2", "a2")
+    third = (await api.http.post(f"/v1/threads/{second}/fork", json={})).json()["id"]
+    await _say(api, hands, third, "q3", "a3")
+    assert await _texts(api, third, 3) == ["q0", "a0", "q1", "a1", "q2", "a2", "q3", "a3"]
+    # A turn of the grandparent is in the history of the grandchild, so it can be forked there too.
+    fourth = (await api.http.post(f"/v1/threads/{third}/fork", json={"turn_id": early})).json()
+    assert fourth["turn_count"] == 1
+    assert await _texts(api, fourth["id"]) == ["q0", "a0"]
+
+
+async def test_a_fork_survives_the_deletion_of_what_it_was_forked_from(api: Api, hands: Hands) -> None:
+    thread_id = await api.thread()
+    await _say(api, hands, thread_id, "q0", "a0")
+    fork_id = (await api.http.post(f"/v1/threads/{thread_id}/fork", json={})).json()["id"]
+    await api.http.delete(f"/v1/threads/{thread_id}")
+    assert await _texts(api, fork_id) == ["q0", "a0"]
+
+
+async def test_a_fork_needs_a_finished_turn_of_this_history(api: Api, hands: Hands) -> None:
+    thread_id = await api.thread()
+    empty = await api.http.post(f"/v1/threads/{thread_id}/fork", json={})
+    assert empty.status_code == 409
+    stranger = await api.thread()
+    foreign = await _say(api, hands, stranger, "q", "a")
+    await _say(api, hands, thread_id, "q", "a")
+    await api.run(thread_id)
+    running = (await hands.claim(thread_id)).claim.turn_id
+    for turn_id in (foreign, running, "turn_none"):
+        refused = await api.http.post(f"/v1/threads/{thread_id}/fork", json={"turn_id": turn_id})
+        assert refused.status_code == 404, turn_id
+        assert refused.json()["errors"][0]["field"] == "turn_id"
+
+
+async def test_runs_of_a_thread_are_listed_last_in_line_first(api: Api) -> None:
+    thread_id = await api.thread()
+    ids = [await api.run(thread_id, f"m{n}") for n in range(3)]
+    await api.run(await api.thread())
+    page = (await api.http.get(f"/v1/threads/{thread_id}/runs", params={"limit": 2})).json()
+    assert [run["id"] for run in page["items"]] == ids[:0:-1]
+    assert [run["position"] for run in page["items"]] == [2, 1]
+    rest = await api.http.get(f"/v1/threads/{thread_id}/runs", params={"limit": 2, "cursor": page["next_cursor"]})
+    assert [run["id"] for run in rest.json()["items"]] == ids[:1]
+    assert rest.json()["next_cursor"] is None

@@ -1,0 +1,131 @@
+"""Search over conversations, over HTTP."""
+
+import json
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from nova_workers.config import Settings
+from nova_workers.effects.setup import embedding_provider
+from nova_workers.ledger.database import Database
+from tests.integration.api.conftest import Api, Serve
+from tests.integration.api.worker_calls import Tenant, make_tenant
+from tests.integration.history.past import Past
+from tests.requirements import proves
+from tests.support.directions import direction
+from tests.support.wire_server import wire_server
+
+
+async def _found(api: Api, **params: Any) -> list[str]:
+    answer = await api.http.get("/v1/search", params=params)
+    assert answer.status_code == 200, answer.text
+    return [item["message_id"] for item in answer.json()["items"]]
+
+
+async def test_a_hit_says_what_was_said_when_and_where(api: Api, database: Database) -> None:
+    past = Past(database)
+    thread = await past.thread(api.tenant.id, title="Birds")
+    run = await past.say("The heron", "A bird.", thread=thread)
+    answer = await api.http.get("/v1/search", params={"q": "heron"})
+    (hit,) = answer.json()["items"]
+    score = hit.pop("score")
+    assert 0 < score < 1
+    assert hit == {
+        "message_id": run.message_ids[0],
+        "thread_id": thread[1],
+        "thread_title": "Birds",
+        "agent_id": "nova",
+        "role": "user",
+        "said_at": "2026-06-01T12:00:00Z",
+        "excerpt": "The heron",
+        "found_by": ["words"],
+    }
+    assert answer.json()["by_meaning"] is False
+
+
+async def test_filters_bound_a_search(api: Api, database: Database) -> None:
+    past, tenant_id = Past(database), api.tenant.id
+    old = await past.say("The heron one", tenant_id=tenant_id, days_ago=30)
+    new = await past.say("The heron two", tenant_id=tenant_id, agent_id="helper")
+    assert set(await _found(api, q="heron")) == {old.message_ids[0], new.message_ids[0]}
+    assert await _found(api, q="heron", agent_id="helper") == [new.message_ids[0]]
+    assert await _found(api, q="heron", since="2026-05-15") == [new.message_ids[0]]
+    assert await _found(api, q="heron", until="2026-05-15T00:00:00Z") == [old.message_ids[0]]
+    assert len(await _found(api, q="heron", limit=1)) == 1
+
+
+@proves("history.own")
+async def test_another_tenants_conversations_are_not_found(api: Api, database: Database, other_tenant: Tenant) -> None:
+    await Past(database).say("The heron", tenant_id=other_tenant.id)
+    assert await _found(api, q="heron") == []
+
+
+@proves("history.deleted")
+async def test_a_thread_that_is_deleted_over_http_is_not_found(api: Api, database: Database) -> None:
+    run = await Past(database).say("The heron", tenant_id=api.tenant.id)
+    assert await _found(api, q="heron")
+    assert (await api.http.delete(f"/v1/threads/{run.thread_id}")).status_code == 204
+    assert await _found(api, q="heron") == []
+    assert await database.fetchval("SELECT count(*) FROM message_texts") == 0
+
+
+async def test_meaning_is_compared_where_a_server_makes_the_vectors(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    async def answer(request: Request) -> Response:
+        texts = json.loads(await request.body())["input"]
+        # Whoever asks for a bird means the heron.
+        vectors = [direction("The heron" if text == "bird" else text) for text in texts]
+        return JSONResponse({"data": [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]})
+
+    async with wire_server() as server:
+        server.on("POST", "/v1/embeddings", answer)
+        given = {"embedding_provider": "openai", "embedding_base_url": server.url}
+        effects = settings.effects.model_copy(update=given)
+        api = await serve(settings.model_copy(update={"effects": effects}))
+        provider = embedding_provider(effects)
+        assert provider is not None
+        past = Past(database, provider)
+        run = await past.say("The heron", tenant_id=api.tenant.id)
+        await past.say("The bread", tenant_id=api.tenant.id)
+        result = (await api.http.get("/v1/search", params={"q": "bird"})).json()
+        await provider.close()
+    assert result["by_meaning"] is True
+    assert result["items"][0]["message_id"] == run.message_ids[0]
+    assert result["items"][0]["found_by"] == ["meaning"]
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({}, "q"),
+        ({"q": ""}, "q"),
+        ({"q": " \t"}, "q"),
+        ({"q": "a\x00b"}, "q"),
+        ({"q": "x" * 2_001}, "q"),
+        ({"q": "x", "limit": 51}, "limit"),
+        ({"q": "x", "limit": 0}, "limit"),
+        ({"q": "x", "agent_id": "No One"}, "agent_id"),
+        ({"q": "x", "since": "soon"}, "since"),
+        ({"q": "x", "since": "0001-01-01T00:00:00+14:00"}, "since"),
+        ({"q": "x", "until": "9999-12-31T23:59:59-14:00"}, "until"),
+        ({"q": "x", "since": "2026-02-01", "until": "2026-01-01"}, "until"),
+    ],
+)
+async def test_bad_input_is_refused_with_its_field(api: Api, params: dict[str, Any], field: str) -> None:
+    answer = await api.http.get("/v1/search", params=params)
+    assert answer.status_code == 422, answer.text
+    assert field in answer.json()["errors"][0]["field"]
+
+
+@pytest.mark.parametrize("q", ["'", "\\", "a & !b | c:*", "🦩", "<->", "%"])
+async def test_no_query_is_a_language_of_its_own(api: Api, q: str) -> None:
+    assert await _found(api, q=q) == []
+
+
+async def test_a_search_needs_the_scope_of_runs(api: Api, database: Database) -> None:
+    weak = await make_tenant(database, scopes=("workspace",))
+    async with api.client(weak.key) as client:
+        assert (await client.get("/v1/search", params={"q": "x"})).status_code == 403

@@ -1,0 +1,283 @@
+"""``/v1/webhooks``, replays, and the ends of runs on their way outside."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from nova_workers.bootstrap.delivery import build_routes, build_sender
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.contracts.engine import EngineError
+from nova_workers.contracts.runs import FinishStatus
+from nova_workers.delivery.routing import RunEndEffect
+from nova_workers.delivery.sender import DeliverySender
+from nova_workers.effects.runner import EffectRunner
+from nova_workers.ledger.database import Database
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.tracing import Tracing
+from tests.integration.api.conftest import Api, Serve
+from tests.integration.api.worker_calls import Hands, Tenant
+from tests.integration.delivery.conftest import delivery_settings, receiving
+from tests.requirements import proves
+from tests.support.executor import Bells
+from tests.support.receiver import Receiver, signed_by
+
+__all__ = ["delivery_settings", "receiving"]
+
+HOOK = "https://hooks.example.com/nova"
+EFFECTS = ("delivery", "embeddings", "title")
+
+
+@pytest.fixture
+async def api(serve: Serve, delivery_settings: Settings) -> Api:
+    """The API of a fleet that has a master key."""
+    return await serve(delivery_settings)
+
+
+@pytest.fixture
+async def sender(database: Database, delivery_settings: Settings) -> AsyncGenerator[DeliverySender]:
+    """What a worker has that sends."""
+    routes = build_routes(database, delivery_settings)
+    made = build_sender(database, delivery_settings, routes, clock=SystemClock(), metrics=Metrics(CollectorRegistry()))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def effects(database: Database, delivery_settings: Settings) -> EffectRunner:
+    """What a worker has that does effects: of them, the one that tells of ends."""
+    return EffectRunner(
+        database,
+        delivery_settings.effects,
+        handlers={"delivery": RunEndEffect(database, build_routes(database, delivery_settings), Bells())},
+        clock=SystemClock(),
+        metrics=Metrics(CollectorRegistry()),
+        tracing=Tracing(delivery_settings.telemetry, "worker"),
+    )
+
+
+async def _made(api: Api, **fields: Any) -> dict[str, Any]:
+    answer = await api.http.post("/v1/webhooks", json={"url": HOOK, **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+@proves("webhooks.at-rest")
+async def test_a_webhook_is_made_read_changed_and_deleted_and_tells_its_secret_once(api: Api) -> None:
+    made = await _made(api, description="CI", kinds=["note", "run_completed"], agent_id="nova")
+    webhook = made["webhook"]
+    assert made["secret"].startswith("whsec_")
+    assert {key: webhook[key] for key in ("url", "description", "kinds", "agent_id", "enabled", "failures")} == {
+        "url": HOOK,
+        "description": "CI",
+        "kinds": ["note", "run_completed"],
+        "agent_id": "nova",
+        "enabled": True,
+        "failures": 0,
+    }
+    path = f"/v1/webhooks/{webhook['id']}"
+    got = await api.http.get(path)
+    assert got.json() == webhook
+    changed = await api.http.patch(path, json={"agent_id": None, "kinds": [], "enabled": False})
+    assert (changed.json()["agent_id"], changed.json()["kinds"], changed.json()["enabled"]) == (None, [], False)
+    rotated = await api.http.post(f"{path}/rotate", json={"grace_s": 60})
+    assert rotated.json()["secret"] not in (made["secret"], None)
+    listed = await api.http.get("/v1/webhooks")
+    for answer in (got, changed, listed):
+        assert "whsec_" not in answer.text
+    assert (await api.http.delete(path)).status_code == 204
+    assert (await api.http.get(path)).status_code == 404
+    assert (await api.http.delete(path)).status_code == 404
+
+
+async def test_webhooks_are_listed_newest_first_in_pages_and_bounded(api: Api) -> None:
+    ids = [(await _made(api))["webhook"]["id"] for _ in range(50)]
+    page = (await api.http.get("/v1/webhooks", params={"limit": 30})).json()
+    rest = (await api.http.get("/v1/webhooks", params={"limit": 30, "cursor": page["next_cursor"]})).json()
+    assert [one["id"] for one in (*page["items"], *rest["items"])] == ids[::-1]
+    assert (await api.http.post("/v1/webhooks", json={"url": HOOK})).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({}, 422, "url"),
+        ({"url": ""}, 422, "url"),
+        ({"url": "http://example.com/"}, 422, "url"),
+        ({"url": "https://10.0.0.1/"}, 422, "url"),
+        ({"url": HOOK + "\u0000"}, 422, "url"),
+        ({"url": "https://[::1"}, 422, "url"),
+        ({"url": "https://a" + "b" * 3000}, 422, "url"),
+        ({"url": HOOK, "kinds": ["pigeon"]}, 422, "kinds.0"),
+        ({"url": HOOK, "kinds": ["test"]}, 422, "kinds.0"),
+        ({"url": HOOK, "agent_id": "Not A Slug"}, 422, "agent_id"),
+        ({"url": HOOK, "agent_id": "nobody"}, 404, None),
+        ({"url": HOOK, "secret": "whsec_mine"}, 422, "secret"),
+    ],
+)
+async def test_a_malformed_webhook_is_refused_with_the_field(
+    api: Api, body: dict[str, Any], status: int, field: str | None
+) -> None:
+    answer = await api.http.post("/v1/webhooks", json=body)
+    assert answer.status_code == status, answer.text
+    if field is not None:
+        assert answer.json()["errors"][0]["field"] == field
+    assert (await api.http.get("/v1/webhooks")).json()["items"] == []
+
+
+async def test_a_malformed_change_is_refused(api: Api) -> None:
+    path = f"/v1/webhooks/{(await _made(api))['webhook']['id']}"
+    for body in ({"url": None}, {"enabled": None}, {"kinds": None}, {"url": "http://example.com"}):
+        assert (await api.http.patch(path, json=body)).status_code == 422
+    for body in ({"grace_s": -1}, {"grace_s": 604_801}, {"grace_s": "soon"}):
+        assert (await api.http.post(f"{path}/rotate", json=body)).status_code == 422
+    for unknown in ("whk_none", "%00", "x" * 100):
+        for method, ending in (("GET", ""), ("DELETE", ""), ("POST", "/test")):
+            assert (await api.http.request(method, f"/v1/webhooks/{unknown}{ending}")).status_code == 404
+        assert (await api.http.get(f"/v1/deliveries/{unknown}")).status_code == 404
+        assert (await api.http.post(f"/v1/deliveries/{unknown}/replay")).status_code == 404
+
+
+async def test_without_a_master_key_the_answer_says_what_to_set(serve: Serve, settings: Settings) -> None:
+    keyless = await serve(settings)
+    answer = await keyless.http.post("/v1/webhooks", json={"url": HOOK})
+    assert answer.status_code == 409
+    assert "NOVA_SECRETS__KEYS" in answer.json()["detail"]
+
+
+@proves("webhooks.tenants")
+async def test_another_tenant_sees_and_touches_nothing(api: Api, other_tenant: Tenant, database: Database) -> None:
+    webhook_id = (await _made(api))["webhook"]["id"]
+    delivery_id = (await api.http.post(f"/v1/webhooks/{webhook_id}/test")).json()["id"]
+    async with api.client(other_tenant.key) as other:
+        assert (await other.get("/v1/webhooks")).json()["items"] == []
+        assert (await other.get("/v1/deliveries", params={"webhook_id": webhook_id})).json()["items"] == []
+        for method, path, body in (
+            ("GET", f"/v1/webhooks/{webhook_id}", None),
+            ("PATCH", f"/v1/webhooks/{webhook_id}", {"url": "https://evil.example.com/"}),
+            ("DELETE", f"/v1/webhooks/{webhook_id}", None),
+            ("POST", f"/v1/webhooks/{webhook_id}/rotate", {}),
+            ("POST", f"/v1/webhooks/{webhook_id}/test", None),
+            ("GET", f"/v1/deliveries/{delivery_id}", None),
+            ("POST", f"/v1/deliveries/{delivery_id}/replay", None),
+        ):
+            assert (await other.request(method, path, json=body)).status_code == 404
+    assert await database.fetchval("SELECT url FROM webhooks") == HOOK
+
+
+@proves("webhooks.replay")
+async def test_a_test_is_sent_shown_beside_the_inbox_and_replayed(
+    api: Api, receiving: Receiver, sender: DeliverySender
+) -> None:
+    made = await _made(api, url=receiving.url("/hook"))
+    webhook_id = made["webhook"]["id"]
+    asked = await api.http.post(f"/v1/webhooks/{webhook_id}/test")
+    assert (asked.status_code, asked.json()["status"]) == (202, "pending")
+    assert asked.json()["next_try_at"] is not None
+    await sender.run_due()
+    shown = (await api.http.get(f"/v1/deliveries/{asked.json()['id']}")).json()
+    assert (shown["status"], shown["response_status"], shown["attempts"]) == ("delivered", 204, 1)
+    assert (await api.http.get("/v1/deliveries")).json()["items"] == []
+    listed = (await api.http.get("/v1/deliveries", params={"webhook_id": webhook_id})).json()["items"]
+    assert listed == [shown]
+    again = await api.http.post(f"/v1/deliveries/{shown['id']}/replay")
+    assert again.status_code == 202
+    assert (await api.http.post(f"/v1/deliveries/{shown['id']}/replay")).status_code == 409
+    await sender.run_due()
+    assert [got.id for got in receiving.got] == [shown["id"]] * 2
+    assert all(signed_by(made["secret"], got) for got in receiving.got)
+
+
+@proves("outbox.run-end")
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        ("succeeded", None),
+        ("canceled", None),
+        ("failed", EngineError(kind="timeout", message="too slow", retryable=True)),
+    ],
+)
+async def test_every_end_of_a_run_is_told_once_to_each_webhook_that_wants_it(
+    api: Api,
+    hands: Hands,
+    database: Database,
+    receiving: Receiver,
+    sender: DeliverySender,
+    effects: EffectRunner,
+    status: FinishStatus,
+    error: EngineError | None,
+) -> None:
+    await _made(api, url=receiving.url("/one"), kinds=["run_completed"])
+    await _made(api, url=receiving.url("/two"))
+    await _made(api, url=receiving.url("/notes"), kinds=["note"])
+    thread_id = await api.thread()
+    run_id = await api.run(thread_id)
+    turn = await hands.claim(thread_id)
+    await turn.finish("All done.", status, error=error, effects=EFFECTS)
+    await effects.run_due()
+    # A worker that died here does it again.
+    await database.execute("UPDATE effects SET status = 'pending', due_at = now() WHERE kind = 'delivery'")
+    await effects.run_due()
+    await sender.run_due()
+    assert sorted(got.path for got in receiving.got) == ["/one", "/two"]
+    event = receiving.got[0].event
+    assert event["type"] == "run.completed"
+    data = event["data"]
+    assert (data["run_id"], data["thread_id"], data["agent_id"]) == (run_id, thread_id, "nova")
+    assert (data["status"], data["text"], data["text_truncated"]) == (status, "All done.", False)
+    assert data["error"] == (None if error is None else {"kind": "timeout", "message": "too slow"})
+    assert (await api.http.get("/v1/deliveries")).json()["items"] == []
+
+
+@proves("outbox.run-end")
+async def test_a_run_that_was_canceled_before_it_began_is_told_of_too(
+    api: Api,
+    database: Database,
+    receiving: Receiver,
+    sender: DeliverySender,
+    effects: EffectRunner,
+) -> None:
+    await _made(api, url=receiving.url("/one"), kinds=["run_completed"])
+    thread_id = await api.thread()
+    canceled, withdrawn = await api.run(thread_id), await api.run(thread_id)
+    assert (await api.http.post(f"/v1/runs/{canceled}/cancel")).status_code in {200, 202}
+    assert (await api.http.delete(f"/v1/runs/{withdrawn}")).status_code in {200, 202, 204}
+    await effects.run_due()
+    await sender.run_due()
+    assert sorted(got.event["data"]["run_id"] for got in receiving.got) == sorted([canceled, withdrawn])
+    assert {got.event["data"]["status"] for got in receiving.got} == {"canceled"}
+
+
+@proves("outbox.run-end")
+async def test_an_end_that_nobody_listens_to_leaves_no_row(api: Api, hands: Hands, database: Database) -> None:
+    await _made(api, kinds=["note"])
+    await _made(api, kinds=["run_completed"], agent_id="agent-builder")
+    await _made(api, kinds=["run_completed"], enabled=False)
+    thread_id = await api.thread()
+    for status in ("succeeded", "failed"):
+        await api.run(thread_id)
+        await (await hands.claim(thread_id)).finish("done", status, effects=EFFECTS)
+    await api.http.post(f"/v1/runs/{await api.run(thread_id)}/cancel")
+    kinds = [row["kind"] for row in await database.fetch("SELECT kind FROM effects ORDER BY kind")]
+    assert kinds == ["embeddings"]
+
+
+async def test_a_long_answer_is_cut_in_what_is_told(
+    api: Api,
+    hands: Hands,
+    receiving: Receiver,
+    sender: DeliverySender,
+    effects: EffectRunner,
+) -> None:
+    await _made(api, url=receiving.url("/one"))
+    thread_id = await api.thread()
+    await api.run(thread_id)
+    await (await hands.claim(thread_id)).finish("ä" * 100_000, effects=EFFECTS)
+    await effects.run_due()
+    await sender.run_due()
+    data = receiving.got[0].event["data"]
+    assert (len(data["text"]), data["text_truncated"]) == (16_000, True)
