@@ -262,4 +262,5 @@ async def test_an_error_of_the_tool_goes_back_to_the_model(stage: Stage, databas
     assert run.status == "succeeded"
     assert "it has 2 fields" in stage.asked(1)
     assert "trigger_delete" not in stage.asked(0)
-    assert await database.fetchval("SELECT prompt FROM triggers") == "nul \ufffd"
+    assert "input.prompt holds the character U+0000, which cannot be stored" in stage.asked(2)
+    assert await database.fetchval("SELECT count(*) FROM triggers") == 0
