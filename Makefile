@@ -36,12 +36,13 @@ $(AIMOCK)/node_modules/.ready: $(AIMOCK)/package-lock.json
 	@npm ci --prefix $(AIMOCK) --ignore-scripts --no-audit --no-fund --fetch-retries 1
 	@touch $@
 
-check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling
+check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling, commit messages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	$(BIN)/codespell
+	$(BIN)/python deploy/environment/check_history.py
 	$(BIN)/basedpyright
 
 format: $(DEV) ## Mend what can be mended by itself
