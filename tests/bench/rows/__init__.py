@@ -11,6 +11,7 @@ from tests.bench.rows.latency import measure_accept, measure_first_event, measur
 from tests.bench.rows.memory import measure_memory
 from tests.bench.rows.recovery import measure_recovery
 from tests.bench.rows.search import measure_search
+from tests.bench.rows.start import measure_start
 from tests.bench.rows.tokens import measure_tokens
 from tests.bench.rows.triggers import measure_triggers
 from tests.bench.rows.turns import measure_crowd, measure_large_crowd, measure_turns
@@ -33,5 +34,6 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "search": measure_search,
     "backfill": measure_backfill,
     "triggers": measure_triggers,
+    "start": measure_start,
 }
 """By name, in the table's order."""
