@@ -11,7 +11,7 @@ COMMON := requirements-uv.txt pyproject.toml deploy/environment/install.py
 RUNTIME := .venv/.runtime-ready
 DEV := .venv/.dev-ready
 DOCS := .venv/.docs-ready
-AIMOCK := tests/support/aimock
+AIMOCK := tests/support/servers/aimock
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up test aimock check format bench docs lock clean

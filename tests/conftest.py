@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
-from tests.support.servers import TEMPLATE, own_postgres, own_valkey
+from tests.support.servers.databases import TEMPLATE, own_postgres, own_valkey
 
 _RUNNING = pytest.StashKey[ExitStack]()
 _POSTGRES = pytest.StashKey[str]()

@@ -17,7 +17,7 @@ from nova_workers.broker.celery_app import build_celery
 from tests.bench.machine import pss_mb
 from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
-from tests.support.fleet import FleetProcess
+from tests.support.processes.fleet import FleetProcess
 
 __all__ = ["COUNT", "PING", "SLEEP", "URL", "BareCelery", "measure_bare_celery"]
 

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from models import migrate
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
-from tests.support.servers import TEMPLATE, running
+from tests.support.servers.databases import TEMPLATE, running
 
 __all__ = ["Servers", "bench_servers"]
 

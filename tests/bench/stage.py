@@ -17,7 +17,7 @@ from tests.bench.http import Answer, LoadClient
 from tests.bench.machine import CpuMeter, cpu_s, descendants_cpu_s, tree_cpu_s
 from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
-from tests.support.fleet import ALL_QUEUES, Fleet, FleetProcess
+from tests.support.processes.fleet import ALL_QUEUES, Fleet, FleetProcess
 
 __all__ = ["DEFAULT_SLOTS", "Bench", "Stage", "scripted"]
 

@@ -16,8 +16,8 @@ from nova_workers.config import Settings
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
-from tests.support.fleet import fleet_env
-from tests.support.servers import running
+from tests.support.processes.fleet import fleet_env
+from tests.support.servers.databases import running
 
 SHORT_LEASES = {
     "NOVA_RUNS__LEASE_TTL_S": "4",

@@ -12,9 +12,9 @@ import pytest
 
 from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
 from tests.requirements import proves
-from tests.support.fleet import Fleet
-from tests.support.model_server import Part, Stream, model_server
-from tests.support.processes import is_alive, wait_until_gone
+from tests.support.processes.fleet import Fleet
+from tests.support.processes.inspection import is_alive, wait_until_gone
+from tests.support.servers.model_server import Part, Stream, model_server
 
 pytestmark = [
     pytest.mark.fleet,

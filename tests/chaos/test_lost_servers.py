@@ -12,7 +12,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import OwnServers, long_run
 from tests.requirements import proves
-from tests.support.fleet import Fleet
+from tests.support.processes.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 

@@ -14,8 +14,8 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import OwnServers
 from tests.requirements import proves
-from tests.support.fleet import Fleet
-from tests.support.wrong_clocks import wrong_clock
+from tests.support.processes.clock_skew import skewed_clock
+from tests.support.processes.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 
@@ -82,8 +82,8 @@ async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
 ):
     """The only worker is an hour ahead, and the only beat an hour behind."""
     async with Fleet(env, workers=0) as fleet:
-        worker = await fleet.start_worker(env=wrong_clock(tmp_path, 3600))
-        fleet.env |= wrong_clock(tmp_path, -3600)
+        worker = await fleet.start_worker(env=skewed_clock(tmp_path, 3600))
+        fleet.env |= skewed_clock(tmp_path, -3600)
         await fleet.start_beat()
         await fleet.client.triggers.create(EVERY_SECOND)
         await _slots(database, 6)

@@ -12,7 +12,7 @@ from nova_workers.errors import IllegalTransition
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import OwnServers
 from tests.requirements import proves
-from tests.support.fleet import Fleet
+from tests.support.processes.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 

@@ -28,7 +28,7 @@ from nova_workers.errors import NovaError, Rejected, Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from tests.requirements import REQUIREMENTS
-from tests.support.documents import ROOT, Block, anchors, blocks, code_spans, commands, links, pages
+from tests.support.data.documents import ROOT, Block, anchors, blocks, code_spans, commands, links, pages
 
 DOCS = ROOT / "docs"
 CLIENT_VARIABLES = {"NOVA_API_URL", "NOVA_API_KEY"}

@@ -24,7 +24,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.worker_calls import make_tenant
-from tests.support.serving import loopback_listener
+from tests.support.servers.asgi import loopback_listener
 
 _EXAMPLES = 12
 

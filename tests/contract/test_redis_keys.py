@@ -19,19 +19,19 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.worker.presence import Presence
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.puppet import plan
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
 
 _TRANSPORT = re.compile(rf"nova:(_kombu\..*|unacked.*|({'|'.join(QUEUES)})(:\d+)?|.*\.pidbox|celeryev.*)")
 
 
 @pytest.fixture
-async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
+async def harness(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Harness]:
     """A fleet on this test's loop."""
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    yield floor
-    await floor.close()
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    yield harness
+    await harness.close()
 
 
 async def _permanent(redis: Redis) -> set[str]:
@@ -40,10 +40,10 @@ async def _permanent(redis: Redis) -> set[str]:
 
 
 @proves("redis.ttl")
-async def test_after_a_busy_day_every_key_has_a_ttl(floor: Floor):
-    worker, other = floor.worker(control=True), floor.worker()
+async def test_after_a_busy_day_every_key_has_a_ttl(harness: Harness):
+    worker, other = harness.worker(control=True), harness.worker()
     presence = Presence(
-        floor.redis,
+        harness.redis,
         SystemClock(),
         worker_id="wkr_1",
         queues=QUEUES,
@@ -54,29 +54,29 @@ async def test_after_a_busy_day_every_key_has_a_ttl(floor: Floor):
     )
     await presence.report()
     # Doorbells through the real broker, which leaves its own keys.
-    celery = build_celery(floor.redis_url, fail_fast=True)
+    celery = build_celery(harness.redis_url, fail_fast=True)
     dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=1)
-    active, slot = await floor.begin(worker, plan(["wait:a"], ["b"]), "a")
-    await floor.submit("also", active.thread_id, on_busy="steer")
-    canceled = await floor.submit("never mind")
-    await floor.canceller.cancel(floor.tenant_id, canceled.run_id)
-    dispatcher.ring_runs(floor.bells.waiting)
-    await asyncio.gather(*(other.answer(bell) for bell in floor.bells.take()))
-    assert await floor.redis.keys("nova:lock:*")
-    assert await floor.redis.keys("nova:knock:*")
-    assert await _permanent(floor.redis) == set()
-    floor.puppet.open("a")
+    active, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
+    await harness.submit("also", active.thread_id, on_busy="steer")
+    canceled = await harness.submit("never mind")
+    await harness.canceller.cancel(harness.tenant_id, canceled.run_id)
+    dispatcher.ring_runs(harness.bells.waiting)
+    await asyncio.gather(*(other.answer(bell) for bell in harness.bells.take()))
+    assert await harness.redis.keys("nova:lock:*")
+    assert await harness.redis.keys("nova:knock:*")
+    assert await _permanent(harness.redis) == set()
+    harness.engine.open("a")
     await slot
-    crashed, _ = await floor.begin(worker, plan(["wait:b"]), "b")
+    crashed, _ = await harness.begin(worker, plan(["wait:b"]), "b")
     await worker.crash()
     await asyncio.to_thread(dispatcher.close)
-    await floor.recover()
-    await floor.settle(other)
+    await harness.recover()
+    await harness.settle(other)
     await other.publisher.drain(5)
-    assert await floor.status(crashed.run_id) == "succeeded"
-    assert await floor.redis.keys("nova:run:*:events")
-    assert await _permanent(floor.redis) == set()
-    assert await floor.redis.exists("nova:interactive") or await floor.redis.exists("nova:interactive:5")
+    assert await harness.status(crashed.run_id) == "succeeded"
+    assert await harness.redis.keys("nova:run:*:events")
+    assert await _permanent(harness.redis) == set()
+    assert await harness.redis.exists("nova:interactive") or await harness.redis.exists("nova:interactive:5")
 
 
 async def test_a_key_without_an_end_is_found(redis: Redis):

@@ -1,7 +1,7 @@
 """The life of a run, told by small tests. Read from top to bottom.
 
-`Floor` is a fleet in this process: the real front door, the real workers, the real Postgres and Valkey. Doorbells go
-where the test carries them, and the model is a puppet that does what the message says.
+`Harness` is a fleet in this process: the real front door, the real workers, the real Postgres and Valkey. Doorbells go
+where the test carries them, and the model is a engine that does what the message says.
 """
 
 from __future__ import annotations
@@ -16,95 +16,95 @@ from nova_workers.config import Settings
 from nova_workers.contracts.events import EventCursor
 from nova_workers.ledger.database import Database
 from nova_workers.streams.wire import FIELD, decode
-from tests.support.executor import Floor
-from tests.support.puppet import plan
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
 
 
 @pytest.fixture
-async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
+async def harness(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Harness]:
     """A fleet without workers yet."""
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    yield floor
-    await floor.close()
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    yield harness
+    await harness.close()
 
 
-async def test_1_a_message_is_a_row_before_the_caller_hears_that_it_was_accepted(floor: Floor):
-    accepted = await floor.submit("What is a fence?")
-    row = await floor.run(accepted.run_id)
+async def test_1_a_message_is_a_row_before_the_caller_hears_that_it_was_accepted(harness: Harness):
+    accepted = await harness.submit("What is a fence?")
+    row = await harness.run(accepted.run_id)
     assert (row["status"], row["seq"], row["attempt"]) == ("queued", 1, 0)
 
 
-async def test_2_a_doorbell_carries_ids_and_says_only_that_there_is_work(floor: Floor):
-    accepted = await floor.submit("What is a fence?")
-    (bell,) = floor.bells.waiting
+async def test_2_a_doorbell_carries_ids_and_says_only_that_there_is_work(harness: Harness):
+    accepted = await harness.submit("What is a fence?")
+    (bell,) = harness.bells.waiting
     assert (bell.run_id, bell.thread_id, bell.queue) == (accepted.run_id, accepted.thread_id, "interactive")
 
 
-async def test_3_a_worker_that_hears_the_bell_claims_the_run_and_the_fence_grows(floor: Floor):
-    worker = floor.worker()
-    accepted, slot = await floor.begin(worker, plan(doors={0: "thinking"}), "thinking")
-    row = await floor.run(accepted.run_id)
+async def test_3_a_worker_that_hears_the_bell_claims_the_run_and_the_fence_grows(harness: Harness):
+    worker = harness.worker()
+    accepted, slot = await harness.begin(worker, plan(doors={0: "thinking"}), "thinking")
+    row = await harness.run(accepted.run_id)
     assert (row["status"], row["fence"], row["worker_id"]) == ("running", 1, worker.name)
-    floor.puppet.open("thinking")
+    harness.engine.open("thinking")
     await slot
 
 
-async def test_4_each_step_is_in_the_journal_before_the_next_model_call(floor: Floor):
-    worker = floor.worker()
-    accepted, slot = await floor.begin(worker, plan(["search"], doors={1: "thinking"}), "thinking")
-    kinds = [message["kind"] for message in await floor.transcript(accepted.run_id)]
+async def test_4_each_step_is_in_the_journal_before_the_next_model_call(harness: Harness):
+    worker = harness.worker()
+    accepted, slot = await harness.begin(worker, plan(["search"], doors={1: "thinking"}), "thinking")
+    kinds = [message["kind"] for message in await harness.transcript(accepted.run_id)]
     assert kinds == ["query", "response", "tool_results"]
-    floor.puppet.open("thinking")
+    harness.engine.open("thinking")
     await slot
 
 
-async def test_5_the_end_is_one_transaction_and_the_thread_points_to_the_new_turn(floor: Floor):
-    worker = floor.worker()
-    accepted = await floor.submit("What is a fence?")
-    await floor.settle(worker)
-    row = await floor.run(accepted.run_id)
-    head = await floor.database.fetchval("SELECT head_turn_id FROM threads WHERE id = $1", accepted.thread_id)
+async def test_5_the_end_is_one_transaction_and_the_thread_points_to_the_new_turn(harness: Harness):
+    worker = harness.worker()
+    accepted = await harness.submit("What is a fence?")
+    await harness.settle(worker)
+    row = await harness.run(accepted.run_id)
+    head = await harness.database.fetchval("SELECT head_turn_id FROM threads WHERE id = $1", accepted.thread_id)
     assert (row["status"], row["turn_id"]) == ("succeeded", head)
 
 
-async def test_6_whoever_watches_sees_events_whose_ids_have_no_holes(floor: Floor):
-    worker = floor.worker()
-    accepted = await floor.submit(plan(["search"]))
-    await floor.settle(worker)
+async def test_6_whoever_watches_sees_events_whose_ids_have_no_holes(harness: Harness):
+    worker = harness.worker()
+    accepted = await harness.submit(plan(["search"]))
+    await harness.settle(worker)
     await worker.publisher.drain(5)
-    answer = await floor.redis.xrange(f"nova:run:{accepted.run_id}:events")
+    answer = await harness.redis.xrange(f"nova:run:{accepted.run_id}:events")
     entries = cast(list[tuple[bytes, dict[bytes, bytes]]], answer)
     seen = [event for _, fields in entries for event in decode(fields[FIELD])]
     assert [event.cursor for event in seen] == [EventCursor(attempt=1, seq=at + 1) for at in range(len(seen))]
     assert (seen[0].event["type"], seen[-1].event["type"]) == ("stream_start", "stream_end")
-    assert (await floor.run(accepted.run_id))["final_event_id"] == str(seen[-1].cursor)
+    assert (await harness.run(accepted.run_id))["final_event_id"] == str(seen[-1].cursor)
 
 
-async def test_7_the_next_message_hears_what_was_said_before(floor: Floor):
-    worker = floor.worker()
-    first = await floor.submit("My name is Ada.")
-    await floor.submit("What is my name?", first.thread_id)
-    await floor.settle(worker)
-    assert floor.puppet.asked[-1].texts == ("My name is Ada.", "Step 0. Done.", "What is my name?")
+async def test_7_the_next_message_hears_what_was_said_before(harness: Harness):
+    worker = harness.worker()
+    first = await harness.submit("My name is Ada.")
+    await harness.submit("What is my name?", first.thread_id)
+    await harness.settle(worker)
+    assert harness.engine.model_calls[-1].texts == ("My name is Ada.", "Step 0. Done.", "What is my name?")
 
 
-async def test_8_when_the_worker_dies_another_goes_on_after_the_last_committed_step(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    accepted, _ = await floor.begin(worker, plan(["search"], doors={1: "thinking"}), "thinking")
+async def test_8_when_the_worker_dies_another_goes_on_after_the_last_committed_step(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    accepted, _ = await harness.begin(worker, plan(["search"], doors={1: "thinking"}), "thinking")
     await worker.crash()
-    floor.puppet.open("thinking")
-    await floor.recover()
-    await floor.settle(other)
-    row = await floor.run(accepted.run_id)
+    harness.engine.open("thinking")
+    await harness.recover()
+    await harness.settle(other)
+    row = await harness.run(accepted.run_id)
     assert (row["status"], row["attempt"], row["losses"]) == ("succeeded", 2, 1)
-    assert [execution.tool for execution in floor.puppet.executions] == ["search"]
+    assert [execution.tool for execution in harness.engine.executions] == ["search"]
 
 
-async def test_9_redis_may_be_wiped_at_any_moment(floor: Floor):
-    worker = floor.worker()
-    accepted, slot = await floor.begin(worker, plan(["wait:door"]), "door")
-    await floor.redis.flushdb()
-    floor.puppet.open("door")
+async def test_9_redis_may_be_wiped_at_any_moment(harness: Harness):
+    worker = harness.worker()
+    accepted, slot = await harness.begin(worker, plan(["wait:door"]), "door")
+    await harness.redis.flushdb()
+    harness.engine.open("door")
     await slot
-    assert await floor.status(accepted.run_id) == "succeeded"
+    assert await harness.status(accepted.run_id) == "succeeded"

@@ -13,7 +13,7 @@ import pytest
 
 from nova_workers.config import Settings
 from nova_workers.devstack.home import read_state
-from tests.support.documents import ROOT, blocks
+from tests.support.data.documents import ROOT, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 _START_S = 90.0

@@ -12,8 +12,8 @@ from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
-from tests.support.crowds import crowd
-from tests.support.fleet import Fleet, add_api_key, fleet_env
+from tests.support.data.queued_runs import queue_runs
+from tests.support.processes.fleet import Fleet, add_api_key, fleet_env
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
 
@@ -51,7 +51,7 @@ async def test_an_interactive_run_starts_within_a_turns_length_beside_two_thousa
     async with Fleet(fleet_env(settings), workers=1, concurrency=_SLOTS) as fleet:
         assert fleet.tenant_id is not None
         key, _ = await add_api_key(settings.require_database_url())
-        await crowd(database, settings.require_redis_url(), fleet.tenant_id, _IN_LINE, _MESSAGE)
+        await queue_runs(database, settings.require_redis_url(), fleet.tenant_id, _IN_LINE, _MESSAGE)
         went_before: list[int] = []
         async with NovaClient(fleet.api_url, key) as other:
             for _ in range(_MESSAGES):

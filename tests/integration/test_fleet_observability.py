@@ -18,7 +18,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.devstack.commands import flower_command
 from nova_workers.ledger.database import Database
-from tests.support.fleet import Fleet, FleetProcess, fleet_env, free_port
+from tests.support.processes.fleet import Fleet, FleetProcess, fleet_env, free_port
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
 

@@ -11,27 +11,27 @@ import pytest
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
-from tests.support.wire_proxy import WireProxy
+from tests.support.servers.redis_proxy import RedisProxy
 
 _INSERT = "INSERT INTO tenants (id, name) VALUES (:id, 'x')"
 
 
 @pytest.fixture
-async def wire(database_url: str, tmp_path: Path) -> AsyncIterator[WireProxy]:
+async def wire(database_url: str, tmp_path: Path) -> AsyncIterator[RedisProxy]:
     """A wire to the test's database."""
     folder = parse_qs(urlsplit(database_url).query)["host"][0]
-    proxy = WireProxy(f"unix://{folder}/.s.PGSQL.5432", tmp_path, name=".s.PGSQL.5432")
+    proxy = RedisProxy(f"unix://{folder}/.s.PGSQL.5432", tmp_path, name=".s.PGSQL.5432")
     async with proxy:
         yield proxy
 
 
-def _deafen(wire: WireProxy) -> None:
+def _deafen(wire: RedisProxy) -> None:
     """Lose the next answer, and the connection with it."""
     wire.cuts_next_answer = True
 
 
 @pytest.fixture
-async def far(database_url: str, wire: WireProxy, tmp_path: Path) -> AsyncIterator[Database]:
+async def far(database_url: str, wire: RedisProxy, tmp_path: Path) -> AsyncIterator[Database]:
     """The test's database at the end of the wire."""
     url = urlsplit(database_url)._replace(query=f"host={quote(str(tmp_path))}").geturl()
     database = Database(url, pool_size=1, command_timeout_s=5)
@@ -41,7 +41,7 @@ async def far(database_url: str, wire: WireProxy, tmp_path: Path) -> AsyncIterat
 
 @proves("unavailable.says-what")
 async def test_a_commit_whose_reply_is_lost_may_have_been_written(
-    far: Database, wire: WireProxy, database: Database
+    far: Database, wire: RedisProxy, database: Database
 ) -> None:
     async def write() -> None:
         async with far.transaction() as connection:
@@ -56,7 +56,7 @@ async def test_a_commit_whose_reply_is_lost_may_have_been_written(
 
 @proves("unavailable.says-what")
 async def test_a_statement_whose_reply_is_lost_may_have_been_written(
-    far: Database, wire: WireProxy, database: Database
+    far: Database, wire: RedisProxy, database: Database
 ) -> None:
     # The statement is prepared: one answer is left to be lost.
     await far.execute(_INSERT, id="ten_1")
@@ -68,7 +68,7 @@ async def test_a_statement_whose_reply_is_lost_may_have_been_written(
 
 @proves("unavailable.says-what")
 async def test_a_transaction_that_breaks_before_its_commit_wrote_nothing(
-    far: Database, wire: WireProxy, database: Database
+    far: Database, wire: RedisProxy, database: Database
 ) -> None:
     async def write() -> None:
         async with far.transaction() as connection:
@@ -83,7 +83,7 @@ async def test_a_transaction_that_breaks_before_its_commit_wrote_nothing(
 
 
 @proves("unavailable.says-what")
-async def test_what_only_reads_wrote_nothing(far: Database, wire: WireProxy) -> None:
+async def test_what_only_reads_wrote_nothing(far: Database, wire: RedisProxy) -> None:
     await far.fetchval("SELECT 1")
     _deafen(wire)
     with pytest.raises(Unavailable, match="Nothing was written"):
@@ -91,7 +91,7 @@ async def test_what_only_reads_wrote_nothing(far: Database, wire: WireProxy) -> 
 
 
 @proves("unavailable.says-what")
-async def test_a_database_that_refuses_connections_was_asked_nothing(far: Database, wire: WireProxy) -> None:
+async def test_a_database_that_refuses_connections_was_asked_nothing(far: Database, wire: RedisProxy) -> None:
     wire.refusing = True
     with pytest.raises(Unavailable, match="Nothing was written"):
         await far.execute(_INSERT, id="ten_lost")

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from nova_workers.media import bytes_problem, media_problem
-from tests.support.pictures import GIF, JPEG, PDF, WEBP, jpeg, png
+from tests.support.data.media_samples import GIF, JPEG, PDF, WEBP, jpeg, png
 
 WHOLE = {
     "image/png": png(),

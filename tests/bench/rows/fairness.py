@@ -8,8 +8,8 @@ from nova_workers.ledger.runs.fairness import find_entitled
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.http import LoadClient
 from tests.bench.stage import Bench, Stage, scripted
-from tests.support.crowds import crowd
-from tests.support.fleet import add_api_key
+from tests.support.data.queued_runs import queue_runs
+from tests.support.processes.fleet import add_api_key
 
 __all__ = ["measure_fairness"]
 
@@ -34,7 +34,7 @@ async def measure_fairness(bench: Bench) -> Result:
     async with bench.stage(slots=_SLOTS) as stage:
         assert stage.fleet.tenant_id is not None
         message = scripted({"sleep_s": _TURN_S}, {"say": "Done"})
-        await crowd(stage.database, bench.servers.redis_url, stage.fleet.tenant_id, sizes.in_line, message)
+        await queue_runs(stage.database, bench.servers.redis_url, stage.fleet.tenant_id, sizes.in_line, message)
         waited_s, went_before = await _send(stage, sizes.beside_the_crowd)
         left = int(await stage.database.fetchval(_LEFT))
         picks_s = await _pick(stage.database, sizes.picks)

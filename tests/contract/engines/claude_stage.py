@@ -6,7 +6,7 @@ import os
 
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from tests.contract.engines.stage import WireStage
-from tests.support.model_server import ModelServer
+from tests.support.servers.model_server import ModelServer
 
 __all__ = ["NOT_AGAIN", "ClaudeStage"]
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.contract.engines.claude_stage import NOT_AGAIN, ClaudeStage
-from tests.contract.engines.stage import AnthropicStage, Bench, ScriptedStage, Stage, Witness
-from tests.support.model_server import model_server
+from tests.contract.engines.stage import AnthropicStage, Bench, ScriptedStage, Stage, TurnRecorder
+from tests.support.servers.model_server import model_server
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,6 +43,6 @@ async def bench() -> Bench:
 
 
 @pytest.fixture
-def witness() -> Witness:
+def recorder() -> TurnRecorder:
     """Callbacks that write everything down."""
-    return Witness()
+    return TurnRecorder()

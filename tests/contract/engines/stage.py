@@ -24,7 +24,7 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.scripted import ScriptedEngine
-from tests.support.model_server import ModelServer, Part, Status, Stream
+from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 
 Json = dict[str, Any]
 
@@ -214,7 +214,7 @@ class Bench:
         return _said("met")
 
 
-class Witness:
+class TurnRecorder:
     """Callbacks that write down all that an engine tells."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.contract.engines.stage import Answer, Bench, Call, Stage, Witness, assert_valid
+from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, assert_valid
 
 # An engine that starts a program for each turn needs longer limits than a test has; it has tests of its own.
 pytestmark = pytest.mark.parametrize("stage", ["scripted", "anthropic"], indirect=True)
@@ -15,9 +15,9 @@ HANGS = Answer("I look.", calls=(Call("hang"),))
 DONE = Answer("Done.")
 
 
-async def test_a_turn_that_waits_too_long_for_its_model_ends_as_timeout(stage: Stage, witness: Witness) -> None:
+async def test_a_turn_that_waits_too_long_for_its_model_ends_as_timeout(stage: Stage, recorder: TurnRecorder) -> None:
     options = stage.options([Answer("So far", stalls=True)], reasoning_timeout_s=0.3)
-    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks()), 20)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks()), 20)
     assert (result.stop_reason, result.text) == ("timeout", "So far")
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("timeout", True)
@@ -45,10 +45,10 @@ async def test_the_time_of_tools_is_not_the_models(stage: Stage, bench: Bench) -
 
 
 async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told(
-    stage: Stage, bench: Bench, witness: Witness
+    stage: Stage, bench: Bench, recorder: TurnRecorder
 ) -> None:
     options = stage.options([HANGS, DONE], tool_timeout_s=0.2, mcp_servers=bench.servers())
-    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks()), 20)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks()), 20)
     assert (result.stop_reason, result.text) == ("end_turn", "Done.")
     assert bench.cancelled.is_set()
     call = result.tool_calls[0]

@@ -6,7 +6,7 @@ import pytest
 
 from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import StepRecord, ToolCallStatus
-from tests.contract.engines.stage import Answer, Bench, Call, Stage, WireStage, Witness, assert_valid
+from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, WireStage, assert_valid
 
 ANSWERS = [
     Answer("First", calls=(Call("count"), Call("add", {"a": 1, "b": 2}))),
@@ -16,22 +16,22 @@ ANSWERS = [
 
 
 async def _whole_turn(stage: Stage) -> tuple[list[StepRecord], tuple[Message, ...]]:
-    witness = Witness()
+    recorder = TurnRecorder()
     options = stage.options(ANSWERS, mcp_servers=Bench().servers())
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
-    return witness.records, result.messages
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
+    return recorder.records, result.messages
 
 
 @pytest.mark.parametrize("committed", [1, 2])
 async def test_a_turn_goes_on_after_the_last_committed_step(
-    stage: Stage, witness: Witness, bench: Bench, committed: int
+    stage: Stage, recorder: TurnRecorder, bench: Bench, committed: int
 ) -> None:
     records, messages = await _whole_turn(stage)
     journal = tuple(records[:committed])
     options = stage.options(ANSWERS, mcp_servers=bench.servers(), journal=journal)
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert result.text == "Third"
-    assert [record.index for record in witness.records] == list(range(committed, 3))
+    assert [record.index for record in recorder.records] == list(range(committed, 3))
     assert bench.runs == ["count"] * (2 - committed)
     before = tuple(message for record in journal for message in record.messages)
     assert_valid(before + result.messages)
@@ -43,10 +43,12 @@ async def test_a_turn_goes_on_after_the_last_committed_step(
         assert [message["role"] for message in sent] == ["user", "assistant", "user", "assistant", "user"]
 
 
-async def test_a_resumed_turn_keeps_counting_steps_and_calls(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_a_resumed_turn_keeps_counting_steps_and_calls(
+    stage: Stage, recorder: TurnRecorder, bench: Bench
+) -> None:
     records, _ = await _whole_turn(stage)
     options = stage.options(ANSWERS, mcp_servers=bench.servers(), journal=tuple(records[:1]))
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert [(call.step, call.sequence, call.id) for call in result.tool_calls] == [(1, 2, stage.call_id(1, 0))]
 
 
@@ -62,20 +64,26 @@ async def test_a_resumed_turn_keeps_counting_steps_and_calls(stage: Stage, witne
     ],
 )
 async def test_a_call_that_was_in_flight_is_interrupted_unless_it_may_run_again(
-    stage: Stage, witness: Witness, bench: Bench, status: ToolCallStatus, tool: str, runs: int, ends: ToolCallStatus
+    stage: Stage,
+    recorder: TurnRecorder,
+    bench: Bench,
+    status: ToolCallStatus,
+    tool: str,
+    runs: int,
+    ends: ToolCallStatus,
 ) -> None:
     answers = [Answer("First", calls=(Call(tool, {"a": 1, "b": 2}), Call("count"))), Answer("Second")]
     await stage.engine.run(
-        "hi", stage.options(answers, mcp_servers=Bench().servers()), "sandbox", callbacks=witness.callbacks()
+        "hi", stage.options(answers, mcp_servers=Bench().servers()), "sandbox", callbacks=recorder.callbacks()
     )
-    before = witness.before_tools[0]
+    before = recorder.before_tools[0]
     ended = status in ("completed", "failed")
     first = replace(before.tool_calls[0], status=status, result=(text_block("kept"),) if ended else None)
     # The ledger does not keep what a tool declares: the engine asks the tool again.
     second = replace(before.tool_calls[1], status="completed", result=(text_block("done"),), idempotent=False)
     journal = (replace(before, tool_calls=(replace(first, idempotent=False), second)),)
 
-    again = Witness()
+    again = TurnRecorder()
     options = stage.options(answers, mcp_servers=bench.servers(), journal=journal)
     result = await stage.engine.run("hi", options, "sandbox", callbacks=again.callbacks())
     assert len(bench.runs) == runs
@@ -93,31 +101,33 @@ async def test_a_call_that_was_in_flight_is_interrupted_unless_it_may_run_again(
     assert result.messages == (record.messages[1], Message("assistant", (text_block("Second"),)))
 
 
-async def test_max_turns_counts_the_steps_of_the_journal(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_max_turns_counts_the_steps_of_the_journal(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
     records, _ = await _whole_turn(stage)
     options = stage.options(ANSWERS, mcp_servers=bench.servers(), journal=tuple(records[:2]), max_turns=2)
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert (result.stop_reason, result.text, result.usage.turns) == ("tool_use", "Second", 0)
-    assert witness.records == []
+    assert recorder.records == []
 
 
-async def test_steering_that_was_committed_is_not_lost_by_a_crash(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_steering_that_was_committed_is_not_lost_by_a_crash(
+    stage: Stage, recorder: TurnRecorder, bench: Bench
+) -> None:
     records, _ = await _whole_turn(stage)
     joined = Message("user", (text_block("be brief"),))
     journal = (replace(records[0], messages=(*records[0].messages, joined)),)
     options = stage.options(ANSWERS, mcp_servers=bench.servers(), journal=journal)
-    await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     if isinstance(stage, WireStage):
         said = [
             message["content"][-1] for message in stage.server.requests[-2]["messages"] if message["role"] == "user"
         ]
         assert said[-1]["text"] == "be brief"
     else:
-        assert text_of(witness.records[0].messages[0].content) == "(steered: be brief) Second"
+        assert text_of(recorder.records[0].messages[0].content) == "(steered: be brief) Second"
 
 
-async def test_a_journal_that_ended_the_turn_is_only_read(stage: Stage, witness: Witness) -> None:
+async def test_a_journal_that_ended_the_turn_is_only_read(stage: Stage, recorder: TurnRecorder) -> None:
     records, _ = await _whole_turn(stage)
     options = stage.options(ANSWERS, journal=tuple(records))
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
-    assert (result.stop_reason, result.text, witness.records) == ("end_turn", "Third", [])
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
+    assert (result.stop_reason, result.text, recorder.records) == ("end_turn", "Third", [])

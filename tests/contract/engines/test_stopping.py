@@ -10,25 +10,25 @@ from nova_workers.contracts.abort import AbortReason, AbortSignal
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineCallbacks
 from nova_workers.errors import RunLost
-from tests.contract.engines.stage import Answer, Bench, Call, Stage, WireStage, Witness, assert_valid
+from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, WireStage, assert_valid
 
 
-async def test_an_abort_in_mid_token_keeps_the_text_so_far(stage: Stage, witness: Witness) -> None:
+async def test_an_abort_in_mid_token_keeps_the_text_so_far(stage: Stage, recorder: TurnRecorder) -> None:
     abort = AbortSignal()
 
     def on_token(text: str) -> None:
-        witness.tokens.append(text)
-        if len(witness.tokens) == 2:
+        recorder.tokens.append(text)
+        if len(recorder.tokens) == 2:
             asyncio.get_running_loop().call_soon(abort.abort, "cancel")
 
     options = stage.options([Answer("One two", stalls=True)])
-    callbacks = witness.callbacks(on_token=on_token)
+    callbacks = recorder.callbacks(on_token=on_token)
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort), 10)
     assert result.stop_reason == "aborted"
     assert result.text == "One two"
     assert result.messages == (Message("assistant", (text_block("One two"),)),)
-    assert witness.records[-1].final
-    assert witness.records[-1].messages == result.messages
+    assert recorder.records[-1].final
+    assert recorder.records[-1].messages == result.messages
     if isinstance(stage, WireStage):
         # The provider sees that nobody listens any more.
         await asyncio.wait_for(stage.server.left.wait(), 10)
@@ -49,45 +49,47 @@ async def test_an_abort_from_within_a_callback_stops_at_that_token(stage: Stage)
 
 
 @pytest.mark.parametrize("reason", ["cancel", "interrupt", "drain", "lost"])
-async def test_an_abort_before_the_start_calls_no_model(stage: Stage, witness: Witness, reason: AbortReason) -> None:
+async def test_an_abort_before_the_start_calls_no_model(
+    stage: Stage, recorder: TurnRecorder, reason: AbortReason
+) -> None:
     abort = AbortSignal()
     abort.abort(reason)
     options = stage.options([Answer("never")])
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks(), abort=abort)
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks(), abort=abort)
     assert (result.stop_reason, result.text, result.messages) == ("aborted", "", ())
-    assert (witness.tokens, witness.records) == ([], [])
+    assert (recorder.tokens, recorder.records) == ([], [])
     assert result.usage.turns == 0
 
 
 async def test_an_abort_in_mid_tool_cancels_it_and_gives_every_call_a_result(
-    stage: Stage, witness: Witness, bench: Bench
+    stage: Stage, recorder: TurnRecorder, bench: Bench
 ) -> None:
     abort = AbortSignal()
 
     async def on_tool_result(call: Any, _: str) -> None:
-        witness.results.append(call)
+        recorder.results.append(call)
         await bench.began.wait()
         abort.abort("cancel")
 
     answers = [Answer("Look", calls=(Call("hang"), Call("add", {"a": 1, "b": 1}))), Answer("never")]
     options = stage.options(answers, mcp_servers=bench.servers())
-    callbacks = witness.callbacks(on_tool_result=on_tool_result)
+    callbacks = recorder.callbacks(on_tool_result=on_tool_result)
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort), 10)
     assert bench.cancelled.is_set()
     assert result.stop_reason == "aborted"
     assert result.text == "Look"
     assert [call.status for call in result.tool_calls] == ["interrupted", "completed"]
     assert_valid(result.messages)
-    (record,) = witness.records
+    (record,) = recorder.records
     assert record.final
     assert record.complete
     assert record.messages == result.messages
     # What was cut is told in the record only: after a drain the journal must still show it in flight.
-    assert [call.tool_name for call in witness.results] == ["add"]
+    assert [call.tool_name for call in recorder.results] == ["add"]
 
 
 async def test_a_call_that_ends_while_the_turn_is_being_stopped_keeps_its_result(
-    stage: Stage, witness: Witness, bench: Bench
+    stage: Stage, recorder: TurnRecorder, bench: Bench
 ) -> None:
     abort = AbortSignal()
 
@@ -100,14 +102,14 @@ async def test_a_call_that_ends_while_the_turn_is_being_stopped_keeps_its_result
 
     answers = [Answer(calls=(Call("hang"), Call("add", {"a": 1, "b": 1}))), Answer("never")]
     options = stage.options(answers, mcp_servers=bench.servers())
-    callbacks = witness.callbacks(on_tool_result=on_tool_result)
+    callbacks = recorder.callbacks(on_tool_result=on_tool_result)
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort), 10)
     assert result.stop_reason == "aborted"
     assert [call.result for call in result.tool_calls] == [(text_block("released"),), (text_block("2"),)]
     assert not bench.cancelled.is_set()
 
 
-async def test_an_abort_during_a_commit_lets_the_commit_end(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_an_abort_during_a_commit_lets_the_commit_end(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
     abort = AbortSignal()
     committed: list[str] = []
 
@@ -117,7 +119,7 @@ async def test_an_abort_during_a_commit_lets_the_commit_end(stage: Stage, witnes
         committed.append("calls")
 
     options = stage.options([Answer(calls=(Call("count"),))], mcp_servers=bench.servers())
-    callbacks = witness.callbacks(on_tool_calls=on_tool_calls)
+    callbacks = recorder.callbacks(on_tool_calls=on_tool_calls)
     result = await stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort)
     assert committed == ["calls"]
     assert bench.runs == []
@@ -138,25 +140,25 @@ async def test_a_turn_that_takes_too_long_stops_with_timeout(stage: Stage, bench
     assert_valid(result.messages)
 
 
-async def test_a_failure_of_the_model_is_a_value_and_keeps_the_text(stage: Stage, witness: Witness) -> None:
+async def test_a_failure_of_the_model_is_a_value_and_keeps_the_text(stage: Stage, recorder: TurnRecorder) -> None:
     options = stage.options([Answer("So far", fails=True)])
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert result.stop_reason == "error"
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("model_error", True)
     # Of an error in mid-stream the Claude Code program tells that there was one, and not the provider's words.
     assert ("mid-response" if stage.engine.name == "claude_agent" else "Overloaded") in result.error.message
     assert result.text == "So far"
-    assert witness.records[-1].final
+    assert recorder.records[-1].final
     assert_valid(result.messages)
 
 
 @pytest.mark.parametrize("where", ["on_tool_calls", "on_tool_result", "on_step", "take_steering", "authorize_tool"])
 async def test_a_lost_run_stops_without_another_callback(
-    stage: Stage, witness: Witness, bench: Bench, where: str
+    stage: Stage, recorder: TurnRecorder, bench: Bench, where: str
 ) -> None:
     async def lost(*_: Any) -> Any:
-        witness.log.clear()
+        recorder.log.clear()
         raise RunLost("somebody else has it")
 
     answers = [Answer("x", calls=(Call("add", {"a": 1, "b": 1}), Call("hang"))), Answer("never")]
@@ -165,9 +167,9 @@ async def test_a_lost_run_stops_without_another_callback(
     options = stage.options(answers, mcp_servers=bench.servers())
     with pytest.raises(RunLost):
         await asyncio.wait_for(
-            stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks(**{where: lost})), 10
+            stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks(**{where: lost})), 10
         )
-    assert witness.log == []
+    assert recorder.log == []
 
 
 async def test_a_cancelled_task_is_cancelled(stage: Stage, bench: Bench) -> None:

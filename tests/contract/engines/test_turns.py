@@ -6,16 +6,16 @@ import pytest
 
 from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import EngineCallbacks, TrustLevel
-from tests.contract.engines.stage import Answer, Bench, Call, Stage, Witness, assert_valid
+from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, assert_valid
 
 
-async def test_an_answer_streams_and_ends_the_turn(stage: Stage, witness: Witness) -> None:
+async def test_an_answer_streams_and_ends_the_turn(stage: Stage, recorder: TurnRecorder) -> None:
     options = stage.options([Answer("Hello dear world")])
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert result.text == "Hello dear world"
     assert result.stop_reason == "end_turn"
-    assert "".join(witness.tokens) == "Hello dear world"
-    assert len(witness.tokens) == 3
+    assert "".join(recorder.tokens) == "Hello dear world"
+    assert len(recorder.tokens) == 3
     assert result.messages == (Message("assistant", (text_block("Hello dear world"),)),)
     assert result.error is None
     assert result.provider == stage.engine.name
@@ -30,19 +30,19 @@ async def test_a_turn_needs_no_callbacks(stage: Stage, bench: Bench) -> None:
     assert_valid(result.messages)
 
 
-async def test_reasoning_streams_apart_from_the_answer(stage: Stage, witness: Witness) -> None:
+async def test_reasoning_streams_apart_from_the_answer(stage: Stage, recorder: TurnRecorder) -> None:
     options = stage.options([Answer("Yes", think="Hmm")])
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
-    assert ("reasoning", "Hmm") in witness.log
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
+    assert ("reasoning", "Hmm") in recorder.log
     assert result.text == "Yes"
     assert [block["type"] for block in result.messages[0].content] == ["thinking", "text"]
 
 
-async def test_callbacks_come_in_order(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_callbacks_come_in_order(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
     answers = [Answer("Let me see", calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three")]
     options = stage.options(answers, mcp_servers=bench.servers())
-    await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
-    assert witness.log == [
+    await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
+    assert recorder.log == [
         "thinking",
         "tokens",
         ("event", "assistant_text"),
@@ -62,18 +62,20 @@ async def test_callbacks_come_in_order(stage: Stage, witness: Witness, bench: Be
     ]
 
 
-async def test_waiting_for_a_slow_model_after_tools_is_announced(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_waiting_for_a_slow_model_after_tools_is_announced(
+    stage: Stage, recorder: TurnRecorder, bench: Bench
+) -> None:
     answers = [Answer(calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three", wait_s=0.8)]
     options = stage.options(answers, mcp_servers=bench.servers())
-    await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
-    assert witness.log.count("thinking") == 2
-    assert witness.log.index("tokens") > witness.log.index("steering")
+    await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
+    assert recorder.log.count("thinking") == 2
+    assert recorder.log.index("tokens") > recorder.log.index("steering")
 
 
-async def test_a_tool_is_called_and_its_result_goes_back(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_a_tool_is_called_and_its_result_goes_back(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
     answers = [Answer(calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three")]
     options = stage.options(answers, mcp_servers=bench.servers())
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     (call,) = result.tool_calls
     assert (call.id, call.tool_name, call.params) == (stage.call_id(0, 0), "add", {"a": 1, "b": 2})
     assert (call.status, call.result, call.step, call.sequence) == ("completed", (text_block("3"),), 0, 0)
@@ -85,15 +87,17 @@ async def test_a_tool_is_called_and_its_result_goes_back(stage: Stage, witness: 
     assert [message.role for message in result.messages] == ["assistant", "user", "assistant"]
 
 
-async def test_calls_are_committed_before_the_first_of_them_runs(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_calls_are_committed_before_the_first_of_them_runs(
+    stage: Stage, recorder: TurnRecorder, bench: Bench
+) -> None:
     answers = [Answer("x", calls=(Call("count"), Call("add", {"a": 1, "b": 1}))), Answer("y")]
     options = stage.options(answers, mcp_servers=bench.servers())
-    await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
-    (before,) = witness.before_tools
+    await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
+    (before,) = recorder.before_tools
     assert not before.complete
     assert [message.role for message in before.messages] == ["assistant"]
     assert [(call.status, call.result) for call in before.tool_calls] == [("pending", None)] * 2
-    after = witness.records[0]
+    after = recorder.records[0]
     assert after.complete
     assert after.messages[0] == before.messages[0]
     assert [call.status for call in after.tool_calls] == ["completed"] * 2
@@ -130,59 +134,59 @@ async def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(
 
 
 async def test_a_refused_call_does_not_run_and_the_model_hears_why(
-    stage: Stage, witness: Witness, bench: Bench
+    stage: Stage, recorder: TurnRecorder, bench: Bench
 ) -> None:
-    witness.refuse = {"count": "Not on Sundays"}
+    recorder.refuse = {"count": "Not on Sundays"}
     options = stage.options([Answer(calls=(Call("count"),)), Answer("Pity")], mcp_servers=bench.servers())
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert bench.runs == []
-    assert ("tool", "count") not in witness.log
+    assert ("tool", "count") not in recorder.log
     assert result.messages[1].content[0]["content"] == [text_block("Not on Sundays")]
     assert (result.tool_calls[0].status, result.tool_calls[0].error) == ("failed", "Not on Sundays")
-    assert ("result", "count", "failed") in witness.log
+    assert ("result", "count", "failed") in recorder.log
 
 
-async def test_steering_joins_at_the_step_boundary(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_steering_joins_at_the_step_boundary(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
     joined = Message("user", (text_block("and be brief"),))
-    witness.steering = [(joined,)]
+    recorder.steering = [(joined,)]
     answers = [Answer(calls=(Call("count"),)), Answer("Well", calls=(Call("count"),)), Answer("Ok")]
     options = stage.options(answers, mcp_servers=bench.servers())
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert result.messages.index(joined) == 2
     assert_valid(result.messages)
     assert result.text == "Ok"
     if stage.engine.name == "scripted":
-        assert text_of(witness.records[1].messages[0].content) == "(steered: and be brief) Well"
+        assert text_of(recorder.records[1].messages[0].content) == "(steered: and be brief) Well"
 
 
-async def test_a_stop_verdict_ends_the_turn_at_the_boundary(stage: Stage, witness: Witness, bench: Bench) -> None:
-    witness.verdicts = ["stop"]
+async def test_a_stop_verdict_ends_the_turn_at_the_boundary(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
+    recorder.verdicts = ["stop"]
     options = stage.options([Answer("a", calls=(Call("count"),)), Answer("never")], mcp_servers=bench.servers())
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert result.stop_reason == "tool_use"
     assert result.text == "a"
-    assert not witness.records[0].final
-    assert "steering" not in witness.log
+    assert not recorder.records[0].final
+    assert "steering" not in recorder.log
     assert_valid(result.messages)
 
 
 async def test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript(
-    stage: Stage, witness: Witness, bench: Bench
+    stage: Stage, recorder: TurnRecorder, bench: Bench
 ) -> None:
     answers = [Answer(calls=(Call("count"),)), Answer(calls=(Call("count"),)), Answer("never")]
     options = stage.options(answers, mcp_servers=bench.servers(), max_turns=2)
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert result.stop_reason == "tool_use"
     assert result.usage.turns == 2
     assert bench.runs == ["count", "count"]
-    assert [record.final for record in witness.records] == [False, True]
+    assert [record.final for record in recorder.records] == [False, True]
     assert_valid(result.messages)
 
 
-async def test_usage_adds_up_over_steps(stage: Stage, witness: Witness, bench: Bench) -> None:
+async def test_usage_adds_up_over_steps(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
     options = stage.options([Answer("a", calls=(Call("count"),)), Answer("b")], mcp_servers=bench.servers())
-    result = await stage.engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
-    first, second = (record.usage for record in witness.records)
+    result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
+    first, second = (record.usage for record in recorder.records)
     assert result.usage.tokens == first + second
     assert result.usage.turns == 2
     assert first.input_tokens > 0

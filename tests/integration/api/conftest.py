@@ -19,7 +19,7 @@ from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.streams.publisher import EventPublisher
 from tests.integration.api.worker_calls import Hands, Tenant, make_tenant
-from tests.support.serving import serving
+from tests.support.servers.asgi import serving
 
 
 class Api:

@@ -29,8 +29,8 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.wire import FIELD
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
-from tests.support.executor import Floor
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 __all__ = ["KEY", "Stage", "calls", "open_stage", "recorded_logs", "says"]
 
@@ -51,29 +51,29 @@ def calls(*tools: tuple[str, dict[str, Any]], narration: tuple[str, ...] = ()) -
 class Stage:
     """One worker, one tenant, one model server."""
 
-    def __init__(self, floor: Floor, model: ModelServer, secrets: Secrets) -> None:
-        self.floor = floor
+    def __init__(self, harness: Harness, model: ModelServer, secrets: Secrets) -> None:
+        self.harness = harness
         self.model = model
         self.secrets = secrets
 
     async def agent(self, agent_id: str, **spec: Any) -> None:
         """Make an agent, checked as the API checks it."""
         given = {"name": agent_id, "engine": "anthropic", **spec}
-        registry = default_registry(self.floor.database, self.floor.settings, SystemClock(), serve=ToolServer())
+        registry = default_registry(self.harness.database, self.harness.settings, SystemClock(), serve=ToolServer())
         registry.validate(AgentSpec.model_validate(given))
-        await self.floor.add_agent(agent_id, given)
+        await self.harness.add_agent(agent_id, given)
 
     async def run(self, text: str, *replies: Stream, agent_id: str, thread_id: str | None = None) -> RunView:
         """Send a message, have the model answer so, and return the run as it ended."""
         self.model.requests.clear()
         self.model.reply(*replies)
         fields = {} if thread_id else {"agent_id": agent_id}
-        accepted = await self.floor.submit(text, thread_id, **fields)
-        worker = self.floor.worker(keeper=True)
-        await self.floor.settle(worker)
+        accepted = await self.harness.submit(text, thread_id, **fields)
+        worker = self.harness.worker(keeper=True)
+        await self.harness.settle(worker)
         await worker.publisher.drain(5)
-        async with self.floor.database.connection() as connection:
-            return await get_run(connection, self.floor.tenant_id, accepted.run_id)
+        async with self.harness.database.connection() as connection:
+            return await get_run(connection, self.harness.tenant_id, accepted.run_id)
 
     def asked(self, number: int) -> str:
         """Return what the model was sent, as text."""
@@ -81,18 +81,18 @@ class Stage:
 
     async def dump(self) -> str:
         """Return every row of every table as text, and all that Redis holds."""
-        tables = await self.floor.database.fetch(
+        tables = await self.harness.database.fetch(
             "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
         )
         parts: list[str] = []
         for table in tables:
-            rows = await self.floor.database.fetch(f'SELECT t::text AS row FROM "{table["tablename"]}" t')
+            rows = await self.harness.database.fetch(f'SELECT t::text AS row FROM "{table["tablename"]}" t')
             parts += [f"{table['tablename']}: {row['row']}" for row in rows]
         return "\n".join([*parts, *await self.events()])
 
     async def events(self) -> list[str]:
         """Return what Redis holds, key by key."""
-        redis: Any = self.floor.redis
+        redis: Any = self.harness.redis
         held: list[str] = []
         async for key in redis.scan_iter():
             kind = (await redis.type(key)).decode()
@@ -123,14 +123,14 @@ async def open_stage(
         "model": {"api_key": "k", "base_url": model.url, "max_retries": 0},
     }
     settings = Settings.model_validate({**settings.model_dump(), **given})
-    floor = Floor(database, redis, settings)
+    harness = Harness(database, redis, settings)
     engines = build_engines(settings, redis, SystemClock(), Metrics(CollectorRegistry()))
-    floor.engines.update(engines)
-    await floor.open()
+    harness.engines.update(engines)
+    await harness.open()
     try:
-        yield Stage(floor, model, Secrets(database, Vault.of(settings.secrets.texts())))
+        yield Stage(harness, model, Secrets(database, Vault.of(settings.secrets.texts())))
     finally:
-        await floor.close()
+        await harness.close()
         for engine in engines.values():
             await engine.close()
 

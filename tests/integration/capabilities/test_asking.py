@@ -12,7 +12,7 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.reads import get_run
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
-from tests.support.model_server import model_server
+from tests.support.servers.model_server import model_server
 
 
 @pytest.fixture
@@ -23,10 +23,10 @@ async def stage(database: Database, redis: Redis, settings: Settings) -> AsyncIt
 
 async def _go_on(stage: Stage, run_id: str) -> str | None:
     """Let the fleet work, and return what a run has said."""
-    worker = stage.floor.worker(keeper=True)
-    await stage.floor.settle(worker)
-    async with stage.floor.database.connection() as connection:
-        return (await get_run(connection, stage.floor.tenant_id, run_id)).text
+    worker = stage.harness.worker(keeper=True)
+    await stage.harness.settle(worker)
+    async with stage.harness.database.connection() as connection:
+        return (await get_run(connection, stage.harness.tenant_id, run_id)).text
 
 
 async def test_a_persons_answer_is_the_result_that_the_model_gets(stage: Stage):
@@ -35,7 +35,7 @@ async def test_a_persons_answer_is_the_result_that_the_model_gets(stage: Stage):
     run = await stage.run("Order", calls(("ask_user", question), narration=("I ask. ",)), agent_id="clerk")
     assert (run.status, run.waiting_for) == ("waiting", "a person's answer")
     stage.model.reply(says("Coffee it is."))
-    await stage.floor.waiting.answer(stage.floor.tenant_id, run.id, None, Answer(text="coffee"))
+    await stage.harness.waiting.answer(stage.harness.tenant_id, run.id, None, Answer(text="coffee"))
     assert await _go_on(stage, run.id) == "Coffee it is."
     *_, asked, answered = stage.model.requests[-1]["messages"]
     assert [block["type"] for block in asked["content"]] == ["text", "tool_use"]
@@ -63,7 +63,7 @@ async def test_an_agents_answer_is_the_result_that_the_asking_model_gets(stage: 
     assert len(expert["messages"]) == 1
     assert "Which tea is best?" in str(expert["messages"])
     assert "Darjeeling." in str(boss["messages"][-1])
-    threads = await stage.floor.database.fetch("SELECT agent_id FROM threads ORDER BY agent_id")
+    threads = await stage.harness.database.fetch("SELECT agent_id FROM threads ORDER BY agent_id")
     assert [thread["agent_id"] for thread in threads] == ["boss", "expert"]
 
 
@@ -94,9 +94,9 @@ async def test_a_native_tool_that_needs_permission_waits_for_it(stage: Stage):
     run = await stage.run("Write it down", write, agent_id="writer")
     assert (run.status, run.waiting_for) == ("waiting", "a person's permission")
     stage.model.reply(says("It is written."))
-    await stage.floor.waiting.answer(stage.floor.tenant_id, run.id, None, Answer(approve=True))
+    await stage.harness.waiting.answer(stage.harness.tenant_id, run.id, None, Answer(approve=True))
     assert await _go_on(stage, run.id) == "It is written."
-    (written,) = stage.floor.settings.workspace_root.rglob("tea.txt")
+    (written,) = stage.harness.settings.workspace_root.rglob("tea.txt")
     assert written.read_text() == "Tea"
 
 

@@ -26,9 +26,9 @@ from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.desk import Desk
-from tests.support.executor import Floor
-from tests.support.model_server import Part, Stream, model_server
-from tests.support.wire_server import WireServer, wire_server
+from tests.support.harness.workers import Harness
+from tests.support.servers.api_stub import ApiStub, api_stub
+from tests.support.servers.model_server import Part, Stream, model_server
 
 TO_TRANSCRIBE = "Nothing on this worker can transcribe."
 TO_SPEAK = "Nothing on this worker can speak."
@@ -235,14 +235,12 @@ async def test_the_real_package_says_that_its_model_is_missing(database: Databas
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[WireServer]:
-    async with wire_server() as server:
+async def server() -> AsyncIterator[ApiStub]:
+    async with api_stub() as server:
         yield server
 
 
-async def test_a_server_goes_before_what_is_installed(
-    database: Database, settings: Settings, server: WireServer
-) -> None:
+async def test_a_server_goes_before_what_is_installed(database: Database, settings: Settings, server: ApiStub) -> None:
     async def answer(_: Request) -> Response:
         return JSONResponse({"text": " Hello there. "})
 
@@ -272,7 +270,7 @@ async def test_a_server_goes_before_what_is_installed(
     ],
 )
 async def test_what_a_server_answers_is_told(
-    database: Database, settings: Settings, server: WireServer, status: int, body: Any, says: str
+    database: Database, settings: Settings, server: ApiStub, status: int, body: Any, says: str
 ) -> None:
     async def answer(_: Request) -> Response:
         return JSONResponse(body, status_code=status)
@@ -370,7 +368,7 @@ async def test_the_real_voice_speaks(database: Database, settings: Settings) -> 
     ],
 )
 async def test_recordings_come_from_the_agents_directory(
-    database: Database, settings: Settings, server: WireServer, tmp_path: Path, path: str, says: str
+    database: Database, settings: Settings, server: ApiStub, tmp_path: Path, path: str, says: str
 ) -> None:
     studio = Studio(database, _audio(settings, transcription_url=server.url))
     (tmp_path / "secret.wav").write_bytes(b"secret")
@@ -394,7 +392,7 @@ async def test_speech_goes_to_the_agents_directory(
 
 
 async def test_a_recording_that_is_too_large_is_refused(
-    database: Database, settings: Settings, server: WireServer
+    database: Database, settings: Settings, server: ApiStub
 ) -> None:
     studio = Studio(database, _audio(settings, transcription_url=server.url, max_bytes=3_000))
     studio.record()
@@ -433,32 +431,32 @@ def test_the_tools_are_told_to_the_model(database: Database, settings: Settings)
 
 
 async def test_the_model_speaks_and_the_next_turn_hears_it(
-    database: Database, redis: Redis, settings: Settings, programs: Install, server: WireServer
+    database: Database, redis: Redis, settings: Settings, programs: Install, server: ApiStub
 ) -> None:
     async def answer(_: Request) -> Response:
         return JSONResponse({"text": "Good morning."})
 
     server.on("POST", "/v1/audio/transcriptions", answer)
     programs("espeak-ng", _SPEAKS.replace("{option}", "-w"))
-    floor = Floor(database, redis, _audio(settings, transcription_url=server.url))
+    harness = Harness(database, redis, _audio(settings, transcription_url=server.url))
     async with model_server() as model:
-        floor.engines["anthropic"] = engine = AnthropicEngine(api_key="k", base_url=model.url, max_retries=0)
-        await floor.open()
+        harness.engines["anthropic"] = engine = AnthropicEngine(api_key="k", base_url=model.url, max_retries=0)
+        await harness.open()
         spec = {"name": "A", "engine": "anthropic", "trust": "controlled", "capabilities": {"audio": {}}}
-        await floor.add_agent("a", spec)
-        worker = floor.worker()
+        await harness.add_agent("a", spec)
+        worker = harness.worker()
 
         async def turn(tool: str, **given: Any) -> str:
             call = Part("tool", (f"toolu_{tool}", tool, given))
             model.reply(Stream((call,)), Stream((Part("text", ["Do", "ne."]),)))
-            accepted = await floor.submit("Go on", agent_id="a")
-            await floor.settle(worker)
-            assert await floor.status(accepted.run_id) == "succeeded"
+            accepted = await harness.submit("Go on", agent_id="a")
+            await harness.settle(worker)
+            assert await harness.status(accepted.run_id) == "succeeded"
             return model.requests[-1]["messages"][-1]["content"][0]["content"][0]["text"]
 
         assert (await turn("audio_speak", text="Good morning", path="a.wav")).startswith("Wrote a.wav (")
-        assert (settings.agent_directory(floor.tenant_id, "a") / "a.wav").exists()
+        assert (settings.agent_directory(harness.tenant_id, "a") / "a.wav").exists()
         assert await turn("audio_transcribe", path="a.wav") == "Good morning."
-        await floor.close()
+        await harness.close()
         await engine.close()
     assert b'"Good morning"' in server.requests[0][3]

@@ -14,8 +14,8 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.model_server import ModelServer, Part, Stream, model_server
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
 Json = dict[str, Any]
 
@@ -29,21 +29,21 @@ AGENT: Json = {
 
 
 @pytest.fixture
-async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
+async def harness(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Harness]:
     """A fleet with the agent `clerk`."""
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    await floor.add_agent("clerk", AGENT)
-    yield floor
-    await floor.close()
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    await harness.add_agent("clerk", AGENT)
+    yield harness
+    await harness.close()
 
 
 @pytest.fixture
-async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+async def server(harness: Harness) -> AsyncIterator[ModelServer]:
     """The model, behind the real engine."""
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, native=NativeTools())
-        floor.engines["anthropic"] = engine
+        harness.engines["anthropic"] = engine
         yield server
         await engine.close()
 
@@ -64,9 +64,9 @@ def _offered(request: Json) -> set[str]:
 
 @proves("deliveries.background")
 async def test_a_run_in_the_background_notifies_sends_a_file_and_shares_a_note(
-    floor: Floor, server: ModelServer
+    harness: Harness, server: ModelServer
 ) -> None:
-    worker = floor.worker()
+    worker = harness.worker()
     server.reply(
         _calls(
             ("Write", {"file_path": "report.csv", "content": "a,b\n"}),
@@ -79,9 +79,9 @@ async def test_a_run_in_the_background_notifies_sends_a_file_and_shares_a_note(
         ),
         DONE,
     )
-    accepted = await floor.submit("Do the report", agent_id="clerk", queue="background")
-    await floor.settle(worker)
-    assert await floor.status(accepted.run_id) == "succeeded"
+    accepted = await harness.submit("Do the report", agent_id="clerk", queue="background")
+    await harness.settle(worker)
+    assert await harness.status(accepted.run_id) == "succeeded"
     assert {"notify_user", "file_send", "note_share"} <= _offered(server.requests[0])
     (created,) = [said for said in _results(server.requests[1]) if said.startswith("Created note_")]
     note_id = re.findall(r"note_\w+", created)[0]
@@ -91,10 +91,10 @@ async def test_a_run_in_the_background_notifies_sends_a_file_and_shares_a_note(
     assert "outside" in refused
 
     server.reply(_calls(("note_share", {"note_id": note_id}), ("note_list", {})), DONE)
-    second = await floor.submit("Share it", accepted.thread_id, queue="background")
-    await floor.settle(worker)
+    second = await harness.submit("Share it", accepted.thread_id, queue="background")
+    await harness.settle(worker)
     assert _results(server.requests[-1])[0] == f"{note_id} is shared."
-    rows = await floor.database.fetch("SELECT kind, agent_id, thread_id, run_id, payload FROM deliveries")
+    rows = await harness.database.fetch("SELECT kind, agent_id, thread_id, run_id, payload FROM deliveries")
     assert len(rows) == 3
     found = {row["kind"]: row for row in rows}
     assert {kind: row["run_id"] for kind, row in found.items()} == {
@@ -105,26 +105,26 @@ async def test_a_run_in_the_background_notifies_sends_a_file_and_shares_a_note(
     assert {(row["agent_id"], row["thread_id"]) for row in rows} == {("clerk", accepted.thread_id)}
     assert found["notification"]["payload"] == {"text": "The report is ready."}
     file_id = found["file"]["payload"]["file_id"]
-    content = await floor.database.fetchval("SELECT content FROM sent_files WHERE id = $1", file_id)
+    content = await harness.database.fetchval("SELECT content FROM sent_files WHERE id = $1", file_id)
     assert content == b"a,b\n"
 
 
 @proves("deliveries.background")
 async def test_an_interactive_run_has_no_notify_user_and_the_next_turn_sees_the_note(
-    floor: Floor, server: ModelServer
+    harness: Harness, server: ModelServer
 ) -> None:
-    worker = floor.worker()
+    worker = harness.worker()
     server.reply(
         _calls(("note_create", {"title": "Plan", "content": "# One"}), ("notify_user", {"message": "Hello?"})), DONE
     )
-    accepted = await floor.submit("Write it down", agent_id="clerk")
-    await floor.settle(worker)
+    accepted = await harness.submit("Write it down", agent_id="clerk")
+    await harness.settle(worker)
     assert "notify_user" not in _offered(server.requests[0])
     assert {"file_send", "note_create"} <= _offered(server.requests[0])
     assert "notify_user" in _results(server.requests[1])[1]
-    assert await floor.database.fetchval("SELECT count(*) FROM deliveries") == 0
+    assert await harness.database.fetchval("SELECT count(*) FROM deliveries") == 0
 
     server.reply(_calls(("note_list", {})), DONE)
-    await floor.submit("What do you have?", accepted.thread_id)
-    await floor.settle(worker)
+    await harness.submit("What do you have?", accepted.thread_id)
+    await harness.settle(worker)
     assert "'Plan' (by clerk" in _results(server.requests[-1])[0]

@@ -25,9 +25,9 @@ from nova_workers.ledger.threads.records import delete_thread
 from tests.integration.effects.ledger import seed_run
 from tests.integration.history.past import Past
 from tests.requirements import proves
-from tests.support.directions import Directions
-from tests.support.executor import Floor
-from tests.support.model_server import ModelServer, Part, Stream, model_server
+from tests.support.data.seeded_embeddings import SeededEmbeddings
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
 SPEC = AgentSpec(name="x", capabilities={"history": CapabilityGrant()})
 
@@ -204,7 +204,7 @@ async def test_bad_arguments_are_explained_to_the_model(
 
 
 async def test_a_query_of_odd_characters_finds_nothing_and_breaks_nothing(database: Database) -> None:
-    await Past(database, Directions()).say("The heron")
+    await Past(database, SeededEmbeddings()).say("The heron")
     agent = Agent(database, embedder=None)
     for query in ("\x00", "' | !'", "\\", "@ten_1"):
         assert (await agent.call("history_search", query=query)).startswith("Nothing was found")
@@ -220,12 +220,12 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    await floor.add_agent("nova", {"name": "Nova", "engine": "anthropic", "capabilities": {"history": {}}})
-    yield floor
-    await floor.close()
+async def harness(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Harness]:
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    await harness.add_agent("nova", {"name": "Nova", "engine": "anthropic", "capabilities": {"history": {}}})
+    yield harness
+    await harness.close()
 
 
 @pytest.fixture
@@ -238,25 +238,25 @@ async def worker(settings: Settings, server: ModelServer) -> AsyncIterator[Worke
     await services.aclose()
 
 
-async def _turn(floor: Floor, worker: WorkerServices, message: str) -> str:
-    accepted = await floor.submit(message, agent_id="nova")
-    (bell,) = floor.bells.take()
+async def _turn(harness: Harness, worker: WorkerServices, message: str) -> str:
+    accepted = await harness.submit(message, agent_id="nova")
+    (bell,) = harness.bells.take()
     await worker.executor.answer(bell)
-    assert await floor.status(accepted.run_id) == "succeeded"
+    assert await harness.status(accepted.run_id) == "succeeded"
     return accepted.thread_id
 
 
 @proves("history.own", "history.hybrid")
 async def test_what_was_said_in_one_thread_is_found_in_another(
-    floor: Floor, worker: WorkerServices, server: ModelServer
+    harness: Harness, worker: WorkerServices, server: ModelServer
 ) -> None:
     server.reply(Stream((Part("text", ["A fine ", "name for a cat."]),)))
-    thread_id = await _turn(floor, worker, "Our kitten is called Whiskers")
+    thread_id = await _turn(harness, worker, "Our kitten is called Whiskers")
     assert await worker.effects.run_due() == 1
 
     call = Part("tool", (new_id("msg"), "history_search", {"query": "which pets do they have?"}))
     server.reply(Stream((call,)), Stream((Part("text", ["You have ", "Whiskers."]),)))
-    await _turn(floor, worker, "Who lives with us?")
+    await _turn(harness, worker, "Who lives with us?")
     (result,) = server.requests[-1]["messages"][-1]["content"]
     told = result["content"][0]["text"]
     assert f"(thread {thread_id})" in told

@@ -21,12 +21,12 @@ from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.stage import Stage, calls, open_stage, recorded_logs, says
 from tests.requirements import proves
-from tests.support.mcp_http_server import McpHttpServer
-from tests.support.model_server import model_server
+from tests.support.servers.mcp_http_server import McpHttpServer
+from tests.support.servers.model_server import model_server
 
 Json = dict[str, Any]
 
-CHILD = [sys.executable, "-m", "tests.support.mcp_stdio_server"]
+CHILD = [sys.executable, "-m", "tests.support.servers.mcp_stdio_server"]
 NOTHING = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
 
 
@@ -124,13 +124,13 @@ async def stage(database: Database, redis: Redis, settings: Settings) -> AsyncIt
         model_server() as model,
         open_stage(database, redis, settings, model, mcp_commands=[command], browser_command=command) as stage,
     ):
-        await stage.secrets.put(stage.floor.tenant_id, "GREETING", "Hello, my secret ", by="person")
+        await stage.secrets.put(stage.harness.tenant_id, "GREETING", "Hello, my secret ", by="person")
         yield stage
 
 
 async def resolved(stage: Stage, spec: AgentSpec) -> dict[str, Any]:
-    built = default_registry(stage.floor.database, stage.floor.settings, SystemClock(), serve=ToolServer())
-    return await built.resolve(spec, CapabilityContext(stage.floor.tenant_id, "a", "thr_1", "run_1"))
+    built = default_registry(stage.harness.database, stage.harness.settings, SystemClock(), serve=ToolServer())
+    return await built.resolve(spec, CapabilityContext(stage.harness.tenant_id, "a", "thr_1", "run_1"))
 
 
 async def test_servers_belong_to_the_tenant_and_have_their_secrets_in_place(stage: Stage) -> None:
@@ -144,14 +144,14 @@ async def test_servers_belong_to_the_tenant_and_have_their_secrets_in_place(stag
         tuple(CHILD[1:]),
         {"G": "<Hello, my secret >"},
         tools=("u", "v"),
-        scope=stage.floor.tenant_id,
+        scope=stage.harness.tenant_id,
         qualified=True,
     )
     assert servers["mcp__two"] == HttpMcpServer(
         "https://a.b/x?k=Hello%2C%20my%20secret%20",
         {"X-Key": "Hello, my secret "},
         tools=("u",),
-        scope=stage.floor.tenant_id,
+        scope=stage.harness.tenant_id,
         qualified=True,
     )
 
@@ -160,7 +160,7 @@ async def test_a_secret_that_is_missing_or_fits_no_header_is_named(stage: Stage)
     missing = mcp(**http(headers={"A": "${secret:NONE}", "B": "${secret:NEITHER}"}))
     with pytest.raises(InvalidInput, match="no secret 'NEITHER', 'NONE'"):
         await resolved(stage, missing)
-    await stage.secrets.put(stage.floor.tenant_id, "LINES", "two\r\nlines", by="person")
+    await stage.secrets.put(stage.harness.tenant_id, "LINES", "two\r\nlines", by="person")
     with pytest.raises(InvalidInput, match="'LINES' has characters that no HTTP header takes") as refused:
         await resolved(stage, mcp(**http(headers={"A": "${secret:LINES}"})))
     assert "lines" not in refused.value.message
@@ -206,7 +206,7 @@ async def test_a_rule_for_mcp_fits_the_tools_of_every_server(stage: Stage, decis
 
 
 async def test_a_program_that_the_operator_no_longer_permits_is_not_started(stage: Stage) -> None:
-    await stage.floor.add_agent(
+    await stage.harness.add_agent(
         "old", {"name": "old", "engine": "anthropic", "capabilities": {"mcp": {"config": {"servers": {"a": stdio()}}}}}
     )
     run = await stage.run("Go", says("never"), agent_id="old")
@@ -226,7 +226,7 @@ async def test_what_a_program_writes_to_stderr_is_a_log_line_without_secrets(sta
     with recorded_logs() as logs:
         run = await stage.run("Say", calls(("mcp__child__complain", {})), says("Done"), agent_id="clerk")
         assert run.status == "succeeded", run.error
-        for engine in stage.floor.engines.values():
+        for engine in stage.harness.engines.values():
             await engine.close()
         assert "no good: [secret:GREETING]" in logs.getvalue()
         assert "Hello, my secret" not in logs.getvalue()
@@ -278,7 +278,7 @@ async def test_each_run_has_a_browser_of_its_own_without_a_window(stage: Stage) 
     servers = await resolved(stage, spec)
     flags = ("--headless", "--isolated", "--allowed-origins", "https://a.b;https://c.d:8443")
     assert servers["browser"] == StdioMcpServer(
-        CHILD[0], (*CHILD[1:], *flags), timeout_s=120.0, scope=stage.floor.tenant_id, reuse=False
+        CHILD[0], (*CHILD[1:], *flags), timeout_s=120.0, scope=stage.harness.tenant_id, reuse=False
     )
     await stage.agent("surfer", capabilities={"browser": {}})
     pids: list[str] = []

@@ -17,8 +17,8 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.stage import Stage, calls, open_stage, recorded_logs, says
 from tests.requirements import proves
-from tests.support.mcp_http_server import McpHttpServer
-from tests.support.model_server import Part, Stream, model_server
+from tests.support.servers.mcp_http_server import McpHttpServer
+from tests.support.servers.model_server import Part, Stream, model_server
 
 VALUE = 'tok-"7f3a/91+c\\e x'
 HEADER = "hdr-5d1e8a"
@@ -60,8 +60,8 @@ async def stage(database: Database, redis: Redis, settings: Settings, http: McpH
         model_server() as model,
         open_stage(database, redis, settings, model, mcp_allow_hosts=[http.host]) as stage,
     ):
-        await stage.secrets.put(stage.floor.tenant_id, "TOKEN", VALUE, by="person")
-        await stage.secrets.put(stage.floor.tenant_id, "HEADER", HEADER, by="person")
+        await stage.secrets.put(stage.harness.tenant_id, "TOKEN", VALUE, by="person")
+        await stage.secrets.put(stage.harness.tenant_id, "HEADER", HEADER, by="person")
         server = {"type": "http", "url": http.url, "headers": {"Authorization": "Bearer ${secret:HEADER}"}}
         await stage.agent(
             "clerk",
@@ -107,7 +107,7 @@ async def test_a_secret_reaches_the_server_and_nothing_else(stage: Stage, http: 
     assert "[secret:TOKEN]" in logs.getvalue(), "the model's SDK logs its requests at this level"
     assert "[secret:TOKEN]" in dump
     assert "got key=[secret:TOKEN] with Bearer [secret:HEADER]" in dump
-    assert await stage.floor.database.fetchval("SELECT content FROM memories") == "It is [secret:TOKEN]"
+    assert await stage.harness.database.fetchval("SELECT content FROM memories") == "It is [secret:TOKEN]"
     tokens = await stage.tokens()
     assert tokens.startswith(f"I have [secret:TOKEN] now.{VALUE[:3]}Sent [secret:TOKEN] and dXN")
     assert tokens.endswith(f" and [secret:TOKEN] and [secret:HEADER]!{VALUE[:6]}")
@@ -139,7 +139,7 @@ async def test_the_next_turn_sees_a_placeholder_and_reads_the_secret_again(stage
 async def test_a_call_that_waited_for_permission_is_made_with_the_value(
     stage: Stage, http: McpHttpServer, database: Database
 ) -> None:
-    floor = stage.floor
+    harness = stage.harness
     spec = await database.fetchval("SELECT spec FROM agents WHERE id = 'clerk'")
     asks = {"approvals": [{"tool": "mcp__post__deliver", "decision": "ask"}]}
     await stage.agent("careful", **{**spec, "permissions": asks})
@@ -153,15 +153,15 @@ async def test_a_call_that_waited_for_permission_is_made_with_the_value(
     assert waiting.status == "waiting", waiting.error
     assert http.delivered == []
     assert found(await stage.dump()) == []
-    await floor.waiting.answer(floor.tenant_id, waiting.id, None, Answer(approve=True))
-    await floor.settle(floor.worker(keeper=True))
-    assert await floor.status(waiting.id) == "succeeded"
+    await harness.waiting.answer(harness.tenant_id, waiting.id, None, Answer(approve=True))
+    await harness.settle(harness.worker(keeper=True))
+    assert await harness.status(waiting.id) == "succeeded"
     assert http.delivered == [f"key={VALUE}"]
     assert found(await stage.dump()) == []
 
 
 async def test_who_may_not_read_a_secret_gets_it_by_no_placeholder(stage: Stage) -> None:
-    floor = stage.floor
+    harness = stage.harness
     await stage.agent(
         "lister",
         capabilities={"secrets": {"tools": ["secret_list"]}},
@@ -170,9 +170,9 @@ async def test_who_may_not_read_a_secret_gets_it_by_no_placeholder(stage: Stage)
     )
     write = calls(("Write", {"file_path": "key.txt", "content": "key=[secret:TOKEN]"}))
     waiting = await stage.run("Write it down", write, says("Done"), agent_id="lister")
-    await floor.waiting.answer(floor.tenant_id, waiting.id, None, Answer(approve=True))
-    await floor.settle(floor.worker(keeper=True))
-    (written,) = floor.settings.workspace_root.rglob("key.txt")
+    await harness.waiting.answer(harness.tenant_id, waiting.id, None, Answer(approve=True))
+    await harness.settle(harness.worker(keeper=True))
+    (written,) = harness.settings.workspace_root.rglob("key.txt")
     assert written.read_text() == "key=[secret:TOKEN]"
 
 
@@ -187,10 +187,10 @@ async def test_a_value_that_the_model_sets_is_a_secret_from_then_on(stage: Stage
     )
     assert (run.status, run.text) == ("succeeded", "It is [secret:TOK_NEW]")
     assert made in stage.asked(2)
-    assert await stage.secrets.get(stage.floor.tenant_id, "TOK_NEW") == made
+    assert await stage.secrets.get(stage.harness.tenant_id, "TOK_NEW") == made
     assert made not in await stage.dump()
     assert made not in logs.getvalue()
-    by = await stage.floor.database.fetchval("SELECT updated_by FROM secrets WHERE name = 'TOK_NEW'")
+    by = await stage.harness.database.fetchval("SELECT updated_by FROM secrets WHERE name = 'TOK_NEW'")
     assert by == "clerk"
 
 
@@ -214,7 +214,7 @@ async def test_what_the_grant_does_not_cover_is_neither_listed_nor_read_nor_set(
         assert results[refused]["is_error"]
         assert "You may use the secrets TOK*" in texts[refused]
     assert HEADER not in stage.asked(1)
-    names = await stage.floor.database.fetch("SELECT name FROM secrets ORDER BY name")
+    names = await stage.harness.database.fetch("SELECT name FROM secrets ORDER BY name")
     assert tuple(row["name"] for row in names) == tuple(sorted(NAMES))
 
 
@@ -239,7 +239,7 @@ async def test_bad_arguments_are_explained_to_the_model(
 
 
 async def test_a_missing_secret_ends_the_run_with_its_name(stage: Stage) -> None:
-    await stage.secrets.delete(stage.floor.tenant_id, "HEADER")
+    await stage.secrets.delete(stage.harness.tenant_id, "HEADER")
     run = await stage.run("Go", says("never"), agent_id="clerk")
     assert run.status == "failed"
     assert "There is no secret 'HEADER'" in str(run.error)
@@ -267,7 +267,7 @@ async def test_a_model_server_that_fails_does_not_tell_the_secret(stage: Stage, 
 
 
 async def test_tenants_do_not_share_secrets(stage: Stage, database: Database) -> None:
-    await stage.secrets.delete(stage.floor.tenant_id, "TOKEN")
+    await stage.secrets.delete(stage.harness.tenant_id, "TOKEN")
     await database.execute("INSERT INTO tenants (id, name) VALUES ('ten_2', 'Two')")
     await stage.secrets.put("ten_2", "TOKEN", VALUE, by="person")
     run = await stage.run("Read", calls(("secret_get", {"name": "TOKEN"})), says("No"), agent_id="clerk")

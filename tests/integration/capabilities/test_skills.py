@@ -14,7 +14,7 @@ from nova_workers.workspace.skills import remove_skill, save_skill
 from tests.integration.capabilities.desk import Desk, add_tenants
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
-from tests.support.model_server import model_server
+from tests.support.servers.model_server import model_server
 
 MODEL = "claude-sonnet-5"
 FILES = (SkillFile("words/list.txt", "bee, tea, sm\u00f8rrebr\u00f8d".encode()), SkillFile("logo.png", b"\x89PNG\xff"))

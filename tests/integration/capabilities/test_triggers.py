@@ -13,7 +13,7 @@ from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS
 from tests.integration.capabilities.desk import Desk, add_tenants
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
-from tests.support.model_server import model_server
+from tests.support.servers.model_server import model_server
 
 MODEL = "claude-sonnet-5"
 DAILY: dict[str, Any] = {"kind": "cron", "schedule": "30 9 * * mon-fri", "prompt": "Read the news."}

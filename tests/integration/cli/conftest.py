@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from tests.support.command_line import Nova
-from tests.support.fleet import Fleet
-from tests.support.servers import TEMPLATE, own_valkey
+from tests.support.processes.command_line import Nova
+from tests.support.processes.fleet import Fleet
+from tests.support.servers.databases import TEMPLATE, own_valkey
 
 
 def logical_database(url: str, number: int) -> str:

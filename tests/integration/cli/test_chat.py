@@ -20,8 +20,8 @@ from starlette.responses import Response, StreamingResponse
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.events import Event, StreamEnd, StreamStart, Waiting
 from nova_workers.contracts.http.wire import AgentView
-from tests.support.command_line import Nova, wait_for
-from tests.support.wire_server import WireServer, all_frames, run_view, says, wire_server
+from tests.support.processes.command_line import Nova, wait_for
+from tests.support.servers.api_stub import ApiStub, all_frames, api_stub, run_view, says
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 
@@ -194,7 +194,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ANSWERS = "/v1/runs/run_1/answers"
 
 
-async def _asking_server(server: WireServer) -> None:
+async def _asking_server(server: ApiStub) -> None:
     """Make it a fleet whose one run asks whether it may, and ends when it was told."""
     start = StreamStart(run_id="run_1", thread_id="thr_1", attempt=1, agent_id="nova")
     asks: list[Event] = [start, Waiting(kind="approval", question="Bash: rm -r build")]
@@ -221,7 +221,7 @@ async def _asking_server(server: WireServer) -> None:
 
 @pytest.mark.parametrize(("typed", "approve"), [("y", True), ("No", False)])
 async def test_a_call_is_permitted_or_refused_by_a_clear_word_only(tmp_path: Path, typed: str, approve: bool) -> None:
-    async with wire_server() as server:
+    async with api_stub() as server:
         await _asking_server(server)
         nova = Nova({"NOVA_HOME": str(tmp_path), "NOVA_API_URL": server.url, "NOVA_API_KEY": "k", "NO_COLOR": "1"})
         terminal = Terminal(nova, "chat")

@@ -13,7 +13,7 @@ from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, StreamStart, Token
 from nova_workers.contracts.http.wire import RunCreate
 from nova_workers.errors import NotFound, ThreadBusy, Unavailable
-from tests.support.wire_server import WireServer, all_frames, run_view, says, streams, wire_server
+from tests.support.servers.api_stub import ApiStub, all_frames, api_stub, run_view, says, streams
 
 EVENTS = "/v1/runs/run_1/events"
 PATIENT = Retry(attempts=4, base_s=0.001, max_s=0.002)
@@ -28,13 +28,13 @@ async def nothing_more(_: Request) -> Response:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[WireServer]:
-    async with wire_server() as server:
+async def server() -> AsyncIterator[ApiStub]:
+    async with api_stub() as server:
         yield server
 
 
 @pytest.fixture
-async def client(server: WireServer) -> AsyncIterator[NovaClient]:
+async def client(server: ApiStub) -> AsyncIterator[NovaClient]:
     async with NovaClient(server.url, "nova_key", retry=PATIENT) as client:
         yield client
 
@@ -44,7 +44,7 @@ async def _all(client: NovaClient, after: EventCursor | None = None) -> list[tup
         return [(str(cursor), event) async for cursor, event in feed]
 
 
-async def test_events_come_in_order_and_end_with_the_run(server: WireServer, client: NovaClient) -> None:
+async def test_events_come_in_order_and_end_with_the_run(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, streams(*FRAMES))
     assert [cursor for cursor, _ in await _all(client)] == ["1-1", "1-2", "1-3", "1-4", "1-5"]
     [headers] = server.asked("GET", EVENTS)
@@ -52,62 +52,62 @@ async def test_events_come_in_order_and_end_with_the_run(server: WireServer, cli
     assert "last-event-id" not in headers
 
 
-async def test_a_stream_that_is_cut_is_taken_up_after_the_last_event(server: WireServer, client: NovaClient) -> None:
+async def test_a_stream_that_is_cut_is_taken_up_after_the_last_event(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, streams(*FRAMES[:2], cut=True), streams(FRAMES[2], cut=True), streams(*FRAMES[3:]))
     assert [event for _, event in await _all(client)][1:4] == [Token(text="a"), Token(text="b"), Token(text="c")]
     assert [headers.get("last-event-id") for headers in server.asked("GET", EVENTS)] == [None, "1-2", "1-3"]
 
 
-async def test_events_that_a_server_repeats_are_given_once(server: WireServer, client: NovaClient) -> None:
+async def test_events_that_a_server_repeats_are_given_once(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, streams(*FRAMES[:3], cut=True), streams(*FRAMES))
     assert [cursor for cursor, _ in await _all(client)] == ["1-1", "1-2", "1-3", "1-4", "1-5"]
 
 
-async def test_a_server_that_closes_early_without_an_end_is_asked_again(server: WireServer, client: NovaClient) -> None:
+async def test_a_server_that_closes_early_without_an_end_is_asked_again(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, streams(*FRAMES[:2]), streams(), streams(*FRAMES[2:]))
     assert len(await _all(client)) == 5
 
 
 async def test_whoever_resumes_after_the_last_event_of_a_run_that_is_over_hears_nothing(
-    server: WireServer, client: NovaClient
+    server: ApiStub, client: NovaClient
 ) -> None:
     server.on("GET", EVENTS, nothing_more)
     assert await _all(client, EventCursor(attempt=1, seq=5)) == []
 
 
-async def test_a_stream_that_is_lost_too_often_says_how_to_take_it_up(server: WireServer, client: NovaClient) -> None:
+async def test_a_stream_that_is_lost_too_often_says_how_to_take_it_up(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, streams(*FRAMES[:2], cut=True), streams(cut=True))
     with pytest.raises(Unavailable, match="nova runs tail run_1 --after 1-2"):
         await _all(client)
     assert len(server.asked("GET", EVENTS)) == 1 + PATIENT.attempts
 
 
-async def test_progress_renews_the_patience(server: WireServer, client: NovaClient) -> None:
+async def test_progress_renews_the_patience(server: ApiStub, client: NovaClient) -> None:
     tokens = all_frames([START, *(Token(text=str(number)) for number in range(20)), END])
     server.on("GET", EVENTS, *(streams(part, cut=True) for part in tokens[:-1]), streams(tokens[-1]))
     assert len(await _all(client)) == 22
 
 
-async def test_a_server_that_is_busy_for_a_moment_is_asked_again(server: WireServer, client: NovaClient) -> None:
+async def test_a_server_that_is_busy_for_a_moment_is_asked_again(server: ApiStub, client: NovaClient) -> None:
     busy = Problem(title="Unavailable", status=503, detail="Later.", code="unavailable")
     server.on("GET", EVENTS, says(busy, 503), streams(*FRAMES))
     assert len(await _all(client)) == 5
 
 
-async def test_a_run_that_is_not_there_is_not_asked_for_again(server: WireServer, client: NovaClient) -> None:
+async def test_a_run_that_is_not_there_is_not_asked_for_again(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, says(Problem(title="x", status=404, detail="No run.", code="not_found"), 404))
     with pytest.raises(NotFound, match="No run"):
         await _all(client)
     assert len(server.asked("GET", EVENTS)) == 1
 
 
-async def test_event_types_of_a_newer_server_are_passed_over(server: WireServer, client: NovaClient) -> None:
+async def test_event_types_of_a_newer_server_are_passed_over(server: ApiStub, client: NovaClient) -> None:
     unknown = 'id: 1-2\nevent: hologram\ndata: {"type":"hologram"}\n\n'
     server.on("GET", EVENTS, streams(FRAMES[0], unknown, ": heartbeat\n\n", *FRAMES[2:]))
     assert [cursor for cursor, _ in await _all(client)] == ["1-1", "1-3", "1-4", "1-5"]
 
 
-async def test_an_end_that_is_not_final_does_not_end_the_stream(server: WireServer, client: NovaClient) -> None:
+async def test_an_end_that_is_not_final_does_not_end_the_stream(server: ApiStub, client: NovaClient) -> None:
     handed_over = StreamEnd(run_id="run_1", final=False, status="queued")
     frames = [*all_frames([START, handed_over]), *all_frames([START, END], attempt=2)]
     server.on("GET", EVENTS, streams(*frames))
@@ -115,7 +115,7 @@ async def test_an_end_that_is_not_final_does_not_end_the_stream(server: WireServ
 
 
 async def test_a_submission_whose_answer_was_lost_is_repeated_under_its_key(
-    server: WireServer, client: NovaClient
+    server: ApiStub, client: NovaClient
 ) -> None:
     path = "/v1/threads/thr_1/runs"
     server.on("POST", path, streams(cut=True), says(run_view(), 202))
@@ -125,7 +125,7 @@ async def test_a_submission_whose_answer_was_lost_is_repeated_under_its_key(
     assert first["idempotency-key"] == second["idempotency-key"]
 
 
-async def test_two_submissions_have_keys_of_their_own(server: WireServer, client: NovaClient) -> None:
+async def test_two_submissions_have_keys_of_their_own(server: ApiStub, client: NovaClient) -> None:
     path = "/v1/threads/thr_1/runs"
     server.on("POST", path, says(run_view(), 202))
     for _ in range(2):
@@ -134,7 +134,7 @@ async def test_two_submissions_have_keys_of_their_own(server: WireServer, client
     assert first["idempotency-key"] != second["idempotency-key"]
 
 
-async def test_a_refusal_keeps_what_the_server_told(server: WireServer, client: NovaClient) -> None:
+async def test_a_refusal_keeps_what_the_server_told(server: ApiStub, client: NovaClient) -> None:
     problem = Problem(
         title="Conflict", status=409, detail="Busy.", code="thread_busy", context={"active_run_id": "run_9"}
     )
@@ -144,7 +144,7 @@ async def test_a_refusal_keeps_what_the_server_told(server: WireServer, client: 
     assert caught.value.fields["active_run_id"] == "run_9"
 
 
-async def test_only_what_was_set_is_sent(server: WireServer, client: NovaClient) -> None:
+async def test_only_what_was_set_is_sent(server: ApiStub, client: NovaClient) -> None:
     server.on("POST", "/v1/threads/thr_1/runs", says(run_view(), 202))
     await client.runs.create(RunCreate(message="hi", queue="background"), thread_id="thr_1")
     assert server.requests[0][3] == b'{"message":"hi","queue":"background"}'

@@ -13,8 +13,8 @@ import pytest
 from nova_workers.cli import command
 from nova_workers.cli.terminal.output import Output
 from nova_workers.contracts.http.keys import Scope
-from tests.support.command_line import Nova, wait_for
-from tests.support.fleet import Fleet
+from tests.support.processes.command_line import Nova, wait_for
+from tests.support.processes.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 

@@ -4,7 +4,7 @@ from nova_workers.cli.operations.checks import Finding, check_database
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.upkeep.cursors import add_tenants
 from tests.integration.effects.ledger import seed_thread
-from tests.integration.scheduling.old_talk import old_run
+from tests.integration.scheduling.old_runs import old_run
 
 
 async def _finding(url: str, name: str) -> Finding:

@@ -14,8 +14,8 @@ import redis
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.keys import broker_queue
 from tests.integration.cli.conftest import logical_database
-from tests.support.command_line import Done, Nova
-from tests.support.fleet import Fleet
+from tests.support.processes.command_line import Done, Nova
+from tests.support.processes.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 

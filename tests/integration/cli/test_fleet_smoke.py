@@ -4,7 +4,7 @@ import pytest
 
 from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from tests.support.fleet import Fleet, fleet_env
+from tests.support.processes.fleet import Fleet, fleet_env
 
 pytestmark = pytest.mark.fleet
 

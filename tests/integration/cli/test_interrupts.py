@@ -12,22 +12,22 @@ from nova_workers.cli.command import open_session
 from nova_workers.cli.talk.follow import Interrupt
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import StreamEnd, StreamStart, Token
-from tests.support.command_line import Child, Done, Nova
-from tests.support.wire_server import WireServer, all_frames, run_view, says, streams, wire_server
+from tests.support.processes.command_line import Child, Done, Nova
+from tests.support.servers.api_stub import ApiStub, all_frames, api_stub, run_view, says, streams
 
 START = StreamStart(run_id="run_1", thread_id="thr_1", attempt=1, agent_id="nova")
 CANCELED = StreamEnd(run_id="run_1", final=True, status="canceled")
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[WireServer]:
-    async with wire_server() as server:
+async def server() -> AsyncIterator[ApiStub]:
+    async with api_stub() as server:
         server.on("POST", "/v1/runs", says(run_view(), 202))
         yield server
 
 
 @pytest.fixture
-def nova(server: WireServer, tmp_path: Path) -> Nova:
+def nova(server: ApiStub, tmp_path: Path) -> Nova:
     return Nova({"NOVA_HOME": str(tmp_path), "NOVA_API_URL": server.url, "NOVA_API_KEY": "k"})
 
 
@@ -44,7 +44,7 @@ async def _done(child: Child) -> Done:
     return await asyncio.to_thread(child.done)
 
 
-async def test_a_second_ctrl_c_leaves_although_the_cancel_hangs(server: WireServer, nova: Nova) -> None:
+async def test_a_second_ctrl_c_leaves_although_the_cancel_hangs(server: ApiStub, nova: Nova) -> None:
     server.on("GET", "/v1/runs/run_1/events", streams(*all_frames([START, Token(text="so far")]), hang=True))
     server.on("POST", "/v1/runs/run_1/cancel", _hang)
     with nova.child("send", "hi") as child:
@@ -57,7 +57,7 @@ async def test_a_second_ctrl_c_leaves_although_the_cancel_hangs(server: WireServ
     assert "Traceback" not in done.err
 
 
-async def test_a_ctrl_c_before_the_run_is_known_cancels_it_once_it_is(server: WireServer, nova: Nova) -> None:
+async def test_a_ctrl_c_before_the_run_is_known_cancels_it_once_it_is(server: ApiStub, nova: Nova) -> None:
     pressed = asyncio.Event()
 
     async def slowly(_: Request) -> Response:
@@ -76,7 +76,7 @@ async def test_a_ctrl_c_before_the_run_is_known_cancels_it_once_it_is(server: Wi
     assert len(server.asked("POST", "/v1/runs/run_1/cancel")) == 1
 
 
-async def test_a_press_is_kept_until_the_run_is_known(server: WireServer) -> None:
+async def test_a_press_is_kept_until_the_run_is_known(server: ApiStub) -> None:
     server.on("POST", "/v1/runs/run_1/cancel", says(run_view(status="canceled")))
     async with open_session(json_mode=True, api_url=server.url, api_key="k") as session:
         interrupt = Interrupt(session, None)
@@ -86,7 +86,7 @@ async def test_a_press_is_kept_until_the_run_is_known(server: WireServer) -> Non
     assert len(server.asked("POST", "/v1/runs/run_1/cancel")) == 1
 
 
-async def test_ctrl_c_leaves_a_tail_and_its_run_alone(server: WireServer, nova: Nova) -> None:
+async def test_ctrl_c_leaves_a_tail_and_its_run_alone(server: ApiStub, nova: Nova) -> None:
     server.on("GET", "/v1/runs/run_1/events", streams(*all_frames([START, Token(text="so far")]), hang=True))
     with nova.child("runs", "tail", "run_1") as child:
         await _reads(child, "so far")
@@ -97,7 +97,7 @@ async def test_ctrl_c_leaves_a_tail_and_its_run_alone(server: WireServer, nova: 
     assert server.asked("POST", "/v1/runs/run_1/cancel") == []
 
 
-async def test_a_reader_that_leaves_early_is_no_error(server: WireServer, nova: Nova) -> None:
+async def test_a_reader_that_leaves_early_is_no_error(server: ApiStub, nova: Nova) -> None:
     server.on("GET", "/v1/runs", says(Page(items=[run_view(id=f"run_{at}" * 50) for at in range(1000)])))
     with nova.child("runs", "list") as child:
         child.stop_reading()

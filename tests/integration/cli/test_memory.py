@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_line import Nova, wait_for
+from tests.support.processes.command_line import Nova, wait_for
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 

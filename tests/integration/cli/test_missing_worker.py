@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.contracts.events import StreamEnd, StreamStart
-from tests.support.wire_server import all_frames, run_view, says, wire_server
+from tests.support.servers.api_stub import all_frames, api_stub, run_view, says
 
 LACKS = "no worker is alive for the queue 'interactive': start one with `nova worker`"
 ENDS = [
@@ -22,7 +22,7 @@ ENDS = [
 
 @pytest.mark.parametrize("option", [None, "--wait", "--json"])
 async def test_a_command_that_waits_says_once_that_no_worker_is_alive(tmp_path: Path, option: str | None) -> None:
-    async with wire_server() as server:
+    async with api_stub() as server:
         noted = asyncio.Event()
 
         async def events(_: Request) -> Response:

@@ -9,8 +9,8 @@ from nova_workers.contracts.deliveries import Sender, SentFileView
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.files import OutgoingFile, send_file
-from tests.support.command_line import Nova
-from tests.support.fleet import Fleet
+from tests.support.processes.command_line import Nova
+from tests.support.processes.fleet import Fleet
 
 CONTENT = b"\x00\r\n\xc3\xbc"
 

@@ -17,7 +17,7 @@ from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
 from tests.integration.api.conftest import served
 from tests.integration.api.worker_calls import Tenant, make_tenant
-from tests.support.command_line import Nova
+from tests.support.processes.command_line import Nova
 
 VALUE = "correct horse battery"
 

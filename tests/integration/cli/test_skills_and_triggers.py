@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.support.command_line import Nova
+from tests.support.processes.command_line import Nova
 
 SKILL_MD = "---\nname: rhyme\ndescription: Greets people in rhyme.\n---\r\nAlways greet in rhyme.\n"
 

@@ -1,7 +1,7 @@
 """`nova tenants`, against a real fleet."""
 
 from tests.requirements import proves
-from tests.support.command_line import Nova
+from tests.support.processes.command_line import Nova
 
 
 @proves("tenants.operator", "tenants.end")

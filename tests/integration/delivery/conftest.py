@@ -25,7 +25,7 @@ from nova_workers.ledger.tenants.keys import create_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.observability.metrics import Metrics
 from nova_workers.workspace.deliveries import notify
-from tests.support.receiver import Receiver, receiver
+from tests.support.servers.webhook_receiver import Receiver, receiver
 
 
 async def until(reached: Callable[[], bool], timeout_s: float = 10) -> None:

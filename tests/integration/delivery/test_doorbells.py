@@ -14,7 +14,7 @@ from nova_workers.delivery.routing import RunEndEffect
 from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.workspace.notes import create_note
 from tests.integration.delivery.conftest import PostOffice
-from tests.support.executor import Bells
+from tests.support.harness.workers import Doorbells
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from tests.support.executor import Bells
 async def test_a_tool_rings_for_what_it_handed_over(
     post: PostOffice, module: Any, tool: str, given: dict[str, Any]
 ) -> None:
-    bells = Bells()
+    bells = Doorbells()
     parts = CapabilityParts(
         database=post.database,
         settings=post.settings,
@@ -49,7 +49,7 @@ async def test_a_tool_rings_for_what_it_handed_over(
 
 
 async def test_the_end_of_a_run_rings(post: PostOffice) -> None:
-    bells = Bells()
+    bells = Doorbells()
     effect = RunEndEffect(post.database, build_routes(post.database, post.settings), bells)
     await effect.handle([DueEffect("eff_1", post.tenant_id, "run_1", "thr_1", "delivery", 1)])
     assert bells.deliveries_rung == 1

@@ -15,9 +15,9 @@ from nova_workers.ledger.database import Database
 from nova_workers.workspace.deliveries import notify
 from tests.integration.delivery.conftest import MASTER_KEY, until
 from tests.requirements import proves
-from tests.support.command_line import Done, Nova
-from tests.support.fleet import Fleet, fleet_env
-from tests.support.receiver import Receiver, signed_by
+from tests.support.processes.command_line import Done, Nova
+from tests.support.processes.fleet import Fleet, fleet_env
+from tests.support.servers.webhook_receiver import Receiver, signed_by
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
 

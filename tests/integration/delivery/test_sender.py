@@ -17,7 +17,7 @@ from nova_workers.ledger.delivery.outbox import claim_deliveries
 from nova_workers.ledger.delivery.webhooks import delete_webhook
 from tests.integration.delivery.conftest import PostOffice, until
 from tests.requirements import proves
-from tests.support.taps import Crashed, Fault, Tap, TappedDatabase
+from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
 
 
 @proves("outbox.backoff")
@@ -70,9 +70,9 @@ async def test_a_crash_between_the_answer_and_its_note_delivers_twice_under_one_
 ) -> None:
     made = await post.webhook()
     await post.say()
-    tap = Tap()
-    tap.plan(fault, "delivered")
-    dying = post.another(database=TappedDatabase(post.database, tap))
+    faults = FaultInjector()
+    faults.plan(fault, "delivered")
+    dying = post.another(database=FaultInjectingDatabase(post.database, faults))
     with pytest.raises((Crashed, Unavailable)):
         await dying.run_due()
     (row,) = await post.rows(made.webhook.id)
@@ -96,10 +96,10 @@ async def test_a_crash_at_any_write_loses_nothing(post: PostOffice, fault: Fault
     for path in ("/one", "/two"):
         post.receiver.answers[path] = lambda before: 500 if before == 0 else 204
     await post.say()
-    tap = Tap()
-    tap.plan(fault, statement)
+    faults = FaultInjector()
+    faults.plan(fault, statement)
     with pytest.raises(Crashed):
-        await post.another(database=TappedDatabase(post.database, tap)).run_due()
+        await post.another(database=FaultInjectingDatabase(post.database, faults)).run_due()
     for _ in range(3):
         await post.pass_time(400)
         await post.sender.run_due()

@@ -18,7 +18,7 @@ from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks
 from tests.integration.delivery.conftest import PostOffice
 from tests.requirements import proves
-from tests.support.receiver import signed_by
+from tests.support.servers.webhook_receiver import signed_by
 
 
 @proves("webhooks.signed")

@@ -16,8 +16,8 @@ from redis.asyncio import Redis
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.errors import ConfigurationError
-from tests.support.processes import wait_until_gone
-from tests.support.servers import running
+from tests.support.processes.inspection import wait_until_gone
+from tests.support.servers.databases import running
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from nova_workers.devstack.home import StackState, read_state
-from tests.support.processes import descendants, is_alive, wait_until_gone
+from tests.support.processes.inspection import descendants, is_alive, wait_until_gone
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(300)]
 

@@ -14,7 +14,7 @@ import pytest
 
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.supervisor import ProcessGaveUp, RestartPolicy, Supervisor
-from tests.support.processes import descendants, is_alive
+from tests.support.processes.inspection import descendants, is_alive
 
 QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05, healthy_after_s=60.0, give_up_after=3)
 

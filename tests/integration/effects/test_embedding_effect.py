@@ -14,7 +14,7 @@ from nova_workers.ledger.threads.records import delete_thread
 from tests.integration.effects.conftest import MakeRunner
 from tests.integration.effects.ledger import SeededRun, effect, make_due, seed_run, seed_thread
 from tests.requirements import proves
-from tests.support.directions import Directions
+from tests.support.data.seeded_embeddings import SeededEmbeddings
 
 
 async def test_the_users_messages_and_the_answer_are_embedded_in_one_batch(
@@ -29,7 +29,7 @@ async def test_the_users_messages_and_the_answer_are_embedded_in_one_batch(
     ]
     runs = [await seed_run(database, said, effects=["embeddings"]) for _ in range(2)]
     await seed_run(database, [("query", "  "), ("response", "")], effects=["embeddings"])
-    provider = Directions()
+    provider = SeededEmbeddings()
     assert await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)}).run_due() == 3
 
     expected = ["where is the report?", "the one of May", "It is on the shelf."]
@@ -49,7 +49,7 @@ async def test_the_standing_words_of_work_on_a_task_are_not_found_what_came_of_i
     trigger = await seed_run(database, [("query", "Look at the mail.")], effects=["embeddings"])
     for run, source in ((task, "task"), (trigger, "trigger")):
         await database.execute("UPDATE runs SET source = $2 WHERE id = $1", run.run_id, source)
-    provider = Directions()
+    provider = SeededEmbeddings()
     await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)}).run_due()
     found = {row["content"] for row in await database.fetch("SELECT content FROM message_texts")}
     assert found == {"mind the gap", "It is done.", "Look at the mail."}
@@ -58,7 +58,7 @@ async def test_the_standing_words_of_work_on_a_task_are_not_found_what_came_of_i
 
 async def test_a_crash_after_the_write_embeds_nothing_twice(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
-    provider = Directions()
+    provider = SeededEmbeddings()
     runner = make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)})
     await runner.run_due()
     await database.execute("UPDATE effects SET status = 'running', due_at = now()")
@@ -73,7 +73,7 @@ async def test_texts_of_many_runs_go_out_in_calls_of_the_batch_size(
 ) -> None:
     for _ in range(4):
         await seed_run(database, effects=["embeddings"])
-    provider = Directions()
+    provider = SeededEmbeddings()
     await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=5)}).run_due()
     assert [len(call) for call in provider.calls] == [5, 3]
     assert await database.fetchval("SELECT count(*) FROM embeddings") == 8
@@ -81,7 +81,7 @@ async def test_texts_of_many_runs_go_out_in_calls_of_the_batch_size(
 
 async def test_a_provider_that_is_away_is_asked_again(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
-    provider = Directions()
+    provider = SeededEmbeddings()
     provider.fails = True
     runner = make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)})
     await runner.run_due()
@@ -95,7 +95,7 @@ async def test_a_provider_that_is_away_is_asked_again(database: Database, make_r
 
 async def test_while_the_provider_is_away_words_are_there_already(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
-    provider = Directions()
+    provider = SeededEmbeddings()
     provider.fails = True
     await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)}).run_due()
     assert await _kept(database, run) == (2, 0)
@@ -127,7 +127,7 @@ async def test_words_that_cannot_be_saved_cost_no_call_of_the_model(
 ) -> None:
     run = await seed_run(database, effects=["embeddings"])
     await database.execute("ALTER TABLE message_texts ADD CONSTRAINT none_today CHECK (false) NOT VALID")
-    model = Directions()
+    model = SeededEmbeddings()
     await make_runner({"embeddings": EmbeddingEffect(database, model, batch_size=32)}).run_due()
     row = await effect(database, run.run_id, "embeddings")
     assert (row["status"], row["attempts"], model.calls) == ("pending", 1, [])
@@ -143,7 +143,7 @@ async def test_switched_off_it_is_done_with_words_alone(database: Database, make
 
 async def test_of_a_long_text_the_beginning_is_kept(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, [("query", "word " * 20_000)], effects=["embeddings"])
-    provider = Directions()
+    provider = SeededEmbeddings()
     await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)}).run_due()
     assert await database.fetchval("SELECT char_length(content) FROM message_texts") == 32_000
     assert [len(text) for text in provider.calls[0]] == [16_000]
@@ -158,7 +158,7 @@ async def test_a_deleted_thread_takes_its_words_and_vectors_with_it(
     stays = await seed_run(
         database, effects=["embeddings"], thread=await seed_thread(database, tenant_id=gone.tenant_id)
     )
-    await make_runner({"embeddings": EmbeddingEffect(database, Directions(), batch_size=32)}).run_due()
+    await make_runner({"embeddings": EmbeddingEffect(database, SeededEmbeddings(), batch_size=32)}).run_due()
     async with database.transaction() as transaction:
         await delete_thread(transaction, gone.tenant_id, gone.thread_id)
         # Not before the commit, and all at once.
@@ -169,7 +169,7 @@ async def test_a_deleted_thread_takes_its_words_and_vectors_with_it(
 
 async def test_a_foreign_tenant_forgets_nothing(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
-    await make_runner({"embeddings": EmbeddingEffect(database, Directions(), batch_size=32)}).run_due()
+    await make_runner({"embeddings": EmbeddingEffect(database, SeededEmbeddings(), batch_size=32)}).run_due()
     async with database.transaction() as transaction:
         await forget_thread(transaction, "ten_other", run.thread_id)
     assert await _kept(database, run) == (2, 2)
@@ -182,7 +182,7 @@ async def test_an_effect_that_comes_after_the_deletion_writes_nothing(
     run = await seed_run(database, effects=["embeddings"])
     async with database.transaction() as transaction:
         await delete_thread(transaction, run.tenant_id, run.thread_id)
-    provider = Directions()
+    provider = SeededEmbeddings()
     await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)}).run_due()
     assert await _kept(database, run) == (0, 0)
     assert provider.calls == []
@@ -193,7 +193,7 @@ SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wai
 """
 
 
-class _Held(Directions):
+class _Held(SeededEmbeddings):
     """A provider that stands still in the middle of a call."""
 
     def __init__(self) -> None:

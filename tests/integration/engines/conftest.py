@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nova_workers.engines.anthropic import AnthropicEngine
-from tests.support.model_server import ModelServer, model_server
+from tests.support.servers.model_server import ModelServer, model_server
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from mcp.types import (
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcessMcpServer
 from nova_workers.engines.anthropic import AnthropicEngine
-from tests.contract.engines.stage import Bench, Witness, assert_valid
+from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
 from tests.requirements import proves
-from tests.support import pictures
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.data import media_samples
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
-PNG = base64.b64encode(pictures.png()).decode()
-PDF = base64.b64encode(pictures.PDF).decode()
+PNG = base64.b64encode(media_samples.png()).decode()
+PDF = base64.b64encode(media_samples.PDF).decode()
 HELLO = Stream((Part("text", ["Hello"]),))
 THINKS = Part("block", ({"type": "thinking", "thinking": "", "signature": ""}, [
     {"type": "thinking_delta", "thinking": "Let me "},
@@ -65,15 +65,15 @@ async def test_thinking_goes_back_with_its_signature_while_tools_run(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     bench = Bench()
-    witness = Witness()
+    recorder = TurnRecorder()
     server.reply(Stream((THINKS, HIDDEN, Part("tool", ("toolu_1", "count", {})))), HELLO)
     options = EngineOptions(mcp_servers=bench.servers(), thinking_budget_tokens=2_000)
-    result = await engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    result = await engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     thought = {"type": "thinking", "thinking": "Let me see", "signature": "c2ln"}
     hidden = {"type": "redacted_thinking", "data": "c2VjcmV0"}
     assert server.requests[1]["messages"][1]["content"][:2] == [thought, hidden]
     assert result.messages[0].content[:2] == (thought, hidden)
-    assert [entry for entry in witness.log if entry[0] == "reasoning"] == [
+    assert [entry for entry in recorder.log if entry[0] == "reasoning"] == [
         ("reasoning", "Let me "),
         ("reasoning", "see"),
     ]
@@ -221,8 +221,8 @@ async def test_an_image_that_is_too_large_is_left_out_with_a_note(server: ModelS
     ("given", "says"),
     [
         (_png(b"not an image"), "its content is something else"),
-        (_png(pictures.JPEG), "its content is image/jpeg"),
-        (_png(pictures.png(9_000, 1)), "9000 x 1 pixels"),
+        (_png(media_samples.JPEG), "its content is image/jpeg"),
+        (_png(media_samples.png(9_000, 1)), "9000 x 1 pixels"),
         (ImageContent(data="?", mime_type="image/png"), "not valid base64"),
         (
             EmbeddedResource(

@@ -9,7 +9,7 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.errors import ConfigurationError, EngineErrorKind
-from tests.support.model_server import Hang, ModelServer, Part, Reply, Status, Stream
+from tests.support.servers.model_server import Hang, ModelServer, Part, Reply, Status, Stream
 
 SO_FAR = Part("text", ["So far"])
 

@@ -13,8 +13,8 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcessMcpServer
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
-from tests.contract.engines.stage import Bench, Witness, assert_valid
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 HELLO = Stream((Part("text", ["Hello"]),))
 
@@ -151,10 +151,10 @@ async def test_a_model_without_a_price_is_counted_and_warned_of_once(
 
 async def test_usage_of_an_answer_that_was_cut_short_is_counted(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(Stream((Part("text", ["Hel"]), Part("cut"))))
-    witness = Witness()
-    result = await engine.run("hi", EngineOptions(), "sandbox", callbacks=witness.callbacks())
+    recorder = TurnRecorder()
+    result = await engine.run("hi", EngineOptions(), "sandbox", callbacks=recorder.callbacks())
     assert result.usage.tokens.input_tokens == 10
-    assert witness.records[0].usage == result.usage.tokens
+    assert recorder.records[0].usage == result.usage.tokens
 
 
 async def test_a_response_that_was_cut_by_max_tokens_runs_no_half_call(
@@ -169,11 +169,11 @@ async def test_a_response_that_was_cut_by_max_tokens_runs_no_half_call(
 
 async def test_a_paused_response_goes_back_and_goes_on(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(Stream((Part("text", ["Wait"]),), stop_reason="pause_turn"), HELLO)
-    witness = Witness()
-    result = await engine.run("hi", EngineOptions(), "sandbox", callbacks=witness.callbacks())
+    recorder = TurnRecorder()
+    result = await engine.run("hi", EngineOptions(), "sandbox", callbacks=recorder.callbacks())
     assert result.text == "Hello"
     assert server.requests[1]["messages"][-1] == {"role": "assistant", "content": [text_block("Wait")]}
-    assert [record.final for record in witness.records] == [False, True]
+    assert [record.final for record in recorder.records] == [False, True]
 
 
 async def test_an_answer_without_content_ends_the_turn(

@@ -10,8 +10,8 @@ from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.resilience import Policy, Resilience
-from tests.contract.engines.stage import Bench, Witness, assert_valid
-from tests.support.aimock_server import aimock_server, why_no_aimock
+from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
+from tests.support.servers.aimock_server import aimock_server, why_no_aimock
 
 pytestmark = pytest.mark.skipif(why_no_aimock() is not None, reason=str(why_no_aimock()))
 
@@ -91,20 +91,20 @@ async def engine(model_url: str) -> AsyncIterator[AnthropicEngine]:
 
 
 async def test_an_answer_streams_in_pieces(engine: AnthropicEngine) -> None:
-    witness = Witness()
-    result = await engine.run("explain gravity", OPTIONS, "sandbox", callbacks=witness.callbacks())
-    assert (result.stop_reason, result.text, "".join(witness.tokens)) == ("end_turn", LONG, LONG)
-    assert len(witness.tokens) > 10
+    recorder = TurnRecorder()
+    result = await engine.run("explain gravity", OPTIONS, "sandbox", callbacks=recorder.callbacks())
+    assert (result.stop_reason, result.text, "".join(recorder.tokens)) == ("end_turn", LONG, LONG)
+    assert len(recorder.tokens) > 10
 
 
 async def test_parallel_calls_and_their_results_are_taken_back(engine: AnthropicEngine) -> None:
-    witness = Witness()
+    recorder = TurnRecorder()
     options = replace(OPTIONS, mcp_servers=Bench().servers())
-    result = await engine.run("count twice", options, "sandbox", callbacks=witness.callbacks())
+    result = await engine.run("count twice", options, "sandbox", callbacks=recorder.callbacks())
     assert (result.stop_reason, result.text) == ("end_turn", "Counted.")
     assert [(call.tool_name, call.status) for call in result.tool_calls] == [("count", "completed")] * 2
     assert len({call.id for call in result.tool_calls}) == 2
-    assert ("narration", "I shall count.") in witness.log
+    assert ("narration", "I shall count.") in recorder.log
     assert_valid(result.messages)
 
 

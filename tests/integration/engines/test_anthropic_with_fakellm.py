@@ -14,8 +14,8 @@ from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.memories import list_memories
-from tests.contract.engines.stage import Witness, assert_valid
-from tests.support.fakellm_server import fakellm_server
+from tests.contract.engines.stage import TurnRecorder, assert_valid
+from tests.support.servers.fakellm_server import fakellm_server
 
 AGENT = AgentSpec(name="Nova", capabilities={"memory": CapabilityGrant()})
 RULES = [
@@ -59,10 +59,10 @@ async def tenant_id(database: Database) -> str:
 
 
 async def test_an_answer_streams(engine: AnthropicEngine) -> None:
-    witness = Witness()
-    result = await engine.run("plain, please", EngineOptions(), "sandbox", callbacks=witness.callbacks())
-    assert result.text == "".join(witness.tokens) == "As plain as can be."
-    assert len(witness.tokens) == 5
+    recorder = TurnRecorder()
+    result = await engine.run("plain, please", EngineOptions(), "sandbox", callbacks=recorder.callbacks())
+    assert result.text == "".join(recorder.tokens) == "As plain as can be."
+    assert len(recorder.tokens) == 5
     assert result.usage.tokens.output_tokens > 0
 
 
@@ -71,15 +71,15 @@ async def test_a_memory_is_saved_through_the_whole_loop(
 ) -> None:
     context = CapabilityContext(tenant_id, agent_id="nova", thread_id="thr_1", run_id="run_1")
     servers = await default_registry(database, Settings(), SystemClock(), serve=ToolServer()).resolve(AGENT, context)
-    witness = Witness()
+    recorder = TurnRecorder()
     result = await engine.run(
         "Please remember that I like tea",
         EngineOptions(mcp_servers=servers),
         "sandbox",
-        callbacks=witness.callbacks(),
+        callbacks=recorder.callbacks(),
     )
     assert result.text == "Done, it is saved."
-    assert ("narration", "I shall remember.") in witness.log
+    assert ("narration", "I shall remember.") in recorder.log
     save, listing = result.tool_calls
     assert text_of(save.result or ()).startswith("Saved as mem_")
     assert listing.status == "failed"

@@ -7,8 +7,8 @@ import pytest
 from nova_workers.contracts.engine import EngineCallbacks, EngineEvent, EngineOptions, EngineResult
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
-from tests.contract.engines.stage import Bench, Witness, assert_valid
-from tests.support.model_server import ModelServer, Part, Status, Stream
+from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
+from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 
 USAGE = {"input_tokens": 900, "output_tokens": 100}
 """In dollars, for the model below: 900 x 2 + 100 x 10, in millionths."""
@@ -20,11 +20,11 @@ def _calls(number: int) -> Stream:
 
 
 async def _run(
-    engine: AnthropicEngine, server: ModelServer, witness: Witness | None = None, **options: Any
+    engine: AnthropicEngine, server: ModelServer, recorder: TurnRecorder | None = None, **options: Any
 ) -> EngineResult:
     server.reply(*(_calls(number) for number in range(10)), Stream((Part("text", ["Done"]),), usage=USAGE))
     given = EngineOptions(model="claude-sonnet-5-5", mcp_servers=Bench().servers(), **options)
-    return await engine.run("hi", given, "sandbox", callbacks=(witness or Witness()).callbacks())
+    return await engine.run("hi", given, "sandbox", callbacks=(recorder or TurnRecorder()).callbacks())
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ async def _run(
 async def test_a_turn_ends_cleanly_at_the_step_that_reaches_its_bound(
     engine: AnthropicEngine, server: ModelServer, bound: dict[str, Any], limit: str
 ) -> None:
-    witness = Witness()
-    result = await _run(engine, server, witness, **bound)
+    recorder = TurnRecorder()
+    result = await _run(engine, server, recorder, **bound)
     assert (result.stop_reason, result.limit, result.error) == ("max_tokens", limit, None)
     assert (len(server.requests), result.usage.turns, result.text) == (3, 3, "On")
     assert [call.status for call in result.tool_calls] == ["completed"] * 3
-    assert [record.final for record in witness.records] == [False, False, True]
+    assert [record.final for record in recorder.records] == [False, False, True]
     assert_valid(result.messages)
 
 

@@ -11,8 +11,8 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import EngineOptions, InProcessMcpServer, ToolAuthorization
 from nova_workers.engines.anthropic import AnthropicEngine
-from tests.contract.engines.stage import Witness, assert_valid
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.contract.engines.stage import TurnRecorder, assert_valid
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 LOOK = Part("tool", ("toolu_1", "look", {"n": 1}))
 WRITE = Part("tool", ("toolu_2", "write", {}))
@@ -51,7 +51,7 @@ class Room:
 async def test_a_tool_that_only_reads_begins_before_the_response_is_whole(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
-    room, witness = Room(), Witness()
+    room, recorder = Room(), TurnRecorder()
     room.release.set()
     # The response goes on only after the one tool ran, and gives the other one time to.
     parts = (LOOK, Part("wait", room.began), Part("text", ["and more"]), WRITE, Part("sleep", 0.2))
@@ -60,7 +60,7 @@ async def test_a_tool_that_only_reads_begins_before_the_response_is_whole(
     async def on_tool_calls(record: Any) -> None:
         room.log.append("committed")
 
-    callbacks = witness.callbacks(on_tool_calls=on_tool_calls)
+    callbacks = recorder.callbacks(on_tool_calls=on_tool_calls)
     result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks), 10)
     assert room.log == ["look began", "committed", "write began"]
     assert [call.result for call in result.tool_calls] == [
@@ -72,38 +72,38 @@ async def test_a_tool_that_only_reads_begins_before_the_response_is_whole(
 
 
 async def test_callbacks_come_in_the_order_of_any_other_call(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, witness = Room(), Witness()
+    room, recorder = Room(), TurnRecorder()
     room.release.set()
     server.reply(Stream((LOOK, Part("wait", room.began))), DONE)
-    await engine.run("hi", room.options(), "sandbox", callbacks=witness.callbacks())
-    told = [entry for entry in witness.log if entry not in ("thinking", "tokens") and entry[0] != "event"]
+    await engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks())
+    told = [entry for entry in recorder.log if entry not in ("thinking", "tokens") and entry[0] != "event"]
     assert told[:5] == [("authorize", "look"), "calls", ("tool", "look"), ("result", "look", "completed"), "summary"]
 
 
 async def test_a_call_is_authorized_once_and_before_it_runs(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, witness = Room(), Witness()
-    witness.refuse = {"look": "Close your eyes"}
+    room, recorder = Room(), TurnRecorder()
+    recorder.refuse = {"look": "Close your eyes"}
     authorized = asyncio.Event()
 
     async def authorize(name: str, given: Any) -> ToolAuthorization:
         authorized.set()
-        return await witness.callbacks().authorize_tool(name, given)  # type: ignore[misc] - the witness has one
+        return await recorder.callbacks().authorize_tool(name, given)  # type: ignore[misc] - the recorder has one
 
     server.reply(Stream((LOOK, Part("wait", authorized))), DONE)
-    callbacks = witness.callbacks(authorize_tool=authorize)
+    callbacks = recorder.callbacks(authorize_tool=authorize)
     result = await engine.run("hi", room.options(), "sandbox", callbacks=callbacks)
     assert room.log == []
-    assert witness.log.count(("authorize", "look")) == 1
+    assert recorder.log.count(("authorize", "look")) == 1
     assert (result.tool_calls[0].status, result.tool_calls[0].error) == ("failed", "Close your eyes")
 
 
 async def test_a_response_that_breaks_off_takes_its_calls_with_it(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, witness = Room(), Witness()
+    room, recorder = Room(), TurnRecorder()
     server.reply(Stream((LOOK, Part("wait", room.began), Part("cut"))))
-    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=witness.callbacks()), 30)
+    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks()), 30)
     assert result.stop_reason == "error"
     assert room.log[-1] == "look cancelled"
-    assert (result.tool_calls, witness.results) == ((), [])
+    assert (result.tool_calls, recorder.results) == ((), [])
 
 
 async def test_an_abort_in_mid_response_cancels_eager_calls(server: ModelServer, engine: AnthropicEngine) -> None:
@@ -120,14 +120,14 @@ async def test_an_abort_in_mid_response_cancels_eager_calls(server: ModelServer,
 async def test_an_abort_after_the_response_interrupts_the_eager_call(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
-    room, abort, witness = Room(), AbortSignal(), Witness()
+    room, abort, recorder = Room(), AbortSignal(), TurnRecorder()
     server.reply(Stream((LOOK,)), DONE)
 
     async def on_tool_calls(_: Any) -> None:
         await room.began.wait()
         asyncio.get_running_loop().call_later(0.05, abort.abort, "cancel")
 
-    callbacks = witness.callbacks(on_tool_calls=on_tool_calls)
+    callbacks = recorder.callbacks(on_tool_calls=on_tool_calls)
     result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks, abort=abort), 10)
     assert room.log == ["look began", "look cancelled"]
     assert [call.status for call in result.tool_calls] == ["interrupted"]
@@ -135,12 +135,12 @@ async def test_an_abort_after_the_response_interrupts_the_eager_call(
 
 
 async def test_a_resumed_call_is_not_eager(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, witness = Room(), Witness()
+    room, recorder = Room(), TurnRecorder()
     room.release.set()
     server.reply(Stream((LOOK,)), DONE)
-    await engine.run("hi", room.options(), "sandbox", callbacks=witness.callbacks())
+    await engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks())
     room.log.clear()
     server.reply(DONE)
-    options = room.options(journal=(witness.before_tools[0],))
+    options = room.options(journal=(recorder.before_tools[0],))
     result = await engine.run("hi", options, "sandbox")
     assert (room.log, result.text) == (["look began"], "Done")

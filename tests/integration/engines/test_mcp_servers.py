@@ -31,16 +31,19 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.scripted import ScriptedEngine
 from tests.requirements import proves
-from tests.support.model_server import ModelServer, Part, Stream
-from tests.support.processes import wait_until_gone
-from tests.support.serving import serving
+from tests.support.processes.inspection import wait_until_gone
+from tests.support.servers.asgi import serving
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 Json = dict[str, Any]
 
 CHILD = StdioMcpServer(
-    command=sys.executable, args=("-m", "tests.support.mcp_stdio_server"), env={"GREETING": "Hello "}, cwd=os.getcwd()
+    command=sys.executable,
+    args=("-m", "tests.support.servers.mcp_stdio_server"),
+    env={"GREETING": "Hello "},
+    cwd=os.getcwd(),
 )
-RUDE = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_rude_server"), cwd=os.getcwd())
+MISBEHAVING = StdioMcpServer(sys.executable, ("-m", "tests.support.servers.mcp_misbehaving_server"), cwd=os.getcwd())
 PID: Json = {"name": "pid"}
 
 _NONSENSE = """
@@ -253,7 +256,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
 ) -> None:
     monkeypatch.setattr("nova_workers.engines.mcp.pool._CHECK_TIMEOUT_S", 0.3)
     pids = tmp_path / "pids"
-    rude = replace(RUDE, args=(*RUDE.args, str(pids)))
+    rude = replace(MISBEHAVING, args=(*MISBEHAVING.args, str(pids)))
     abort = AbortSignal()
     # After the first it reads no more, and the pipe is full: to tell it that a call is cancelled takes for ever.
     calls = [{"name": "sulk"}, {"name": "sulk", "input": {"text": "x" * 500_000}}, {"name": "sulk"}]
@@ -272,7 +275,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
 
 
 async def test_an_error_with_the_code_of_a_closed_connection_is_the_servers_own(play: Player) -> None:
-    result = await play({"rude": RUDE}, PID, {"name": "refuse"}, PID)
+    result = await play({"rude": MISBEHAVING}, PID, {"name": "refuse"}, PID)
     assert [call.status for call in result.tool_calls] == ["completed", "failed", "completed"]
     assert result.tool_calls[1].error == "refuse failed: no such customer"
     assert _said(result, 0) == _said(result, 2)
@@ -283,7 +286,7 @@ async def test_an_error_with_the_code_of_a_closed_connection_is_the_servers_own(
 async def test_a_server_that_blocks_costs_a_turn_one_timeout_and_the_next_turn_a_new_process(
     play: Player, blocked_by: Json
 ) -> None:
-    rude = replace(RUDE, timeout_s=2.0)
+    rude = replace(MISBEHAVING, timeout_s=2.0)
     pid = await play.pid(rude)
     started_s = time.monotonic()
     at_once: list[Json] = [{"name": "sulk"}, {"name": "sulk", "input": blocked_by}, PID]
@@ -323,7 +326,7 @@ async def test_what_a_server_started_ends_with_its_connection(play: Player, tmp_
 @proves("child.killed-worker")
 def test_children_die_with_a_process_that_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    rude = _with_escapee(replace(RUDE, args=(*RUDE.args, str(pids))), pids)
+    rude = _with_escapee(replace(MISBEHAVING, args=(*MISBEHAVING.args, str(pids))), pids)
     program = f"""
 import asyncio, os, signal, sys
 from nova_workers.contracts.engine import EngineOptions, StdioMcpServer

@@ -30,8 +30,8 @@ from nova_workers.engines.native import NativeTools, ShellSettings, WebSearchSet
 from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.tools import CommandPolicy, ToolPolicy, WebPages
 from tests.contract.engines.stage import assert_valid
-from tests.support.model_server import ModelServer, Part, Stream
-from tests.support.web_server import WebServer, reply, web_server
+from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.servers.web_server import WebServer, reply, web_server
 
 DONE = Stream((Part("text", ["Done"]),))
 

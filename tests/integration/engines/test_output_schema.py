@@ -8,8 +8,8 @@ import pytest
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic import AnthropicEngine
-from tests.contract.engines.stage import Bench, Witness, assert_valid
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -41,12 +41,12 @@ async def test_a_wrong_answer_is_sent_back_once(
     server: ModelServer, engine: AnthropicEngine, wrong: Stream, told: str
 ) -> None:
     server.reply(wrong, RIGHT)
-    witness = Witness()
-    result = await engine.run("hi", OPTIONS, "sandbox", callbacks=witness.callbacks())
+    recorder = TurnRecorder()
+    result = await engine.run("hi", OPTIONS, "sandbox", callbacks=recorder.callbacks())
     assert result.output == {"city": "Ulm", "degrees": 7}
     assert told in server.requests[1]["messages"][-1]["content"][0]["text"]
     assert [message.role for message in result.messages] == ["assistant", "user", "assistant"]
-    assert [(record.final, len(record.messages)) for record in witness.records] == [(False, 2), (True, 1)]
+    assert [(record.final, len(record.messages)) for record in recorder.records] == [(False, 2), (True, 1)]
     assert_valid(result.messages)
 
 
@@ -65,11 +65,11 @@ async def test_a_resumed_turn_goes_on_after_the_answer_that_was_sent_back(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     server.reply(NO_JSON, RIGHT)
-    witness = Witness()
-    await engine.run("hi", OPTIONS, "sandbox", callbacks=witness.callbacks())
+    recorder = TurnRecorder()
+    await engine.run("hi", OPTIONS, "sandbox", callbacks=recorder.callbacks())
     server.requests.clear()
     server.reply(RIGHT)
-    options = EngineOptions(output_schema=SCHEMA, journal=(witness.records[0],))
+    options = EngineOptions(output_schema=SCHEMA, journal=(recorder.records[0],))
     result = await engine.run("hi", options, "sandbox")
     assert result.output == {"city": "Ulm", "degrees": 7}
     assert [message["role"] for message in server.requests[0]["messages"]] == ["user", "assistant", "user"]

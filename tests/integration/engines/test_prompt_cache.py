@@ -13,7 +13,7 @@ from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.prompts import build_system_prompt, stable_prefix_chars
 from tests.contract.engines.stage import Bench
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 Json = dict[str, Any]
 

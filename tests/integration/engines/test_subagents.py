@@ -23,9 +23,9 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.tools import CommandPolicy, ToolPolicy
-from tests.contract.engines.stage import Bench, Witness, assert_valid
+from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
 from tests.requirements import proves
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 AGENTS = {
     "scout": SubagentConfig("Finds things.", "You are a scout.", tools=("count", "hang"), model="haiku", max_turns=3),
@@ -44,18 +44,18 @@ def _tasks(*prompts: tuple[str, str]) -> Stream:
 
 
 class Watch:
-    """The witness of the turn, and one of each subagent."""
+    """The recorder of the turn, and one of each subagent."""
 
     def __init__(self) -> None:
-        self.main = Witness()
-        self.nested: dict[tuple[str, str], Witness] = {}
+        self.main = TurnRecorder()
+        self.nested: dict[tuple[str, str], TurnRecorder] = {}
 
     def callbacks(self, **others: Any) -> EngineCallbacks:
         return self.main.callbacks(subagent=self._begin, **others)
 
     def _begin(self, call_id: str, name: str) -> EngineCallbacks:
-        witness = self.nested[call_id, name] = Witness()
-        return witness.callbacks(on_tool_calls=None, on_step=None, take_steering=None)
+        recorder = self.nested[call_id, name] = TurnRecorder()
+        return recorder.callbacks(on_tool_calls=None, on_step=None, take_steering=None)
 
 
 async def _run(engine: AnthropicEngine, bench: Bench, watch: Watch | None = None, **more: Any) -> EngineResult:
@@ -271,10 +271,10 @@ async def test_without_callbacks_of_its_own_a_subagents_tools_are_authorized_all
 ) -> None:
     server.reply(_tasks(("scout", "one")), DONE)
     server.reply_to("one", Stream((Part("tool", ("toolu_n", "count", {})),)), FOUND)
-    witness = Witness()
-    witness.refuse = {"count": "no"}
+    recorder = TurnRecorder()
+    recorder.refuse = {"count": "no"}
     options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS)
-    await engine.run("hi", options, "sandbox", callbacks=witness.callbacks())
+    await engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert bench.runs == []
 
 
@@ -298,7 +298,7 @@ async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_coun
     def subagent(_call_id: str, _name: str) -> EngineCallbacks:
         return EngineCallbacks(authorize_tool=authorize)
 
-    callbacks = Witness().callbacks(authorize_tool=authorize, subagent=subagent)
+    callbacks = TurnRecorder().callbacks(authorize_tool=authorize, subagent=subagent)
     options = EngineOptions(cwd=str(tmp_path), agents=AGENTS)
     result = await engine.run("hi", options, "unrestricted", callbacks=callbacks)
     await engine.close()

@@ -19,7 +19,7 @@ from nova_workers.workspace.history import History
 from tests.integration.effects.ledger import seed_run, seed_thread
 from tests.integration.history.past import NOW, Past
 from tests.requirements import proves
-from tests.support.directions import Directions, direction
+from tests.support.data.seeded_embeddings import SeededEmbeddings, seeded_vector
 
 NOVA = MessageFilter("ten_1", "nova")
 
@@ -153,7 +153,7 @@ async def test_what_both_ways_find_goes_before_what_one_finds(database: Database
 
 
 async def test_what_has_no_vector_yet_does_not_stand_behind_all_that_has_one(database: Database) -> None:
-    provider = Directions()
+    provider = SeededEmbeddings()
     past = Past(database, provider)
     for number in range(15):
         await past.say(f"{('Anchors', 'Buckets', 'Candles')[number % 3]} of shipment {number}")
@@ -166,7 +166,7 @@ async def test_what_has_no_vector_yet_does_not_stand_behind_all_that_has_one(dat
 
 @proves("history.hybrid")
 async def test_with_the_model_away_words_are_still_found_and_that_is_said(database: Database) -> None:
-    provider = Directions()
+    provider = SeededEmbeddings()
     past = Past(database, provider)
     run = await past.say("The heron")
     provider.fails = True
@@ -178,7 +178,7 @@ async def test_with_the_model_away_words_are_still_found_and_that_is_said(databa
 
 
 async def test_each_model_is_searched_by_itself(database: Database) -> None:
-    narrow, wide = Directions(), Directions(dimensions=1536, model="wide")
+    narrow, wide = SeededEmbeddings(), SeededEmbeddings(dimensions=1536, model="wide")
     run = await Past(database, narrow).say("a b", "c d")
     past = Past(database, wide)
     other = await past.say("e f", "g h")
@@ -194,7 +194,7 @@ async def test_each_model_is_searched_by_itself(database: Database) -> None:
 
 @proves("history.own")
 async def test_a_search_stays_within_tenant_and_agent(database: Database) -> None:
-    provider = Directions()
+    provider = SeededEmbeddings()
     past = Past(database, provider)
     mine = await past.say("The heron", "A bird.")
     colleague = await past.say("The heron", "A bird.", agent_id="helper")
@@ -217,7 +217,7 @@ async def test_the_marks_of_others_are_no_words(database: Database) -> None:
 
 
 async def test_a_period_a_thread_and_a_number_bound_it(database: Database) -> None:
-    provider = Directions()
+    provider = SeededEmbeddings()
     past = Past(database, provider)
     old = await past.say("The heron one", days_ago=10)
     middle = await past.say("The heron two", days_ago=5)
@@ -242,7 +242,7 @@ async def test_a_period_that_ends_before_it_begins_is_refused(database: Database
 
 @proves("history.deleted")
 async def test_a_deleted_thread_is_not_found(database: Database) -> None:
-    provider = Directions()
+    provider = SeededEmbeddings()
     past = Past(database, provider)
     run = await past.say("The heron")
     assert await past.find("heron", embedder=provider)
@@ -266,7 +266,7 @@ async def test_any_text_may_be_said_and_asked_for(database: Database, text: str)
 
 async def test_a_large_history_is_walked_by_the_indexes(database: Database) -> None:
     await _many(database, 3_000, tenant_id="ten_1")
-    plan = await _plan(database, "heron", NOVA, vector=direction("17"))
+    plan = await _plan(database, "heron", NOVA, vector=seeded_vector("17"))
     assert "ix_embeddings__hnsw_384" in plan
     assert "ix_message_texts__words" in plan
     assert "Seq Scan on embeddings" not in plan
@@ -277,21 +277,21 @@ async def test_the_vectors_of_an_agent_that_said_little_are_compared_one_by_one(
     await _many(database, 3_000, tenant_id="ten_1")
     few = await _many(database, 20, tenant_id="ten_1", agent_id="quiet")
     which = MessageFilter("ten_1", "quiet")
-    plan = await _plan(database, "heron", which, vector=direction("17"))
+    plan = await _plan(database, "heron", which, vector=seeded_vector("17"))
     assert "ix_embeddings__tenant_id_agent_id" in plan
     async with database.transaction() as transaction:
-        hits = await search_messages(transaction, which, "", vector=direction("q"), model="m", limit=50)
+        hits = await search_messages(transaction, which, "", vector=seeded_vector("q"), model="m", limit=50)
     assert {hit.message_id for hit in hits} == set(few)
 
 
 async def test_the_walk_of_the_vectors_goes_on_until_there_are_enough(database: Database) -> None:
     """A small tenant's vectors are found behind a thousand of another's that are nearer."""
-    await _many(database, 1_200, tenant_id="ten_big", near=direction("query"))
+    await _many(database, 1_200, tenant_id="ten_big", near=seeded_vector("query"))
     small = await _many(database, 5, tenant_id="ten_small")
     async with database.transaction() as transaction:
         await transaction.execute("SET LOCAL enable_sort = off")
         hits = await search_messages(
-            transaction, MessageFilter("ten_small"), "", vector=direction("query"), model="m", limit=5
+            transaction, MessageFilter("ten_small"), "", vector=seeded_vector("query"), model="m", limit=5
         )
     assert {hit.message_id for hit in hits} == set(small)
 
@@ -321,7 +321,8 @@ async def _many(
         run.thread_id,
     )
     vectors = [
-        [a + 0.05 * b for a, b in zip(near, direction(name), strict=True)] if near else direction(name) for name in ids
+        [a + 0.05 * b for a, b in zip(near, seeded_vector(name), strict=True)] if near else seeded_vector(name)
+        for name in ids
     ]
     async with database.transaction() as transaction:
         await save_embeddings(

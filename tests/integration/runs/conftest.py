@@ -7,13 +7,13 @@ from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
-from tests.support.executor import Floor
+from tests.support.harness.workers import Harness
 
 
 @pytest.fixture
-async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
+async def harness(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Harness]:
     """A fleet on this test's loop, without workers yet."""
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    yield floor
-    await floor.close()
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    yield harness
+    await harness.close()

@@ -8,22 +8,22 @@ from redis.asyncio import Redis
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.scheduling.task_office import Office
-from tests.support.executor import Floor
+from tests.support.harness.workers import Harness
 
 
 @pytest.fixture
-async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
+async def harness(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Harness]:
     """A fleet on this test's loop, with one worker."""
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    floor.worker()
-    yield floor
-    await floor.close()
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    harness.worker()
+    yield harness
+    await harness.close()
 
 
 @pytest.fixture
-async def office(floor: Floor) -> Office:
+async def office(harness: Harness) -> Office:
     """The tasks of that fleet, and their scheduler."""
-    office = Office(floor)
+    office = Office(harness)
     await office.open()
     return office

@@ -8,7 +8,7 @@ from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate, TaskVie
 from nova_workers.ledger.database import Row
 from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
-from tests.support.executor import Floor
+from tests.support.harness.workers import Harness
 
 __all__ = ["OWNER", "Office"]
 
@@ -24,24 +24,24 @@ class Office:
         scheduler: The only one; `another` makes more.
     """
 
-    def __init__(self, floor: Floor) -> None:
-        self.floor = floor
-        self.tenant_id = floor.tenant_id
-        self.tasks = Tasks(floor.database, floor.bells)
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.tenant_id = harness.tenant_id
+        self.tasks = Tasks(harness.database, harness.bells)
         self.scheduler = self.another()
 
     def another(self) -> TaskScheduler:
         """Return one more scheduler."""
-        return TaskScheduler(self.floor.database, self.floor.bells, self.floor.settings.tasks)
+        return TaskScheduler(self.harness.database, self.harness.bells, self.harness.settings.tasks)
 
     async def open(self) -> None:
         """Add the owner, and have the office open day and night."""
-        await self.floor.add_agent(OWNER, {"name": "Clerk", "engine": "scripted", "capabilities": {"tasks": {}}})
+        await self.harness.add_agent(OWNER, {"name": "Clerk", "engine": "scripted", "capabilities": {"tasks": {}}})
         await self.hours(0, 24)
 
     async def hours(self, start: int, end: int, zone: str = "UTC") -> None:
         """Set the tenant's hours."""
-        await self.floor.database.execute(
+        await self.harness.database.execute(
             "UPDATE tenants SET work_from = $2, work_until = $3, timezone = $4 WHERE id = $1",
             self.tenant_id,
             start,
@@ -51,7 +51,7 @@ class Office:
 
     async def close(self, tenant_id: str) -> None:
         """Have a tenant's hours be over, whatever the time is, and for longer than any test takes."""
-        await self.floor.database.execute(
+        await self.harness.database.execute(
             "UPDATE tenants SET work_from = (hour + 2) % 24, work_until = (hour + 3) % 24, timezone = 'UTC'"
             "  FROM (SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int AS hour) clock WHERE id = $1",
             tenant_id,
@@ -77,11 +77,11 @@ class Office:
 
     async def pass_hour(self) -> None:
         """Let an hour pass for every task."""
-        await self.floor.database.execute("UPDATE tasks SET work_at = work_at - interval '1 hour'")
+        await self.harness.database.execute("UPDATE tasks SET work_at = work_at - interval '1 hour'")
 
     async def runs(self, task: TaskView | None = None) -> list[Row]:
         """Return the runs that were begun for tasks, oldest first."""
-        return await self.floor.database.fetch(
+        return await self.harness.database.fetch(
             "SELECT * FROM runs WHERE source = 'task' AND ($1::text IS NULL OR thread_id = $1) ORDER BY id",
             None if task is None else (await self.get(task)).thread_id,
         )
@@ -95,12 +95,14 @@ class Office:
     async def work(self) -> int:
         """Let the scheduler look, have what it began executed, and let it see the end of that."""
         begun = await self.tick()
-        await self.floor.settle(*self.floor.workers)
+        await self.harness.settle(*self.harness.workers)
         # What is over is noted at the next look; nothing else is due by then, unless somebody was woken.
         await self.scheduler.tick()
         return begun
 
     async def notices(self) -> list[str]:
         """Return what people were told."""
-        rows = await self.floor.database.fetch("SELECT payload FROM deliveries WHERE kind = 'notification' ORDER BY id")
+        rows = await self.harness.database.fetch(
+            "SELECT payload FROM deliveries WHERE kind = 'notification' ORDER BY id"
+        )
         return [row["payload"]["text"] for row in rows]

@@ -28,12 +28,12 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.backfill import Backfill
 from tests.integration.effects.ledger import seed_run, seed_thread
 from tests.integration.history.past import Past
-from tests.integration.scheduling.old_talk import count, old_run
+from tests.integration.scheduling.old_runs import count, old_run
 from tests.requirements import proves
-from tests.support.directions import Directions
+from tests.support.data.seeded_embeddings import SeededEmbeddings
 
 
-class Picky(Directions):
+class Picky(SeededEmbeddings):
     """Refuses one text."""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -87,7 +87,7 @@ def desk(database: Database, redis: Redis) -> Desk:
 
 @proves("backfill.finds")
 async def test_what_was_said_while_effects_were_off_is_found_after_a_tick(desk: Desk) -> None:
-    past, model = Past(desk.database), Directions()
+    past, model = Past(desk.database), SeededEmbeddings()
     thread = await desk.thread()
     run = await old_run(desk.database, "My cat is called Miro", "A fine name.", thread=thread)
     assert await past.find("miro") == []
@@ -101,9 +101,9 @@ async def test_what_was_said_while_effects_were_off_is_found_after_a_tick(desk: 
 @proves("backfill.model")
 async def test_after_a_change_of_the_model_every_vector_is_made_anew_and_the_old_ones_go(desk: Desk) -> None:
     await desk.talk(3)
-    await desk.backfill(Directions(model="old")).tick()
+    await desk.backfill(SeededEmbeddings(model="old")).tick()
     assert await desk.vectors("old") == 6
-    new = desk.backfill(Directions(dimensions=8, model="new"))
+    new = desk.backfill(SeededEmbeddings(dimensions=8, model="new"))
     await desk.all_due()
     assert (await new.tick()).runs == 0, "a worker with the old setting may still be at it"
     await desk.left_alone()
@@ -115,8 +115,8 @@ async def test_after_a_change_of_the_model_every_vector_is_made_anew_and_the_old
 @proves("backfill.model")
 async def test_a_vector_of_another_model_stays_until_there_is_a_new_one(desk: Desk) -> None:
     await desk.talk(2)
-    await desk.backfill(Directions(model="old")).tick()
-    away = Directions(model="new")
+    await desk.backfill(SeededEmbeddings(model="old")).tick()
+    away = SeededEmbeddings(model="new")
     away.fails = True
     await desk.left_alone()
     await desk.backfill(away).tick()
@@ -126,7 +126,7 @@ async def test_a_vector_of_another_model_stays_until_there_is_a_new_one(desk: De
 @proves("backfill.model")
 async def test_a_message_that_the_new_model_refuses_keeps_its_old_vector(desk: Desk) -> None:
     await desk.talk(3)
-    await desk.backfill(Directions(model="old")).tick()
+    await desk.backfill(SeededEmbeddings(model="old")).tick()
     await desk.left_alone()
     done = await desk.backfill(Picky(model="new")).tick()
     assert (done.vectors, done.refused, done.dropped) == (5, 1, 5)
@@ -136,7 +136,7 @@ async def test_a_message_that_the_new_model_refuses_keeps_its_old_vector(desk: D
 @proves("backfill.resumes")
 async def test_it_goes_on_where_it_stood_and_looks_at_nothing_twice(desk: Desk) -> None:
     await desk.talk(250)
-    model = Directions()
+    model = SeededEmbeddings()
     first = desk.backfill(model, backfill_every_s=0.2)
     ticks = 0
     while (await desk.vectors()) < 500:
@@ -152,7 +152,7 @@ async def test_it_goes_on_where_it_stood_and_looks_at_nothing_twice(desk: Desk) 
 
 @proves("backfill.resumes")
 async def test_a_worker_that_dies_in_the_middle_loses_only_its_place(desk: Desk) -> None:
-    class Dies(Directions):
+    class Dies(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             if len(self.calls) == 2:
                 raise asyncio.CancelledError
@@ -162,7 +162,7 @@ async def test_a_worker_that_dies_in_the_middle_loses_only_its_place(desk: Desk)
     await desk.backfill(Dies()).tick()
     made = await desk.vectors()
     assert 0 < made < 120
-    model = Directions()
+    model = SeededEmbeddings()
     done = await desk.backfill(model).tick()
     assert made + done.vectors == await desk.vectors() == 120
 
@@ -174,9 +174,9 @@ async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_o
         await upkeep_cursors.add_tenants(connection, variant="directions")
         held = await upkeep_cursors.take(connection, "backfill", lease=timedelta(minutes=5), variant="directions")
         assert held is not None
-    assert (await desk.backfill(Directions()).tick()).runs == 0
+    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 0
     await desk.all_due()
-    assert (await desk.backfill(Directions()).tick()).runs == 1
+    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 1
     async with desk.database.connection() as connection:
         moved = await upkeep_cursors.move_cursor(
             connection, held, passed_at=None, passed_id=None, behind=True, pause=timedelta()
@@ -188,7 +188,7 @@ async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_o
 async def test_workers_at_once_make_each_vector_once(desk: Desk) -> None:
     for tenant in ("ten_1", "ten_2", "ten_3"):
         await desk.talk(40, tenant)
-    models = [Directions() for _ in range(4)]
+    models = [SeededEmbeddings() for _ in range(4)]
     await asyncio.gather(*(desk.backfill(model).tick() for model in models))
     assert sum(len(call) for model in models for call in model.calls) == 240
     assert await count(desk.database, "embeddings") == 240
@@ -198,7 +198,7 @@ async def test_workers_at_once_make_each_vector_once(desk: Desk) -> None:
 async def test_a_tenant_with_a_long_past_holds_up_nobody(desk: Desk) -> None:
     await desk.talk(250, "ten_1")
     await desk.talk(3, "ten_2")
-    model = Directions()
+    model = SeededEmbeddings()
     await desk.backfill(model).tick()
     order = [row["tenant_id"] for row in await desk.database.fetch("SELECT tenant_id FROM embeddings ORDER BY id")]
     assert order.index("ten_2") <= 200, "one portion of the other comes first at the most"
@@ -208,7 +208,7 @@ async def test_a_tenant_with_a_long_past_holds_up_nobody(desk: Desk) -> None:
 @proves("backfill.yields")
 async def test_live_work_goes_first(desk: Desk) -> None:
     await desk.talk(3)
-    backfill = desk.backfill(Directions())
+    backfill = desk.backfill(SeededEmbeddings())
     live = await seed_run(desk.database)
     await desk.database.execute(
         "UPDATE effects SET due_at = now() - interval '5 seconds' WHERE run_id = $1", live.run_id
@@ -225,7 +225,7 @@ async def test_live_work_goes_first(desk: Desk) -> None:
 
 @proves("backfill.yields")
 async def test_live_work_that_comes_in_the_middle_is_let_past(desk: Desk) -> None:
-    class Busy(Directions):
+    class Busy(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             await desk.redis.rpush(broker_queue("effects"), *["bell"] * 20)
             return await super().embed(texts)
@@ -235,7 +235,7 @@ async def test_live_work_that_comes_in_the_middle_is_let_past(desk: Desk) -> Non
     done = await desk.backfill(model).tick()
     assert (done.yielded, len(model.calls), done.runs) == (True, 1, 0)
     await desk.redis.delete(broker_queue("effects"))
-    rest = await desk.backfill(Directions()).tick()
+    rest = await desk.backfill(SeededEmbeddings()).tick()
     assert (rest.vectors, rest.runs) == (120 - 32, 60)
 
 
@@ -243,7 +243,7 @@ async def test_live_work_that_comes_in_the_middle_is_let_past(desk: Desk) -> Non
 async def test_it_stops_when_the_worker_drains_and_gives_back_what_it_holds(desk: Desk) -> None:
     begun, never = asyncio.Event(), asyncio.Event()
 
-    class Slow(Directions):
+    class Slow(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             begun.set()
             await never.wait()
@@ -256,7 +256,7 @@ async def test_it_stops_when_the_worker_drains_and_gives_back_what_it_holds(desk
     backfill.drain()
     await asyncio.wait_for(tick, 10)
     assert (await backfill.tick()).runs == 0
-    assert (await desk.backfill(Directions()).tick()).runs == 3, "at once, and not after the lease"
+    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 3, "at once, and not after the lease"
 
 
 async def test_a_text_that_the_model_refuses_holds_up_no_other(desk: Desk) -> None:
@@ -267,7 +267,7 @@ async def test_a_text_that_the_model_refuses_holds_up_no_other(desk: Desk) -> No
 
 async def test_while_the_provider_is_away_words_are_made_and_nothing_is_passed(desk: Desk) -> None:
     await desk.talk(2)
-    model = Directions()
+    model = SeededEmbeddings()
     model.fails = True
     done = await desk.backfill(model).tick()
     assert (done.words, done.runs, len(model.calls)) == (4, 0, 1)
@@ -288,18 +288,18 @@ async def test_runs_that_did_not_succeed_and_threads_that_are_gone_are_passed(de
     await old_run(desk.database, "forgotten", thread=gone)
     async with desk.database.transaction() as transaction:
         await delete_thread(transaction, *gone)
-    done = await desk.backfill(Directions()).tick()
+    done = await desk.backfill(SeededEmbeddings()).tick()
     assert (done.runs, done.words, done.vectors) == (2, 0, 0)
 
 
 async def test_what_has_just_ended_is_left_to_the_effect(desk: Desk) -> None:
     await old_run(desk.database, "just now", thread=await desk.thread(), days_ago=0)
-    assert (await desk.backfill(Directions()).tick()).runs == 0
+    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 0
 
 
 async def test_what_the_effect_made_is_not_made_again(desk: Desk) -> None:
     run = await old_run(desk.database, "made", thread=await desk.thread())
-    model = Directions()
+    model = SeededEmbeddings()
     due = DueEffect("eff_1", run.tenant_id, run.run_id, run.thread_id, "embeddings", 1)
     effect = EmbeddingEffect(desk.database, model, batch_size=32)
     await effect.prepare([due])
@@ -312,7 +312,7 @@ async def test_what_the_effect_made_is_not_made_again(desk: Desk) -> None:
 @pytest.mark.parametrize("off", [{"backfill": False}, {"enabled": False}])
 async def test_it_can_be_turned_off(desk: Desk, off: dict[str, bool]) -> None:
     await desk.talk(1)
-    assert (await desk.backfill(Directions(), **off).tick()).runs == 0
+    assert (await desk.backfill(SeededEmbeddings(), **off).tick()).runs == 0
 
 
 async def test_progress_can_be_seen(desk: Desk) -> None:
@@ -320,7 +320,7 @@ async def test_progress_can_be_seen(desk: Desk) -> None:
     async with desk.database.connection() as connection:
         await upkeep_cursors.add_tenants(connection, variant="directions")
         assert await upkeep_cursors.tenants_behind(connection) == 1
-        await desk.backfill(Directions()).tick()
+        await desk.backfill(SeededEmbeddings()).tick()
         assert await upkeep_cursors.tenants_behind(connection) == 0
     assert desk.metrics.registry.get_sample_value("nova_backfilled_total", {"what": "vectors"}) == 2
 
@@ -378,18 +378,18 @@ async def test_a_run_that_cannot_be_worked_on_is_passed_over(desk: Desk) -> None
         "ALTER TABLE message_texts ADD CONSTRAINT refuses_one CHECK (content <> 'question 1' OR tenant_id <> 'ten_1')"
     )
     try:
-        done = await desk.backfill(Directions()).tick()
+        done = await desk.backfill(SeededEmbeddings()).tick()
     finally:
         await desk.database.execute("ALTER TABLE message_texts DROP CONSTRAINT refuses_one")
     assert (done.runs, done.words) == (4, 6)
     assert (await desk.vectors(), await desk.vectors(tenant_id="ten_2")) == (4, 2)
     await desk.all_due()
-    assert (await desk.backfill(Directions()).tick()).runs == 0
+    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 0
 
 
 @proves("backfill.fair")
 async def test_a_tenant_whose_portion_fails_holds_up_no_other(desk: Desk) -> None:
-    class Breaks(Directions):
+    class Breaks(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             if any("Boom" in text for text in texts):
                 raise RuntimeError("nobody foresaw this")
@@ -400,5 +400,5 @@ async def test_a_tenant_whose_portion_fails_holds_up_no_other(desk: Desk) -> Non
     await desk.backfill(Breaks()).tick()
     assert (await desk.vectors(), await desk.vectors(tenant_id="ten_2")) == (0, 4)
     await desk.all_due()
-    await desk.backfill(Directions()).tick()
+    await desk.backfill(SeededEmbeddings()).tick()
     assert await desk.vectors() == 2

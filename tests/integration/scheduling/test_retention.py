@@ -27,7 +27,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.threads.transcript import conversation
 from nova_workers.upkeep.retention import Retention
 from tests.integration.effects.ledger import SeededRun, seed_thread
-from tests.integration.scheduling.old_talk import add_agent, age_thread, count, old_run, old_thread
+from tests.integration.scheduling.old_runs import add_agent, age_thread, count, old_run, old_thread
 from tests.requirements import proves
 
 NONE = {"after_days": 30, "keep": "none"}

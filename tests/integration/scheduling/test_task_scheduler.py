@@ -18,7 +18,7 @@ from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.workspace.tasks.service import PERSON, TaskActor
 from tests.integration.scheduling.task_office import OWNER, Office
 from tests.requirements import proves
-from tests.support.taps import Crashed
+from tests.support.harness.fault_injection import Crashed
 
 ASKS = {"tool": {"name": "ask_user", "input": {"question": "Which one?"}}}
 
@@ -45,14 +45,14 @@ async def test_any_number_of_schedulers_at_once_begin_one_run_a_task(office: Off
     tasks = [await office.task("Sweep") for _ in range(4)]
     await asyncio.gather(*(office.another().tick() for _ in range(8)))
     assert [len(await office.runs(task)) for task in tasks] == [1, 1, 1, 1]
-    assert len(office.floor.bells.waiting) == 4
+    assert len(office.harness.bells.waiting) == 4
 
 
 @proves("work.once")
 @pytest.mark.parametrize("asks", [False, True], ids=["running", "waiting"])
 async def test_while_a_run_is_in_flight_no_other_is_begun(office: Office, asks: bool) -> None:
     script = [ASKS] if asks else []
-    await office.floor.add_agent(
+    await office.harness.add_agent(
         "other",
         {
             "name": "Other",
@@ -65,17 +65,17 @@ async def test_while_a_run_is_in_flight_no_other_is_begun(office: Office, asks: 
     assert await office.tick() == 1
     (run,) = await office.runs(task)
     if asks:
-        await office.floor.settle(*office.floor.workers)
-        assert await office.floor.status(run["id"]) == "waiting"
+        await office.harness.settle(*office.harness.workers)
+        assert await office.harness.status(run["id"]) == "waiting"
     for _ in range(3):
         await office.pass_hour()
         assert await office.tick() == 0
 
     # What came due in the meantime is worked when that is over.
     if asks:
-        await office.floor.waiting.answer(office.tenant_id, run["id"], None, Answer(text="this one"))
-    await office.floor.settle(*office.floor.workers)
-    assert await office.floor.status(run["id"]) == "succeeded"
+        await office.harness.waiting.answer(office.tenant_id, run["id"], None, Answer(text="this one"))
+    await office.harness.settle(*office.harness.workers)
+    assert await office.harness.status(run["id"]) == "succeeded"
     assert await office.tick() == 1
 
 
@@ -92,14 +92,14 @@ class _Deaf:
 @proves("work.crash")
 async def test_a_scheduler_that_dies_before_it_rings_loses_nothing(office: Office) -> None:
     task = await office.task("Sweep")
-    dying = TaskScheduler(office.floor.database, _Deaf(), office.floor.settings.tasks)  # pyright: ignore[reportArgumentType] - a sequence is a list here
+    dying = TaskScheduler(office.harness.database, _Deaf(), office.harness.settings.tasks)  # pyright: ignore[reportArgumentType] - a sequence is a list here
     with pytest.raises(Crashed):
         await dying.tick()
     assert await office.tick() == 0
-    assert office.floor.bells.waiting == []
+    assert office.harness.bells.waiting == []
 
-    await office.floor.age_doorbells()
-    await office.floor.reconciler.reconcile()
+    await office.harness.age_doorbells()
+    await office.harness.reconciler.reconcile()
     await office.work()
     assert [run["status"] for run in await office.runs(task)] == ["succeeded"]
 
@@ -110,11 +110,11 @@ async def test_a_run_and_what_its_task_says_of_it_are_there_together_or_not_at_a
     office: Office, table: str, refuses: str
 ) -> None:
     task = await office.task("Sweep")
-    await office.floor.database.execute(f"ALTER TABLE {table} ADD CONSTRAINT no CHECK ({refuses})")
+    await office.harness.database.execute(f"ALTER TABLE {table} ADD CONSTRAINT no CHECK ({refuses})")
     assert await office.tick() == 0
     assert (await office.get(task)).working_run_id is None
-    assert office.floor.bells.waiting == []
-    await office.floor.database.execute(f"ALTER TABLE {table} DROP CONSTRAINT no")
+    assert office.harness.bells.waiting == []
+    await office.harness.database.execute(f"ALTER TABLE {table} DROP CONSTRAINT no")
     assert await office.tick() == 1
 
 
@@ -145,7 +145,7 @@ async def test_a_task_that_gave_its_last_step_away_is_parked_when_its_run_ends(o
     task = await office.task("Sweep")
     await office.tick()
     subtask = await office.subtask(task, status="draft")
-    await office.floor.settle(*office.floor.workers)
+    await office.harness.settle(*office.harness.workers)
     await office.tick()
     assert (await office.get(task)).parked_reason == f"waits for subtask {subtask.id}"
 
@@ -176,7 +176,7 @@ async def test_what_moves_is_not_parked(office: Office) -> None:
         (*_, run) = await office.runs(task)
         agent = TaskActor(OWNER, run["id"], run["thread_id"])
         await office.tasks.plans.update_step(office.tenant_id, agent, task.id, step.id, StepPatch(done=True))
-        await office.floor.settle(*office.floor.workers)
+        await office.harness.settle(*office.harness.workers)
         await office.scheduler.tick()
         assert (await office.get(task)).idle_invocations == 0
         await office.pass_hour()
@@ -191,7 +191,7 @@ async def test_a_failure_that_is_not_its_fault_says_nothing_about_a_task(
     office: Office, kind: str, retryable: bool, idle: int
 ) -> None:
     error = {"kind": kind, "message": "No", "retryable": retryable}
-    await office.floor.add_agent(
+    await office.harness.add_agent(
         "ill", {"name": "Ill", "engine": "scripted", "engine_config": {"script": [{"error": error}]}}
     )
     task = await office.task("Sweep", owner="ill")
@@ -225,7 +225,7 @@ async def test_a_wake_up_while_a_run_is_in_flight_is_worked_after_it(office: Off
     await office.tick()
     await office.tasks.update(office.tenant_id, PERSON, task.id, TaskPatch(title="Tidy up well"))
     assert await office.tick() == 0
-    await office.floor.settle(*office.floor.workers)
+    await office.harness.settle(*office.harness.workers)
     assert await office.tick() == 1
 
 
@@ -240,7 +240,7 @@ async def test_run_now_works_at_any_hour_and_on_what_is_parked(office: Office) -
     # Asked again it is the same one, and so for two at once.
     again = await asyncio.gather(*(office.another().run_now(office.tenant_id, task.id) for _ in range(3)))
     assert set(again) == {run_id}
-    assert [bell.run_id for bell in office.floor.bells.waiting] == [run_id]
+    assert [bell.run_id for bell in office.harness.bells.waiting] == [run_id]
     begun = await office.get(task)
     assert (begun.parked_reason, begun.idle_invocations, begun.working_run_id) == (None, 0, run_id)
     await office.work()
@@ -271,8 +271,8 @@ async def test_of_an_ended_task_nothing_goes_on(office: Office) -> None:
     ended = await office.get(child)
     assert (ended.status, ended.work_at, ended.working_run_id, ended.parked_reason) == ("canceled", None, None, None)
     await office.work()
-    assert await office.floor.status(run["id"]) == "canceled"
-    assert office.floor.puppet.asked == []
+    assert await office.harness.status(run["id"]) == "canceled"
+    assert office.harness.engine.model_calls == []
 
 
 @proves("work.ended")
@@ -282,7 +282,7 @@ async def test_an_agent_that_ends_its_task_finishes_its_own_run(office: Office) 
     (run,) = await office.runs(task)
     await office.tasks.complete(office.tenant_id, TaskActor(OWNER, run["id"], run["thread_id"]), task.id, "Clean.")
     await office.work()
-    assert await office.floor.status(run["id"]) == "succeeded"
+    assert await office.harness.status(run["id"]) == "succeeded"
     assert await office.tick() == 0
 
 
@@ -295,7 +295,7 @@ async def test_a_new_owner_begins_at_once_and_the_old_one_stops(office: Office) 
     await office.tasks.update(office.tenant_id, handing, task.id, TaskPatch(owner_agent_id="scripted"))
     assert await office.work() == 1
     (new,) = await office.runs(task)
-    assert (await office.floor.status(old["id"]), new["agent_id"]) == ("canceled", "scripted")
+    assert (await office.harness.status(old["id"]), new["agent_id"]) == ("canceled", "scripted")
 
 
 async def test_a_task_of_a_deleted_agent_is_parked_until_it_has_another(office: Office) -> None:
@@ -311,10 +311,10 @@ async def test_a_task_of_a_deleted_agent_is_parked_until_it_has_another(office: 
 async def test_what_is_paused_is_not_begun(office: Office, scope: Literal["fleet", "tenant", "agent"]) -> None:
     await office.task("Sweep")
     switch = Switch(scope, office.tenant_id, OWNER)
-    async with office.floor.database.transaction() as connection:
+    async with office.harness.database.transaction() as connection:
         await pause(connection, switch, "maintenance")
     assert await office.tick() == 0
-    async with office.floor.database.transaction() as connection:
+    async with office.harness.database.transaction() as connection:
         await resume(connection, switch)
     assert await office.tick() == 1
 
@@ -323,7 +323,7 @@ async def test_a_task_that_names_another_tenant_s_run_learns_nothing_of_it(offic
     """As an archive that somebody wrote by hand might."""
     task = await office.task("Sweep")
     await office.tick()
-    database = office.floor.database
+    database = office.harness.database
     await database.execute("INSERT INTO tenants (id, name) VALUES ('ten_else', 'Else')")
     await database.execute("UPDATE runs SET tenant_id = 'ten_else'")
     await database.execute("UPDATE tasks SET idle_invocations = 2, work_at = now()")
@@ -334,4 +334,4 @@ async def test_a_task_that_names_another_tenant_s_run_learns_nothing_of_it(offic
 
 
 async def _delete_owner(office: Office) -> None:
-    await office.floor.database.execute("UPDATE agents SET deleted_at = now() WHERE id = $1", OWNER)
+    await office.harness.database.execute("UPDATE agents SET deleted_at = now() WHERE id = $1", OWNER)

@@ -13,7 +13,7 @@ from nova_workers.contracts.http.tasks import TaskCreate, TaskPatch, TaskView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
-from tests.support.fleet import Fleet, fleet_env
+from tests.support.processes.fleet import Fleet, fleet_env
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
 

@@ -33,7 +33,7 @@ async def test_nothing_is_begun_twice_and_nothing_locks_up(office: Office) -> No
 
     async def work() -> None:
         for _ in range(8):
-            await office.floor.settle(*office.floor.workers)
+            await office.harness.settle(*office.harness.workers)
             await asyncio.sleep(0)
 
     with capture_logs() as logs:
@@ -44,7 +44,7 @@ async def test_nothing_is_begun_twice_and_nothing_locks_up(office: Office) -> No
     assert {line["event"] for line in logs} >= {"task.begun"}
     assert [line for line in logs if line["log_level"] in {"error", "critical"}] == []
     for task in (*trees, *children):
-        open_runs = await office.floor.database.fetchval(
+        open_runs = await office.harness.database.fetchval(
             "SELECT count(*) FROM runs WHERE thread_id = $1 AND status IN ('queued', 'running', 'waiting')",
             (await office.get(task)).thread_id,
         )

@@ -10,9 +10,9 @@ import pytest
 from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
-from tests.integration.scheduling.old_talk import age_thread, count
+from tests.integration.scheduling.old_runs import age_thread, count
 from tests.requirements import proves
-from tests.support.fleet import Fleet, fleet_env
+from tests.support.processes.fleet import Fleet, fleet_env
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 

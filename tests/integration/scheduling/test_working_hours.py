@@ -95,7 +95,7 @@ async def test_the_hours_are_those_that_the_zone_database_says(due: Database, zo
 
 @proves("work.hours")
 async def test_outside_its_hours_a_tenant_s_tasks_wait_and_another_s_do_not(office: Office) -> None:
-    database = office.floor.database
+    database = office.harness.database
     await add_tenants(database)
     await office.task("Sweep")
     await database.execute("UPDATE tenants SET work_from = 0, work_until = 24")

@@ -1,4 +1,4 @@
-"""Triggers on a floor: made as people make them, and with time that a test lets pass."""
+"""Triggers on a harness: made as people make them, and with time that a test lets pass."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.triggers import definitions as workspace
 from nova_workers.triggers.firing import Ticked, TriggerFirer, TriggerTicker
 from nova_workers.triggers.gates import Gates
-from tests.support.executor import AGENT, Floor
-from tests.support.taps import Tap, TappedDatabase
+from tests.support.harness.fault_injection import FaultInjectingDatabase, FaultInjector
+from tests.support.harness.workers import AGENT, Harness
 
 __all__ = ["Rig"]
 
@@ -46,23 +46,23 @@ _PASS_TIME = (
 class Rig:
     """Makes triggers, lets time pass, ticks."""
 
-    def __init__(self, floor: Floor) -> None:
-        self.floor = floor
-        self.database = floor.database
-        self.firer = TriggerFirer(floor.database, floor.bells, floor.metrics)
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.database = harness.database
+        self.firer = TriggerFirer(harness.database, harness.bells, harness.metrics)
         self._ticker = self.ticker()
 
-    def ticker(self, tap: Tap | None = None, **settings: Any) -> TriggerTicker:
-        """Return a ticker of its own, behind a tap if one is given."""
-        floor = self.floor
-        database = floor.database if tap is None else TappedDatabase(floor.database, tap)
+    def ticker(self, faults: FaultInjector | None = None, **settings: Any) -> TriggerTicker:
+        """Return a ticker of its own, behind a fault injector if one is given."""
+        harness = self.harness
+        database = harness.database if faults is None else FaultInjectingDatabase(harness.database, faults)
         outbound = Outbound(OutboundRules(allow_hosts=("127.0.0.1",), timeout_s=4))
         return TriggerTicker(
             database,
-            floor.bells,
-            floor.settings.triggers.model_copy(update=settings),
-            floor.metrics,
-            canceller=floor.canceller,
+            harness.bells,
+            harness.settings.triggers.model_copy(update=settings),
+            harness.metrics,
+            canceller=harness.canceller,
             gates=Gates(database, outbound, at_once=4),
         )
 
@@ -71,11 +71,11 @@ class Rig:
         return await self._ticker.tick()
 
     async def make(self, kind: str = "every", schedule: str = "60", **fields: Any) -> str:
-        """Make a trigger of the puppet, and return its id."""
+        """Make a trigger of the engine, and return its id."""
         body = {"agent_id": AGENT, "prompt": "hello", "kind": kind, "schedule": schedule, **fields}
         async with self.database.connection() as connection:
             made = await workspace.create_trigger(
-                connection, self.floor.tenant_id, TriggerCreate.model_validate(body), timezone="UTC", by="person"
+                connection, self.harness.tenant_id, TriggerCreate.model_validate(body), timezone="UTC", by="person"
             )
         return made.id
 
@@ -83,17 +83,17 @@ class Rig:
         """Change a trigger."""
         async with self.database.transaction() as connection:
             patch = TriggerPatch.model_validate(fields)
-            return await workspace.patch_trigger(connection, self.floor.tenant_id, trigger_id, patch)
+            return await workspace.patch_trigger(connection, self.harness.tenant_id, trigger_id, patch)
 
     async def resume(self, trigger_id: str) -> TriggerView:
         """End a pause."""
         async with self.database.transaction() as connection:
-            return await workspace.resume_trigger(connection, self.floor.tenant_id, trigger_id)
+            return await workspace.resume_trigger(connection, self.harness.tenant_id, trigger_id)
 
     async def get(self, trigger_id: str) -> TriggerView:
         """Return a trigger."""
         async with self.database.connection() as connection:
-            return await get_trigger(connection, self.floor.tenant_id, trigger_id)
+            return await get_trigger(connection, self.harness.tenant_id, trigger_id)
 
     async def pass_time(self, seconds: float, trigger_id: str | None = None) -> None:
         """Let time pass for triggers: all that they know lies so much longer ago."""

@@ -11,8 +11,8 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.taps import Crashed, Fault, Tap
+from tests.support.harness.fault_injection import Crashed, Fault, FaultInjector
+from tests.support.harness.workers import Harness
 
 STATEMENTS = ("settle_alone", "settle", "take_due", "living_threads", "spent", "insert", "request", "move")
 """Of a tick with all that there is in it, in the order in which they come."""
@@ -34,25 +34,25 @@ async def check_once(database: Database, expected: int) -> None:
 async def test_many_tickers_at_once_fire_each_slot_once(rig: Rig) -> None:
     made = [await rig.make(overlap="queue") for _ in range(40)]
     tickers = [rig.ticker(batch=7) for _ in range(4)]
-    worker = rig.floor.worker()
+    worker = rig.harness.worker()
     for _ in range(3):
         await rig.pass_time(60)
         ticked = await asyncio.gather(*(ticker.tick() for ticker in tickers))
         assert sum(each.fired for each in ticked) == len(made)
-        await rig.floor.settle(worker)
+        await rig.harness.settle(worker)
     await check_once(rig.database, 3 * len(made))
-    assert len(rig.floor.puppet.asked) == 3 * len(made)
+    assert len(rig.harness.engine.model_calls) == 3 * len(made)
 
 
 async def full_house(rig: Rig) -> None:
     """Make triggers of every kind, with an open run of one that cancels it, due all at once."""
-    thread_id = await rig.floor.thread()
+    thread_id = await rig.harness.thread()
     canceling = await rig.make(overlap="cancel_other")
-    await rig.firer.fire(rig.floor.tenant_id, canceling)
+    await rig.firer.fire(rig.harness.tenant_id, canceling)
     await rig.make(thread_id=thread_id)
     await rig.make(thread_id=thread_id, max_runs_per_day=5)
     await rig.make("cron", "0 0 1 1 *", max_cost_usd_per_day=1)
-    rig.floor.bells.take()
+    rig.harness.bells.take()
     await rig.pass_time(61)
     await rig.database.execute("UPDATE triggers SET next_slot_at = now(), next_fire_at = now() WHERE kind = 'cron'")
 
@@ -64,20 +64,20 @@ async def test_a_ticker_that_dies_at_any_statement_leaves_each_slot_to_fire_once
     rig: Rig, statement: str, fault: Fault
 ) -> None:
     await full_house(rig)
-    tap = Tap()
-    tap.plan(fault, statement)
+    faults = FaultInjector()
+    faults.plan(fault, statement)
     with pytest.raises((Crashed, Unavailable)):
-        await rig.ticker(tap).tick()
-    assert tap.dead == fault.startswith("crash")
+        await rig.ticker(faults).tick()
+    assert faults.dead == fault.startswith("crash")
     # Died before a bell could ring: what was committed is rung for by the reconciler.
-    assert not rig.floor.bells.waiting
+    assert not rig.harness.bells.waiting
     await rig.tick()
     await rig.tick()
     await check_once(rig.database, 5)
-    await rig.floor.age_doorbells()
+    await rig.harness.age_doorbells()
     for _ in range(2):
-        await rig.floor.reconciler.reconcile()
-        await rig.floor.settle(rig.floor.worker())
+        await rig.harness.reconciler.reconcile()
+        await rig.harness.settle(rig.harness.worker())
     statuses = await rig.database.fetch("SELECT status, count(*) FROM runs GROUP BY 1 ORDER BY 1")
     assert [tuple(row) for row in statuses] == [("canceled", 1), ("succeeded", 4)]
 
@@ -87,12 +87,12 @@ async def test_with_the_broker_wiped_after_the_firing_the_runs_come_later(rig: R
     await rig.make()
     await rig.pass_time(61)
     assert (await rig.tick()).fired == 1
-    await rig.floor.redis.flushdb()
-    rig.floor.bells.take()
-    await rig.floor.age_doorbells()
-    await rig.floor.reconciler.reconcile()
-    await rig.floor.settle(rig.floor.worker())
-    assert len(rig.floor.puppet.asked) == 1
+    await rig.harness.redis.flushdb()
+    rig.harness.bells.take()
+    await rig.harness.age_doorbells()
+    await rig.harness.reconciler.reconcile()
+    await rig.harness.settle(rig.harness.worker())
+    assert len(rig.harness.engine.model_calls) == 1
     await check_once(rig.database, 1)
 
 
@@ -156,21 +156,21 @@ async def test_a_tick_waits_for_nobody(rig: Rig) -> None:
 @proves("triggers.many")
 @pytest.mark.timeout(120)
 async def test_ten_thousand_that_are_due_at_once_all_fire_once(rig: Rig) -> None:
-    await many(rig.floor, 10_000)
+    await many(rig.harness, 10_000)
     ticked = await asyncio.gather(rig.tick(), rig.ticker().tick())
     assert sum(each.fired for each in ticked) == 10_000
     await check_once(rig.database, 10_000)
     assert not await rig.database.fetchval("SELECT count(*) FROM triggers WHERE next_fire_at <= now()")
-    assert len({bell.run_id for bell in rig.floor.bells.take()}) == 10_000
+    assert len({bell.run_id for bell in rig.harness.bells.take()}) == 10_000
 
 
-async def many(floor: Floor, count: int) -> None:
+async def many(harness: Harness, count: int) -> None:
     """Make so many triggers that are due now, each of an hour."""
-    await floor.database.execute(
+    await harness.database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, timezone, prompt, created_by, next_slot_at,"
-        " next_fire_at) SELECT 'trg_' || lpad(n::text, 26, '0'), $1, 'puppet', 'cron',"
+        " next_fire_at) SELECT 'trg_' || lpad(n::text, 26, '0'), $1, 'planned', 'cron',"
         " (n % 60)::text || ' * * * *', 'Europe/Berlin', 'hello', 'person', now(), now()"
         " FROM generate_series(1, $2::int) n",
-        floor.tenant_id,
+        harness.tenant_id,
         count,
     )

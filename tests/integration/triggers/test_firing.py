@@ -29,10 +29,10 @@ async def test_a_slot_that_came_begins_a_run_in_a_new_thread(rig: Rig) -> None:
     scheduled_for = datetime.fromisoformat(run["meta"].pop("scheduled_for"))
     assert run["meta"] == {"trigger_id": trigger_id}
     assert scheduled_for == firing["scheduled_for"]
-    (bell,) = rig.floor.bells.waiting
+    (bell,) = rig.harness.bells.waiting
     assert bell.run_id == run["id"]
-    await rig.floor.settle(rig.floor.worker())
-    assert await rig.floor.status(run["id"]) == "succeeded"
+    await rig.harness.settle(rig.harness.worker())
+    assert await rig.harness.status(run["id"]) == "succeeded"
     # The next slot is one period on, however late this one was.
     after = await rig.get(trigger_id)
     assert after.next_slot_at == after.next_fire_at == firing["scheduled_for"] + timedelta(seconds=60)
@@ -40,8 +40,8 @@ async def test_a_slot_that_came_begins_a_run_in_a_new_thread(rig: Rig) -> None:
 
 
 async def test_a_fixed_thread_goes_on_in_the_order_of_its_line(rig: Rig) -> None:
-    thread_id = await rig.floor.thread()
-    other = await rig.floor.submit("before", thread_id)
+    thread_id = await rig.harness.thread()
+    other = await rig.harness.submit("before", thread_id)
     made = [await rig.make(thread_id=thread_id, prompt=f"words {at}") for at in range(3)]
     await rig.pass_time(61)
     assert (await rig.tick()).fired == 3
@@ -49,10 +49,10 @@ async def test_a_fixed_thread_goes_on_in_the_order_of_its_line(rig: Rig) -> None
     assert [row["seq"] for row in rows] == [1, 2, 3, 4]
     assert rows[0]["id"] == other.run_id
     assert {row["trigger_id"] for row in rows[1:]} == set(made)
-    later = await rig.floor.submit("after", thread_id)
+    later = await rig.harness.submit("after", thread_id)
     assert later.seq == 5
-    await rig.floor.settle(rig.floor.worker())
-    assert len(rig.floor.puppet.asked) == 5
+    await rig.harness.settle(rig.harness.worker())
+    assert len(rig.harness.engine.model_calls) == 5
 
 
 async def test_one_time_fires_once_and_is_switched_off(rig: Rig) -> None:
@@ -120,8 +120,8 @@ async def test_a_change_of_words_keeps_the_slot_and_a_change_of_time_moves_it(ri
 
 @proves("triggers.gone")
 async def test_a_deleted_agent_or_thread_pauses_the_trigger_and_says_so(rig: Rig) -> None:
-    await rig.floor.add_agent("other", {"name": "other", "engine": "puppet"})
-    thread_id = await rig.floor.thread()
+    await rig.harness.add_agent("other", {"name": "other", "engine": "planned"})
+    thread_id = await rig.harness.thread()
     of_agent = await rig.make(agent_id="other")
     of_thread = await rig.make(thread_id=thread_id)
     await rig.database.execute("UPDATE agents SET deleted_at = now() WHERE id = 'other'")
@@ -153,8 +153,8 @@ async def test_what_is_due_while_its_agent_is_paused_waits(rig: Rig, scope: str)
     await rig.database.execute(
         "INSERT INTO switches (scope, tenant_id, target) VALUES ($1, $2, $3)",
         scope,
-        "" if scope == "fleet" else rig.floor.tenant_id,
-        "puppet" if scope == "agent" else "",
+        "" if scope == "fleet" else rig.harness.tenant_id,
+        "planned" if scope == "agent" else "",
     )
     await rig.pass_time(61)
     slot = (await rig.get(trigger_id)).next_slot_at
@@ -173,20 +173,20 @@ async def test_what_is_due_while_its_agent_is_paused_waits(rig: Rig, scope: str)
 @proves("triggers.by-hand")
 async def test_somebody_who_asks_gets_a_run_now_and_the_schedule_stays(rig: Rig) -> None:
     trigger_id = await rig.make(schedule="3600", gate={"kind": "open_tasks"}, enabled=False)
-    first = await rig.firer.fire(rig.floor.tenant_id, trigger_id)
-    second = await rig.firer.fire(rig.floor.tenant_id, trigger_id)
+    first = await rig.firer.fire(rig.harness.tenant_id, trigger_id)
+    second = await rig.firer.fire(rig.harness.tenant_id, trigger_id)
     assert (first.outcome, first.manual, first.run_status) == ("fired", True, "queued")
     assert first.run_id != second.run_id
-    assert [bell.run_id for bell in rig.floor.bells.waiting] == [first.run_id, second.run_id]
+    assert [bell.run_id for bell in rig.harness.bells.waiting] == [first.run_id, second.run_id]
     assert (await rig.get(trigger_id)).next_fire_at is None
     with pytest.raises(NotFound):
         await rig.firer.fire("ten_other", trigger_id)
     await rig.patch(trigger_id, max_runs_per_day=2)
     with pytest.raises(LimitExceeded, match="2 runs of the day"):
-        await rig.firer.fire(rig.floor.tenant_id, trigger_id)
+        await rig.firer.fire(rig.harness.tenant_id, trigger_id)
     await rig.database.execute("UPDATE agents SET deleted_at = now()")
     with pytest.raises(Gone):
-        await rig.firer.fire(rig.floor.tenant_id, trigger_id)
+        await rig.firer.fire(rig.harness.tenant_id, trigger_id)
 
 
 async def test_one_that_cannot_be_read_is_paused_and_holds_up_no_other(rig: Rig) -> None:

@@ -13,8 +13,8 @@ from nova_workers.outbound import OutboundRules
 from nova_workers.triggers.gate_addresses import check_gate_address
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
-from tests.support.taps import Crashed, Tap
-from tests.support.web_server import WebServer, redirect, reply, web_server
+from tests.support.harness.fault_injection import Crashed, FaultInjector
+from tests.support.servers.web_server import WebServer, redirect, reply, web_server
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def test_an_address_that_answers_opens_the_gate(rig: Rig, server: WebServe
     assert (await rig.tick()).fired == 1
     assert await rig.outcomes(trigger_id) == ["gate", "fired"]
     assert "answered 404, not 200" in (await rig.firings(trigger_id))[0]["detail"]
-    assert not rig.floor.puppet.asked
+    assert not rig.harness.engine.model_calls
 
 
 @proves("triggers.gate")
@@ -87,10 +87,10 @@ async def test_a_gate_that_is_looked_at_long_loses_no_slot(rig: Rig, server: Web
     url = f"http://127.0.0.1:{server.port}/orders"
     trigger_id = await rig.make(schedule="600", catchup_s=0, gate={"kind": "url", "url": url})
     await rig.pass_time(600)
-    tap = Tap()
-    tap.plan("crash_before", "take_again")
+    faults = FaultInjector()
+    faults.plan("crash_before", "take_again")
     with pytest.raises(Crashed):
-        await rig.ticker(tap).tick()
+        await rig.ticker(faults).tick()
     await rig.pass_time(122)
     assert (await rig.tick()).fired == 1
     assert await rig.outcomes(trigger_id) == ["fired"]
@@ -102,8 +102,8 @@ async def test_an_agent_without_active_task_is_left_alone(rig: Rig) -> None:
     await rig.tick()
     await rig.database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status)"
-        " VALUES ($1, 1, 'T', 'puppet', 'person', 'active')",
-        rig.floor.tenant_id,
+        " VALUES ($1, 1, 'T', 'planned', 'person', 'active')",
+        rig.harness.tenant_id,
     )
     await rig.pass_time(60)
     await rig.tick()
@@ -112,7 +112,7 @@ async def test_an_agent_without_active_task_is_left_alone(rig: Rig) -> None:
 
 async def test_an_agent_that_was_busy_is_left_alone(rig: Rig) -> None:
     trigger_id = await rig.make(gate={"kind": "idle", "for_s": 300}, overlap="queue")
-    await rig.floor.submit("hello")
+    await rig.harness.submit("hello")
     for age in (None, 10, 301):
         if age is not None:
             await rig.end_runs()
@@ -127,10 +127,10 @@ async def test_an_agent_that_was_busy_is_left_alone(rig: Rig) -> None:
 async def test_a_ticker_that_dies_at_a_gate_leaves_the_slot_due(rig: Rig, statement: str) -> None:
     trigger_id = await rig.make(gate={"kind": "idle", "for_s": 300})
     await rig.pass_time(61)
-    tap = Tap()
-    tap.plan("crash_before", statement)
+    faults = FaultInjector()
+    faults.plan("crash_before", statement)
     with pytest.raises(Crashed):
-        await rig.ticker(tap).tick()
+        await rig.ticker(faults).tick()
     assert (await rig.tick()).fired == 0
     assert await rig.outcomes(trigger_id) == []
     # Two minutes later nobody can be looking any more.

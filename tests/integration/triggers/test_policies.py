@@ -14,7 +14,7 @@ from nova_workers.ledger.triggers.firing import take_one
 from nova_workers.triggers.verdicts import day_began
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
-from tests.support.puppet import plan
+from tests.support.harness.planned_engine import plan
 
 
 @proves("triggers.overlap")
@@ -73,7 +73,7 @@ async def test_a_trigger_that_stops_drops_its_queued_slots(rig: Rig, stopped_by:
         await rig.tick()
     if stopped_by == "delete":
         async with rig.database.connection() as connection:
-            await delete_trigger(connection, rig.floor.tenant_id, trigger_id)
+            await delete_trigger(connection, rig.harness.tenant_id, trigger_id)
     elif stopped_by == "switch":
         await rig.patch(trigger_id, enabled=False)
     await rig.end_runs("failed" if stopped_by == "pause" else "succeeded")
@@ -88,7 +88,7 @@ async def test_a_queued_slot_waits_while_its_agent_is_paused(rig: Rig) -> None:
         await rig.pass_time(60)
         await rig.tick()
     await rig.end_runs()
-    switch = Switch("tenant", rig.floor.tenant_id)
+    switch = Switch("tenant", rig.harness.tenant_id)
     async with rig.database.connection() as connection:
         await pause(connection, switch, None)
     assert (await rig.tick()).fired == 0
@@ -100,14 +100,14 @@ async def test_a_queued_slot_waits_while_its_agent_is_paused(rig: Rig) -> None:
 
 @proves("triggers.overlap")
 async def test_a_slot_cancels_what_an_earlier_one_began(rig: Rig) -> None:
-    floor = rig.floor
+    harness = rig.harness
     trigger_id = await rig.make(overlap="cancel_other", prompt=plan(doors={0: "thinking"}))
-    worker = floor.worker(control=True)
-    await floor.hears_nudges()
+    worker = harness.worker(control=True)
+    await harness.wait_for_control_channel()
     await rig.pass_time(60)
     await rig.tick()
-    slot = await floor.start_next(worker)
-    await floor.puppet.reached("thinking")
+    slot = await harness.start_next(worker)
+    await harness.engine.reached("thinking")
     await rig.pass_time(60)
     assert (await rig.tick()).fired == 1
     await slot
@@ -247,7 +247,7 @@ async def test_a_midnight_that_comes_twice_begins_one_day(rig: Rig, zone: str, b
     await rig.database.execute("UPDATE tenants SET timezone = $1", zone)
     trigger_id = await rig.make()
     async with rig.database.connection() as connection:
-        trigger = await take_one(connection, rig.floor.tenant_id, trigger_id)
+        trigger = await take_one(connection, rig.harness.tenant_id, trigger_id)
     first, second = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (began, after))
     for minutes in range(0, 25 * 60, 15):
         assert day_began(replace(trigger, now=first + timedelta(minutes=minutes))) == first
@@ -258,12 +258,12 @@ async def test_a_midnight_that_comes_twice_begins_one_day(rig: Rig, zone: str, b
 @proves("triggers.limits")
 async def test_a_day_costs_no_more_than_it_may(rig: Rig) -> None:
     trigger_id = await rig.make(max_cost_usd_per_day=0.4)
-    worker = rig.floor.worker()
+    worker = rig.harness.worker()
     for _ in range(3):
         await rig.pass_time(60)
         await rig.tick()
-        await rig.floor.settle(worker)
-    # A run of the puppet costs $0.25.
+        await rig.harness.settle(worker)
+    # A run of the engine costs $0.25.
     assert await rig.outcomes(trigger_id) == ["fired", "fired", "max_cost_usd_per_day"]
     assert (await rig.firings(trigger_id))[2]["detail"] == "Its runs of the day cost $0.5000 of $0.4."
 
@@ -271,10 +271,10 @@ async def test_a_day_costs_no_more_than_it_may(rig: Rig) -> None:
 @proves("triggers.limits")
 async def test_what_its_open_runs_have_cost_counts_in_the_day(rig: Rig) -> None:
     trigger_id = await rig.make(max_cost_usd_per_day=0.4, overlap="cancel_other", prompt=plan(["ask:x"]))
-    worker = rig.floor.worker()
+    worker = rig.harness.worker()
     for _ in range(2):
-        await rig.firer.fire(rig.floor.tenant_id, trigger_id)
-        await rig.floor.settle(worker)
+        await rig.firer.fire(rig.harness.tenant_id, trigger_id)
+        await rig.harness.settle(worker)
     await rig.pass_time(60)
     await rig.tick()
     assert [run["status"] for run in await rig.runs(trigger_id)] == ["waiting", "waiting"]
@@ -300,7 +300,7 @@ async def test_failures_in_a_row_pause_it_with_the_reason(rig: Rig) -> None:
     await rig.tick()
     assert (await rig.get(trigger_id)).failures == 3
     assert await rig.told(trigger_id) == [
-        f"Trigger {trigger_id} of agent puppet is paused: 3 runs in a row failed. The last one: error 2. Once that is "
+        f"Trigger {trigger_id} of agent planned is paused: 3 runs in a row failed. The last one: error 2. Once that is "
         f"mended, go on with `nova triggers resume {trigger_id}`."
     ]
     await rig.pass_time(600)
@@ -346,7 +346,7 @@ async def test_runs_that_ended_since_the_last_look_count_in_their_order(
     trigger_id = await rig.make(pause_after_failures=3)
     names = {"f": "failed", "s": "succeeded", "c": "canceled"}
     for at, letter in enumerate(ended):
-        firing = await rig.firer.fire(rig.floor.tenant_id, trigger_id)
+        firing = await rig.firer.fire(rig.harness.tenant_id, trigger_id)
         await rig.database.execute(
             "UPDATE runs SET status = $2, finished_at = now() + $3 * interval '1 ms' WHERE id = $1",
             firing.run_id,

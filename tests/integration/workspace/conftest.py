@@ -5,17 +5,17 @@ import pytest
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import Tasks
 from tests.integration.capabilities.desk import add_tenants
-from tests.integration.workspace.task_hands import Bells
+from tests.integration.workspace.task_hands import Doorbells
 
 
 @pytest.fixture
-def bells() -> Bells:
+def bells() -> Doorbells:
     """The doorbells that were rung."""
-    return Bells()
+    return Doorbells()
 
 
 @pytest.fixture
-async def tasks(database: Database, bells: Bells) -> Tasks:
+async def tasks(database: Database, bells: Doorbells) -> Tasks:
     """The tasks of two tenants, each with the agents `a` and `b`."""
     await add_tenants(database)
     return Tasks(database, bells)

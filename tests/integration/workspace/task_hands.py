@@ -7,14 +7,14 @@ from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate, TaskSta
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 
-__all__ = ["TENANT", "A", "B", "Bells", "active_task", "kinds_of", "new_task", "standing", "subtask_of"]
+__all__ = ["TENANT", "A", "B", "Doorbells", "active_task", "kinds_of", "new_task", "standing", "subtask_of"]
 
 TENANT = "ten_1"
 A, B = TaskActor("a", "run_a", "thr_elsewhere"), TaskActor("b", "run_b", "thr_elsewhere")
 """Two agents, each in a run on a thread that is no task's."""
 
 
-class Bells:
+class Doorbells:
     """Hears the doorbells."""
 
     def __init__(self) -> None:

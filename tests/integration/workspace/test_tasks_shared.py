@@ -21,7 +21,7 @@ from tests.integration.workspace.task_hands import (
     TENANT,
     A,
     B,
-    Bells,
+    Doorbells,
     active_task,
     new_task,
     subtask_of,
@@ -120,7 +120,7 @@ async def test_a_change_from_an_old_view_is_refused(tasks: Tasks) -> None:
         await tasks.update(TENANT, A, task.id, TaskPatch(title="x", revision=seen))
 
 
-async def test_of_two_who_end_a_task_at_once_one_does(tasks: Tasks, bells: Bells) -> None:
+async def test_of_two_who_end_a_task_at_once_one_does(tasks: Tasks, bells: Doorbells) -> None:
     parent = await active_task(tasks, "one")
     child = await subtask_of(tasks, parent)
     ends = await asyncio.gather(

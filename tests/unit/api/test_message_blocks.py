@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.submitting import content_of
-from tests.support import pictures
+from tests.support.data import media_samples
 
 
 def _base64(raw: bytes, media_type: str) -> dict[str, Any]:
@@ -16,11 +16,11 @@ def _base64(raw: bytes, media_type: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "block",
     [
-        {"type": "image", "source": _base64(pictures.png(8_000, 8_000), "image/png")},
-        {"type": "image", "source": _base64(pictures.WEBP, "image/webp")},
+        {"type": "image", "source": _base64(media_samples.png(8_000, 8_000), "image/png")},
+        {"type": "image", "source": _base64(media_samples.WEBP, "image/webp")},
         {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
         {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
-        {"type": "document", "source": _base64(pictures.PDF, "application/pdf"), "title": "Report"},
+        {"type": "document", "source": _base64(media_samples.PDF, "application/pdf"), "title": "Report"},
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}},
         {
             "type": "document",
@@ -28,7 +28,7 @@ def _base64(raw: bytes, media_type: str) -> dict[str, Any]:
                 "type": "content",
                 "content": [
                     {"type": "text", "text": "x"},
-                    {"type": "image", "source": _base64(pictures.GIF, "image/gif")},
+                    {"type": "image", "source": _base64(media_samples.GIF, "image/gif")},
                 ],
             },
             "citations": {"enabled": True},

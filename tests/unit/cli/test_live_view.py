@@ -25,7 +25,7 @@ from nova_workers.contracts.events import (
     Usage,
     Waiting,
 )
-from tests.support.wire_server import run_view
+from tests.support.servers.api_stub import run_view
 
 
 class Screen(io.StringIO):

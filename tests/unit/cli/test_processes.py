@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from nova_workers.devstack.commands import beat_command, flower_command, worker_command
-from tests.support.command_line import Done, Nova
+from tests.support.processes.command_line import Done, Nova
 
 SERVERS = {"NOVA_DATABASE_URL": "postgresql://db/nova", "NOVA_REDIS_URL": "redis://broker/0"}
 

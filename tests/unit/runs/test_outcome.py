@@ -15,7 +15,7 @@ from nova_workers.errors import RunLost
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.turns.outcome import close_journal, failed, judge
 from nova_workers.threads.lease import HeldRun
-from tests.support.invariants import check_history
+from tests.support.harness.invariants import check_history
 
 _FINAL = StepRecord(1, (Message("assistant", (text_block("bye"),)),), final=True)
 

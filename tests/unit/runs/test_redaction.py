@@ -34,7 +34,7 @@ VALUE = "tok_123456"
 HIDDEN = "[secret:KEY]"
 
 
-class Ears:
+class RecordingListener:
     """Hears everything that callbacks are told."""
 
     def __init__(self) -> None:
@@ -90,17 +90,17 @@ class Ears:
 class Nested:
     """Hears a subagent."""
 
-    def __init__(self, ears: Ears, name: str) -> None:
-        self._ears = ears
+    def __init__(self, recorder: RecordingListener, name: str) -> None:
+        self._recorder = recorder
         self._name = name
 
     def callbacks(self) -> EngineCallbacks:
-        return EngineCallbacks(on_token=lambda text: self._ears.heard.append((self._name, text)))
+        return EngineCallbacks(on_token=lambda text: self._recorder.heard.append((self._name, text)))
 
 
-def redacted(**secrets: str) -> tuple[Ears, RedactedListener]:
-    ears = Ears()
-    return ears, RedactedListener(ears.callbacks(), Redactor(secrets or {"KEY": VALUE}))
+def redacted(**secrets: str) -> tuple[RecordingListener, RedactedListener]:
+    recorder = RecordingListener()
+    return recorder, RedactedListener(recorder.callbacks(), Redactor(secrets or {"KEY": VALUE}))
 
 
 def a_call(**changes: Any) -> ToolCall:
@@ -114,7 +114,7 @@ def a_step(call: ToolCall) -> StepRecord:
 
 
 async def test_every_method_that_passes_content_on_passes_no_secret() -> None:
-    ears, to = redacted()
+    recorder, to = redacted()
     call = a_call(result=(text_block(f"got {VALUE}"),), error=f"no {VALUE}")
     step = a_step(call)
     for name in ("on_assistant_message", "on_tool_use_summary", "on_token", "on_reasoning"):
@@ -129,38 +129,38 @@ async def test_every_method_that_passes_content_on_passes_no_secret() -> None:
     nested = to.subagent("c1", "scout")
     nested.on_token(f"{VALUE} and tok_")
     to.settle()
-    told = {kind for kind, _ in ears.heard}
+    told = {kind for kind, _ in recorder.heard}
     methods = {name for name in vars(TurnListener) if not name.startswith("_")}
     quiet = {"on_thinking", "on_restart", "can_restart", "take_steering", "authorize_tool"}
     assert len(told) == len(methods - quiet), "a method without a test"
-    assert VALUE not in repr(ears.heard)
-    assert ears.text("scout") == f"{HIDDEN} and tok_"
+    assert VALUE not in repr(recorder.heard)
+    assert recorder.text("scout") == f"{HIDDEN} and tok_"
 
 
 async def test_a_message_that_was_all_thought_still_says_something() -> None:
-    ears, to = redacted()
+    recorder, to = redacted()
     thought = {"type": "thinking", "thinking": VALUE, "signature": "s"}
     messages = (Message("assistant", (thought,)), Message("assistant", (thought, text_block("a"))))
     await to.on_step(StepRecord(0, messages))
-    assert [message.content for message in ears.heard[0][1].messages] == [
+    assert [message.content for message in recorder.heard[0][1].messages] == [
         (text_block("[left out, since it holds a secret]"),),
         (text_block("a"),),
     ]
 
 
 async def test_what_may_be_called_is_judged_by_what_would_be_called() -> None:
-    ears, to = redacted()
+    recorder, to = redacted()
     await to.authorize_tool("send", {"k": VALUE})
-    assert ears.heard == [("authorize", {"k": VALUE})]
+    assert recorder.heard == [("authorize", {"k": VALUE})]
 
 
 def test_what_is_held_back_comes_before_what_happens_next() -> None:
-    ears, to = redacted()
+    recorder, to = redacted()
     to.on_token("tok_")
     to.on_thinking()
     to.on_reasoning("It was tok_1")
     to.on_token("99")
-    assert ears.heard == [
+    assert recorder.heard == [
         ("token", "tok_"),
         ("thinking", None),
         ("reasoning", "It was "),
@@ -170,36 +170,36 @@ def test_what_is_held_back_comes_before_what_happens_next() -> None:
 
 
 def test_what_is_void_is_not_held_on_to() -> None:
-    ears, to = redacted()
+    recorder, to = redacted()
     to.on_token("tok_12")
     to.on_restart()
     to.on_token("3456")
     to.settle()
-    assert ears.heard == [("restart", None), ("token", "3456")]
+    assert recorder.heard == [("restart", None), ("token", "3456")]
 
 
 @given(st.lists(st.integers(0, 40), max_size=10))
 def test_no_cut_of_the_answer_lets_it_through(cuts: list[int]) -> None:
-    ears, to = redacted()
+    recorder, to = redacted()
     whole = f"a {VALUE} b {VALUE}{VALUE[:4]}"
     places = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
     for start, end in itertools.pairwise(places):
         to.on_token(whole[start:end])
     to.settle()
-    assert ears.text() == f"a {HIDDEN} b {HIDDEN}{VALUE[:4]}"
+    assert recorder.text() == f"a {HIDDEN} b {HIDDEN}{VALUE[:4]}"
 
 
 @proves("secrets.declared")
 async def test_a_value_is_a_secret_from_when_the_model_gives_it_to_a_tool_that_takes_secrets() -> None:
     for name in ("keep_key", "vault__keep_key", "mcp__vault__keep_key"):
-        ears, redactor = Ears(), Redactor({"OTHER": "another"})
+        recorder, redactor = RecordingListener(), Redactor({"OTHER": "another"})
         redactor.watch({"keep_key": ("value",)})
-        to = RedactedListener(ears.callbacks(), redactor)
+        to = RedactedListener(recorder.callbacks(), redactor)
         call = a_call(tool_name=name, params={"name": "KEY", "value": VALUE})
         await to.on_tool_calls(a_step(call))
         to.on_token(f"It is {VALUE}.")
-        assert VALUE not in repr(ears.heard)
-        assert ears.text() == f"It is {HIDDEN}."
+        assert VALUE not in repr(recorder.heard)
+        assert recorder.text() == f"It is {HIDDEN}."
 
 
 async def test_sessions_are_kept_without_secrets() -> None:

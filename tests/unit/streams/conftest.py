@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.wire_proxy import WireProxy
+from tests.support.servers.redis_proxy import RedisProxy
 
 
 @pytest.fixture
-async def wire(redis_url: str, tmp_path: Path) -> AsyncIterator[WireProxy]:
+async def wire(redis_url: str, tmp_path: Path) -> AsyncIterator[RedisProxy]:
     """The way to Redis, which the test can cut."""
-    async with WireProxy(redis_url, tmp_path) as wire:
+    async with RedisProxy(redis_url, tmp_path) as wire:
         yield wire

@@ -14,7 +14,7 @@ from nova_workers.keys import run_channel, run_events
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.wire import FIELD, encode
 from tests.requirements import proves
-from tests.support.wire_proxy import WireProxy
+from tests.support.servers.redis_proxy import RedisProxy
 from tests.unit.streams.stage import RUN, collect, hub_on, publisher_on, say, texts
 
 _START = EventCursor()
@@ -181,7 +181,7 @@ async def _follow(hub: StreamHub, run_id: str, upto: int) -> None:
 
 
 @proves("events.redis-away", "events.gap")
-async def test_followers_go_on_after_the_connection_broke(redis: Redis, wire: WireProxy):
+async def test_followers_go_on_after_the_connection_broke(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url)
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub:
         events = publisher.open(RUN, 1)
@@ -200,7 +200,7 @@ async def test_followers_go_on_after_the_connection_broke(redis: Redis, wire: Wi
 
 
 @proves("events.redis-away")
-async def test_a_follower_that_comes_while_redis_is_away_is_served_when_it_is_back(redis: Redis, wire: WireProxy):
+async def test_a_follower_that_comes_while_redis_is_away_is_served_when_it_is_back(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url)
     wire.refusing = True
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub:

@@ -11,8 +11,8 @@ from redis.backoff import NoBackoff
 from nova_workers.contracts.events import StreamEnd, Token
 from nova_workers.keys import EVENTS_TTL_S, run_events
 from tests.requirements import proves
-from tests.support.clocks import ManualClock
-from tests.support.wire_proxy import WireProxy
+from tests.support.harness.manual_clock import ManualClock
+from tests.support.servers.redis_proxy import RedisProxy
 from tests.unit.streams.stage import RUN, publisher_on, say, stored, texts
 
 
@@ -72,7 +72,7 @@ async def test_a_worker_that_lost_its_run_cannot_write_to_its_stream(redis: Redi
 
 
 @proves("events.redis-away", "events.ids")
-async def test_a_flush_whose_reply_was_lost_does_not_silence_the_stream(redis: Redis, wire: WireProxy):
+async def test_a_flush_whose_reply_was_lost_does_not_silence_the_stream(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
     async with publisher_on(client, flush_ms=0) as publisher:
         events = publisher.open(RUN, 1)
@@ -95,7 +95,7 @@ async def test_a_flush_whose_reply_was_lost_does_not_silence_the_stream(redis: R
 
 
 @proves("events.redis-away")
-async def test_events_wait_while_redis_is_away(redis: Redis, wire: WireProxy):
+async def test_events_wait_while_redis_is_away(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
     async with publisher_on(client, flush_ms=0) as publisher:
         events = publisher.open(RUN, 1)
@@ -114,7 +114,7 @@ async def test_events_wait_while_redis_is_away(redis: Redis, wire: WireProxy):
     assert texts(await stored(redis, "run_2")) == ["0-1 stream_end"]
 
 
-async def test_while_redis_is_away_the_newest_events_are_kept(redis: Redis, wire: WireProxy):
+async def test_while_redis_is_away_the_newest_events_are_kept(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
     async with publisher_on(client, flush_ms=0) as publisher:
         wire.refusing = True

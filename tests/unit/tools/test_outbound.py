@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nova_workers.errors import OutboundFailed
 from nova_workers.outbound.requests import Outbound, OutboundRules
-from tests.support.web_server import WebServer, redirect, reply, web_server
+from tests.support.servers.web_server import WebServer, redirect, reply, web_server
 from tests.unit.tools.test_addresses import PRIVATE_4, PRIVATE_6, WRAPPERS
 
 PUBLIC = "93.184.216.34"

@@ -11,7 +11,7 @@ from nova_workers.contracts.ports import FetchedPage
 from nova_workers.errors import ToolFailure
 from nova_workers.outbound.requests import Outbound, OutboundRules
 from nova_workers.tools.pages import WebPages
-from tests.support.web_server import WebServer, redirect, reply, web_server
+from tests.support.servers.web_server import WebServer, redirect, reply, web_server
 
 HTML = """<!doctype html><html><head><title>T</title><style>p {color: red}</style><script>alert("no")</script></head>
 <body><h1>Tea &amp; biscuits</h1><p>Very <b>good</b>, see <a href="/more">more</a>.</p><ul><li>one<li>two</ul>

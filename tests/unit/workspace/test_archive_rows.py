@@ -11,7 +11,7 @@ from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive.tables import KEPT
 from nova_workers.workspace.archive.rows import checked_row
 from tests.requirements import proves
-from tests.support.archive_rows import MOMENT, SKILL, archive_tables, small_row
+from tests.support.data.archive_rows import MOMENT, SKILL, archive_tables, small_row
 
 _ASKS: dict[str, Any] = {"kind": "user", "question": "Which?"}
 _X: dict[str, Any] = {"name": "x"}

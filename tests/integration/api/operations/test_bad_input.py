@@ -11,7 +11,7 @@ from dirty_equals import IsPartialDict
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
-from tests.support import pictures
+from tests.support.data import media_samples
 
 JSON = {"Content-Type": "application/json"}
 
@@ -51,13 +51,13 @@ def _image(media_type: str, raw: bytes) -> dict[str, Any]:
         ({"message": [{"type": "image", "source": {"type": "ftp"}}]}, "message.0.source"),
         ({"message": [{"type": "image", "source": {"type": "base64", "data": "aGk="}}]}, "message.0.source.media_type"),
         ({"message": [_image("image/png", b"no image")]}, _DATA),
-        ({"message": [_image("image/png", pictures.JPEG)]}, _DATA),
-        ({"message": [_image("image/png", pictures.png()[:-4])]}, _DATA),
-        ({"message": [_image("image/png", pictures.png(9_000, 1))]}, _DATA),
-        ({"message": [_image("image/tiff", pictures.png())]}, "message.0.source.media_type"),
-        ({"message": [_image("application/pdf", pictures.PDF)]}, "message.0.source.media_type"),
+        ({"message": [_image("image/png", media_samples.JPEG)]}, _DATA),
+        ({"message": [_image("image/png", media_samples.png()[:-4])]}, _DATA),
+        ({"message": [_image("image/png", media_samples.png(9_000, 1))]}, _DATA),
+        ({"message": [_image("image/tiff", media_samples.png())]}, "message.0.source.media_type"),
+        ({"message": [_image("application/pdf", media_samples.PDF)]}, "message.0.source.media_type"),
         ({"message": [{**_image("application/pdf", b"no pdf"), "type": "document"}]}, _DATA),
-        ({"message": [{**_image("image/png", pictures.png()), "detail": "high"}]}, "message.0.detail"),
+        ({"message": [{**_image("image/png", media_samples.png()), "detail": "high"}]}, "message.0.detail"),
         ({"message": [_source("image", {"type": "base64", "media_type": "image/png", "data": 7})]}, _DATA),
         ({"message": [_source("image", {"type": "base64", "media_type": "image/png", "data": "?"})]}, _DATA),
         ({"message": [_source("image", {"type": "url", "url": "ftp://x"})]}, "message.0.source.url"),

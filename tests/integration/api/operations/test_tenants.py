@@ -30,25 +30,25 @@ from nova_workers.upkeep.tenant_end import TenantEnd
 from tests.integration.api.conftest import Api
 from tests.integration.api.worker_calls import make_tenant
 from tests.requirements import proves
-from tests.support.executor import Floor
+from tests.support.harness.workers import Harness
 
 OWNED = [table for table in metadata.sorted_tables if "tenant_id" in table.c]
 
 
 @pytest.fixture
-async def floor(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Floor]:
+async def harness(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Harness]:
     """A worker's parts."""
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    yield floor
-    await floor.close()
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    yield harness
+    await harness.close()
 
 
-def _retention(floor: Floor, root: Path) -> Retention:
+def _retention(harness: Harness, root: Path) -> Retention:
     settings = RetentionSettings.model_validate({"every_s": 60, "busy": 1})
-    end = TenantEnd(floor.database, floor.redis, floor.canceller, root)
+    end = TenantEnd(harness.database, harness.redis, harness.canceller, root)
     metrics = Metrics(CollectorRegistry())
-    return Retention(floor.database, settings, metrics, clock=SystemClock(), also=(end.step,))
+    return Retention(harness.database, settings, metrics, clock=SystemClock(), also=(end.step,))
 
 
 async def _create(api: Api, name: str = "Acme", **fields: Any) -> dict[str, Any]:
@@ -181,9 +181,9 @@ def test_no_table_is_forgotten_when_a_tenant_ends() -> None:
 
 @proves("tenants.end")
 async def test_ending_a_tenant_removes_all_that_it_has_and_nothing_of_others(
-    api: Api, floor: Floor, database_url: str, tmp_path: Path
+    api: Api, harness: Harness, database_url: str, tmp_path: Path
 ) -> None:
-    database = floor.database
+    database = harness.database
     made, kept = await _create(api), await _create(api, "Other")
     engine = migrate.engine_for(database_url)
     async with engine.begin() as connection:
@@ -194,7 +194,7 @@ async def test_ending_a_tenant_removes_all_that_it_has_and_nothing_of_others(
     await database.execute("UPDATE effects SET kind = 'title'")
     for tenant in (made, kept):
         await asyncio.to_thread(_write_file, tmp_path / tenant["id"] / "nova")
-        await floor.redis.xadd(run_events(f"runs/{tenant['id']}"), {"a": "b"})
+        await harness.redis.xadd(run_events(f"runs/{tenant['id']}"), {"a": "b"})
     before = await _counts(database, kept["id"])
     assert min(before.values()) > 0
     ended = await api.http.delete(f"/v1/tenants/{made['id']}", params={"confirm": "Acme"})
@@ -205,13 +205,13 @@ async def test_ending_a_tenant_removes_all_that_it_has_and_nothing_of_others(
     assert refused.status_code == 409
     for _ in range(10):
         # Each tick is a process of its own: nothing but the database knows how far the last one came.
-        await _retention(floor, tmp_path).tick()
+        await _retention(harness, tmp_path).tick()
     assert (await api.http.get(f"/v1/tenants/{made['id']}")).status_code == 404
     assert set((await _counts(database, made["id"])).values()) == {0}
     assert await _counts(database, kept["id"]) == before
     assert await asyncio.to_thread(os.listdir, tmp_path) == [kept["id"]]
-    assert not await floor.redis.exists(run_events(f"runs/{made['id']}"))
-    assert await floor.redis.exists(run_events(f"runs/{kept['id']}"))
+    assert not await harness.redis.exists(run_events(f"runs/{made['id']}"))
+    assert await harness.redis.exists(run_events(f"runs/{kept['id']}"))
 
 
 @proves("tenants.end")

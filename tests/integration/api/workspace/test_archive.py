@@ -28,8 +28,8 @@ from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.worker_calls import Hands, Tenant, make_tenant
 from tests.requirements import proves
-from tests.support.archive_rows import SKILL, small_row
-from tests.support.servers import TEMPLATE
+from tests.support.data.archive_rows import SKILL, small_row
+from tests.support.servers.databases import TEMPLATE
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 SPEC: dict[str, Any] = {

@@ -14,8 +14,8 @@ from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.worker_calls import Tenant, make_tenant
 from tests.integration.history.past import Past
 from tests.requirements import proves
-from tests.support.directions import direction
-from tests.support.wire_server import wire_server
+from tests.support.data.seeded_embeddings import seeded_vector
+from tests.support.servers.api_stub import api_stub
 
 
 async def _found(api: Api, **params: Any) -> list[str]:
@@ -77,10 +77,10 @@ async def test_meaning_is_compared_where_a_server_makes_the_vectors(
     async def answer(request: Request) -> Response:
         texts = json.loads(await request.body())["input"]
         # Whoever asks for a bird means the heron.
-        vectors = [direction("The heron" if text == "bird" else text) for text in texts]
+        vectors = [seeded_vector("The heron" if text == "bird" else text) for text in texts]
         return JSONResponse({"data": [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]})
 
-    async with wire_server() as server:
+    async with api_stub() as server:
         server.on("POST", "/v1/embeddings", answer)
         given = {"embedding_provider": "openai", "embedding_base_url": server.url}
         effects = settings.effects.model_copy(update=given)

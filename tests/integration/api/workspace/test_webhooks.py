@@ -23,8 +23,8 @@ from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.worker_calls import Hands, Tenant
 from tests.integration.delivery.conftest import delivery_settings, receiving
 from tests.requirements import proves
-from tests.support.executor import Bells
-from tests.support.receiver import Receiver, signed_by
+from tests.support.harness.workers import Doorbells
+from tests.support.servers.webhook_receiver import Receiver, signed_by
 
 __all__ = ["delivery_settings", "receiving"]
 
@@ -53,7 +53,7 @@ def effects(database: Database, delivery_settings: Settings) -> EffectRunner:
     return EffectRunner(
         database,
         delivery_settings.effects,
-        handlers={"delivery": RunEndEffect(database, build_routes(database, delivery_settings), Bells())},
+        handlers={"delivery": RunEndEffect(database, build_routes(database, delivery_settings), Doorbells())},
         clock=SystemClock(),
         metrics=Metrics(CollectorRegistry()),
         tracing=Tracing(delivery_settings.telemetry, "worker"),

@@ -10,7 +10,7 @@ import pytest
 
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from tests.integration.engines.claude_agent.hands import MODEL, Sessions
-from tests.support.model_server import ModelServer, model_server
+from tests.support.servers.model_server import ModelServer, model_server
 
 MakeEngine = Callable[..., ClaudeAgentEngine]
 

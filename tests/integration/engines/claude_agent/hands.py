@@ -9,7 +9,7 @@ from typing import Any
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from nova_workers.contracts.sessions import NewSession, StoredSession
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 __all__ = ["MODEL", "Sessions", "calling", "options", "results", "said", "saying", "told"]
 

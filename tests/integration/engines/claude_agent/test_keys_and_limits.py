@@ -18,7 +18,7 @@ from tests.contract.engines.stage import Bench, assert_valid
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.integration.engines.claude_agent.hands import MODEL, calling, options, said, saying
 from tests.requirements import proves
-from tests.support.model_server import Asks, ModelServer, Status
+from tests.support.servers.model_server import Asks, ModelServer, Status
 
 SPARE = "claude-haiku-4-5"
 REFUSED = Status(401, "authentication_error", "invalid x-api-key")

@@ -20,8 +20,8 @@ from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.integration.engines.claude_agent.hands import calling, options, results, saying
 from tests.requirements import proves
-from tests.support.model_server import ModelServer, Part, Stream, model_server
-from tests.support.processes import wait_until_gone
+from tests.support.processes.inspection import wait_until_gone
+from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
 _FAMILY = "(setsid sleep 300 &) ; (env -i sleep 301 &) ; (setsid env -i sleep 303 &) ; echo begun > begun; sleep 302"
 """A shell with a child that leaves its session and its parents, one without an environment, and one of both kinds."""
@@ -135,7 +135,9 @@ async def test_no_other_process_can_read_a_secret_in_the_command_line(
     def on_tool_use(_: ToolCall, __: str) -> None:
         seen.extend(" ".join(psutil.Process(pid).cmdline()) for pid in family(homes))
 
-    child = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_stdio_server"), env={"GREETING": "token-secret "})
+    child = StdioMcpServer(
+        sys.executable, ("-m", "tests.support.servers.mcp_stdio_server"), env={"GREETING": "token-secret "}
+    )
     server.reply(calling(("mcp__nova__echo", {"text": "hello"})), saying("ok"))
     given = options(mcp_servers={"child": child}, system_prompt="You are my prompt-secret.")
     result = await engine.run("hi", given, "sandbox", callbacks=EngineCallbacks(on_tool_use=on_tool_use))
@@ -154,7 +156,7 @@ async def test_a_tool_of_a_qualified_server_has_the_same_name_as_with_any_engine
         asked.append(name)
         return ToolAuthorization(allowed=True)
 
-    child = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_stdio_server"), qualified=True)
+    child = StdioMcpServer(sys.executable, ("-m", "tests.support.servers.mcp_stdio_server"), qualified=True)
     server.reply(calling(("mcp__nova__mcp__nova__echo", {"text": "hello"})), saying("ok"))
     given = options(mcp_servers={"mcp__nova": child})
     result = await engine.run("hi", given, "sandbox", callbacks=EngineCallbacks(authorize_tool=authorize))

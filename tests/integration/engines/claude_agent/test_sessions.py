@@ -10,7 +10,7 @@ from nova_workers.contracts.engine import EngineCallbacks
 from tests.contract.engines.stage import Bench
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.integration.engines.claude_agent.hands import Sessions, calling, options, said, saying
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 
 async def test_another_worker_resumes_the_session(

@@ -20,8 +20,8 @@ from nova_workers.workspace.skills import save_skill
 from tests.integration.engines.claude_agent.conftest import MODEL, MakeEngine
 from tests.integration.engines.claude_agent.hands import calling, options, results, saying, told
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.model_server import ModelServer
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer
 
 RHYME = SkillDirectory(
     "rhyme",
@@ -126,22 +126,22 @@ def test_a_disk_that_takes_no_skills_fails_the_turn_and_leaves_nothing(
 async def test_an_agent_of_the_fleet_has_its_skills_as_files_and_no_tool_for_them(
     database: Database, redis: Redis, settings: Settings, make_engine: MakeEngine, server: ModelServer
 ) -> None:
-    floor = Floor(database, redis, settings)
-    floor.engines["claude_agent"] = make_engine()
-    await floor.open()
+    harness = Harness(database, redis, settings)
+    harness.engines["claude_agent"] = make_engine()
+    await harness.open()
     try:
         async with database.transaction() as connection:
             for name in ("rhyme", "whistle"):
                 text = f"---\nname: {name}\ndescription: Greets in {name}.\nallowed-tools: Bash\n---\nAlways {name}."
-                await save_skill(connection, floor.tenant_id, name, text, RHYME.files)
+                await save_skill(connection, harness.tenant_id, name, text, RHYME.files)
         spec = {"name": "Poet", "engine": "claude_agent", "model": MODEL, "trust": "controlled", "skills": ["rhyme"]}
-        await floor.add_agent("poet", spec)
+        await harness.add_agent("poet", spec)
         server.reply(calling(("Skill", {"skill": "rhyme"})), saying("Hello, fellow!"))
-        run = await floor.submit("hi", await floor.thread("poet"))
-        await floor.settle(floor.worker())
-        assert await floor.status(run.run_id) == "succeeded"
+        run = await harness.submit("hi", await harness.thread("poet"))
+        await harness.settle(harness.worker())
+        assert await harness.status(run.run_id) == "succeeded"
     finally:
-        await floor.close()
+        await harness.close()
     assert "Greets in rhyme." in told(server, 0)
     assert "Greets in whistle." not in told(server, 0)
     assert "skill_load" not in told(server, 0)

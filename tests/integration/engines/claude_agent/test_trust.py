@@ -19,7 +19,7 @@ from tests.contract.engines.stage import Bench
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.integration.engines.claude_agent.hands import calling, options, results, said, saying, told
 from tests.requirements import proves
-from tests.support.model_server import ModelServer, Stream
+from tests.support.servers.model_server import ModelServer, Stream
 
 
 def offered(server: ModelServer) -> set[str]:

@@ -25,10 +25,10 @@ from nova_workers.contracts.engine import (
 from nova_workers.engines.anthropic import ModelPrice
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.errors import EngineErrorKind
-from tests.contract.engines.stage import Bench, Witness
+from tests.contract.engines.stage import Bench, TurnRecorder
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.integration.engines.claude_agent.hands import calling, options, results, said, saying, told
-from tests.support.model_server import ModelServer, Part, Status, Stream
+from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
@@ -36,11 +36,11 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwG
 async def test_steering_is_before_the_model_at_its_very_next_call(
     engine: ClaudeAgentEngine, server: ModelServer
 ) -> None:
-    witness, bench = Witness(), Bench()
-    witness.steering = [(Message("user", (text_block("and be brief"),)),)]
+    recorder, bench = TurnRecorder(), Bench()
+    recorder.steering = [(Message("user", (text_block("and be brief"),)),)]
     server.reply(calling(("mcp__nova__count", {})), saying("Ok."))
     given = options(mcp_servers=bench.servers())
-    result = await engine.run("hi", given, "sandbox", callbacks=witness.callbacks())
+    result = await engine.run("hi", given, "sandbox", callbacks=recorder.callbacks())
     assert "and be brief" in told(server, 1)
     assert (result.text, len(server.requests)) == ("Ok.", 2)
     assert result.messages[2] == Message("user", (text_block("and be brief"),))
@@ -104,8 +104,8 @@ async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgent
         begun.append((call_id, name))
         return EngineCallbacks(on_token=heard.append, on_tool_use=lambda call, _: used.append(call.tool_name))
 
-    witness = Witness()
-    callbacks = witness.callbacks(subagent=subagent)
+    recorder = TurnRecorder()
+    callbacks = recorder.callbacks(subagent=subagent)
     ask = {"description": "count", "prompt": "count it", "subagent_type": "counter"}
     server.reply_when(
         lambda _, body: "You only count." in str(body.get("system")),
@@ -119,12 +119,12 @@ async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgent
     assert (result.text, bench.runs) == ("One.", ["count"])
     assert begun == [("toolu_0_0", "counter")]
     assert (heard, used) == (["There is one."], ["count"])
-    assert ("authorize", "count") in witness.log
+    assert ("authorize", "count") in recorder.log
     assert "There is one." in results(result)[0][1]
     assert result.usage.tokens.input_tokens == 40
     assert result.usage.turns == 2
     # The conversation is no longer for what the subagent read.
-    assert [(step.usage.input_tokens, step.tool_usage.input_tokens) for step in witness.records] == [(10, 0), (10, 20)]
+    assert [(step.usage.input_tokens, step.tool_usage.input_tokens) for step in recorder.records] == [(10, 0), (10, 20)]
 
 
 async def test_images_go_to_the_model(engine: ClaudeAgentEngine, server: ModelServer) -> None:
@@ -164,13 +164,13 @@ async def test_an_error_of_the_provider_is_told_by_kind(
 
 
 async def test_an_answer_that_breaks_off_is_kept_and_gone_on_with(make_engine: MakeEngine, server: ModelServer) -> None:
-    witness = Witness()
+    recorder = TurnRecorder()
     server.reply(Stream((Part("text", ["Half an"]), Part("sleep", 0.5), Part("cut"))), saying(" answer."))
     engine = make_engine(max_retries=2)
-    result = await engine.run("hi", options(), "sandbox", callbacks=witness.callbacks())
-    assert (result.error, witness.tokens) == (None, ["Half an", " answer."])
+    result = await engine.run("hi", options(), "sandbox", callbacks=recorder.callbacks())
+    assert (result.error, recorder.tokens) == (None, ["Half an", " answer."])
     assert [text_of(message.content) for message in result.messages] == ["Half an", " answer."]
-    assert [record.final for record in witness.records] == [False, True]
+    assert [record.final for record in recorder.records] == [False, True]
     assert ("assistant", "Half an") in said(server)
 
 

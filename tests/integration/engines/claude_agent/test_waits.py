@@ -22,11 +22,11 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.native import ShellSettings
-from tests.contract.engines.stage import Witness, assert_valid
+from tests.contract.engines.stage import TurnRecorder, assert_valid
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.integration.engines.claude_agent.hands import calling, options, said, saying, told
 from tests.requirements import proves
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 REQUEST = {"kind": "user", "question": "Which one?"}
 
@@ -67,20 +67,20 @@ def _answered(record: StepRecord, result: EngineResult, call_id: str, status: To
 async def test_a_call_that_waits_for_a_person_ends_the_program_and_another_goes_on_with_the_answer(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
-    witness = Witness()
+    recorder = TurnRecorder()
     server.reply(calling(("mcp__nova__ask", {}), ("mcp__nova__count", {})))
     given = options(mcp_servers=_asking(), cwd=str(workspace))
-    waiting = await engine.run("hi", given, "sandbox", callbacks=witness.callbacks())
+    waiting = await engine.run("hi", given, "sandbox", callbacks=recorder.callbacks())
     assert (waiting.stop_reason, waiting.error, len(server.requests)) == ("tool_use", None, 1)
     (deferred,) = waiting.deferred
     assert (deferred.call.tool_name, deferred.call.status, deferred.request) == ("ask", "deferred", REQUEST)
-    assert [(call.tool_name, call.status) for call in witness.results] == [("count", "completed")]
+    assert [(call.tool_name, call.status) for call in recorder.results] == [("count", "completed")]
     assert not _programs(workspace)
 
     server.reply(saying("The red one, then."))
-    (record,) = witness.before_tools
-    step = _answered(record, replace(waiting, tool_calls=tuple(witness.results)), "toolu_0_0", "completed", "The red.")
-    result = await engine.run("hi", replace(given, journal=(step,)), "sandbox", callbacks=Witness().callbacks())
+    (record,) = recorder.before_tools
+    step = _answered(record, replace(waiting, tool_calls=tuple(recorder.results)), "toolu_0_0", "completed", "The red.")
+    result = await engine.run("hi", replace(given, journal=(step,)), "sandbox", callbacks=TurnRecorder().callbacks())
     assert (result.error, result.text, len(server.requests)) == (None, "The red one, then.", 2)
     assert "The red." in told(server)
     assert [role for role, _ in said(server)][:2] == ["user", "assistant"]
@@ -95,17 +95,17 @@ async def test_a_command_that_waited_for_permission_is_carried_out_when_it_is_th
     async def ask(name: str, _: JsonObject) -> ToolAuthorization:
         return ToolAuthorization(allowed=name != "Bash", reason="Ask first", deferral={"kind": "approval"})
 
-    witness = Witness()
+    recorder = TurnRecorder()
     server.reply(calling(("Bash", {"command": "echo ran >> ran.txt; cat note.txt", "description": "Look"})))
     given = options(cwd=str(workspace))
-    waiting = await engine.run("hi", given, "unrestricted", callbacks=witness.callbacks(authorize_tool=ask))
+    waiting = await engine.run("hi", given, "unrestricted", callbacks=recorder.callbacks(authorize_tool=ask))
     assert (waiting.stop_reason, [one.request for one in waiting.deferred]) == ("tool_use", [{"kind": "approval"}])
     assert not (workspace / "ran.txt").exists()
 
     server.reply(saying("It says inside."))
-    (record,) = witness.before_tools
+    (record,) = recorder.before_tools
     step = _answered(record, waiting, "toolu_0_0", "approved", "")
-    again = witness.callbacks(authorize_tool=ask)
+    again = recorder.callbacks(authorize_tool=ask)
     result = await engine.run("hi", replace(given, journal=(step,)), "unrestricted", callbacks=again)
     assert (result.error, result.text) == (None, "It says inside.")
     assert (workspace / "ran.txt").read_text() == "ran\n"
@@ -124,7 +124,7 @@ async def test_a_subagent_cannot_wait_and_is_told_so(engine: ClaudeAgentEngine, 
     server.reply_when(of_helper, calling(("mcp__nova__ask", {}), step=7), saying("I could not."))
     server.reply(Stream((Part("tool", ("toolu_agent", "Agent", task)),)), saying("Nobody was asked."))
     given = options(mcp_servers=_asking(), agents={"asker": helper})
-    result = await engine.run("hi", given, "sandbox", callbacks=Witness().callbacks())
+    result = await engine.run("hi", given, "sandbox", callbacks=TurnRecorder().callbacks())
     nested += [str(body["messages"]) for body in server.requests if of_helper(None, body)]
     assert (result.stop_reason, result.error, result.deferred) == ("end_turn", None, ())
     assert "a helper cannot wait" in nested[-1]

@@ -18,7 +18,7 @@ from nova_workers.engines.resilience import (
     SharedHealth,
 )
 from tests.integration.engines.resilience.stage import Counts, FakeClock, Make
-from tests.support.model_server import ModelServer, model_server
+from tests.support.servers.model_server import ModelServer, model_server
 
 HASTY = Policy(
     max_retries=5,

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import EngineCallbacks, EngineError, EngineOptions, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine
-from tests.support.model_server import Asks, ModelServer, Part, Status, Stream
+from tests.support.servers.model_server import Asks, ModelServer, Part, Status, Stream
 
 __all__ = [
     "BROKEN",

@@ -23,7 +23,7 @@ from tests.integration.engines.resilience.stage import (
     until,
 )
 from tests.requirements import proves
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 FALLS_AT_ONCE = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=60.0)
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import ModelPrice
 from tests.integration.engines.resilience.stage import FINE, Make, turn
-from tests.support.model_server import ModelServer, Stream
+from tests.support.servers.model_server import ModelServer, Stream
 
 USED = Stream(
     FINE.parts,

@@ -22,7 +22,7 @@ from tests.integration.engines.resilience.stage import (
     turn,
 )
 from tests.requirements import proves
-from tests.support.model_server import Hang, ModelServer, Part, Reply, Status, Stream
+from tests.support.servers.model_server import Hang, ModelServer, Part, Reply, Status, Stream
 
 SONNET, HAIKU, OPUS = "claude-sonnet-5-5", "claude-haiku-4-5", "claude-opus-5-5"
 

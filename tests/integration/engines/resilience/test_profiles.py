@@ -22,7 +22,7 @@ from tests.integration.engines.resilience.stage import (
     turn,
     until,
 )
-from tests.support.model_server import ModelServer, Part, Status, Stream
+from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 
 FORBIDDEN = Status(403, "permission_error", "not for you")
 MODEL = "claude-sonnet-5-5"

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.engines.resilience import RateLimit
 from tests.integration.engines.resilience.stage import FINE, Counts, Make, keys_used, turn
-from tests.support.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Stream
 
 THREE = {"*": RateLimit(requests=3)}
 

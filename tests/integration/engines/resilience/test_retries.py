@@ -20,7 +20,7 @@ from tests.integration.engines.resilience.stage import (
     turn,
     until,
 )
-from tests.support.model_server import Drop, ModelServer, Part, Reply, Status, Stream
+from tests.support.servers.model_server import Drop, ModelServer, Part, Reply, Status, Stream
 
 NO_BREAKER = replace(HASTY, breaker_failures=100)
 MALFORMED = Part("raw", b"event: content_block_delta\ndata: {broken\n\n")

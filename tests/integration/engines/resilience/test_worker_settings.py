@@ -9,7 +9,7 @@ from nova_workers.bootstrap.worker import build_worker
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from tests.integration.engines.resilience.stage import FINE, LIMITED, REFUSED, key, keys_used
-from tests.support.model_server import Hang, ModelServer, Stream
+from tests.support.servers.model_server import Hang, ModelServer, Stream
 
 
 async def _run(settings: Settings, server: ModelServer, turns: int = 1, **model: Any) -> list[EngineResult]:

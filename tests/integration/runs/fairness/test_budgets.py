@@ -12,29 +12,29 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.runs.budgets import report_budgets, spent_today
 from tests.requirements import proves
-from tests.support.executor import AGENT, Floor
-from tests.support.puppet import USAGE, plan
+from tests.support.harness.planned_engine import USAGE, plan
+from tests.support.harness.workers import AGENT, Harness
 
 _TURN_USD = USAGE.cost_usd or 0.0
 
 
-async def _set(floor: Floor, owner: str, most_usd: float | None) -> str | None:
+async def _set(harness: Harness, owner: str, most_usd: float | None) -> str | None:
     """Set the budget of a tenant, an agent or a trigger, and return the trigger's id."""
     if owner == "tenant":
-        await floor.database.execute(
-            "UPDATE tenants SET max_cost_usd_per_day = $2::float8 WHERE id = $1", floor.tenant_id, most_usd
+        await harness.database.execute(
+            "UPDATE tenants SET max_cost_usd_per_day = $2::float8 WHERE id = $1", harness.tenant_id, most_usd
         )
     elif owner == "agent":
         spec = {"name": AGENT, "engine": AGENT, "max_cost_usd_per_day": most_usd}
-        await floor.database.execute(
-            "UPDATE agents SET spec = $3 WHERE tenant_id = $1 AND id = $2", floor.tenant_id, AGENT, spec
+        await harness.database.execute(
+            "UPDATE agents SET spec = $3 WHERE tenant_id = $1 AND id = $2", harness.tenant_id, AGENT, spec
         )
     else:
-        await floor.database.execute(
+        await harness.database.execute(
             "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by, max_cost_usd_per_day)"
             " VALUES ('trg_1', $1, $2, 'every', '3600', 'Work.', 'person', $3::float8)"
             " ON CONFLICT (id) DO UPDATE SET max_cost_usd_per_day = $3::float8",
-            floor.tenant_id,
+            harness.tenant_id,
             AGENT,
             most_usd,
         )
@@ -42,131 +42,131 @@ async def _set(floor: Floor, owner: str, most_usd: float | None) -> str | None:
     return None
 
 
-async def _play(floor: Floor, text: str = "hello", **fields: Any) -> Row:
-    worker = floor.worker()
-    run = await floor.submit(text, **fields)
-    await floor.settle(worker)
-    return await floor.run(run.run_id)
+async def _play(harness: Harness, text: str = "hello", **fields: Any) -> Row:
+    worker = harness.worker()
+    run = await harness.submit(text, **fields)
+    await harness.settle(worker)
+    return await harness.run(run.run_id)
 
 
 @pytest.mark.parametrize("owner", ["tenant", "agent", "trigger"])
 @proves("budgets.spent")
-async def test_a_run_over_the_budget_fails_and_no_model_is_called(floor: Floor, owner: str):
-    trigger_id = await _set(floor, owner, _TURN_USD)
-    assert (await _play(floor, trigger_id=trigger_id))["status"] == "succeeded"
-    asked = len(floor.puppet.asked)
-    row = await _play(floor, trigger_id=trigger_id)
+async def test_a_run_over_the_budget_fails_and_no_model_is_called(harness: Harness, owner: str):
+    trigger_id = await _set(harness, owner, _TURN_USD)
+    assert (await _play(harness, trigger_id=trigger_id))["status"] == "succeeded"
+    asked = len(harness.engine.model_calls)
+    row = await _play(harness, trigger_id=trigger_id)
     assert (row["status"], row["error_kind"], row["error_retryable"]) == ("failed", "budget_exceeded", False)
     assert f"${_TURN_USD:.4f} of ${_TURN_USD:.4f}" in row["error_message"]
     assert owner in row["error_message"]
-    assert len(floor.puppet.asked) == asked
+    assert len(harness.engine.model_calls) == asked
     # Nothing was spent, so nothing is known to have cost something.
-    assert not await floor.database.fetchval("SELECT cost_usd FROM usage WHERE run_id = $1", row["id"])
+    assert not await harness.database.fetchval("SELECT cost_usd FROM usage WHERE run_id = $1", row["id"])
 
 
-async def test_other_agents_triggers_and_tenants_are_not_concerned(floor: Floor):
-    await _set(floor, "agent", _TURN_USD)
-    trigger_id = await _set(floor, "trigger", _TURN_USD)
-    await floor.add_agent("other", {"name": "other", "engine": AGENT})
-    assert (await _play(floor, trigger_id=trigger_id))["status"] == "succeeded"
-    assert (await _play(floor))["status"] == "failed"
-    assert (await _play(floor, agent_id="other"))["status"] == "succeeded"
-    assert (await _play(floor, agent_id="other", trigger_id=trigger_id))["status"] == "failed"
+async def test_other_agents_triggers_and_tenants_are_not_concerned(harness: Harness):
+    await _set(harness, "agent", _TURN_USD)
+    trigger_id = await _set(harness, "trigger", _TURN_USD)
+    await harness.add_agent("other", {"name": "other", "engine": AGENT})
+    assert (await _play(harness, trigger_id=trigger_id))["status"] == "succeeded"
+    assert (await _play(harness))["status"] == "failed"
+    assert (await _play(harness, agent_id="other"))["status"] == "succeeded"
+    assert (await _play(harness, agent_id="other", trigger_id=trigger_id))["status"] == "failed"
 
 
 @proves("budgets.rest")
-async def test_a_turn_ends_where_the_rest_of_the_day_is_used_up(floor: Floor):
-    await _set(floor, "tenant", _TURN_USD * 3)
-    assert (await _play(floor))["status"] == "succeeded"
-    row = await _play(floor, plan(["x"], ["y"], ["z"], ["more"]))
+async def test_a_turn_ends_where_the_rest_of_the_day_is_used_up(harness: Harness):
+    await _set(harness, "tenant", _TURN_USD * 3)
+    assert (await _play(harness))["status"] == "succeeded"
+    row = await _play(harness, plan(["x"], ["y"], ["z"], ["more"]))
     assert row["limit_reached"] == "cost"
-    async with floor.database.connection() as connection:
-        spent = await spent_today(connection, floor.tenant_id, agent_id=AGENT)
+    async with harness.database.connection() as connection:
+        spent = await spent_today(connection, harness.tenant_id, agent_id=AGENT)
     assert spent.tenant_usd == spent.agent_usd == pytest.approx(_TURN_USD * 3)
 
 
 @proves("budgets.rest")
-async def test_what_runs_has_used_so_far_counts(floor: Floor):
-    worker = floor.worker()
-    _, slot = await floor.begin(worker, plan(["x"], ["y"], doors={2: "late"}), "late")
-    await _set(floor, "tenant", _TURN_USD * 2)
-    row = await _play(floor)
+async def test_what_runs_has_used_so_far_counts(harness: Harness):
+    worker = harness.worker()
+    _, slot = await harness.begin(worker, plan(["x"], ["y"], doors={2: "late"}), "late")
+    await _set(harness, "tenant", _TURN_USD * 2)
+    row = await _play(harness)
     assert row["error_kind"] == "budget_exceeded"
-    floor.puppet.open("late")
+    harness.engine.open("late")
     await slot
 
 
 @pytest.mark.parametrize("owner", ["tenant", "agent", "trigger"])
 @proves("budgets.spent")
-async def test_what_waits_and_what_is_back_in_line_counts(floor: Floor, owner: str):
-    trigger_id = await _set(floor, owner, _TURN_USD * 9)
-    waiting = await _play(floor, plan(["ask:x"]), trigger_id=trigger_id)
-    worker = floor.worker()
-    again, _ = await floor.begin(worker, plan(["x"], ["y"], doors={1: "late"}), "late", trigger_id=trigger_id)
+async def test_what_waits_and_what_is_back_in_line_counts(harness: Harness, owner: str):
+    trigger_id = await _set(harness, owner, _TURN_USD * 9)
+    waiting = await _play(harness, plan(["ask:x"]), trigger_id=trigger_id)
+    worker = harness.worker()
+    again, _ = await harness.begin(worker, plan(["x"], ["y"], doors={1: "late"}), "late", trigger_id=trigger_id)
     await worker.crash()
-    await floor.recover()
-    floor.bells.take()
-    assert [await floor.status(run_id) for run_id in (waiting["id"], again.run_id)] == ["waiting", "queued"]
-    await _set(floor, owner, _TURN_USD * 2)
-    row = await _play(floor, trigger_id=trigger_id)
+    await harness.recover()
+    harness.bells.take()
+    assert [await harness.status(run_id) for run_id in (waiting["id"], again.run_id)] == ["waiting", "queued"]
+    await _set(harness, owner, _TURN_USD * 2)
+    row = await _play(harness, trigger_id=trigger_id)
     assert row["error_kind"] == "budget_exceeded"
-    async with floor.database.connection() as connection:
-        report = await report_budgets(connection, floor.tenant_id)
+    async with harness.database.connection() as connection:
+        report = await report_budgets(connection, harness.tenant_id)
     assert {each.spent_usd for each in report.items} == {2 * _TURN_USD}
     # Whoever asks is left out, and once it has ended it counts once.
-    await _set(floor, owner, _TURN_USD * 4.5)
-    floor.puppet.open("late")
-    floor.bells.ring_runs([again.doorbell])
-    await floor.settle(floor.worker())
-    row = await floor.run(again.run_id)
+    await _set(harness, owner, _TURN_USD * 4.5)
+    harness.engine.open("late")
+    harness.bells.ring_runs([again.doorbell])
+    await harness.settle(harness.worker())
+    row = await harness.run(again.run_id)
     assert (row["status"], row["limit_reached"]) == ("succeeded", None)
-    async with floor.database.connection() as connection:
-        report = await report_budgets(connection, floor.tenant_id)
+    async with harness.database.connection() as connection:
+        report = await report_budgets(connection, harness.tenant_id)
     assert {each.spent_usd for each in report.items} == {4 * _TURN_USD}
 
 
-async def test_what_only_waited_today_is_of_the_day_before(floor: Floor):
-    trigger_id = await _set(floor, "trigger", 1.0)
-    run = await _play(floor, plan(["ask:x"]), trigger_id=trigger_id)
+async def test_what_only_waited_today_is_of_the_day_before(harness: Harness):
+    trigger_id = await _set(harness, "trigger", 1.0)
+    run = await _play(harness, plan(["ask:x"]), trigger_id=trigger_id)
     for status, lease, counts in (("waiting", None, False), ("queued", None, False), ("running", "1 hour", True)):
-        await floor.database.execute(
+        await harness.database.execute(
             "UPDATE runs SET status = $2, lease_expires_at = now() + $3::text::interval,"
             " queued_at = now() - interval '25 hours' WHERE id = $1",
             run["id"], status, lease,
         )  # fmt: skip
-        async with floor.database.connection() as connection:
-            spent = await spent_today(connection, floor.tenant_id, agent_id=AGENT, trigger_id=trigger_id)
+        async with harness.database.connection() as connection:
+            spent = await spent_today(connection, harness.tenant_id, agent_id=AGENT, trigger_id=trigger_id)
         usd = _TURN_USD if counts else 0.0
         assert (spent.tenant_usd, spent.agent_usd, spent.trigger_usd) == (usd, usd, usd), status
 
 
 @proves("budgets.day")
-async def test_a_day_begins_at_midnight_of_the_tenants_time_zone(floor: Floor):
+async def test_a_day_begins_at_midnight_of_the_tenants_time_zone(harness: Harness):
     # Of the zones that are far from here, one has another day than UTC at any time.
     now = datetime.now(UTC)
     for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"):
-        await floor.database.execute("UPDATE tenants SET timezone = $2 WHERE id = $1", floor.tenant_id, zone)
+        await harness.database.execute("UPDATE tenants SET timezone = $2 WHERE id = $1", harness.tenant_id, zone)
         midnight = now.astimezone(ZoneInfo(zone)).replace(hour=0, minute=0, second=0, microsecond=0)
-        await floor.database.execute("DELETE FROM usage")
+        await harness.database.execute("DELETE FROM usage")
         for at, cost in ((midnight - timedelta(seconds=1), 1.0), (midnight, 2.0), (now, 4.0)):
-            await floor.database.execute(
+            await harness.database.execute(
                 "INSERT INTO usage (id, tenant_id, turn_id, thread_id, agent_id, cost_usd, created_at)"
                 " VALUES ($1, $2, $3, 'thr_1', $4, $5::float8, $6)",
-                new_id("use"), floor.tenant_id, new_id("turn"), AGENT, cost, at,
+                new_id("use"), harness.tenant_id, new_id("turn"), AGENT, cost, at,
             )  # fmt: skip
-        async with floor.database.connection() as connection:
-            spent = await spent_today(connection, floor.tenant_id, agent_id=AGENT)
+        async with harness.database.connection() as connection:
+            spent = await spent_today(connection, harness.tenant_id, agent_id=AGENT)
         assert (spent.tenant_usd, spent.agent_usd) == (6.0, 6.0), zone
         assert spent.resets_at == midnight + timedelta(days=1), zone
 
 
-async def test_budgets_are_reported_with_what_is_left(floor: Floor):
-    trigger_id = await _set(floor, "trigger", 1.0)
-    await _set(floor, "agent", 2 * _TURN_USD)
-    await _play(floor, trigger_id=trigger_id)
-    await _play(floor)
-    async with floor.database.connection() as connection:
-        report = await report_budgets(connection, floor.tenant_id)
+async def test_budgets_are_reported_with_what_is_left(harness: Harness):
+    trigger_id = await _set(harness, "trigger", 1.0)
+    await _set(harness, "agent", 2 * _TURN_USD)
+    await _play(harness, trigger_id=trigger_id)
+    await _play(harness)
+    async with harness.database.connection() as connection:
+        report = await report_budgets(connection, harness.tenant_id)
     assert [(each.kind, each.max_usd, each.spent_usd, each.left_usd) for each in report.items] == [
         ("tenant", None, 2 * _TURN_USD, None),
         ("agent", 2 * _TURN_USD, 2 * _TURN_USD, 0.0),

@@ -8,84 +8,84 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.ids import new_id
 from nova_workers.ledger.runs.claim import claim_next
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.puppet import plan
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
 
 
 @proves("claim.duplicate-doorbell")
-async def test_a_doorbell_that_comes_twice_executes_once(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    accepted = await floor.submit("hello")
-    (bell,) = floor.bells.take()
+async def test_a_doorbell_that_comes_twice_executes_once(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    accepted = await harness.submit("hello")
+    (bell,) = harness.bells.take()
     await asyncio.gather(worker.answer(bell), other.answer(bell), worker.answer(bell))
     await worker.answer(bell)
-    row = await floor.run(accepted.run_id)
+    row = await harness.run(accepted.run_id)
     assert (row["status"], row["attempt"]) == ("succeeded", 1)
-    assert len(floor.puppet.asked) == 1
+    assert len(harness.engine.model_calls) == 1
 
 
-async def test_a_doorbell_for_a_run_that_is_over_finds_nothing(floor: Floor):
-    worker = floor.worker()
-    await floor.submit("hello")
-    (bell,) = floor.bells.take()
+async def test_a_doorbell_for_a_run_that_is_over_finds_nothing(harness: Harness):
+    worker = harness.worker()
+    await harness.submit("hello")
+    (bell,) = harness.bells.take()
     await worker.answer(bell)
-    worker.tap.log.clear()
+    worker.faults.log.clear()
     await worker.answer(bell)
-    assert worker.tap.log == ["claim", "entitled"]
+    assert worker.faults.log == ["claim", "entitled"]
 
 
 @proves("claim.exclusive", "claim.fence")
-async def test_of_workers_that_race_for_a_thread_one_wins(floor: Floor):
+async def test_of_workers_that_race_for_a_thread_one_wins(harness: Harness):
     """The lock is left out: the claim's own guard decides."""
-    thread_id = await floor.thread()
+    thread_id = await harness.thread()
     for round_ in range(20):
-        await floor.submit("hello", thread_id)
+        await harness.submit("hello", thread_id)
 
         async def claim(name: str):
-            async with floor.database.connection() as connection:
+            async with harness.database.connection() as connection:
                 return await claim_next(connection, thread_id, worker_id=name, lease_ttl_s=30, max_attempts=5)
 
         claims = [claim for claim in await asyncio.gather(*(claim(f"wkr_{at}") for at in range(6))) if claim]
         assert len(claims) == 1
         assert isinstance(claims[0], Claim)
         assert claims[0].fence == round_ + 1
-        await floor.database.execute("UPDATE runs SET status = 'failed', lease_expires_at = NULL")
-        await floor.database.execute("UPDATE threads SET active_run_id = NULL")
+        await harness.database.execute("UPDATE runs SET status = 'failed', lease_expires_at = NULL")
+        await harness.database.execute("UPDATE threads SET active_run_id = NULL")
 
 
 @proves("claim.exclusive", "claim.fifo")
-async def test_many_workers_and_doubled_bells_keep_each_thread_in_order(floor: Floor):
-    workers = [floor.worker() for _ in range(3)]
-    threads = [await floor.thread() for _ in range(3)]
-    runs = [await floor.submit(plan(["x"], id=f"{at}"), thread_id) for at in range(5) for thread_id in threads]
-    bells = floor.bells.take()
+async def test_many_workers_and_doubled_bells_keep_each_thread_in_order(harness: Harness):
+    workers = [harness.worker() for _ in range(3)]
+    threads = [await harness.thread() for _ in range(3)]
+    runs = [await harness.submit(plan(["x"], id=f"{at}"), thread_id) for at in range(5) for thread_id in threads]
+    bells = harness.bells.take()
     await asyncio.gather(*(workers[at % 3].answer(bell) for at, bell in enumerate([*reversed(bells), *bells])))
-    await floor.settle(*workers)
-    assert {await floor.status(run.run_id) for run in runs} == {"succeeded"}
-    started = await floor.database.fetch("SELECT thread_id, seq, attempt FROM runs ORDER BY started_at")
+    await harness.settle(*workers)
+    assert {await harness.status(run.run_id) for run in runs} == {"succeeded"}
+    started = await harness.database.fetch("SELECT thread_id, seq, attempt FROM runs ORDER BY started_at")
     for thread_id in threads:
         assert [row["seq"] for row in started if row["thread_id"] == thread_id] == [1, 2, 3, 4, 5]
     assert {row["attempt"] for row in started} == {1}
 
 
 @proves("claim.knock")
-async def test_a_worker_at_whose_lock_was_knocked_looks_once_more_before_it_leaves(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    await floor.submit("hello")
-    (bell,) = floor.bells.take()
-    worker.tap.hold("finish")
+async def test_a_worker_at_whose_lock_was_knocked_looks_once_more_before_it_leaves(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    await harness.submit("hello")
+    (bell,) = harness.bells.take()
+    worker.faults.hold("finish")
     slot = worker.answer(bell)
-    await worker.tap.reached()
+    await worker.faults.reached()
     await other.answer(bell)
-    assert "claim" not in other.tap.log
-    worker.tap.step()
+    assert "claim" not in other.faults.log
+    worker.faults.step()
     await slot
-    assert worker.tap.log == ["claim", "finish", "claim"]
+    assert worker.faults.log == ["claim", "finish", "claim"]
 
 
 @proves("claim.knock")
-async def test_a_release_tells_of_a_knock_once(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
+async def test_a_release_tells_of_a_knock_once(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
     assert await worker.locks.acquire("thr_1", "mine")
     assert not await other.locks.acquire("thr_1", "theirs")
     assert await worker.locks.release("thr_1", "mine")
@@ -93,45 +93,45 @@ async def test_a_release_tells_of_a_knock_once(floor: Floor):
 
 
 @proves("claim.without-redis", "claim.exclusive")
-async def test_without_redis_runs_are_claimed_and_each_once(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    worker.tap.redis_away = other.tap.redis_away = True
-    runs = [await floor.submit(plan(["x"], id=str(at))) for at in range(4)]
-    bells = floor.bells.take()
+async def test_without_redis_runs_are_claimed_and_each_once(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    worker.faults.redis_away = other.faults.redis_away = True
+    runs = [await harness.submit(plan(["x"], id=str(at))) for at in range(4)]
+    bells = harness.bells.take()
     await asyncio.gather(*(each.answer(bell) for bell in bells for each in (worker, other)))
-    assert {await floor.status(run.run_id) for run in runs} == {"succeeded"}
-    assert len(floor.puppet.executions) == 4
+    assert {await harness.status(run.run_id) for run in runs} == {"succeeded"}
+    assert len(harness.engine.executions) == 4
 
 
 @proves("claim.fence", "redis.wipe")
-async def test_fences_grow_on_after_redis_was_wiped(floor: Floor):
-    worker = floor.worker()
-    first = await floor.submit("one")
-    await floor.settle(worker)
-    await floor.redis.flushdb()
-    second = await floor.submit("two", first.thread_id)
-    await floor.settle(worker)
-    assert [(await floor.run(run.run_id))["fence"] for run in (first, second)] == [1, 2]
+async def test_fences_grow_on_after_redis_was_wiped(harness: Harness):
+    worker = harness.worker()
+    first = await harness.submit("one")
+    await harness.settle(worker)
+    await harness.redis.flushdb()
+    second = await harness.submit("two", first.thread_id)
+    await harness.settle(worker)
+    assert [(await harness.run(run.run_id))["fence"] for run in (first, second)] == [1, 2]
 
 
-async def test_a_run_of_a_version_keeps_it_when_the_agent_changes(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, _ = await floor.begin(worker, plan(["wait:a"]), "a")
-    await floor.database.execute("UPDATE agents SET version = 2 WHERE id = 'puppet'")
-    await floor.database.execute(
+async def test_a_run_of_a_version_keeps_it_when_the_agent_changes(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, _ = await harness.begin(worker, plan(["wait:a"]), "a")
+    await harness.database.execute("UPDATE agents SET version = 2 WHERE id = 'planned'")
+    await harness.database.execute(
         "INSERT INTO agent_versions (tenant_id, agent_id, version, spec) SELECT tenant_id, id, 2, spec FROM agents"
-        " WHERE id = 'puppet'"
+        " WHERE id = 'planned'"
     )
     await worker.crash()
-    await floor.recover()
-    await floor.settle(other)
-    assert (await floor.run(run.run_id))["agent_version"] == 1
+    await harness.recover()
+    await harness.settle(other)
+    assert (await harness.run(run.run_id))["agent_version"] == 1
 
 
-async def test_a_claim_of_a_thread_without_a_line_finds_nothing(floor: Floor):
-    worker = floor.worker()
-    async with floor.database.connection() as connection:
-        for thread_id in (await floor.thread(), new_id("thr")):
+async def test_a_claim_of_a_thread_without_a_line_finds_nothing(harness: Harness):
+    worker = harness.worker()
+    async with harness.database.connection() as connection:
+        for thread_id in (await harness.thread(), new_id("thr")):
             assert (
                 await claim_next(connection, thread_id, worker_id=worker.name, lease_ttl_s=30, max_attempts=5) is None
             )

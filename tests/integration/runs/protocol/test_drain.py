@@ -3,149 +3,149 @@
 from __future__ import annotations
 
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.invariants import check_settled
-from tests.support.puppet import plan
+from tests.support.harness.invariants import check_settled
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
 
 
 @proves("drain.boundary")
-async def test_a_draining_worker_hands_a_run_back_at_its_next_step_boundary(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, slot = await floor.begin(worker, plan(["wait:a"], ["b"]), "a")
+async def test_a_draining_worker_hands_a_run_back_at_its_next_step_boundary(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
     worker.drain()
-    floor.puppet.open("a")
+    harness.engine.open("a")
     await slot
-    row = await floor.run(run.run_id)
+    row = await harness.run(run.run_id)
     assert (row["status"], row["losses"], row["worker_id"]) == ("queued", 0, None)
-    assert [bell.run_id for bell in floor.bells.waiting] == [run.run_id]
-    await floor.settle(other)
-    row = await floor.run(run.run_id)
+    assert [bell.run_id for bell in harness.bells.waiting] == [run.run_id]
+    await harness.settle(other)
+    row = await harness.run(run.run_id)
     assert (row["status"], row["attempt"]) == ("succeeded", 2)
-    assert [each.tool for each in floor.puppet.executions] == ["wait:a", "b"]
+    assert [each.tool for each in harness.engine.executions] == ["wait:a", "b"]
     assert worker.metrics.registry.get_sample_value("nova_lease_losses_total", {"reason": "taken"}) is None
-    await check_settled(floor.database, floor.puppet)
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("drain.mid-step")
-async def test_after_the_grace_a_run_is_stopped_in_mid_step_and_handed_back(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, slot = await floor.begin(worker, plan(["b"], ["quick", "wait:a"]), "a")
+async def test_after_the_grace_a_run_is_stopped_in_mid_step_and_handed_back(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(["b"], ["quick", "wait:a"]), "a")
     worker.drain()
     worker.stop_in_mid_step()
     await slot
-    assert await floor.status(run.run_id) == "queued"
-    await floor.settle(other)
-    assert await floor.status(run.run_id) == "succeeded"
-    assert [each.tool for each in floor.puppet.executions] == ["b", "quick", "wait:a"]
-    await check_settled(floor.database, floor.puppet)
+    assert await harness.status(run.run_id) == "queued"
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
+    assert [each.tool for each in harness.engine.executions] == ["b", "quick", "wait:a"]
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("drain.mid-step")
-async def test_a_response_that_a_drain_cuts_off_is_asked_for_again(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, slot = await floor.begin(worker, plan(["b"], doors={1: "a"}), "a")
+async def test_a_response_that_a_drain_cuts_off_is_asked_for_again(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(["b"], doors={1: "a"}), "a")
     worker.drain()
     worker.stop_in_mid_step()
     await slot
-    floor.puppet.open("a")
-    await floor.settle(other)
-    row = await floor.run(run.run_id)
+    harness.engine.open("a")
+    await harness.settle(other)
+    row = await harness.run(run.run_id)
     assert (row["status"], row["result_text"]) == ("succeeded", "Step 1. Done.")
-    assert [message["kind"] for message in await floor.transcript(run.run_id)] == [
+    assert [message["kind"] for message in await harness.transcript(run.run_id)] == [
         "query",
         "response",
         "tool_results",
         "response",
     ]
-    await check_settled(floor.database, floor.puppet)
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("drain.no-claims")
-async def test_a_draining_worker_claims_nothing_and_passes_the_bell_on(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
+async def test_a_draining_worker_claims_nothing_and_passes_the_bell_on(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
     worker.drain()
-    run = await floor.submit("hello")
-    (bell,) = floor.bells.take()
+    run = await harness.submit("hello")
+    (bell,) = harness.bells.take()
     await worker.answer(bell)
-    assert worker.tap.log == []
-    assert floor.bells.waiting == [bell]
-    await floor.settle(other)
-    assert await floor.status(run.run_id) == "succeeded"
+    assert worker.faults.log == []
+    assert harness.bells.waiting == [bell]
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
 
 
 @proves("drain.boundary")
-async def test_a_claim_that_was_on_its_way_when_the_drain_began_stops_at_its_first_boundary(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run = await floor.submit(plan(["a"], ["b"]))
-    (bell,) = floor.bells.take()
-    worker.tap.hold("claim")
+async def test_a_claim_that_was_on_its_way_when_the_drain_began_stops_at_its_first_boundary(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run = await harness.submit(plan(["a"], ["b"]))
+    (bell,) = harness.bells.take()
+    worker.faults.hold("claim")
     slot = worker.answer(bell)
-    await worker.tap.reached()
+    await worker.faults.reached()
     worker.drain()
-    worker.tap.step()
+    worker.faults.step()
     await slot
-    assert await floor.status(run.run_id) == "queued"
-    assert [each.tool for each in floor.puppet.executions] == ["a"]
-    await floor.settle(other)
-    assert await floor.status(run.run_id) == "succeeded"
+    assert await harness.status(run.run_id) == "queued"
+    assert [each.tool for each in harness.engine.executions] == ["a"]
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_the_last_step_of_a_turn_at_its_limit_is_not_lost_to_a_drain(floor: Floor):
-    worker = floor.worker()
-    run, slot = await floor.begin(worker, plan(["wait:a"], ["b"]), "a", max_turns=1)
+async def test_the_last_step_of_a_turn_at_its_limit_is_not_lost_to_a_drain(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a", max_turns=1)
     worker.drain()
-    floor.puppet.open("a")
+    harness.engine.open("a")
     await slot
-    row = await floor.run(run.run_id)
+    row = await harness.run(run.run_id)
     assert (row["status"], row["stop_reason"]) == ("succeeded", "tool_use")
-    assert await floor.database.fetchval("SELECT status FROM tool_calls") == "completed"
+    assert await harness.database.fetchval("SELECT status FROM tool_calls") == "completed"
 
 
-async def test_a_run_that_is_canceled_while_it_is_handed_back_is_canceled_by_its_next_claim(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, slot = await floor.begin(worker, plan(["wait:a"], ["b"]), "a")
+async def test_a_run_that_is_canceled_while_it_is_handed_back_is_canceled_by_its_next_claim(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
     worker.drain()
-    worker.tap.hold("requeue")
-    floor.puppet.open("a")
-    await worker.tap.reached()
-    await floor.canceller.cancel(floor.tenant_id, run.run_id)
-    worker.tap.step()
+    worker.faults.hold("requeue")
+    harness.engine.open("a")
+    await worker.faults.reached()
+    await harness.canceller.cancel(harness.tenant_id, run.run_id)
+    worker.faults.step()
     await slot
-    await floor.settle(other)
-    assert await floor.status(run.run_id) == "canceled"
-    await check_settled(floor.database, floor.puppet)
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "canceled"
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("journal.lost-reply")
-async def test_a_hand_back_whose_reply_was_lost_still_rings_for_the_next_worker(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, slot = await floor.begin(worker, plan(["wait:a"], ["b"]), "a")
+async def test_a_hand_back_whose_reply_was_lost_still_rings_for_the_next_worker(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
     worker.drain()
-    worker.tap.plan("lose_reply", "requeue")
-    floor.puppet.open("a")
+    worker.faults.plan("lose_reply", "requeue")
+    harness.engine.open("a")
     await slot
-    assert [bell.run_id for bell in floor.bells.waiting] == [run.run_id]
-    await floor.settle(other)
-    assert (await floor.run(run.run_id))["attempt"] == 2
-    assert await floor.status(run.run_id) == "succeeded"
+    assert [bell.run_id for bell in harness.bells.waiting] == [run.run_id]
+    await harness.settle(other)
+    assert (await harness.run(run.run_id))["attempt"] == 2
+    assert await harness.status(run.run_id) == "succeeded"
 
 
 @proves("submit.steer")
 async def test_steering_that_joined_as_the_drain_began_is_heard_by_the_next_worker_and_told_to_its_followers(
-    floor: Floor,
+    harness: Harness,
 ):
-    worker, other = floor.worker(), floor.worker()
-    run, slot = await floor.begin(worker, plan(["wait:a"]), "a")
-    steering = await floor.submit("also", run.thread_id, on_busy="steer")
-    floor.bells.take()
-    worker.tap.hold("commit_step")
-    floor.puppet.open("a")
-    await worker.tap.reached()
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"]), "a")
+    steering = await harness.submit("also", run.thread_id, on_busy="steer")
+    harness.bells.take()
+    worker.faults.hold("commit_step")
+    harness.engine.open("a")
+    await worker.faults.reached()
     worker.drain()
-    worker.tap.step()
+    worker.faults.step()
     await slot
     await worker.publisher.drain(5)
-    assert await floor.redis.xlen(f"nova:run:{steering.run_id}:events") == 1
-    await floor.settle(other)
-    assert floor.puppet.asked[-1].texts[-1] == "also"
-    await check_settled(floor.database, floor.puppet)
+    assert await harness.redis.xlen(f"nova:run:{steering.run_id}:events") == 1
+    await harness.settle(other)
+    assert harness.engine.model_calls[-1].texts[-1] == "also"
+    await check_settled(harness.database, harness.engine)

@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry
 from nova_workers.config import Settings
 from nova_workers.ledger.runs.leases import renew_leases
 from tests.requirements import proves
-from tests.support.clocks import ManualClock
-from tests.support.executor import Floor, Worker
-from tests.support.invariants import check_settled
-from tests.support.puppet import plan
+from tests.support.harness.invariants import check_settled
+from tests.support.harness.manual_clock import ManualClock
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness, Worker
 
 
 @pytest.fixture
@@ -29,39 +29,39 @@ def _losses(worker: Worker, reason: str) -> float:
 
 
 @proves("keep.renew")
-async def test_a_renewal_prolongs_lease_and_lock(floor: Floor):
-    worker = floor.worker()
-    run, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
-    await floor.database.execute("UPDATE runs SET lease_expires_at = now() + interval '0.5 seconds'")
-    await floor.redis.pexpire(f"nova:lock:thread:{run.thread_id}", 500)
+async def test_a_renewal_prolongs_lease_and_lock(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
+    await harness.database.execute("UPDATE runs SET lease_expires_at = now() + interval '0.5 seconds'")
+    await harness.redis.pexpire(f"nova:lock:thread:{run.thread_id}", 500)
     await worker.keeper.renew()
-    left_s = await floor.database.fetchval(
+    left_s = await harness.database.fetchval(
         "SELECT EXTRACT(EPOCH FROM lease_expires_at - now())::float8 FROM runs WHERE id = $1", run.run_id
     )
     assert 2.0 < left_s <= 3.0
-    assert await floor.redis.pttl(f"nova:lock:thread:{run.thread_id}") > 2_000
-    floor.puppet.open("a")
+    assert await harness.redis.pttl(f"nova:lock:thread:{run.thread_id}") > 2_000
+    harness.engine.open("a")
     await slot
     assert worker.keeper.held == ()
 
 
 @proves("keep.renew")
-async def test_the_keeper_renews_by_itself_for_as_long_as_the_run_takes(floor: Floor):
-    worker = floor.worker(keeper=True)
-    run, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
-    first = (await floor.run(run.run_id))["lease_expires_at"]
+async def test_the_keeper_renews_by_itself_for_as_long_as_the_run_takes(harness: Harness):
+    worker = harness.worker(keeper=True)
+    run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
+    first = (await harness.run(run.run_id))["lease_expires_at"]
     async with asyncio.timeout(5):
         while True:
-            if (await floor.run(run.run_id))["lease_expires_at"] > first:
+            if (await harness.run(run.run_id))["lease_expires_at"] > first:
                 break
             await asyncio.sleep(0.05)
-    floor.puppet.open("a")
+    harness.engine.open("a")
     await slot
-    assert await floor.status(run.run_id) == "succeeded"
+    assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_a_renewal_that_overtakes_its_own_release_locks_nobody_out(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
+async def test_a_renewal_that_overtakes_its_own_release_locks_nobody_out(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
     assert await worker.locks.acquire("thr_1", "mine")
     await worker.locks.release("thr_1", "mine")
     assert await worker.locks.extend([("thr_1", "mine")]) == []
@@ -70,53 +70,53 @@ async def test_a_renewal_that_overtakes_its_own_release_locks_nobody_out(floor: 
 
 
 @proves("keep.cancel")
-async def test_a_renewal_brings_a_cancel_whose_nudge_was_lost(floor: Floor):
-    worker = floor.worker()
-    run, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
-    await floor.canceller.cancel(floor.tenant_id, run.run_id)
+async def test_a_renewal_brings_a_cancel_whose_nudge_was_lost(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
+    await harness.canceller.cancel(harness.tenant_id, run.run_id)
     await worker.keeper.renew()
     await slot
-    assert await floor.status(run.run_id) == "canceled"
+    assert await harness.status(run.run_id) == "canceled"
 
 
 @proves("keep.cancel")
-async def test_a_renewal_brings_an_interrupt_whose_nudge_was_lost(floor: Floor):
-    worker = floor.worker()
-    run, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
-    await floor.submit("stop", run.thread_id, on_busy="interrupt")
+async def test_a_renewal_brings_an_interrupt_whose_nudge_was_lost(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
+    await harness.submit("stop", run.thread_id, on_busy="interrupt")
     await worker.keeper.renew()
     await slot
-    await floor.settle(worker)
-    assert await floor.status(run.run_id) == "canceled"
-    await check_settled(floor.database, floor.puppet)
+    await harness.settle(worker)
+    assert await harness.status(run.run_id) == "canceled"
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("keep.taken", "recover.zombie")
-async def test_a_worker_whose_run_was_taken_over_stops_it_and_writes_nothing(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
-    floor.puppet.forget("a")
-    await floor.recover()
-    fresh = await floor.start_next(other)
-    await floor.puppet.reached("a")
+async def test_a_worker_whose_run_was_taken_over_stops_it_and_writes_nothing(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
+    harness.engine.forget("a")
+    await harness.recover()
+    fresh = await harness.start_next(other)
+    await harness.engine.reached("a")
     await worker.keeper.renew()
     await slot
     assert _losses(worker, "taken") == 1
-    assert worker.tap.log == ["claim", "renew"]
-    floor.puppet.open("a")
+    assert worker.faults.log == ["claim", "renew"]
+    harness.engine.open("a")
     await fresh
-    assert await floor.status(run.run_id) == "succeeded"
-    await check_settled(floor.database, floor.puppet)
+    assert await harness.status(run.run_id) == "succeeded"
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("keep.self-fence")
-async def test_a_lease_that_is_not_renewed_for_two_thirds_of_its_life_stops_its_run(floor: Floor):
+async def test_a_lease_that_is_not_renewed_for_two_thirds_of_its_life_stops_its_run(harness: Harness):
     clock = ManualClock()
-    worker = floor.worker(keeper=True, clock=clock)
-    run, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
+    worker = harness.worker(keeper=True, clock=clock)
+    run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     # The database hangs in the renewal; the watch must not hang with it.
-    worker.tap.hold("renew")
-    await worker.tap.reached()
+    worker.faults.hold("renew")
+    await worker.faults.reached()
     clock.advance(1.9)
     for _ in range(5):
         await asyncio.sleep(0.05)
@@ -125,52 +125,52 @@ async def test_a_lease_that_is_not_renewed_for_two_thirds_of_its_life_stops_its_
     async with asyncio.timeout(5):
         await slot
     assert _losses(worker, "not_renewed") == 1
-    assert worker.tap.log == ["claim"]
-    assert await floor.status(run.run_id) == "running"
-    floor.puppet.open("a")
-    other = floor.worker()
-    await floor.recover()
-    await floor.settle(other)
-    assert await floor.status(run.run_id) == "succeeded"
+    assert worker.faults.log == ["claim"]
+    assert await harness.status(run.run_id) == "running"
+    harness.engine.open("a")
+    other = harness.worker()
+    await harness.recover()
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_the_time_that_a_claim_takes_is_part_of_its_lease(floor: Floor):
+async def test_the_time_that_a_claim_takes_is_part_of_its_lease(harness: Harness):
     clock = ManualClock()
-    worker = floor.worker(clock=clock)
-    await floor.submit(plan(doors={0: "a"}))
-    (bell,) = floor.bells.take()
-    worker.tap.hold("claim")
+    worker = harness.worker(clock=clock)
+    await harness.submit(plan(doors={0: "a"}))
+    (bell,) = harness.bells.take()
+    worker.faults.hold("claim")
     slot = worker.answer(bell)
-    await worker.tap.reached()
+    await worker.faults.reached()
     clock.advance(1.5)
-    worker.tap.step()
-    await floor.puppet.reached("a")
+    worker.faults.step()
+    await harness.engine.reached("a")
     (held,) = worker.keeper.held
     assert clock.monotonic_s() - held.renewed_s == pytest.approx(1.5)
-    floor.puppet.open("a")
+    harness.engine.open("a")
     await slot
 
 
-async def test_renewals_of_one_process_tell_which_of_its_claims_are_lost(floor: Floor):
-    worker = floor.worker()
-    await floor.begin(worker, plan(doors={0: "a"}), "a")
-    await floor.begin(worker, plan(doors={0: "b"}), "b")
+async def test_renewals_of_one_process_tell_which_of_its_claims_are_lost(harness: Harness):
+    worker = harness.worker()
+    await harness.begin(worker, plan(doors={0: "a"}), "a")
+    await harness.begin(worker, plan(doors={0: "b"}), "b")
     claims = [held.claim for held in worker.keeper.held]
-    await floor.database.execute("UPDATE runs SET fence = fence + 1 WHERE id = $1", claims[0].run_id)
-    async with floor.database.connection() as connection:
+    await harness.database.execute("UPDATE runs SET fence = fence + 1 WHERE id = $1", claims[0].run_id)
+    async with harness.database.connection() as connection:
         renewed = await renew_leases(connection, claims, 3.0)
     assert [renewal.run_id for renewal in renewed] == [claims[1].run_id]
 
 
-async def test_an_end_that_is_being_written_is_no_lost_lease(floor: Floor):
-    worker = floor.worker()
-    run, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
-    worker.tap.hold("finish")
-    floor.puppet.open("a")
-    await worker.tap.reached()
-    await floor.database.execute("UPDATE runs SET fence = fence + 1 WHERE id = $1", run.run_id)
+async def test_an_end_that_is_being_written_is_no_lost_lease(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
+    worker.faults.hold("finish")
+    harness.engine.open("a")
+    await worker.faults.reached()
+    await harness.database.execute("UPDATE runs SET fence = fence + 1 WHERE id = $1", run.run_id)
     await worker.keeper.renew()
     assert _losses(worker, "taken") == 0
-    worker.tap.step()
+    worker.faults.step()
     await slot
-    assert await floor.status(run.run_id) == "running"
+    assert await harness.status(run.run_id) == "running"

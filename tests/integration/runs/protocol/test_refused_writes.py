@@ -18,8 +18,8 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.listener import TurnListener
 from nova_workers.contracts.usage import TokenUsage
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.invariants import check_any_time
+from tests.support.harness.invariants import check_any_time
+from tests.support.harness.workers import Harness
 
 USAGE = TokenUsage(input_tokens=10, output_tokens=3, cost_usd=0.25)
 
@@ -82,32 +82,34 @@ UNSTORABLE: dict[str, Callable[[], StepRecord]] = {
 
 @pytest.mark.parametrize("form", list(UNSTORABLE))
 @proves("finish.unstorable")
-async def test_a_write_that_the_database_refuses_ends_the_run_once(floor: Floor, form: str):
+async def test_a_write_that_the_database_refuses_ends_the_run_once(harness: Harness, form: str):
     engine = Careless(UNSTORABLE[form]())
-    floor.engines["careless"] = engine
-    await floor.add_agent("careless", {"name": "Careless", "engine": "careless"})
-    worker = floor.worker()
-    run = await floor.submit("go", agent_id="careless")
-    await floor.settle(worker)
-    row = await floor.run(run.run_id)
+    harness.engines["careless"] = engine
+    await harness.add_agent("careless", {"name": "Careless", "engine": "careless"})
+    worker = harness.worker()
+    run = await harness.submit("go", agent_id="careless")
+    await harness.settle(worker)
+    row = await harness.run(run.run_id)
     assert (row["status"], row["error_retryable"], row["attempt"], engine.turns) == ("failed", False, 1, 1)
     assert "cannot store" in row["error_message"]
-    used = await floor.database.fetchrow("SELECT input_tokens, cost_usd FROM usage WHERE run_id = $1", run.run_id)
+    used = await harness.database.fetchrow("SELECT input_tokens, cost_usd FROM usage WHERE run_id = $1", run.run_id)
     assert used is not None
     assert (used["input_tokens"], float(used["cost_usd"])) == (10, 0.25)
-    after = await floor.submit("and now?", run.thread_id)
-    await floor.settle(worker)
-    assert (await floor.run(after.run_id))["result_text"] == "Well."
-    await check_any_time(floor.database)
+    after = await harness.submit("and now?", run.thread_id)
+    await harness.settle(worker)
+    assert (await harness.run(after.run_id))["result_text"] == "Well."
+    await check_any_time(harness.database)
 
 
-async def test_counts_beyond_all_reason_do_not_stop_a_run(floor: Floor):
+async def test_counts_beyond_all_reason_do_not_stop_a_run(harness: Harness):
     step = StepRecord(0, (Message("assistant", (text_block("Hi."),)),), usage=TokenUsage(2**70, -5), final=True)
-    floor.engines["careless"] = Careless(step)
-    await floor.add_agent("careless", {"name": "Careless", "engine": "careless"})
-    run = await floor.submit("go", agent_id="careless")
-    await floor.settle(floor.worker())
-    assert await floor.status(run.run_id) == "succeeded"
-    used = await floor.database.fetchrow("SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run.run_id)
+    harness.engines["careless"] = Careless(step)
+    await harness.add_agent("careless", {"name": "Careless", "engine": "careless"})
+    run = await harness.submit("go", agent_id="careless")
+    await harness.settle(harness.worker())
+    assert await harness.status(run.run_id) == "succeeded"
+    used = await harness.database.fetchrow(
+        "SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run.run_id
+    )
     assert used is not None
     assert tuple(used) == (500_000_000, 0)

@@ -15,10 +15,10 @@ from nova_workers.ledger.runs import journal
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run, requeue_run
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.invariants import check_any_time, check_settled, thread_state
-from tests.support.puppet import plan
-from tests.support.taps import Fault
+from tests.support.harness.fault_injection import Fault
+from tests.support.harness.invariants import check_any_time, check_settled, thread_state
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
 
 _PLAN = plan(["a"], ["b", "again:c"])
 _WRITES = [
@@ -35,33 +35,33 @@ _WRITES = [
 _FACTS = TurnFacts("unified", "sandbox", {})
 
 
-async def test_the_writes_of_a_turn_are_those_that_the_faults_below_are_put_between(floor: Floor):
-    worker = floor.worker()
-    await floor.submit(_PLAN)
-    await floor.settle(worker)
-    seen = [name for name in worker.tap.log if name not in {"load_messages", "load_calls"}]
+async def test_the_writes_of_a_turn_are_those_that_the_faults_below_are_put_between(harness: Harness):
+    worker = harness.worker()
+    await harness.submit(_PLAN)
+    await harness.settle(worker)
+    seen = [name for name in worker.faults.log if name not in {"load_messages", "load_calls"}]
     assert seen == [name for name, _ in _WRITES]
 
 
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
 @pytest.mark.parametrize(("statement", "nth"), _WRITES)
 @proves("journal.resume", "journal.once", "finish.usage-once", "finish.history", "recover.expired")
-async def test_a_run_survives_a_crash_between_any_two_writes(floor: Floor, statement: str, nth: int, fault: Fault):
-    worker, other = floor.worker(), floor.worker()
-    worker.tap.plan(fault, statement, nth=nth)
-    run = await floor.submit(_PLAN)
-    await floor.settle(worker)
-    assert worker.tap.dead
+async def test_a_run_survives_a_crash_between_any_two_writes(harness: Harness, statement: str, nth: int, fault: Fault):
+    worker, other = harness.worker(), harness.worker()
+    worker.faults.plan(fault, statement, nth=nth)
+    run = await harness.submit(_PLAN)
+    await harness.settle(worker)
+    assert worker.faults.dead
     await worker.crash()
-    await check_any_time(floor.database)
-    await floor.recover()
-    await floor.age_doorbells()
-    await floor.reconciler.reconcile()
-    await floor.settle(other)
-    row = await floor.run(run.run_id)
+    await check_any_time(harness.database)
+    await harness.recover()
+    await harness.age_doorbells()
+    await harness.reconciler.reconcile()
+    await harness.settle(other)
+    row = await harness.run(run.run_id)
     assert row["status"] == "succeeded"
-    await check_settled(floor.database, floor.puppet)
-    tools = await floor.database.fetch("SELECT tool_name, status FROM tool_calls ORDER BY sequence")
+    await check_settled(harness.database, harness.engine)
+    tools = await harness.database.fetch("SELECT tool_name, status FROM tool_calls ORDER BY sequence")
     assert [tool["tool_name"] for tool in tools] == ["a", "b", "again:c"]
     assert all(tool["status"] in {"completed", "interrupted"} for tool in tools)
 
@@ -69,152 +69,152 @@ async def test_a_run_survives_a_crash_between_any_two_writes(floor: Floor, state
 @pytest.mark.parametrize(("statement", "nth"), [write for write in _WRITES if write[0] != "claim"])
 @proves("journal.lost-reply", "finish.usage-once")
 async def test_a_write_whose_reply_was_lost_is_repeated_without_doubling_anything(
-    floor: Floor, statement: str, nth: int
+    harness: Harness, statement: str, nth: int
 ):
-    worker = floor.worker()
-    worker.tap.plan("lose_reply", statement, nth=nth)
-    run = await floor.submit(_PLAN)
-    waiting = await floor.submit("next", run.thread_id)
-    await floor.settle(worker)
-    assert worker.tap.log.count(statement) > nth
-    row = await floor.run(run.run_id)
+    worker = harness.worker()
+    worker.faults.plan("lose_reply", statement, nth=nth)
+    run = await harness.submit(_PLAN)
+    waiting = await harness.submit("next", run.thread_id)
+    await harness.settle(worker)
+    assert worker.faults.log.count(statement) > nth
+    row = await harness.run(run.run_id)
     assert (row["status"], row["attempt"]) == ("succeeded", 1)
-    assert await floor.status(waiting.run_id) == "succeeded"
-    assert [each.tool for each in floor.puppet.executions] == ["a", "b", "again:c"]
-    assert await floor.database.fetchval("SELECT count(*) FROM effects WHERE run_id = $1", run.run_id) == 1
-    await check_settled(floor.database, floor.puppet)
+    assert await harness.status(waiting.run_id) == "succeeded"
+    assert [each.tool for each in harness.engine.executions] == ["a", "b", "again:c"]
+    assert await harness.database.fetchval("SELECT count(*) FROM effects WHERE run_id = $1", run.run_id) == 1
+    await check_settled(harness.database, harness.engine)
 
 
 @pytest.mark.parametrize(("statement", "nth"), [write for write in _WRITES if write[0] != "claim"])
-async def test_a_write_waits_for_a_database_that_is_away_for_a_moment(floor: Floor, statement: str, nth: int):
-    worker = floor.worker()
-    worker.tap.plan("refuse", statement, nth=nth)
-    run = await floor.submit(_PLAN)
-    await floor.settle(worker)
-    assert await floor.status(run.run_id) == "succeeded"
-    await check_settled(floor.database, floor.puppet)
+async def test_a_write_waits_for_a_database_that_is_away_for_a_moment(harness: Harness, statement: str, nth: int):
+    worker = harness.worker()
+    worker.faults.plan("refuse", statement, nth=nth)
+    run = await harness.submit(_PLAN)
+    await harness.settle(worker)
+    assert await harness.status(run.run_id) == "succeeded"
+    await check_settled(harness.database, harness.engine)
 
 
-async def test_the_next_of_the_line_is_rung_for_when_the_reply_to_a_finish_was_lost(floor: Floor):
-    worker = floor.worker()
-    run, slot = await floor.begin(worker, plan(doors={0: "a"}), "a")
-    waiting = await floor.submit("next", run.thread_id)
-    floor.bells.take()
-    worker.tap.plan("lose_reply", "finish")
-    floor.puppet.open("a")
+async def test_the_next_of_the_line_is_rung_for_when_the_reply_to_a_finish_was_lost(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
+    waiting = await harness.submit("next", run.thread_id)
+    harness.bells.take()
+    worker.faults.plan("lose_reply", "finish")
+    harness.engine.open("a")
     await slot
-    assert [bell.run_id for bell in floor.bells.waiting] == [waiting.run_id]
-    assert floor.bells.effects_rung == 1
+    assert [bell.run_id for bell in harness.bells.waiting] == [waiting.run_id]
+    assert harness.bells.effects_rung == 1
 
 
 @proves("journal.lost-reply", "submit.steer")
-async def test_steering_joins_once_when_the_reply_to_its_step_was_lost(floor: Floor):
-    worker = floor.worker()
-    run, slot = await floor.begin(worker, plan(["wait:a"]), "a")
-    first = await floor.submit("one", run.thread_id, on_busy="steer")
-    worker.tap.plan("lose_reply", "commit_step")
-    worker.tap.plan("refuse", "commit_step", nth=2)
-    floor.puppet.open("a")
+async def test_steering_joins_once_when_the_reply_to_its_step_was_lost(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"]), "a")
+    first = await harness.submit("one", run.thread_id, on_busy="steer")
+    worker.faults.plan("lose_reply", "commit_step")
+    worker.faults.plan("refuse", "commit_step", nth=2)
+    harness.engine.open("a")
     await slot
-    assert floor.puppet.asked[-1].texts[-1:] == ("one",)
-    assert (await floor.run(first.run_id))["merged_into"] == run.run_id
-    await floor.settle(worker)
-    await check_settled(floor.database, floor.puppet)
+    assert harness.engine.model_calls[-1].texts[-1:] == ("one",)
+    assert (await harness.run(first.run_id))["merged_into"] == run.run_id
+    await harness.settle(worker)
+    await check_settled(harness.database, harness.engine)
 
 
-async def test_steering_that_comes_between_a_lost_reply_and_its_repetition_joins_too(floor: Floor):
-    worker = floor.worker()
-    run, slot = await floor.begin(worker, plan(["wait:a"]), "a")
-    await floor.submit("one", run.thread_id, on_busy="steer")
-    worker.tap.plan("lose_reply", "commit_step")
-    worker.tap.hold("commit_step")
-    floor.puppet.open("a")
-    await worker.tap.reached()
-    worker.tap.step("lose_reply")
-    worker.tap.hold("commit_step")
-    await worker.tap.reached()
-    await floor.submit("two", run.thread_id, on_busy="steer")
-    worker.tap.step()
+async def test_steering_that_comes_between_a_lost_reply_and_its_repetition_joins_too(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"]), "a")
+    await harness.submit("one", run.thread_id, on_busy="steer")
+    worker.faults.plan("lose_reply", "commit_step")
+    worker.faults.hold("commit_step")
+    harness.engine.open("a")
+    await worker.faults.reached()
+    worker.faults.step("lose_reply")
+    worker.faults.hold("commit_step")
+    await worker.faults.reached()
+    await harness.submit("two", run.thread_id, on_busy="steer")
+    worker.faults.step()
     await slot
-    assert floor.puppet.asked[-1].texts[-2:] == ("one", "two")
-    assert [row["seq"] for row in await floor.transcript(run.run_id)] == [0, 1, 2, 3, 4, 5]
-    await floor.settle(worker)
-    await check_settled(floor.database, floor.puppet)
+    assert harness.engine.model_calls[-1].texts[-2:] == ("one", "two")
+    assert [row["seq"] for row in await harness.transcript(run.run_id)] == [0, 1, 2, 3, 4, 5]
+    await harness.settle(worker)
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("submit.steer")
-async def test_steering_that_joined_before_a_crash_is_heard_after_it(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, _ = await floor.begin(worker, plan(["wait:a"], doors={1: "b"}), "a")
-    await floor.submit("also", run.thread_id, on_busy="steer")
-    floor.bells.take()
-    floor.puppet.open("a")
-    await floor.puppet.reached("b")
+async def test_steering_that_joined_before_a_crash_is_heard_after_it(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, _ = await harness.begin(worker, plan(["wait:a"], doors={1: "b"}), "a")
+    await harness.submit("also", run.thread_id, on_busy="steer")
+    harness.bells.take()
+    harness.engine.open("a")
+    await harness.engine.reached("b")
     await worker.crash()
-    floor.puppet.open("b")
-    await floor.recover()
-    await floor.settle(other)
-    assert floor.puppet.asked[-1].texts[-1] == "also"
-    await check_settled(floor.database, floor.puppet)
+    harness.engine.open("b")
+    await harness.recover()
+    await harness.settle(other)
+    assert harness.engine.model_calls[-1].texts[-1] == "also"
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("journal.in-flight", "journal.partial")
-async def test_calls_in_flight_are_interrupted_those_that_ended_stay_and_idempotent_ones_run_again(floor: Floor):
-    worker, other = floor.worker(), floor.worker()
-    run, _ = await floor.begin(worker, plan(["quick", "wait:a", "again:idempotent", "fail:x"]), "a")
-    await _until_results(floor, 3)
+async def test_calls_in_flight_are_interrupted_those_that_ended_stay_and_idempotent_ones_run_again(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, _ = await harness.begin(worker, plan(["quick", "wait:a", "again:idempotent", "fail:x"]), "a")
+    await _until_results(harness, 3)
     # Of those that ended, one idempotent call is taken back: its result was not committed when the worker died.
-    await floor.database.execute(
+    await harness.database.execute(
         "UPDATE tool_calls SET status = 'pending', result = NULL WHERE tool_name = 'again:idempotent'"
     )
     await worker.crash()
-    await floor.recover()
-    await floor.settle(other)
-    assert await floor.status(run.run_id) == "succeeded"
-    calls = await floor.database.fetch("SELECT tool_name, status FROM tool_calls ORDER BY sequence")
+    await harness.recover()
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
+    calls = await harness.database.fetch("SELECT tool_name, status FROM tool_calls ORDER BY sequence")
     assert [tuple(call) for call in calls] == [
         ("quick", "completed"),
         ("wait:a", "interrupted"),
         ("again:idempotent", "completed"),
         ("fail:x", "failed"),
     ]
-    executions = [each.tool for each in floor.puppet.executions]
+    executions = [each.tool for each in harness.engine.executions]
     assert sorted(executions) == ["again:idempotent", "again:idempotent", "fail:x", "quick", "wait:a"]
-    heard = floor.puppet.asked[-1].texts[-1]
+    heard = harness.engine.model_calls[-1].texts[-1]
     assert "result of quick" in heard
     assert "interrupted" in heard
-    await check_settled(floor.database, floor.puppet)
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("recover.max-attempts")
-async def test_a_run_that_loses_its_worker_too_often_fails_and_says_so(floor: Floor):
-    run = await floor.submit(plan(["x"], doors={1: "never"}))
-    for _ in range(floor.settings.runs.max_attempts):
-        worker = floor.worker()
-        (bell,) = floor.bells.take()
+async def test_a_run_that_loses_its_worker_too_often_fails_and_says_so(harness: Harness):
+    run = await harness.submit(plan(["x"], doors={1: "never"}))
+    for _ in range(harness.settings.runs.max_attempts):
+        worker = harness.worker()
+        (bell,) = harness.bells.take()
         slot = worker.answer(bell)
-        await floor.puppet.reached("never")
-        floor.puppet.forget("never")
+        await harness.engine.reached("never")
+        harness.engine.forget("never")
         await worker.crash()
         await slot
-        await floor.recover()
-    other = floor.worker()
-    await floor.settle(other)
-    row = await floor.run(run.run_id)
+        await harness.recover()
+    other = harness.worker()
+    await harness.settle(other)
+    row = await harness.run(run.run_id)
     assert (row["status"], row["error_kind"], row["losses"]) == ("failed", "worker_lost", 5)
     assert "5 times" in row["error_message"]
     assert row["result_text"] == "Step 0. "
-    await check_settled(floor.database, floor.puppet)
+    await check_settled(harness.database, harness.engine)
 
 
-async def _stale_claim(floor: Floor) -> tuple[Claim, str]:
+async def _stale_claim(harness: Harness) -> tuple[Claim, str]:
     """Return a claim whose run was taken over by another, and its thread."""
-    run = await floor.submit(plan(["x", "y"]))
-    floor.bells.take()
-    async with floor.database.connection() as connection:
+    run = await harness.submit(plan(["x", "y"]))
+    harness.bells.take()
+    async with harness.database.connection() as connection:
         stale = await claim_next(connection, run.thread_id, worker_id="old", lease_ttl_s=30, max_attempts=5)
         assert isinstance(stale, Claim)
-        await floor.recover()
+        await harness.recover()
         fresh = await claim_next(connection, run.thread_id, worker_id="new", lease_ttl_s=30, max_attempts=5)
     assert isinstance(fresh, Claim)
     assert (fresh.run_id, fresh.fence, fresh.attempt) == (stale.run_id, stale.fence + 1, 2)
@@ -223,11 +223,11 @@ async def _stale_claim(floor: Floor) -> tuple[Claim, str]:
 
 @pytest.mark.parametrize("write", ["calls", "result", "step", "finish", "requeue"])
 @proves("claim.old-fence")
-async def test_no_write_with_an_old_fence_is_accepted(floor: Floor, write: str):
-    stale, thread_id = await _stale_claim(floor)
+async def test_no_write_with_an_old_fence_is_accepted(harness: Harness, write: str):
+    stale, thread_id = await _stale_claim(harness)
     step = _step()
-    before = await thread_state(floor.database, thread_id)
-    async with floor.database.connection() as connection:
+    before = await thread_state(harness.database, thread_id)
+    async with harness.database.connection() as connection:
         attempts = {
             "calls": lambda: journal.commit_calls(connection, stale.run_id, stale.fence, step, seq=1, event_id="1-1"),
             "result": lambda: journal.commit_result(connection, stale.run_id, stale.fence, step.tool_calls[0]),
@@ -247,45 +247,45 @@ async def test_no_write_with_an_old_fence_is_accepted(floor: Floor, write: str):
         }
         with pytest.raises(RunLost, match=stale.run_id):
             await attempts[write]()
-    assert await thread_state(floor.database, thread_id) == before
+    assert await thread_state(harness.database, thread_id) == before
 
 
 @proves("recover.zombie", "claim.old-fence")
-async def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes(floor: Floor):
-    zombie, other = floor.worker(), floor.worker()
-    run, slot = await floor.begin(zombie, plan(["wait:a"]), "a")
-    zombie.tap.hold("commit_step")
-    floor.puppet.open("a")
-    await zombie.tap.reached()
-    await floor.recover()
-    await floor.settle(other)
-    assert await floor.status(run.run_id) == "succeeded"
-    before = await thread_state(floor.database, run.thread_id)
-    zombie.tap.step()
+async def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes(harness: Harness):
+    zombie, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(zombie, plan(["wait:a"]), "a")
+    zombie.faults.hold("commit_step")
+    harness.engine.open("a")
+    await zombie.faults.reached()
+    await harness.recover()
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
+    before = await thread_state(harness.database, run.thread_id)
+    zombie.faults.step()
     await slot
-    assert await thread_state(floor.database, run.thread_id) == before
-    await check_settled(floor.database, floor.puppet)
+    assert await thread_state(harness.database, run.thread_id) == before
+    await check_settled(harness.database, harness.engine)
 
 
-async def test_a_worker_that_takes_its_own_run_over_stops_the_former_attempt_and_renews_the_new_one(floor: Floor):
-    worker = floor.worker()
-    run, former = await floor.begin(worker, plan(doors={0: "a"}), "a")
-    floor.puppet.forget("a")
-    await floor.recover()
-    latter = await floor.start_next(worker)
+async def test_a_worker_that_takes_its_own_run_over_stops_the_former_attempt_and_renews_the_new_one(harness: Harness):
+    worker = harness.worker()
+    run, former = await harness.begin(worker, plan(doors={0: "a"}), "a")
+    harness.engine.forget("a")
+    await harness.recover()
+    latter = await harness.start_next(worker)
     await former
-    await floor.puppet.reached("a")
+    await harness.engine.reached("a")
     assert [held.claim.attempt for held in worker.keeper.held] == [2]
-    floor.puppet.open("a")
+    harness.engine.open("a")
     await latter
-    assert await floor.status(run.run_id) == "succeeded"
-    await check_settled(floor.database, floor.puppet)
+    assert await harness.status(run.run_id) == "succeeded"
+    await check_settled(harness.database, harness.engine)
 
 
-async def _until_results(floor: Floor, count: int) -> None:
+async def _until_results(harness: Harness, count: int) -> None:
     async with asyncio.timeout(5):
         while True:
-            if await floor.database.fetchval("SELECT count(*) FROM tool_calls WHERE result IS NOT NULL") == count:
+            if await harness.database.fetchval("SELECT count(*) FROM tool_calls WHERE result IS NOT NULL") == count:
                 return
             await asyncio.sleep(0.005)
 

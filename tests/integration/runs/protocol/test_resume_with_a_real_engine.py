@@ -13,10 +13,10 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings
 from tests.contract.engines.stage import assert_valid
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.invariants import check_any_time
-from tests.support.model_server import Asks, ModelServer, Part, Stream, model_server
-from tests.support.taps import Fault
+from tests.support.harness.fault_injection import Fault
+from tests.support.harness.invariants import check_any_time
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import Asks, ModelServer, Part, Stream, model_server
 
 Json = dict[str, Any]
 
@@ -53,24 +53,26 @@ def _after(responses: int) -> Asks:
 
 
 @pytest.fixture
-async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+async def server(harness: Harness) -> AsyncIterator[ModelServer]:
     """The model, behind the real engine of all workers."""
     async with model_server() as server:
         for at, response in enumerate((NOTES, LOOKS, DONE)):
             server.reply_when(_after(at), response)
         native = NativeTools(shell=ShellSettings())
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, native=native)
-        floor.engines["anthropic"] = engine
-        await floor.add_agent("keeper", {"name": "Keeper", "engine": "anthropic", "trust": "unrestricted"})
+        harness.engines["anthropic"] = engine
+        await harness.add_agent("keeper", {"name": "Keeper", "engine": "anthropic", "trust": "unrestricted"})
         yield server
         await engine.close()
 
 
-async def test_the_writes_of_the_turn_are_those_that_the_kills_below_are_put_between(floor: Floor, server: ModelServer):
-    worker = floor.worker()
-    await floor.submit("remember", agent_id="keeper")
-    await floor.settle(worker)
-    seen = [name for name in worker.tap.log if name in {write for write, _ in WRITES}]
+async def test_the_writes_of_the_turn_are_those_that_the_kills_below_are_put_between(
+    harness: Harness, server: ModelServer
+):
+    worker = harness.worker()
+    await harness.submit("remember", agent_id="keeper")
+    await harness.settle(worker)
+    seen = [name for name in worker.faults.log if name in {write for write, _ in WRITES}]
     assert seen == [name for name, _ in WRITES]
     assert len(server.requests) == 3
 
@@ -79,37 +81,37 @@ async def test_the_writes_of_the_turn_are_those_that_the_kills_below_are_put_bet
 @pytest.mark.parametrize(("statement", "nth"), WRITES)
 @proves("journal.resume", "journal.once", "finish.usage-once", "finish.history")
 async def test_a_real_turn_goes_on_after_a_kill_between_any_two_writes(
-    floor: Floor, server: ModelServer, statement: str, nth: int, fault: Fault
+    harness: Harness, server: ModelServer, statement: str, nth: int, fault: Fault
 ):
-    worker, other = floor.worker(), floor.worker()
-    worker.tap.plan(fault, statement, nth=nth)
-    run = await floor.submit("remember", agent_id="keeper")
-    await floor.settle(worker)
-    assert worker.tap.dead
+    worker, other = harness.worker(), harness.worker()
+    worker.faults.plan(fault, statement, nth=nth)
+    run = await harness.submit("remember", agent_id="keeper")
+    await harness.settle(worker)
+    assert worker.faults.dead
     await worker.crash()
-    await check_any_time(floor.database)
-    await floor.recover()
-    await floor.age_doorbells()
-    await floor.reconciler.reconcile()
+    await check_any_time(harness.database)
+    await harness.recover()
+    await harness.age_doorbells()
+    await harness.reconciler.reconcile()
     async with asyncio.timeout(20):
-        await floor.settle(other)
-    row = await floor.run(run.run_id)
+        await harness.settle(other)
+    row = await harness.run(run.run_id)
     assert (row["status"], row["stop_reason"], row["result_text"]) == ("succeeded", "end_turn", "All is well.")
-    await _check_told(floor, run.run_id)
+    await _check_told(harness, run.run_id)
     # Each response that was committed was asked for once, and counted once.
     again = 1 if statement in ("commit_calls", "finish") and fault == "crash_before" else 0
     assert len(server.requests) == 3 + again
-    tokens = await floor.database.fetchrow("SELECT input_tokens, output_tokens, model_calls FROM usage")
+    tokens = await harness.database.fetchrow("SELECT input_tokens, output_tokens, model_calls FROM usage")
     assert tuple(tokens or ()) == (300, 30, 3)
 
 
-async def _check_told(floor: Floor, run_id: str) -> None:
-    rows = await floor.transcript(run_id)
+async def _check_told(harness: Harness, run_id: str) -> None:
+    rows = await harness.transcript(run_id)
     messages = [Message(row["role"], tuple(row["content"])) for row in rows]
     assert_valid(messages[1:])
-    calls = await floor.database.fetch("SELECT call_id, status FROM tool_calls ORDER BY sequence")
+    calls = await harness.database.fetch("SELECT call_id, status FROM tool_calls ORDER BY sequence")
     assert [call["call_id"] for call in calls] == ["toolu_tea", "toolu_figs", "toolu_look"]
-    likes = floor.settings.agent_directory(floor.tenant_id, "keeper") / "likes"
+    likes = harness.settings.agent_directory(harness.tenant_id, "keeper") / "likes"
     noted = likes.read_text().split() if likes.exists() else []
     # A call that was in flight is not run again: it had its effect once, or not at all, and the model is told so.
     for call, word in zip(calls[:2], ("tea", "figs"), strict=True):

@@ -16,9 +16,9 @@ from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.runs.scheduled import Scheduled
 from tests.requirements import proves
-from tests.support.executor import AGENT, Floor
-from tests.support.invariants import check_any_time
-from tests.support.taps import Crashed, Fault, Tap, TappedDatabase
+from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
+from tests.support.harness.invariants import check_any_time
+from tests.support.harness.workers import AGENT, Harness
 
 _HOUR = timedelta(hours=1)
 
@@ -27,169 +27,175 @@ def _later() -> datetime:
     return datetime.now(UTC) + _HOUR
 
 
-async def _pass_time(floor: Floor) -> None:
-    await floor.database.execute("UPDATE runs SET start_at = start_at - interval '1 hour' WHERE status = 'scheduled'")
+async def _pass_time(harness: Harness) -> None:
+    await harness.database.execute("UPDATE runs SET start_at = start_at - interval '1 hour' WHERE status = 'scheduled'")
 
 
-async def _collect(floor: Floor, text: str, thread_id: str, **fields: Any) -> Accepted:
-    return await floor.submit(text, thread_id, on_busy="collect", collect_ms=3_600_000, **fields)
+async def _collect(harness: Harness, text: str, thread_id: str, **fields: Any) -> Accepted:
+    return await harness.submit(text, thread_id, on_busy="collect", collect_ms=3_600_000, **fields)
 
 
-async def _said(floor: Floor, run_id: str) -> list[str]:
-    row = await floor.database.fetchrow("SELECT content FROM messages WHERE run_id = $1 AND kind = 'query'", run_id)
+async def _said(harness: Harness, run_id: str) -> list[str]:
+    row = await harness.database.fetchrow("SELECT content FROM messages WHERE run_id = $1 AND kind = 'query'", run_id)
     return [] if row is None else [block["text"] for block in row["content"]]
 
 
 @proves("start.later")
-async def test_a_run_with_a_start_is_accepted_at_once_and_runs_from_then_on(floor: Floor) -> None:
+async def test_a_run_with_a_start_is_accepted_at_once_and_runs_from_then_on(harness: Harness) -> None:
     start_at = _later()
-    run = await floor.submit("later", start_at=start_at)
-    assert not floor.bells.waiting
-    async with floor.database.connection() as connection:
-        view = await get_run(connection, floor.tenant_id, run.run_id)
+    run = await harness.submit("later", start_at=start_at)
+    assert not harness.bells.waiting
+    async with harness.database.connection() as connection:
+        view = await get_run(connection, harness.tenant_id, run.run_id)
     assert (view.status, view.start_at, view.position) == ("scheduled", start_at, None)
     assert view.waiting_for == f"its start at {start_at.isoformat(timespec='seconds')}"
-    await floor.reconciler.reconcile()
-    assert await floor.status(run.run_id) == "scheduled"
-    await _pass_time(floor)
-    await floor.reconciler.reconcile()
-    assert await floor.status(run.run_id) == "queued"
-    await floor.settle(floor.worker())
-    assert await floor.status(run.run_id) == "succeeded"
+    await harness.reconciler.reconcile()
+    assert await harness.status(run.run_id) == "scheduled"
+    await _pass_time(harness)
+    await harness.reconciler.reconcile()
+    assert await harness.status(run.run_id) == "queued"
+    await harness.settle(harness.worker())
+    assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_a_start_that_has_passed_is_now(floor: Floor) -> None:
-    run = await floor.submit("at once", start_at=datetime.now(UTC) - _HOUR)
-    assert [bell.run_id for bell in floor.bells.waiting] == [run.run_id]
-    assert await floor.status(run.run_id) == "queued"
+async def test_a_start_that_has_passed_is_now(harness: Harness) -> None:
+    run = await harness.submit("at once", start_at=datetime.now(UTC) - _HOUR)
+    assert [bell.run_id for bell in harness.bells.waiting] == [run.run_id]
+    assert await harness.status(run.run_id) == "queued"
 
 
 @proves("start.order")
-async def test_a_run_that_starts_later_holds_up_nothing_and_goes_after_what_came_before_its_start(floor: Floor) -> None:
-    thread_id = await floor.thread()
-    late = await floor.submit("late", thread_id, start_at=_later())
-    first = await floor.submit("first", thread_id)
-    await floor.settle(floor.worker())
-    assert (await floor.status(first.run_id), await floor.status(late.run_id)) == ("succeeded", "scheduled")
-    second = await floor.submit("second", thread_id)
-    await _pass_time(floor)
-    await floor.scheduled.start_due()
-    third = await floor.submit("third", thread_id)
-    await floor.settle(*floor.workers)
-    heads = await floor.database.fetch("SELECT run_id FROM thread_heads WHERE move = 'turn' ORDER BY id")
+async def test_a_run_that_starts_later_holds_up_nothing_and_goes_after_what_came_before_its_start(
+    harness: Harness,
+) -> None:
+    thread_id = await harness.thread()
+    late = await harness.submit("late", thread_id, start_at=_later())
+    first = await harness.submit("first", thread_id)
+    await harness.settle(harness.worker())
+    assert (await harness.status(first.run_id), await harness.status(late.run_id)) == ("succeeded", "scheduled")
+    second = await harness.submit("second", thread_id)
+    await _pass_time(harness)
+    await harness.scheduled.start_due()
+    third = await harness.submit("third", thread_id)
+    await harness.settle(*harness.workers)
+    heads = await harness.database.fetch("SELECT run_id FROM thread_heads WHERE move = 'turn' ORDER BY id")
     assert [head["run_id"] for head in heads] == [run.run_id for run in (first, second, late, third)]
-    await check_any_time(floor.database)
+    await check_any_time(harness.database)
 
 
 @proves("start.cancel")
-async def test_a_run_that_has_not_started_is_edited_and_canceled_like_a_queued_one(floor: Floor) -> None:
-    run = await floor.submit("later", start_at=_later())
-    async with floor.database.connection() as connection:
-        assert await edit_queued(connection, floor.tenant_id, run.run_id, [text_block("other words")])
-    await floor.canceller.cancel(floor.tenant_id, run.run_id)
-    assert await floor.status(run.run_id) == "canceled"
-    gone = await floor.submit("with its thread", start_at=_later())
-    async with floor.database.transaction() as connection:
-        await delete_thread(connection, floor.tenant_id, gone.thread_id)
-    assert await floor.status(gone.run_id) == "canceled"
-    with_agent = await floor.submit("with its agent", start_at=_later())
-    async with floor.database.transaction() as connection:
-        assert await withdraw_queued_of_agent(connection, floor.tenant_id, AGENT) == 1
-    assert await floor.status(with_agent.run_id) == "canceled"
-    await _pass_time(floor)
-    assert await floor.scheduled.start_due() == 0
+async def test_a_run_that_has_not_started_is_edited_and_canceled_like_a_queued_one(harness: Harness) -> None:
+    run = await harness.submit("later", start_at=_later())
+    async with harness.database.connection() as connection:
+        assert await edit_queued(connection, harness.tenant_id, run.run_id, [text_block("other words")])
+    await harness.canceller.cancel(harness.tenant_id, run.run_id)
+    assert await harness.status(run.run_id) == "canceled"
+    gone = await harness.submit("with its thread", start_at=_later())
+    async with harness.database.transaction() as connection:
+        await delete_thread(connection, harness.tenant_id, gone.thread_id)
+    assert await harness.status(gone.run_id) == "canceled"
+    with_agent = await harness.submit("with its agent", start_at=_later())
+    async with harness.database.transaction() as connection:
+        assert await withdraw_queued_of_agent(connection, harness.tenant_id, AGENT) == 1
+    assert await harness.status(with_agent.run_id) == "canceled"
+    await _pass_time(harness)
+    assert await harness.scheduled.start_due() == 0
 
 
 @proves("start.timer")
-async def test_a_start_within_a_minute_is_rung_by_the_process_that_accepted_it(floor: Floor) -> None:
-    run = await floor.submit("soon", start_at=datetime.now(UTC) + timedelta(milliseconds=50))
-    await floor.until(run.run_id, "queued")
-    await floor.settle(floor.worker())
-    assert await floor.status(run.run_id) == "succeeded"
+async def test_a_start_within_a_minute_is_rung_by_the_process_that_accepted_it(harness: Harness) -> None:
+    run = await harness.submit("soon", start_at=datetime.now(UTC) + timedelta(milliseconds=50))
+    await harness.until(run.run_id, "queued")
+    await harness.settle(harness.worker())
+    assert await harness.status(run.run_id) == "succeeded"
 
 
 @proves("collect.one-turn")
-async def test_messages_within_the_window_become_one_turn_in_order_and_each_run_has_an_outcome(floor: Floor) -> None:
-    thread_id = await floor.thread()
-    runs = [await _collect(floor, text, thread_id) for text in ("one", "two", "three")]
-    assert not floor.bells.waiting
-    await _pass_time(floor)
-    assert await floor.scheduled.start_due() == 1
-    await floor.settle(floor.worker())
-    rows = [await floor.run(run.run_id) for run in runs]
+async def test_messages_within_the_window_become_one_turn_in_order_and_each_run_has_an_outcome(
+    harness: Harness,
+) -> None:
+    thread_id = await harness.thread()
+    runs = [await _collect(harness, text, thread_id) for text in ("one", "two", "three")]
+    assert not harness.bells.waiting
+    await _pass_time(harness)
+    assert await harness.scheduled.start_due() == 1
+    await harness.settle(harness.worker())
+    rows = [await harness.run(run.run_id) for run in runs]
     assert [(row["status"], row["merged_into"]) for row in rows] == [
         *(("succeeded", None), ("merged", runs[0].run_id), ("merged", runs[0].run_id)),
     ]
-    assert await _said(floor, runs[0].run_id) == ["one", "two", "three"]
-    assert await floor.database.fetchval("SELECT count(*) FROM turns") == 1
-    await check_any_time(floor.database)
+    assert await _said(harness, runs[0].run_id) == ["one", "two", "three"]
+    assert await harness.database.fetchval("SELECT count(*) FROM turns") == 1
+    await check_any_time(harness.database)
 
 
 @proves("collect.one-turn")
-async def test_the_window_is_that_of_the_first_message_and_the_next_begins_another(floor: Floor) -> None:
-    thread_id = await floor.thread()
-    first = await floor.submit("one", thread_id, on_busy="collect", collect_ms=3_600_000)
-    await _pass_time(floor)
-    second = await _collect(floor, "two", thread_id)
-    await floor.scheduled.start_due()
-    assert (await floor.run(second.run_id))["merged_into"] == first.run_id
-    third = await _collect(floor, "three", thread_id)
-    await floor.scheduled.start_due()
-    assert await floor.status(third.run_id) == "scheduled"
+async def test_the_window_is_that_of_the_first_message_and_the_next_begins_another(harness: Harness) -> None:
+    thread_id = await harness.thread()
+    first = await harness.submit("one", thread_id, on_busy="collect", collect_ms=3_600_000)
+    await _pass_time(harness)
+    second = await _collect(harness, "two", thread_id)
+    await harness.scheduled.start_due()
+    assert (await harness.run(second.run_id))["merged_into"] == first.run_id
+    third = await _collect(harness, "three", thread_id)
+    await harness.scheduled.start_due()
+    assert await harness.status(third.run_id) == "scheduled"
 
 
 @proves("collect.one-turn")
-async def test_messages_are_collected_while_the_thread_is_busy(floor: Floor) -> None:
-    busy = await floor.submit("busy")
-    one = await _collect(floor, "one", busy.thread_id)
-    two = await _collect(floor, "two", busy.thread_id)
-    await _pass_time(floor)
-    await floor.scheduled.start_due()
-    await floor.settle(floor.worker())
-    assert [await floor.status(run.run_id) for run in (busy, one, two)] == ["succeeded", "succeeded", "merged"]
-    assert await _said(floor, one.run_id) == ["one", "two"]
+async def test_messages_are_collected_while_the_thread_is_busy(harness: Harness) -> None:
+    busy = await harness.submit("busy")
+    one = await _collect(harness, "one", busy.thread_id)
+    two = await _collect(harness, "two", busy.thread_id)
+    await _pass_time(harness)
+    await harness.scheduled.start_due()
+    await harness.settle(harness.worker())
+    assert [await harness.status(run.run_id) for run in (busy, one, two)] == ["succeeded", "succeeded", "merged"]
+    assert await _said(harness, one.run_id) == ["one", "two"]
 
 
 @proves("collect.cancel")
-async def test_a_message_that_is_canceled_within_the_window_is_not_in_the_turn(floor: Floor) -> None:
-    thread_id = await floor.thread()
-    runs = [await _collect(floor, text, thread_id) for text in ("one", "two", "three")]
-    await floor.canceller.cancel(floor.tenant_id, runs[0].run_id)
-    await _pass_time(floor)
-    await floor.scheduled.start_due()
-    await floor.settle(floor.worker())
-    assert await _said(floor, runs[1].run_id) == ["two", "three"]
-    assert [await floor.status(run.run_id) for run in runs] == ["canceled", "succeeded", "merged"]
+async def test_a_message_that_is_canceled_within_the_window_is_not_in_the_turn(harness: Harness) -> None:
+    thread_id = await harness.thread()
+    runs = [await _collect(harness, text, thread_id) for text in ("one", "two", "three")]
+    await harness.canceller.cancel(harness.tenant_id, runs[0].run_id)
+    await _pass_time(harness)
+    await harness.scheduled.start_due()
+    await harness.settle(harness.worker())
+    assert await _said(harness, runs[1].run_id) == ["two", "three"]
+    assert [await harness.status(run.run_id) for run in runs] == ["canceled", "succeeded", "merged"]
 
 
 @proves("start.twice", "collect.twice")
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
-async def test_whoever_dies_while_runs_are_started_each_message_is_said_once(floor: Floor, fault: Fault) -> None:
-    thread_id = await floor.thread()
-    runs = [await _collect(floor, text, thread_id) for text in ("one", "two")]
-    plain = await floor.submit("alone", start_at=_later())
-    await _pass_time(floor)
-    tap = Tap()
-    tap.plan(fault, "promote")
-    dying = Scheduled(TappedDatabase(floor.database, tap), floor.bells, floor.publisher)
+async def test_whoever_dies_while_runs_are_started_each_message_is_said_once(harness: Harness, fault: Fault) -> None:
+    thread_id = await harness.thread()
+    runs = [await _collect(harness, text, thread_id) for text in ("one", "two")]
+    plain = await harness.submit("alone", start_at=_later())
+    await _pass_time(harness)
+    faults = FaultInjector()
+    faults.plan(fault, "promote")
+    dying = Scheduled(FaultInjectingDatabase(harness.database, faults), harness.bells, harness.publisher)
     with pytest.raises((Crashed, Unavailable)):
         await dying.start_due()
-    await floor.database.execute("UPDATE runs SET rang_at = rang_at - interval '1 hour' WHERE status = 'queued'")
-    await floor.reconciler.reconcile()
-    await floor.settle(floor.worker())
-    assert [await floor.status(run.run_id) for run in (*runs, plain)] == ["succeeded", "merged", "succeeded"]
-    assert await _said(floor, runs[0].run_id) == ["one", "two"]
-    assert await floor.database.fetchval("SELECT count(*) FROM turns") == 2
+    await harness.database.execute("UPDATE runs SET rang_at = rang_at - interval '1 hour' WHERE status = 'queued'")
+    await harness.reconciler.reconcile()
+    await harness.settle(harness.worker())
+    assert [await harness.status(run.run_id) for run in (*runs, plain)] == ["succeeded", "merged", "succeeded"]
+    assert await _said(harness, runs[0].run_id) == ["one", "two"]
+    assert await harness.database.fetchval("SELECT count(*) FROM turns") == 2
 
 
 @proves("start.twice", "collect.twice")
-async def test_many_that_start_runs_at_once_start_each_once(floor: Floor) -> None:
-    threads = [await floor.thread() for _ in range(5)]
+async def test_many_that_start_runs_at_once_start_each_once(harness: Harness) -> None:
+    threads = [await harness.thread() for _ in range(5)]
     for thread_id in threads:
         for text in ("one", "two", "three"):
-            await _collect(floor, text, thread_id)
-    await _pass_time(floor)
-    started = await asyncio.gather(*(floor.scheduled.start_due() for _ in range(8)))
+            await _collect(harness, text, thread_id)
+    await _pass_time(harness)
+    started = await asyncio.gather(*(harness.scheduled.start_due() for _ in range(8)))
     assert sum(started) == len(threads)
-    rows = await floor.database.fetch("SELECT status, count(*)::int AS runs FROM runs GROUP BY status ORDER BY status")
+    rows = await harness.database.fetch(
+        "SELECT status, count(*)::int AS runs FROM runs GROUP BY status ORDER BY status"
+    )
     assert [tuple(row) for row in rows] == [("merged", 10), ("queued", 5)]

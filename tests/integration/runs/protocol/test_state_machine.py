@@ -37,10 +37,10 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from nova_workers.runs import persist
 from tests.requirements import proves
-from tests.support.executor import AGENT, ENDED, Floor, Worker
-from tests.support.invariants import check_any_time, check_settled, thread_state
-from tests.support.puppet import plan
-from tests.support.taps import Fault
+from tests.support.harness.fault_injection import Fault
+from tests.support.harness.invariants import check_any_time, check_settled, thread_state
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import AGENT, ENDED, Harness, Worker
 
 T = TypeVar("T")
 
@@ -79,8 +79,8 @@ class _World:
 class _Slot:
     """A worker with one slot, which is replaced when it dies or was drained."""
 
-    def __init__(self, floor: Floor) -> None:
-        self._floor = floor
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
         self.worker = self._hire()
         self.task: asyncio.Task[None] | None = None
 
@@ -88,7 +88,7 @@ class _Slot:
         """Let it work until its next statement waits, or its slot is free."""
         if self.task is None:
             return
-        stopped = asyncio.create_task(self.worker.tap.stopped.wait())
+        stopped = asyncio.create_task(self.worker.faults.stopped.wait())
         async with asyncio.timeout(10):
             await asyncio.wait({self.task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -96,18 +96,18 @@ class _Slot:
             # A database that is away at the claim is for the reconciler: the doorbell's task fails.
             assert isinstance(self.task.exception(), Unavailable | None)
             self.task = None
-            if self.worker.tap.dead or self.worker.executor.draining:
+            if self.worker.faults.dead or self.worker.executor.draining:
                 await self.replace()
 
     async def replace(self) -> None:
         await self.worker.crash()
-        self._floor.workers.remove(self.worker)
+        self._harness.workers.remove(self.worker)
         self.task = None
         self.worker = self._hire()
 
     def _hire(self) -> Worker:
-        worker = self._floor.worker(publisher=False)
-        worker.tap.stepping = True
+        worker = self._harness.worker(publisher=False)
+        worker.faults.stepping = True
         return worker
 
 
@@ -117,7 +117,7 @@ class _Protocol(RuleBasedStateMachine):
     def __init__(self, world: _World) -> None:
         super().__init__()
         self.world = world
-        self.floor = Floor(world.database, world.redis, world.configuration)
+        self.harness = Harness(world.database, world.redis, world.configuration)
         self.slots: list[_Slot] = []
         self.threads: list[str] = []
         self.over: dict[str, str] = {}
@@ -134,10 +134,10 @@ class _Protocol(RuleBasedStateMachine):
     async def _open(self) -> None:
         await self.world.database.execute(f"TRUNCATE {_TABLES} CASCADE")
         await self.world.redis.flushdb()
-        await self.floor.open(publish=False)
+        await self.harness.open(publish=False)
         await self._cap(None)
-        self.threads = [await self.floor.thread() for _ in range(2)]
-        self.slots = [_Slot(self.floor) for _ in range(_WORKERS)]
+        self.threads = [await self.harness.thread() for _ in range(2)]
+        self.slots = [_Slot(self.harness) for _ in range(_WORKERS)]
 
     # --- the front door
 
@@ -149,7 +149,7 @@ class _Protocol(RuleBasedStateMachine):
     )
     def submit(self, thread: int, on_busy: str, text: str) -> Any:
         try:
-            return self.do(self.floor.submit(text, self.threads[thread], on_busy=on_busy)).run_id
+            return self.do(self.harness.submit(text, self.threads[thread], on_busy=on_busy)).run_id
         except Rejected:
             return multiple()
 
@@ -160,7 +160,7 @@ class _Protocol(RuleBasedStateMachine):
 
     async def _cancel(self, run: str, nudged: bool) -> None:
         try:
-            await self.floor.canceller.cancel(self.floor.tenant_id, run)
+            await self.harness.canceller.cancel(self.harness.tenant_id, run)
         except Rejected:
             assert run in self.over
         if nudged:
@@ -183,7 +183,7 @@ class _Protocol(RuleBasedStateMachine):
         if waits:
             wait = waits[-1 if newest else 0]
             answer = Answer(text="It is so.")
-            await self.floor.waiting.answer(self.floor.tenant_id, wait["run_id"], wait["id"], answer)
+            await self.harness.waiting.answer(self.harness.tenant_id, wait["run_id"], wait["id"], answer)
 
     # --- workers
 
@@ -203,17 +203,17 @@ class _Protocol(RuleBasedStateMachine):
         self.do(self._work(self.slots[worker], 1, fault))
 
     async def _work(self, slot: _Slot, statements: int, fault: Fault | None = None) -> None:
-        if slot.task is None and self.floor.bells.waiting:
-            slot.task = slot.worker.answer(self.floor.bells.waiting.pop(0))
+        if slot.task is None and self.harness.bells.waiting:
+            slot.task = slot.worker.answer(self.harness.bells.waiting.pop(0))
             await slot.quiesce()
         for _ in range(statements):
-            if slot.worker.tap.waiting is None:
+            if slot.worker.faults.waiting is None:
                 return
             await self._step(slot, fault)
 
     async def _step(self, slot: _Slot, fault: Fault | None) -> None:
         stale = await self._state_if_stale(slot)
-        slot.worker.tap.step(fault)
+        slot.worker.faults.step(fault)
         await slot.quiesce()
         if stale is not None:
             thread_id, before = stale
@@ -223,10 +223,10 @@ class _Protocol(RuleBasedStateMachine):
     async def _state_if_stale(self, slot: _Slot) -> tuple[str, list[Any]] | None:
         """Return what the ledger holds of a thread that this worker has lost, if it is about to write to it."""
         held = slot.worker.keeper.held
-        if not held or slot.worker.tap.waiting == "claim":
+        if not held or slot.worker.faults.waiting == "claim":
             return None
         claim = held[0].claim
-        row = await self.floor.run(claim.run_id)
+        row = await self.harness.run(claim.run_id)
         if row["fence"] == claim.fence and row["status"] == "running":
             return None
         return claim.thread_id, await thread_state(self.world.database, claim.thread_id)
@@ -237,9 +237,9 @@ class _Protocol(RuleBasedStateMachine):
         self.do(self._usurp(self.slots[worker], statements))
 
     async def _usurp(self, slot: _Slot, statements: int) -> None:
-        await self.floor.recover()
+        await self.harness.recover()
         # The newest bell is that of a run which was taken back just now.
-        self.floor.bells.waiting.reverse()
+        self.harness.bells.waiting.reverse()
         await self._work(slot, statements)
 
     @rule(worker=_workers, how=st.sampled_from(["crash", "drain", "drain", "stop in mid-step", "renew"]))
@@ -268,7 +268,7 @@ class _Protocol(RuleBasedStateMachine):
         self.do(self._happen(what))
 
     async def _happen(self, what: str) -> None:
-        bells = self.floor.bells.waiting
+        bells = self.harness.bells.waiting
         match what:
             case "reconcile":
                 await self._reconcile()
@@ -290,17 +290,17 @@ class _Protocol(RuleBasedStateMachine):
 
     async def _cap(self, most: int | None) -> None:
         await self.world.database.execute(
-            "UPDATE tenants SET max_running = $2 WHERE id = $1", self.floor.tenant_id, most
+            "UPDATE tenants SET max_running = $2 WHERE id = $1", self.harness.tenant_id, most
         )
 
     async def _pause(self, on: bool) -> None:
         async with self.world.database.connection() as connection:
-            switch = Switch("agent", self.floor.tenant_id, AGENT)
+            switch = Switch("agent", self.harness.tenant_id, AGENT)
             await (pause(connection, switch, None) if on else resume(connection, switch))
 
     async def _reconcile(self) -> None:
-        await self.floor.age_doorbells()
-        await self.floor.reconciler.reconcile()
+        await self.harness.age_doorbells()
+        await self.harness.reconciler.reconcile()
 
     async def _quiesce(self) -> None:
         for slot in self.slots:
@@ -340,7 +340,7 @@ class _Protocol(RuleBasedStateMachine):
             assert not ahead, f"{run['id']} was claimed before {ahead}"
             over = await self.world.database.fetchval(
                 "SELECT max_running < (SELECT count(*) FROM runs WHERE status = 'running') FROM tenants WHERE id = $1",
-                self.floor.tenant_id,
+                self.harness.tenant_id,
             )
             assert not over or run["cancel_requested_at"], f"{run['id']} was claimed over the cap"
 
@@ -349,27 +349,27 @@ class _Protocol(RuleBasedStateMachine):
             if self.slots:
                 self.do(self._settle())
         finally:
-            self.do(self.floor.close())
+            self.do(self.harness.close())
 
     async def _settle(self) -> None:
         """Let everything come to its end, and check what came of it."""
         await self._pause(False)
         for slot in self.slots:
-            slot.worker.tap.stepping = False
-            if slot.worker.tap.waiting is not None:
-                slot.worker.tap.step()
+            slot.worker.faults.stepping = False
+            if slot.worker.faults.waiting is not None:
+                slot.worker.faults.step()
             await slot.quiesce()
-        last = self.floor.worker(publisher=False)
+        last = self.harness.worker(publisher=False)
         for _ in range(30):
             await self._end_wait("expire", newest=False)
-            await self.floor.recover()
+            await self.harness.recover()
             await self._reconcile()
-            await self.floor.settle(last)
+            await self.harness.settle(last)
             if not await self.world.database.fetchval(
                 "SELECT count(*) FROM runs WHERE NOT status = ANY($1)", list(ENDED)
             ):
                 break
-        await check_settled(self.world.database, self.floor.puppet)
+        await check_settled(self.world.database, self.harness.engine)
 
 
 @pytest.mark.timeout(600 if _EXAMPLES == 0 else 0)

@@ -12,21 +12,23 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.ledger.database import Row
 from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.puppet import plan
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
 
 
 @pytest.fixture
-async def fleet(floor: Floor) -> Floor:
-    await floor.add_agent("hasty", {"name": "Hasty", "engine": "puppet", "timeout_s": 1})
-    await floor.add_agent("patient", {"name": "Patient", "engine": "puppet", "timeout_s": 3_600})
+async def fleet(harness: Harness) -> Harness:
+    await harness.add_agent("hasty", {"name": "Hasty", "engine": "planned", "timeout_s": 1})
+    await harness.add_agent("patient", {"name": "Patient", "engine": "planned", "timeout_s": 3_600})
     grants = {"user": {}}
-    await floor.add_agent("asker", {"name": "Asker", "engine": "scripted", "timeout_s": 3_600, "capabilities": grants})
-    return floor
+    await harness.add_agent(
+        "asker", {"name": "Asker", "engine": "scripted", "timeout_s": 3_600, "capabilities": grants}
+    )
+    return harness
 
 
-async def _ended(floor: Floor, run_id: str) -> Row:
-    row = await floor.run(run_id)
+async def _ended(harness: Harness, run_id: str) -> Row:
+    row = await harness.run(run_id)
     assert (row["status"], row["stop_reason"], row["limit_reached"]) == ("failed", "timeout", "time")
     assert row["error_kind"] == "timeout"
     return row
@@ -35,7 +37,7 @@ async def _ended(floor: Floor, run_id: str) -> Row:
 @pytest.mark.parametrize(("message", "door"), [(plan(doors={0: "a"}), "a"), (plan(["wait:a"], []), "a")])
 @proves("engine.limits")
 async def test_a_run_that_takes_too_long_ends_in_its_model_or_a_tool_and_keeps_its_text(
-    fleet: Floor, message: str, door: str
+    fleet: Harness, message: str, door: str
 ) -> None:
     run, slot = await fleet.begin(fleet.worker(), message, door, agent_id="hasty")
     async with asyncio.timeout(10):
@@ -47,19 +49,19 @@ async def test_a_run_that_takes_too_long_ends_in_its_model_or_a_tool_and_keeps_i
     assert open_calls == 0
 
 
-async def test_time_counts_from_the_first_start_over_all_attempts(fleet: Floor) -> None:
+async def test_time_counts_from_the_first_start_over_all_attempts(fleet: Harness) -> None:
     first, second = fleet.worker(), fleet.worker()
     run, _ = await fleet.begin(first, plan(["look"], ["wait:a"], []), "a", agent_id="patient")
     await first.crash()
     await fleet.recover()
     await fleet.database.execute("UPDATE runs SET started_at = now() - interval '2 hours'")
-    asked = len(fleet.puppet.asked)
+    asked = len(fleet.engine.model_calls)
     await fleet.settle(second)
     await _ended(fleet, run.run_id)
-    assert len(fleet.puppet.asked) == asked, "a run without time asks no model"
+    assert len(fleet.engine.model_calls) == asked, "a run without time asks no model"
 
 
-async def test_the_time_in_which_a_run_waits_for_a_person_does_not_count(fleet: Floor) -> None:
+async def test_the_time_in_which_a_run_waits_for_a_person_does_not_count(fleet: Harness) -> None:
     worker = fleet.worker()
     items: list[dict[str, Any]] = [{"tool": {"name": "ask_user", "input": {"question": "Tea?"}}}, {"say": "ok"}]
     run = await fleet.submit(orjson.dumps({"script": items}).decode(), agent_id="asker")

@@ -12,8 +12,8 @@ from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.workspace import agents as ledger
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.model_server import ModelServer, Part, Stream, model_server
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
 Json = dict[str, Any]
 
@@ -32,34 +32,36 @@ def _results(request: Json) -> str:
 
 
 @pytest.fixture
-async def floor(floor: Floor) -> Floor:
+async def harness(harness: Harness) -> Harness:
     """A fleet with the default agents, which use the engine `anthropic`."""
-    floor.settings = floor.settings.model_copy(update={"default_engine": "anthropic"})
-    async with floor.database.connection() as connection:
-        await ledger.seed_defaults(connection, floor.tenant_id)
-    return floor
+    harness.settings = harness.settings.model_copy(update={"default_engine": "anthropic"})
+    async with harness.database.connection() as connection:
+        await ledger.seed_defaults(connection, harness.tenant_id)
+    return harness
 
 
 @pytest.fixture
-async def model(floor: Floor) -> AsyncIterator[ModelServer]:
+async def model(harness: Harness) -> AsyncIterator[ModelServer]:
     async with model_server() as server:
-        floor.engines["anthropic"] = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
+        harness.engines["anthropic"] = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
         yield server
-        await floor.engines["anthropic"].close()
+        await harness.engines["anthropic"].close()
 
 
-async def _say(floor: Floor, text: str, *, thread_id: str) -> str:
+async def _say(harness: Harness, text: str, *, thread_id: str) -> str:
     """Send a message, have a worker answer it, and return the run's id."""
-    accepted = await floor.submit(text, thread_id=thread_id)
-    worker = floor.workers[0] if floor.workers else floor.worker()
-    await floor.settle(worker)
-    assert await floor.status(accepted.run_id) == "succeeded"
+    accepted = await harness.submit(text, thread_id=thread_id)
+    worker = harness.workers[0] if harness.workers else harness.worker()
+    await harness.settle(worker)
+    assert await harness.status(accepted.run_id) == "succeeded"
     return accepted.run_id
 
 
 @proves("agents.self", "agents.versions")
-async def test_an_agent_changes_its_instructions_and_its_next_turn_has_them(floor: Floor, model: ModelServer) -> None:
-    thread_id = await floor.thread("nova")
+async def test_an_agent_changes_its_instructions_and_its_next_turn_has_them(
+    harness: Harness, model: ModelServer
+) -> None:
+    thread_id = await harness.thread("nova")
     model.reply(
         _calls("self_read"),
         _calls("self_set_instructions", instructions="Answer in rhyme."),
@@ -67,7 +69,7 @@ async def test_an_agent_changes_its_instructions_and_its_next_turn_has_them(floo
         DONE,
         DONE,
     )
-    first = await _say(floor, "From now on, rhyme.", thread_id=thread_id)
+    first = await _say(harness, "From now on, rhyme.", thread_id=thread_id)
     prompts = [str(request["system"]) for request in model.requests]
     assert len(set(prompts)) == 1, "a turn goes on with the prompt that it began with"
     assert "Answer in rhyme." not in prompts[0]
@@ -76,18 +78,18 @@ async def test_an_agent_changes_its_instructions_and_its_next_turn_has_them(floo
     assert "version 2" in said
     assert "version 3" in said
 
-    second = await _say(floor, "Hello", thread_id=thread_id)
+    second = await _say(harness, "Hello", thread_id=thread_id)
     prompt = str(model.requests[4]["system"])
     assert "Answer in rhyme." in prompt
     assert "Keep a list of good ones." in prompt
-    assert [(await floor.run(run_id))["agent_version"] for run_id in (first, second)] == [1, 3]
-    async with floor.database.connection() as connection:
-        versions = await ledger.list_versions(connection, floor.tenant_id, "nova", before=None, limit=9)
+    assert [(await harness.run(run_id))["agent_version"] for run_id in (first, second)] == [1, 3]
+    async with harness.database.connection() as connection:
+        versions = await ledger.list_versions(connection, harness.tenant_id, "nova", before=None, limit=9)
     assert [(each.version, each.created_by) for each in versions] == [(3, "nova"), (2, "nova"), (1, "seed")]
 
 
 @proves("agents.rights")
-async def test_the_agent_builder_makes_an_agent_and_cannot_give_it_trust(floor: Floor, model: ModelServer) -> None:
+async def test_the_agent_builder_makes_an_agent_and_cannot_give_it_trust(harness: Harness, model: ModelServer) -> None:
     wish: Json = {
         "id": "poet",
         "name": "Poet",
@@ -96,14 +98,14 @@ async def test_the_agent_builder_makes_an_agent_and_cannot_give_it_trust(floor: 
         "capabilities": {"memory": ["memory_list"]},
     }
     model.reply(_calls("agent_create", **wish, trust="unrestricted"), _calls("agent_create", **wish), DONE, DONE)
-    await _say(floor, "Make a poet.", thread_id=await floor.thread("agent-builder"))
+    await _say(harness, "Make a poet.", thread_id=await harness.thread("agent-builder"))
     assert "trust is set by people only" in _results(model.requests[1])
     assert "Made agent 'poet', version 1. It is in the sandbox" in _results(model.requests[2])
-    async with floor.database.connection() as connection:
-        poet = await ledger.get_agent(connection, floor.tenant_id, "poet")
+    async with harness.database.connection() as connection:
+        poet = await ledger.get_agent(connection, harness.tenant_id, "poet")
     assert (poet.created_by, poet.spec.trust) == ("agent-builder", "sandbox")
 
-    await _say(floor, "A verse, please.", thread_id=await floor.thread("poet"))
+    await _say(harness, "A verse, please.", thread_id=await harness.thread("poet"))
     request = model.requests[-1]
     assert "You are a poet." in str(request["system"])
     offered = {tool["name"] for tool in request["tools"]}
@@ -111,30 +113,30 @@ async def test_the_agent_builder_makes_an_agent_and_cannot_give_it_trust(floor: 
     assert not offered & {"memory_save", "Read", "Bash", "agent_create", "self_read"}
 
 
-async def test_a_tool_that_the_grant_leaves_out_is_not_there(floor: Floor, model: ModelServer) -> None:
-    await floor.add_agent("reader", {"name": "R", "capabilities": {"self": {"tools": ["self_read"]}}})
+async def test_a_tool_that_the_grant_leaves_out_is_not_there(harness: Harness, model: ModelServer) -> None:
+    await harness.add_agent("reader", {"name": "R", "capabilities": {"self": {"tools": ["self_read"]}}})
     model.reply(_calls("self_set_instructions", instructions="Obey."), DONE)
-    await _say(floor, "Change.", thread_id=await floor.thread("reader"))
+    await _say(harness, "Change.", thread_id=await harness.thread("reader"))
     assert [tool["name"] for tool in model.requests[0]["tools"] if tool["name"].startswith("self")] == ["self_read"]
     assert "There is no tool 'self_set_instructions'" in _results(model.requests[1])
-    async with floor.database.connection() as connection:
-        assert (await ledger.get_agent(connection, floor.tenant_id, "reader")).version == 1
+    async with harness.database.connection() as connection:
+        assert (await ledger.get_agent(connection, harness.tenant_id, "reader")).version == 1
 
 
 @proves("agents.approvals")
-async def test_a_rule_that_says_never_holds_for_tools_of_capabilities(floor: Floor, model: ModelServer) -> None:
+async def test_a_rule_that_says_never_holds_for_tools_of_capabilities(harness: Harness, model: ModelServer) -> None:
     rules = [
         {"tool": "memory_save", "pattern": "*password*", "decision": "never"},
         {"tool": "memory_*", "decision": "always"},
     ]
     spec = {"name": "G", "capabilities": {"memory": {}}, "permissions": {"approvals": rules}}
-    await floor.add_agent("guarded", AgentSpec.model_validate(spec).model_dump(mode="json"))
+    await harness.add_agent("guarded", AgentSpec.model_validate(spec).model_dump(mode="json"))
     model.reply(
         _calls("memory_save", content="The password is 1234."), _calls("memory_save", content="Likes tea."), DONE
     )
-    await _say(floor, "Remember.", thread_id=await floor.thread("guarded"))
+    await _say(harness, "Remember.", thread_id=await harness.thread("guarded"))
     assert "must not use 'memory_save' like this" in _results(model.requests[1])
-    kept = await floor.database.fetch("SELECT content FROM memories WHERE tenant_id = $1", floor.tenant_id)
+    kept = await harness.database.fetch("SELECT content FROM memories WHERE tenant_id = $1", harness.tenant_id)
     assert [row["content"] for row in kept] == ["Likes tea."]
 
 

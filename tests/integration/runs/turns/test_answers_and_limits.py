@@ -14,29 +14,29 @@ from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.runs.replay import load_recorded_run
 from nova_workers.streams.replay import replay
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.model_server import ModelServer, Part, Stream, model_server
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
 USAGE = {"input_tokens": 900, "output_tokens": 100}
 CALLS = Stream((Part("text", ["On"]), Part("tool", ("toolu_1", "memory_list", {}))), usage=USAGE)
 
 
 @pytest.fixture
-async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+async def server(harness: Harness) -> AsyncIterator[ModelServer]:
     """A model server, behind the real engine of all workers."""
     async with model_server() as server:
         engine = AnthropicEngine(api_key="the-key", base_url=server.url, max_retries=0)
-        floor.engines["anthropic"] = engine
+        harness.engines["anthropic"] = engine
         yield server
         await engine.close()
 
 
-async def _run(floor: Floor, **spec: Any) -> RunView:
-    await floor.add_agent("teller", {"name": "Teller", "engine": "anthropic", **spec})
-    run = await floor.submit("hi", agent_id="teller")
-    await floor.settle(floor.worker())
-    async with floor.database.connection() as connection:
-        return await get_run(connection, floor.tenant_id, run.run_id)
+async def _run(harness: Harness, **spec: Any) -> RunView:
+    await harness.add_agent("teller", {"name": "Teller", "engine": "anthropic", **spec})
+    run = await harness.submit("hi", agent_id="teller")
+    await harness.settle(harness.worker())
+    async with harness.database.connection() as connection:
+        return await get_run(connection, harness.tenant_id, run.run_id)
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,24 @@ async def _run(floor: Floor, **spec: Any) -> RunView:
 )
 @proves("engine.output")
 async def test_the_answer_of_an_agent_with_an_output_schema_is_kept_as_a_value(
-    floor: Floor, server: ModelServer, schema: dict[str, Any], text: str, value: Any
+    harness: Harness, server: ModelServer, schema: dict[str, Any], text: str, value: Any
 ):
     server.reply(Stream((Part("text", [text]),)))
-    run = await _run(floor, output_schema=schema)
+    run = await _run(harness, output_schema=schema)
     assert (run.status, run.stop_reason, run.limit_reached) == ("succeeded", "end_turn", None)
     assert run.output == value
     assert run.text == text
 
 
-async def test_an_agent_without_an_output_schema_has_no_value(floor: Floor, server: ModelServer):
+async def test_an_agent_without_an_output_schema_has_no_value(harness: Harness, server: ModelServer):
     server.reply(Stream((Part("text", ['{"city": "Ulm"}']),)))
-    run = await _run(floor)
+    run = await _run(harness)
     assert (run.status, run.text, run.output) == ("succeeded", '{"city": "Ulm"}', None)
 
 
-async def test_an_answer_that_never_fulfils_its_schema_leaves_no_value(floor: Floor, server: ModelServer):
+async def test_an_answer_that_never_fulfils_its_schema_leaves_no_value(harness: Harness, server: ModelServer):
     server.reply(Stream((Part("text", ["7"]),)))
-    run = await _run(floor, output_schema={"type": "string"})
+    run = await _run(harness, output_schema={"type": "string"})
     assert (run.status, run.output) == ("failed", None)
 
 
@@ -86,13 +86,13 @@ async def test_an_answer_that_never_fulfils_its_schema_leaves_no_value(floor: Fl
 )
 @proves("engine.limits")
 async def test_a_run_says_which_of_its_bounds_ended_it_live_and_in_a_replay(
-    floor: Floor, server: ModelServer, bound: dict[str, Any], limit: str, reason: str
+    harness: Harness, server: ModelServer, bound: dict[str, Any], limit: str, reason: str
 ):
     server.reply(CALLS)
-    run = await _run(floor, capabilities={"memory": {}}, model="claude-sonnet-5-5", **bound)
+    run = await _run(harness, capabilities={"memory": {}}, model="claude-sonnet-5-5", **bound)
     assert (run.status, run.stop_reason, run.limit_reached) == ("succeeded", reason, limit)
-    async with floor.database.connection() as connection:
-        recorded = await load_recorded_run(connection, floor.tenant_id, run.id)
+    async with harness.database.connection() as connection:
+        recorded = await load_recorded_run(connection, harness.tenant_id, run.id)
     assert recorded is not None
     ends = [event for _, event in replay(recorded, EventCursor()) if isinstance(event, StreamEnd)]
     assert [end.limit for end in ends] == [limit]

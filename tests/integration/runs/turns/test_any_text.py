@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from nova_workers.contracts.content import storable, storable_json
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.invariants import check_settled
-from tests.support.puppet import plan
+from tests.support.harness.invariants import check_settled
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
 
 
 @proves("input.any-text")
-async def test_a_tool_result_with_nul_and_half_a_character_is_kept_as_far_as_it_can_be(floor: Floor):
-    worker = floor.worker()
-    run = await floor.submit(plan(["nul", "nul"]))
-    await floor.settle(worker)
-    assert await floor.status(run.run_id) == "succeeded"
-    results = (await floor.transcript(run.run_id))[2]["content"]
+async def test_a_tool_result_with_nul_and_half_a_character_is_kept_as_far_as_it_can_be(harness: Harness):
+    worker = harness.worker()
+    run = await harness.submit(plan(["nul", "nul"]))
+    await harness.settle(worker)
+    assert await harness.status(run.run_id) == "succeeded"
+    results = (await harness.transcript(run.run_id))[2]["content"]
     assert [block["content"][0]["text"] for block in results] == ["a\ufffdb and \ufffd"] * 2
-    await check_settled(floor.database, floor.puppet)
+    await check_settled(harness.database, harness.engine)
 
 
 @proves("input.any-text")
-async def test_a_message_with_nul_and_half_a_character_is_answered(floor: Floor):
-    worker = floor.worker()
-    run = await floor.submit("a\x00b \ud83d")
-    await floor.settle(worker)
-    assert await floor.status(run.run_id) == "succeeded"
-    assert floor.puppet.asked[0].texts == ("a\ufffdb \ufffd",)
+async def test_a_message_with_nul_and_half_a_character_is_answered(harness: Harness):
+    worker = harness.worker()
+    run = await harness.submit("a\x00b \ud83d")
+    await harness.settle(worker)
+    assert await harness.status(run.run_id) == "succeeded"
+    assert harness.engine.model_calls[0].texts == ("a\ufffdb \ufffd",)
 
 
 def test_text_that_every_store_takes_is_left_as_it_is():

@@ -16,8 +16,8 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.threads.history import HistoryTurn, load_history_turns
 from nova_workers.runs.turns.compaction import turn_sizes
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.invariants import check_any_time, check_heads
+from tests.support.harness.invariants import check_any_time, check_heads
+from tests.support.harness.workers import Harness
 
 _WINDOW = 1_000
 
@@ -30,47 +30,47 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def small_floor(database: Database, redis: Redis, settings: Settings):
+async def small_harness(database: Database, redis: Redis, settings: Settings):
     """A fleet whose model has the small window."""
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    yield floor
-    await floor.close()
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    yield harness
+    await harness.close()
 
 
 def _answer(text: str, *, context_tokens: int) -> str:
     return json.dumps({"script": [{"say": text, "usage": {"input_tokens": context_tokens, "output_tokens": 0}}]})
 
 
-async def _say(floor: Floor, message: str, thread_id: str | None = None) -> str:
-    worker = floor.workers[0] if floor.workers else floor.worker()
+async def _say(harness: Harness, message: str, thread_id: str | None = None) -> str:
+    worker = harness.workers[0] if harness.workers else harness.worker()
     fields: dict[str, Any] = {} if thread_id else {"agent_id": "scripted"}
-    run = await floor.submit(message, thread_id, **fields)
-    await floor.settle(worker)
-    assert await floor.status(run.run_id) == "succeeded", dict(await floor.run(run.run_id))
+    run = await harness.submit(message, thread_id, **fields)
+    await harness.settle(worker)
+    assert await harness.status(run.run_id) == "succeeded", dict(await harness.run(run.run_id))
     return run.thread_id
 
 
-async def _told(floor: Floor, thread_id: str) -> list[str]:
+async def _told(harness: Harness, thread_id: str) -> list[str]:
     """Return the kinds of the turns that the model would be told of now."""
-    head = await floor.database.fetchval("SELECT head_turn_id FROM threads WHERE id = $1", thread_id)
-    async with floor.database.connection() as connection:
-        turns = await load_history_turns(connection, floor.tenant_id, head)
+    head = await harness.database.fetchval("SELECT head_turn_id FROM threads WHERE id = $1", thread_id)
+    async with harness.database.connection() as connection:
+        turns = await load_history_turns(connection, harness.tenant_id, head)
     return ["summary" if turn.summary else "turn" for turn in turns]
 
 
-async def test_a_short_conversation_is_told_whole(small_floor: Floor):
-    thread_id = await _say(small_floor, _answer("one", context_tokens=300))
-    await _say(small_floor, _answer("two", context_tokens=700), thread_id)
-    assert await _told(small_floor, thread_id) == ["turn", "turn"]
-    assert await small_floor.database.fetchval("SELECT count(*) FROM compactions") == 0
+async def test_a_short_conversation_is_told_whole(small_harness: Harness):
+    thread_id = await _say(small_harness, _answer("one", context_tokens=300))
+    await _say(small_harness, _answer("two", context_tokens=700), thread_id)
+    assert await _told(small_harness, thread_id) == ["turn", "turn"]
+    assert await small_harness.database.fetchval("SELECT count(*) FROM compactions") == 0
 
 
-async def test_a_turn_after_a_full_window_begins_with_a_summary(small_floor: Floor):
-    thread_id = await _say(small_floor, _answer("x" * 1500, context_tokens=400))
+async def test_a_turn_after_a_full_window_begins_with_a_summary(small_harness: Harness):
+    thread_id = await _say(small_harness, _answer("x" * 1500, context_tokens=400))
     for _ in range(2):
-        await _say(small_floor, _answer("short", context_tokens=900), thread_id)
-    record = await small_floor.database.fetchrow(
+        await _say(small_harness, _answer("short", context_tokens=900), thread_id)
+    record = await small_harness.database.fetchrow(
         "SELECT c.*, t.type, t.depth FROM compactions c JOIN turns t ON t.id = turn_id"
     )
     assert record is not None
@@ -79,39 +79,39 @@ async def test_a_turn_after_a_full_window_begins_with_a_summary(small_floor: Flo
     assert record["turns_summarized"] == 1
     assert record["summary"].startswith("<summary>")
     assert record["first_kept_turn_id"] is not None
-    assert await _told(small_floor, thread_id) == ["summary", "turn", "turn"]
-    moves = await small_floor.database.fetch(
+    assert await _told(small_harness, thread_id) == ["summary", "turn", "turn"]
+    moves = await small_harness.database.fetch(
         "SELECT move FROM thread_heads WHERE thread_id = $1 ORDER BY id", thread_id
     )
     assert [row["move"] for row in moves] == ["turn", "turn", "compaction", "turn"]
-    usages = await small_floor.database.fetch("SELECT run_id FROM usage WHERE thread_id = $1", thread_id)
+    usages = await small_harness.database.fetch("SELECT run_id FROM usage WHERE thread_id = $1", thread_id)
     assert sorted(row["run_id"] is None for row in usages) == [False, False, False, True]
-    await check_any_time(small_floor.database)
-    await check_heads(small_floor.database)
+    await check_any_time(small_harness.database)
+    await check_heads(small_harness.database)
 
 
-async def test_a_conversation_can_be_compacted_again_and_again(small_floor: Floor):
-    thread_id = await _say(small_floor, _answer("x" * 1500, context_tokens=900))
+async def test_a_conversation_can_be_compacted_again_and_again(small_harness: Harness):
+    thread_id = await _say(small_harness, _answer("x" * 1500, context_tokens=900))
     for _ in range(5):
-        await _say(small_floor, _answer("y" * 1500, context_tokens=900), thread_id)
-    assert await small_floor.database.fetchval("SELECT count(*) FROM compactions") >= 3
-    told = await _told(small_floor, thread_id)
+        await _say(small_harness, _answer("y" * 1500, context_tokens=900), thread_id)
+    assert await small_harness.database.fetchval("SELECT count(*) FROM compactions") >= 3
+    told = await _told(small_harness, thread_id)
     assert told[0] == "summary"
     assert told.count("summary") == 1
     assert len(told) <= 3
 
 
-async def test_an_overflow_is_compacted_and_asked_again_once(small_floor: Floor):
-    thread_id = await _say(small_floor, _answer("x" * 1500, context_tokens=100))
-    await _say(small_floor, _answer("y" * 1500, context_tokens=100), thread_id)
+async def test_an_overflow_is_compacted_and_asked_again_once(small_harness: Harness):
+    thread_id = await _say(small_harness, _answer("x" * 1500, context_tokens=100))
+    await _say(small_harness, _answer("y" * 1500, context_tokens=100), thread_id)
     overflow = json.dumps(
         {"script": [{"error": {"kind": "context_overflow", "message": "prompt is too long", "retryable": False}}]}
     )
-    run = await small_floor.submit(overflow, thread_id)
-    await small_floor.settle(small_floor.workers[0])
-    row = await small_floor.run(run.run_id)
+    run = await small_harness.submit(overflow, thread_id)
+    await small_harness.settle(small_harness.workers[0])
+    row = await small_harness.run(run.run_id)
     assert (row["status"], row["error_kind"]) == ("failed", "context_overflow")
-    triggers = await small_floor.database.fetch("SELECT trigger FROM compactions")
+    triggers = await small_harness.database.fetch("SELECT trigger FROM compactions")
     assert [row["trigger"] for row in triggers] == ["overflow_recovery"]
 
 
@@ -122,18 +122,18 @@ async def test_a_picture_counts_as_what_a_model_reads_of_it(
     database: Database, redis: Redis, settings: Settings, kind: str, media_type: str
 ):
     settings = settings.model_copy(update={"model": ModelSettings(max_context_tokens=20_000)})
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    thread_id = await _say(floor, _answer("x" * 20_000, context_tokens=2_000))
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    thread_id = await _say(harness, _answer("x" * 20_000, context_tokens=2_000))
     # Its base64 would fill the window of 20,000 tokens, and then be too much to be kept beside the summary.
     source = {"type": "base64", "media_type": media_type, "data": "A" * 100_000}
     content = ({"type": kind, "source": source}, text_block(_answer("short", context_tokens=17_000)))
-    await floor.submitter.submit(Submission(floor.tenant_id, content, thread_id=thread_id))
-    await floor.settle(floor.workers[0])
+    await harness.submitter.submit(Submission(harness.tenant_id, content, thread_id=thread_id))
+    await harness.settle(harness.workers[0])
     assert await database.fetchval("SELECT count(*) FROM compactions") == 0
-    await _say(floor, _answer("short", context_tokens=100), thread_id)
-    assert await _told(floor, thread_id) == ["summary", "turn", "turn"]
-    await floor.close()
+    await _say(harness, _answer("short", context_tokens=100), thread_id)
+    assert await _told(harness, thread_id) == ["summary", "turn", "turn"]
+    await harness.close()
 
 
 def test_what_tools_show_counts_likewise():
@@ -146,14 +146,14 @@ def test_what_tools_show_counts_likewise():
     assert 1_600 < sizes[1] < 1_700
 
 
-async def test_a_lost_reply_to_the_compaction_writes_it_once(small_floor: Floor):
-    thread_id = await _say(small_floor, _answer("x" * 1500, context_tokens=400))
-    await _say(small_floor, _answer("short", context_tokens=900), thread_id)
-    small_floor.workers[0].tap.plan("lose_reply", "compaction", nth=1)
-    await _say(small_floor, _answer("again", context_tokens=100), thread_id)
-    assert await small_floor.database.fetchval("SELECT count(*) FROM compactions") == 1
-    assert await _told(small_floor, thread_id) == ["summary", "turn", "turn"]
-    await check_heads(small_floor.database)
+async def test_a_lost_reply_to_the_compaction_writes_it_once(small_harness: Harness):
+    thread_id = await _say(small_harness, _answer("x" * 1500, context_tokens=400))
+    await _say(small_harness, _answer("short", context_tokens=900), thread_id)
+    small_harness.workers[0].faults.plan("lose_reply", "compaction", nth=1)
+    await _say(small_harness, _answer("again", context_tokens=100), thread_id)
+    assert await small_harness.database.fetchval("SELECT count(*) FROM compactions") == 1
+    assert await _told(small_harness, thread_id) == ["summary", "turn", "turn"]
+    await check_heads(small_harness.database)
 
 
 @pytest.mark.parametrize(
@@ -174,30 +174,30 @@ async def test_the_windows_that_fallback_goes_by_are_those_of_compaction(
 ):
     given = {"max_context_tokens": 10_000_000, "context_windows": windows}
     settings = settings.model_copy(update={"model": ModelSettings.model_validate(given)})
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    await floor.add_agent("long", {"name": "Long", "engine": "scripted", "model": model})
-    run = await floor.submit(_answer("x" * 1500, context_tokens=170_000), agent_id="long")
-    await floor.settle(floor.worker())
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    await harness.add_agent("long", {"name": "Long", "engine": "scripted", "model": model})
+    run = await harness.submit(_answer("x" * 1500, context_tokens=170_000), agent_id="long")
+    await harness.settle(harness.worker())
     for _ in range(2):
-        await _say(floor, _answer("short", context_tokens=170_000), run.thread_id)
+        await _say(harness, _answer("short", context_tokens=170_000), run.thread_id)
     known = model_windows(settings.model)
     assert (known.limits(model).context_tokens == 200_000) is compacted
     assert bool(await database.fetchval("SELECT count(*) FROM compactions")) is compacted
-    await floor.close()
+    await harness.close()
 
 
 async def test_a_conversation_fills_no_more_of_a_large_window_than_the_operator_says(
     database: Database, redis: Redis, settings: Settings
 ):
     settings = settings.model_copy(update={"model": ModelSettings()})
-    floor = Floor(database, redis, settings)
-    await floor.open()
-    await floor.add_agent("long", {"name": "Long", "engine": "scripted", "model": "claude-sonnet-5-5"})
-    run = await floor.submit(_answer("x" * 1500, context_tokens=170_000), agent_id="long")
-    await floor.settle(floor.worker())
+    harness = Harness(database, redis, settings)
+    await harness.open()
+    await harness.add_agent("long", {"name": "Long", "engine": "scripted", "model": "claude-sonnet-5-5"})
+    run = await harness.submit(_answer("x" * 1500, context_tokens=170_000), agent_id="long")
+    await harness.settle(harness.worker())
     for _ in range(2):
-        await _say(floor, _answer("short", context_tokens=170_000), run.thread_id)
+        await _say(harness, _answer("short", context_tokens=170_000), run.thread_id)
     assert model_windows(settings.model).context_tokens("claude-sonnet-5-5") == 1_000_000
     assert await database.fetchval("SELECT count(*) FROM compactions")
-    await floor.close()
+    await harness.close()

@@ -11,9 +11,9 @@ from nova_workers.config import Settings
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.threads.history import load_history_turns
 from tests.requirements import proves
-from tests.support.executor import Floor, Worker
-from tests.support.invariants import check_any_time, check_heads
-from tests.support.model_server import ModelServer, Part, Status, Stream, model_server
+from tests.support.harness.invariants import check_any_time, check_heads
+from tests.support.harness.workers import Harness, Worker
+from tests.support.servers.model_server import ModelServer, Part, Status, Stream, model_server
 
 WINDOW = 10_000
 OVERFLOW = Status(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
@@ -36,20 +36,20 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+async def server(harness: Harness) -> AsyncIterator[ModelServer]:
     """The model server, behind the engine of the agent `saver`."""
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
-        floor.engines["anthropic"] = engine
+        harness.engines["anthropic"] = engine
         spec = {"name": "Saver", "engine": "anthropic", "model": "sonnet", "capabilities": {"memory": {}}}
-        await floor.add_agent("saver", spec)
+        await harness.add_agent("saver", spec)
         yield server
         await engine.close()
 
 
-async def _run(floor: Floor, worker: Worker, thread_id: str | None = None) -> str:
-    run = await floor.submit("Save it all", thread_id, **({} if thread_id else {"agent_id": "saver"}))
-    await floor.settle(worker)
+async def _run(harness: Harness, worker: Worker, thread_id: str | None = None) -> str:
+    run = await harness.submit("Save it all", thread_id, **({} if thread_id else {"agent_id": "saver"}))
+    await harness.settle(worker)
     return run.run_id
 
 
@@ -72,73 +72,73 @@ def _conversation(request: dict[str, Any]) -> str:
 
 @proves("engine.overflow-in-turn")
 async def test_a_turn_that_overflows_goes_on_after_a_summary_of_its_first_steps(
-    floor: Floor, server: ModelServer
+    harness: Harness, server: ModelServer
 ) -> None:
     server.reply(call(0), call(1), call(2), OVERFLOW, NOTES, DONE)
-    run_id = await _run(floor, floor.worker())
-    row = await floor.run(run_id)
+    run_id = await _run(harness, harness.worker())
+    row = await harness.run(run_id)
     assert (row["status"], row["result_text"]) == ("succeeded", "All saved"), dict(row)
     asked = [_conversation(request) for request in server.requests]
     assert asked[3] == "query, call 0, result 0, call 1, result 1, call 2, result 2"
     assert asked[5] == "summary, query"
     assert "0 xxx" in server.requests[4]["messages"][0]["content"][0]["text"]
-    record = await floor.database.fetchrow("SELECT * FROM compactions")
+    record = await harness.database.fetchrow("SELECT * FROM compactions")
     assert record is not None
     assert (record["trigger"], record["through_step"]) == ("overflow_recovery", 2)
     assert record["summarized_through_turn_id"] == row["turn_id"]
-    assert await floor.database.fetchval("SELECT count(*) FROM tool_calls WHERE result IS NOT NULL") == 3
-    steps = await floor.database.fetchval("SELECT steps FROM turns WHERE id = $1", row["turn_id"])
+    assert await harness.database.fetchval("SELECT count(*) FROM tool_calls WHERE result IS NOT NULL") == 3
+    steps = await harness.database.fetchval("SELECT steps FROM turns WHERE id = $1", row["turn_id"])
     assert steps == 4
-    await check_any_time(floor.database)
-    await check_heads(floor.database)
+    await check_any_time(harness.database)
+    await check_heads(harness.database)
 
 
 @proves("engine.overflow-in-turn")
 async def test_a_turn_that_comes_near_the_window_is_compacted_between_two_steps(
-    floor: Floor, server: ModelServer
+    harness: Harness, server: ModelServer
 ) -> None:
     server.reply(call(0), call(1, tokens=9_000), NOTES, call(2), DONE)
-    run_id = await _run(floor, floor.worker())
-    assert await floor.status(run_id) == "succeeded"
+    run_id = await _run(harness, harness.worker())
+    assert await harness.status(run_id) == "succeeded"
     asked = [_conversation(request) for request in server.requests]
     assert asked[3] == "summary, query"
     assert asked[4] == "summary, query, call 2, result 2"
-    assert await floor.database.fetchval("SELECT trigger FROM compactions") == "context_limit"
+    assert await harness.database.fetchval("SELECT trigger FROM compactions") == "context_limit"
 
 
 @proves("engine.overflow-in-turn")
 async def test_a_worker_that_dies_after_the_summary_leaves_the_same_conversation_to_the_next(
-    floor: Floor, server: ModelServer
+    harness: Harness, server: ModelServer
 ) -> None:
-    first, second = floor.worker(), floor.worker()
-    first.tap.plan("crash_after", "compaction", nth=1)
+    first, second = harness.worker(), harness.worker()
+    first.faults.plan("crash_after", "compaction", nth=1)
     server.reply(call(0), call(1), call(2), OVERFLOW, NOTES)
-    run_id = await _run(floor, first)
-    assert await floor.status(run_id) == "running"
+    run_id = await _run(harness, first)
+    assert await harness.status(run_id) == "running"
     await first.crash()
-    await floor.recover()
+    await harness.recover()
     server.reply(DONE)
-    await floor.settle(second)
-    assert (await floor.run(run_id))["result_text"] == "All saved"
+    await harness.settle(second)
+    assert (await harness.run(run_id))["result_text"] == "All saved"
     assert _conversation(server.requests[-1]) == "summary, query"
-    assert await floor.database.fetchval("SELECT count(*) FROM compactions") == 1
+    assert await harness.database.fetchval("SELECT count(*) FROM compactions") == 1
 
 
-async def test_the_next_turn_is_told_what_is_left_of_the_long_one(floor: Floor, server: ModelServer) -> None:
-    worker = floor.worker()
+async def test_the_next_turn_is_told_what_is_left_of_the_long_one(harness: Harness, server: ModelServer) -> None:
+    worker = harness.worker()
     server.reply(call(0), call(1), OVERFLOW, NOTES, call(2), DONE)
-    run_id = await _run(floor, worker)
-    row = await floor.run(run_id)
-    async with floor.database.connection() as connection:
-        turns = await load_history_turns(connection, floor.tenant_id, row["turn_id"])
+    run_id = await _run(harness, worker)
+    row = await harness.run(run_id)
+    async with harness.database.connection() as connection:
+        turns = await load_history_turns(connection, harness.tenant_id, row["turn_id"])
     assert [turn.summary for turn in turns] == [True, False]
     server.reply(DONE)
-    await _run(floor, worker, row["thread_id"])
+    await _run(harness, worker, row["thread_id"])
     assert _conversation(server.requests[-1]) == "summary, query, call 2, result 2, text, query"
 
 
-async def test_a_conversation_that_overflows_again_at_once_fails(floor: Floor, server: ModelServer) -> None:
+async def test_a_conversation_that_overflows_again_at_once_fails(harness: Harness, server: ModelServer) -> None:
     server.reply(call(0), call(1), OVERFLOW, NOTES, OVERFLOW, NOTES)
-    row = await floor.run(await _run(floor, floor.worker()))
+    row = await harness.run(await _run(harness, harness.worker()))
     assert (row["status"], row["error_kind"]) == ("failed", "context_overflow")
-    await check_any_time(floor.database)
+    await check_any_time(harness.database)

@@ -18,8 +18,8 @@ from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.model_server import ModelServer, Part, Status, Stream, model_server
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Status, Stream, model_server
 
 AGENT = "talker"
 FINE = Stream((Part("text", ["All ", "well."]),))
@@ -34,42 +34,42 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-async def floor(database: Database, redis: Redis, settings: Settings, server: ModelServer) -> AsyncIterator[Floor]:
+async def harness(database: Database, redis: Redis, settings: Settings, server: ModelServer) -> AsyncIterator[Harness]:
     """A fleet whose agent talks to the model server, with one worker."""
-    floor = Floor(database, redis, settings)
+    harness = Harness(database, redis, settings)
     engine = AnthropicEngine(api_key="the-key", base_url=server.url, max_retries=0)
-    floor.engines["anthropic"] = engine
-    await floor.open()
-    await floor.add_agent(AGENT, {"name": "Talker", "engine": "anthropic", "capabilities": {"memory": {}}})
-    floor.worker(control=True)
-    await floor.hears_nudges()
-    yield floor
-    await floor.close()
+    harness.engines["anthropic"] = engine
+    await harness.open()
+    await harness.add_agent(AGENT, {"name": "Talker", "engine": "anthropic", "capabilities": {"memory": {}}})
+    harness.worker(control=True)
+    await harness.wait_for_control_channel()
+    yield harness
+    await harness.close()
     await engine.close()
 
 
-async def _say(floor: Floor, text: str, after: Accepted | None = None) -> Accepted:
-    run = await floor.submit(text, None if after is None else after.thread_id, agent_id=None if after else AGENT)
-    await floor.settle(floor.workers[0])
+async def _say(harness: Harness, text: str, after: Accepted | None = None) -> Accepted:
+    run = await harness.submit(text, None if after is None else after.thread_id, agent_id=None if after else AGENT)
+    await harness.settle(harness.workers[0])
     return run
 
 
-async def _stop_midway(floor: Floor, server: ModelServer, *parts: Part) -> Accepted:
+async def _stop_midway(harness: Harness, server: ModelServer, *parts: Part) -> Accepted:
     """Send a message whose answer stalls, and stop its run when what came before the stall was seen."""
     server.reply(Stream((*parts, Part("stall"))), FINE)
-    run = await floor.submit("Tell me.", agent_id=AGENT)
-    slot = await floor.start_next(floor.workers[0])
-    await _until_seen(floor, run.run_id, "token" if parts else "thinking")
-    await floor.canceller.cancel(floor.tenant_id, run.run_id)
+    run = await harness.submit("Tell me.", agent_id=AGENT)
+    slot = await harness.start_next(harness.workers[0])
+    await _until_seen(harness, run.run_id, "token" if parts else "thinking")
+    await harness.canceller.cancel(harness.tenant_id, run.run_id)
     await slot
-    assert await floor.status(run.run_id) == "canceled"
+    assert await harness.status(run.run_id) == "canceled"
     return run
 
 
-async def _until_seen(floor: Floor, run_id: str, kind: str) -> None:
+async def _until_seen(harness: Harness, run_id: str, kind: str) -> None:
     async with asyncio.timeout(5):
         while True:
-            if f'"{kind}"' in str(await floor.redis.xrange(run_events(run_id))):
+            if f'"{kind}"' in str(await harness.redis.xrange(run_events(run_id))):
                 return
             await asyncio.sleep(0.005)
 
@@ -88,10 +88,10 @@ def _alternates(server: ModelServer) -> bool:
 
 
 @proves("prompt.endings")
-async def test_what_was_stopped_keeps_its_words_and_says_so(floor: Floor, server: ModelServer):
-    stopped = await _stop_midway(floor, server, Part("text", ["Once upon a time"]))
+async def test_what_was_stopped_keeps_its_words_and_says_so(harness: Harness, server: ModelServer):
+    stopped = await _stop_midway(harness, server, Part("text", ["Once upon a time"]))
     server.reply(FINE)
-    await _say(floor, "Go on.", stopped)
+    await _say(harness, "Go on.", stopped)
     assert _told(server) == [
         ("user", ["Tell me."]),
         ("assistant", ["Once upon a time", "\n\n(stopped by user)"]),
@@ -99,20 +99,20 @@ async def test_what_was_stopped_keeps_its_words_and_says_so(floor: Floor, server
     ]
 
 
-async def test_what_was_stopped_before_a_word_says_so(floor: Floor, server: ModelServer):
-    stopped = await _stop_midway(floor, server)
+async def test_what_was_stopped_before_a_word_says_so(harness: Harness, server: ModelServer):
+    stopped = await _stop_midway(harness, server)
     server.reply(FINE)
-    await _say(floor, "Go on.", stopped)
+    await _say(harness, "Go on.", stopped)
     assert _told(server) == [("user", ["Tell me."]), ("assistant", ["(stopped by user)"]), ("user", ["Go on."])]
 
 
 @proves("prompt.endings")
-async def test_an_error_stays_in_the_conversation(floor: Floor, server: ModelServer):
+async def test_an_error_stays_in_the_conversation(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "The picture\nis broken."))
-    failed = await _say(floor, "Look.")
-    assert await floor.status(failed.run_id) == "failed"
+    failed = await _say(harness, "Look.")
+    assert await harness.status(failed.run_id) == "failed"
     server.reply(FINE)
-    await _say(floor, "And now?", failed)
+    await _say(harness, "And now?", failed)
     (_, said, _) = _told(server)
     assert said[0] == "assistant"
     (words,) = said[1]
@@ -122,13 +122,15 @@ async def test_an_error_stays_in_the_conversation(floor: Floor, server: ModelSer
     assert _alternates(server)
 
 
-async def test_a_call_that_an_error_left_open_is_answered_before_the_error_is_told(floor: Floor, server: ModelServer):
+async def test_a_call_that_an_error_left_open_is_answered_before_the_error_is_told(
+    harness: Harness, server: ModelServer
+):
     call = Part("tool", ("toolu_1", "memory_save", {"content": "Likes tea"}))
     server.reply(Stream((Part("text", ["Let me note that."]), call)), Status(400, "invalid_request_error", "No."))
-    failed = await _say(floor, "I like tea.")
-    assert await floor.status(failed.run_id) == "failed"
+    failed = await _say(harness, "I like tea.")
+    assert await harness.status(failed.run_id) == "failed"
     server.reply(FINE)
-    await _say(floor, "Do you?", failed)
+    await _say(harness, "Do you?", failed)
     assert [(role, kinds[-1][:7]) for role, kinds in _told(server)] == [
         ("user", "I like "),
         ("assistant", "tool_us"),
@@ -138,27 +140,27 @@ async def test_a_call_that_an_error_left_open_is_answered_before_the_error_is_to
     ]
 
 
-async def test_the_same_turn_is_told_in_the_same_words_for_ever(floor: Floor, server: ModelServer):
+async def test_the_same_turn_is_told_in_the_same_words_for_ever(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "No."))
-    failed = await _say(floor, "Look.")
+    failed = await _say(harness, "Look.")
     server.reply(FINE)
-    await _say(floor, "One.", failed)
+    await _say(harness, "One.", failed)
     first = _told(server)
-    await _say(floor, "Two.", failed)
+    await _say(harness, "Two.", failed)
     assert _told(server)[: len(first)] == first
 
 
-async def test_the_ledger_keeps_what_was_said_and_no_more(floor: Floor, server: ModelServer):
-    stopped = await _stop_midway(floor, server, Part("text", ["Once upon a time"]))
-    kinds = [(row["kind"], row["content"][-1]["text"]) for row in await floor.transcript(stopped.run_id)]
+async def test_the_ledger_keeps_what_was_said_and_no_more(harness: Harness, server: ModelServer):
+    stopped = await _stop_midway(harness, server, Part("text", ["Once upon a time"]))
+    kinds = [(row["kind"], row["content"][-1]["text"]) for row in await harness.transcript(stopped.run_id)]
     assert kinds == [("query", "Tell me."), ("response", "Once upon a time")]
 
 
-async def test_a_long_error_is_cut(floor: Floor, server: ModelServer):
+async def test_a_long_error_is_cut(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "no " * 2_000))
-    failed = await _say(floor, "Look.")
+    failed = await _say(harness, "Look.")
     server.reply(FINE)
-    await _say(floor, "And now?", failed)
+    await _say(harness, "And now?", failed)
     assert len(_told(server)[1][1][0]) < 600
 
 
@@ -174,26 +176,26 @@ class _Keeper(ScriptedEngine):
 
 
 @proves("finish.session")
-async def test_a_turn_that_fails_leaves_the_last_good_session(floor: Floor):
-    floor.engines["scripted"] = _Keeper(environment="development")
-    thread_id = await floor.thread("scripted")
+async def test_a_turn_that_fails_leaves_the_last_good_session(harness: Harness):
+    harness.engines["scripted"] = _Keeper(environment="development")
+    thread_id = await harness.thread("scripted")
     sessions: list[str] = []
     for message in ("hello", '{"script": [{"error": {"message": "No."}}]}', "hello"):
-        await floor.submit(message, thread_id)
-        await floor.settle(floor.workers[0])
-        sessions.append(await floor.database.fetchval("SELECT session_id FROM threads WHERE id = $1", thread_id))
+        await harness.submit(message, thread_id)
+        await harness.settle(harness.workers[0])
+        sessions.append(await harness.database.fetchval("SELECT session_id FROM threads WHERE id = $1", thread_id))
     assert sessions == ["ses_1", "ses_1", "ses_3"]
 
 
 @proves("prompt.background")
-async def test_a_background_run_sends_nothing_but_what_its_agent_hands_over(floor: Floor, server: ModelServer):
-    quiet = await floor.submit("Look after it.", agent_id=AGENT, queue="background")
-    await floor.settle(floor.workers[0])
-    assert (await floor.run(quiet.run_id))["result_text"] == "All well."
-    assert await floor.database.fetch("SELECT 1 FROM deliveries") == []
+async def test_a_background_run_sends_nothing_but_what_its_agent_hands_over(harness: Harness, server: ModelServer):
+    quiet = await harness.submit("Look after it.", agent_id=AGENT, queue="background")
+    await harness.settle(harness.workers[0])
+    assert (await harness.run(quiet.run_id))["result_text"] == "All well."
+    assert await harness.database.fetch("SELECT 1 FROM deliveries") == []
     call = Part("tool", ("toolu_1", "notify_user", {"message": "The roof leaks."}))
     server.reply(Stream((call,)), FINE)
-    await floor.submit("Look again.", quiet.thread_id, queue="background")
-    await floor.settle(floor.workers[0])
-    (sent,) = await floor.database.fetch("SELECT kind, payload FROM deliveries")
+    await harness.submit("Look again.", quiet.thread_id, queue="background")
+    await harness.settle(harness.workers[0])
+    (sent,) = await harness.database.fetch("SELECT kind, payload FROM deliveries")
     assert (sent["kind"], "The roof leaks." in str(sent["payload"])) == ("notification", True)

@@ -15,8 +15,8 @@ from nova_workers.keys import run_events
 from nova_workers.ledger.runs.replay import load_recorded_run
 from nova_workers.streams.replay import replay
 from nova_workers.streams.wire import FIELD, decode
-from tests.support.executor import Floor
-from tests.support.puppet import plan
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
 
 ASK: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea or coffee?"}}
 
@@ -25,18 +25,18 @@ def script(*items: dict[str, Any]) -> str:
     return orjson.dumps({"script": list(items)}).decode()
 
 
-async def events_of(floor: Floor, run_id: str) -> list[JsonObject]:
+async def events_of(harness: Harness, run_id: str) -> list[JsonObject]:
     """Return the live events of a run that is over."""
-    for worker in floor.workers:
+    for worker in harness.workers:
         await worker.publisher.drain(5)
-    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await floor.redis.xrange(run_events(run_id)))
+    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await harness.redis.xrange(run_events(run_id)))
     return [live.event for _, entry in entries for live in decode(entry[FIELD])]
 
 
-async def replay_of(floor: Floor, run_id: str) -> list[JsonObject]:
+async def replay_of(harness: Harness, run_id: str) -> list[JsonObject]:
     """Return the events of a run that is over, from the ledger."""
-    async with floor.database.connection() as connection:
-        recorded = await load_recorded_run(connection, floor.tenant_id, run_id)
+    async with harness.database.connection() as connection:
+        recorded = await load_recorded_run(connection, harness.tenant_id, run_id)
     assert recorded is not None
     return [event.model_dump(mode="json", exclude_none=True) for _, event in replay(recorded, EventCursor())]
 
@@ -46,18 +46,18 @@ def statuses(events: list[JsonObject]) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-async def fleet(floor: Floor) -> Floor:
+async def fleet(harness: Harness) -> Harness:
     """A fleet whose scripted agents may ask people, and must ask before they remember."""
     grants = {"user": {}, "memory": {}}
-    await floor.add_agent("asker", {"name": "Asker", "engine": "scripted", "capabilities": grants})
+    await harness.add_agent("asker", {"name": "Asker", "engine": "scripted", "capabilities": grants})
     careful = {"approvals": [{"tool": "memory_*", "decision": "ask"}]}
-    await floor.add_agent(
+    await harness.add_agent(
         "careful", {"name": "careful", "engine": "scripted", "capabilities": grants, "permissions": careful}
     )
-    return floor
+    return harness
 
 
-async def test_a_call_that_a_person_answers_completes_for_those_who_follow(fleet: Floor):
+async def test_a_call_that_a_person_answers_completes_for_those_who_follow(fleet: Harness):
     worker = fleet.worker()
     run = await fleet.submit(script({"tool": ASK}, {"say": "As you like."}), agent_id="asker")
     await fleet.settle(worker)
@@ -71,7 +71,7 @@ async def test_a_call_that_a_person_answers_completes_for_those_who_follow(fleet
     assert kinds.index("stream_start", 1) < events.index(ended) < kinds.index("step", kinds.index("stream_start", 1))
 
 
-async def test_a_call_that_a_person_refuses_fails_for_those_who_follow(fleet: Floor):
+async def test_a_call_that_a_person_refuses_fails_for_those_who_follow(fleet: Harness):
     worker = fleet.worker()
     save = {"name": "memory_save", "input": {"content": "Never"}}
     run = await fleet.submit(script({"tool": save}, {"say": "then not"}), agent_id="careful")
@@ -81,9 +81,9 @@ async def test_a_call_that_a_person_refuses_fails_for_those_who_follow(fleet: Fl
     assert statuses(await events_of(fleet, run.run_id)) == [("memory_save", "failed")]
 
 
-async def test_a_call_that_is_cut_by_a_cancel_ends_as_interrupted_for_those_who_follow(fleet: Floor):
+async def test_a_call_that_is_cut_by_a_cancel_ends_as_interrupted_for_those_who_follow(fleet: Harness):
     worker = fleet.worker(control=True)
-    await fleet.hears_nudges()
+    await fleet.wait_for_control_channel()
     run, slot = await fleet.begin(worker, plan(["quick", "wait:a"]), "a")
     await fleet.canceller.cancel(fleet.tenant_id, run.run_id)
     await slot
@@ -95,7 +95,7 @@ async def test_a_call_that_is_cut_by_a_cancel_ends_as_interrupted_for_those_who_
     ]
 
 
-async def test_a_run_that_is_canceled_while_it_waits_ends_its_open_call(fleet: Floor):
+async def test_a_run_that_is_canceled_while_it_waits_ends_its_open_call(fleet: Harness):
     worker = fleet.worker()
     run = await fleet.submit(script({"tool": ASK}, {"say": "never"}), agent_id="asker")
     await fleet.settle(worker)
@@ -104,11 +104,11 @@ async def test_a_run_that_is_canceled_while_it_waits_ends_its_open_call(fleet: F
     assert statuses(await events_of(fleet, run.run_id)) == [("ask_user", "started"), ("ask_user", "interrupted")]
 
 
-async def test_usage_is_told_after_each_step_and_the_ledger_tells_the_same(floor: Floor):
-    worker = floor.worker()
-    run = await floor.submit(plan(["look"], ["look"], []))
-    await floor.settle(worker)
-    live, replayed = await events_of(floor, run.run_id), await replay_of(floor, run.run_id)
+async def test_usage_is_told_after_each_step_and_the_ledger_tells_the_same(harness: Harness):
+    worker = harness.worker()
+    run = await harness.submit(plan(["look"], ["look"], []))
+    await harness.settle(worker)
+    live, replayed = await events_of(harness, run.run_id), await replay_of(harness, run.run_id)
     for events in (live, replayed):
         told = [(event["input_tokens"], event["cost_usd"]) for event in events if event["type"] == "usage"]
         assert told == [(10, 0.25), (20, 0.5)]
@@ -117,26 +117,26 @@ async def test_usage_is_told_after_each_step_and_the_ledger_tells_the_same(floor
         assert events[-1]["usage"]["input_tokens"] == 30
 
 
-async def test_the_start_names_the_label_and_where_the_answer_is_read(floor: Floor):
-    worker = floor.worker()
-    thread_id = await floor.thread()
-    await floor.database.execute("UPDATE threads SET label = 'support' WHERE id = $1", thread_id)
-    run = await floor.submit("hi", thread_id, metadata={"channel": "telegram", "to": "4711", "mine": 1})
-    await floor.settle(worker)
-    for events in (await events_of(floor, run.run_id), await replay_of(floor, run.run_id)):
+async def test_the_start_names_the_label_and_where_the_answer_is_read(harness: Harness):
+    worker = harness.worker()
+    thread_id = await harness.thread()
+    await harness.database.execute("UPDATE threads SET label = 'support' WHERE id = $1", thread_id)
+    run = await harness.submit("hi", thread_id, metadata={"channel": "telegram", "to": "4711", "mine": 1})
+    await harness.settle(worker)
+    for events in (await events_of(harness, run.run_id), await replay_of(harness, run.run_id)):
         assert (events[0]["label"], events[0]["target"]) == ("support", {"channel": "telegram", "to": "4711"})
-    plain = await floor.submit("hi")
-    await floor.settle(worker)
-    assert "target" not in (await events_of(floor, plain.run_id))[0]
+    plain = await harness.submit("hi")
+    await harness.settle(worker)
+    assert "target" not in (await events_of(harness, plain.run_id))[0]
 
 
-async def test_every_event_says_when_and_the_ledger_knows_it_too(floor: Floor):
-    worker = floor.worker()
+async def test_every_event_says_when_and_the_ledger_knows_it_too(harness: Harness):
+    worker = harness.worker()
     before = datetime.now(UTC)
-    run = await floor.submit(plan(["look"], []))
-    await floor.settle(worker)
+    run = await harness.submit(plan(["look"], []))
+    await harness.settle(worker)
     after = datetime.now(UTC)
-    for events in (await events_of(floor, run.run_id), await replay_of(floor, run.run_id)):
+    for events in (await events_of(harness, run.run_id), await replay_of(harness, run.run_id)):
         times = [datetime.fromisoformat(event["at"]) for event in events]
         assert all(before <= time <= after for time in times)
         assert times == sorted(times)

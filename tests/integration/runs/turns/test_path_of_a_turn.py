@@ -19,8 +19,8 @@ import pytest
 import nova_workers
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.streams.publisher import RunEvents
-from tests.support.executor import Floor
-from tests.support.model_server import Part, Stream, model_server
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import Part, Stream, model_server
 
 MOST_FRAMES_DOWN = 9
 """From `RunExecutor.answer` to the HTTP request of the engine, both ends of ours included."""
@@ -80,22 +80,22 @@ def _name(frame: FrameType) -> str:
 
 @pytest.mark.parametrize(("capabilities", "more"), [({}, 0), ({"secrets": {}}, 1)], ids=["plain", "with secrets"])
 async def test_a_streamed_turn_passes_few_frames_and_files_of_ours(
-    floor: Floor, capabilities: dict[str, Any], more: int
+    harness: Harness, capabilities: dict[str, Any], more: int
 ) -> None:
     profile = Profile()
     async with model_server() as server:
         server.reply(Stream((Part("text", ["Hello ", "you"]),)))
         engine = AnthropicEngine(api_key="k", base_url=server.url)
-        floor.engines["anthropic"] = engine
-        await floor.add_agent("short", {"name": "Short", "engine": "anthropic", "capabilities": capabilities})
-        worker = floor.worker()
-        await floor.submit("first", agent_id="short")
-        await floor.settle(worker)
-        accepted = await floor.submit("again", agent_id="short")
+        harness.engines["anthropic"] = engine
+        await harness.add_agent("short", {"name": "Short", "engine": "anthropic", "capabilities": capabilities})
+        worker = harness.worker()
+        await harness.submit("first", agent_id="short")
+        await harness.settle(worker)
+        accepted = await harness.submit("again", agent_id="short")
         with profile.watching():
-            await floor.settle(worker)
+            await harness.settle(worker)
         await engine.close()
-    assert await floor.status(accepted.run_id) == "succeeded"
+    assert await harness.status(accepted.run_id) == "succeeded"
     assert profile.down[0] == "runs/executor.py:RunExecutor.answer"
     assert profile.back[-1] == "streams/publisher.py:RunEvents.emit"
     assert len(profile.down) <= MOST_FRAMES_DOWN, profile.down

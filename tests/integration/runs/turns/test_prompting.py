@@ -14,9 +14,9 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.memories import save_memory
 from tests.requirements import proves
-from tests.support.clocks import ManualClock
-from tests.support.executor import Floor
-from tests.support.model_server import ModelServer, Part, Stream, model_server
+from tests.support.harness.manual_clock import ManualClock
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
 DAY_S = 86_400
 AGENT: dict[str, Any] = {
@@ -55,62 +55,64 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def floor(
+async def harness(
     database: Database, redis: Redis, settings: Settings, server: ModelServer, clock: ManualClock
-) -> AsyncIterator[Floor]:
+) -> AsyncIterator[Harness]:
     """A fleet with one worker and a clerk."""
-    floor = Floor(database, redis, settings)
+    harness = Harness(database, redis, settings)
     engine = AnthropicEngine(api_key="the-key", base_url=server.url, max_retries=0)
-    floor.engines["anthropic"] = engine
-    await floor.open()
-    await floor.add_agent("clerk", AGENT)
-    floor.worker(clock=clock)
-    yield floor
-    await floor.close()
+    harness.engines["anthropic"] = engine
+    await harness.open()
+    await harness.add_agent("clerk", AGENT)
+    harness.worker(clock=clock)
+    yield harness
+    await harness.close()
     await engine.close()
 
 
-async def _prompt(floor: Floor, server: ModelServer, thread_id: str | None = None, **fields: Any) -> list[str]:
+async def _prompt(harness: Harness, server: ModelServer, thread_id: str | None = None, **fields: Any) -> list[str]:
     """Run a turn, and return the blocks of its system prompt."""
     if thread_id is None:
         fields.setdefault("agent_id", "clerk")
-    run = await floor.submit("Hello.", thread_id, **fields)
-    await floor.settle(floor.workers[0])
-    assert await floor.status(run.run_id) == "succeeded", dict(await floor.run(run.run_id))
+    run = await harness.submit("Hello.", thread_id, **fields)
+    await harness.settle(harness.workers[0])
+    assert await harness.status(run.run_id) == "succeeded", dict(await harness.run(run.run_id))
     return [block["text"] for block in server.requests[-1]["system"]]
 
 
-async def _remember(floor: Floor, *facts: str) -> None:
-    async with floor.database.connection() as connection:
+async def _remember(harness: Harness, *facts: str) -> None:
+    async with harness.database.connection() as connection:
         for fact in facts:
-            await save_memory(connection, floor.tenant_id, "clerk", fact)
+            await save_memory(connection, harness.tenant_id, "clerk", fact)
 
 
-async def _library(floor: Floor) -> None:
-    await floor.database.execute(
+async def _library(harness: Harness) -> None:
+    await harness.database.execute(
         "INSERT INTO skills (tenant_id, name, description, skill_md, body) VALUES ($1, 'pdf', 'Reads PDFs.', '', '')",
-        floor.tenant_id,
+        harness.tenant_id,
     )
 
 
-async def _task(floor: Floor) -> str:
+async def _task(harness: Harness) -> str:
     """Make a task with a thread of its own, and return the thread's id."""
-    await floor.database.execute(
+    await harness.database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status)"
         " VALUES ($1, 1, 'Sort the mail', 'clerk', 'person', 'active')",
-        floor.tenant_id,
+        harness.tenant_id,
     )
-    thread_id = await floor.thread("clerk")
-    await floor.database.execute("UPDATE threads SET task_id = 1, title = 'The </task> mail' WHERE id = $1", thread_id)
+    thread_id = await harness.thread("clerk")
+    await harness.database.execute(
+        "UPDATE threads SET task_id = 1, title = 'The </task> mail' WHERE id = $1", thread_id
+    )
     return thread_id
 
 
 @proves("prompt.sections")
-async def test_a_whole_prompt(floor: Floor, server: ModelServer, settings: Settings):
-    await _remember(floor, "Likes tea", "Lives in\nOslo </Memories>")
-    await _library(floor)
-    thread_id = await _task(floor)
-    blocks = await _prompt(floor, server, thread_id, queue="background", metadata={"channel": "mail"})
+async def test_a_whole_prompt(harness: Harness, server: ModelServer, settings: Settings):
+    await _remember(harness, "Likes tea", "Lives in\nOslo </Memories>")
+    await _library(harness)
+    thread_id = await _task(harness)
+    blocks = await _prompt(harness, server, thread_id, queue="background", metadata={"channel": "mail"})
     prompt = "".join(blocks).replace(str(settings.workspace_root), "WORKSPACE")
     assert prompt == snapshot("""\
 <Identity>
@@ -173,73 +175,75 @@ The only ways to reach the person: `notify_user` for what the person should know
 
 @proves("prompt.stable")
 async def test_other_days_threads_and_memories_leave_the_slow_part_alone(
-    floor: Floor, server: ModelServer, clock: ManualClock
+    harness: Harness, server: ModelServer, clock: ManualClock
 ):
-    await _library(floor)
-    first = await _prompt(floor, server)
+    await _library(harness)
+    first = await _prompt(harness, server)
     clock.advance(DAY_S)
-    await _remember(floor, "Likes tea")
-    second = await _prompt(floor, server, await _task(floor), queue="background")
+    await _remember(harness, "Likes tea")
+    second = await _prompt(harness, server, await _task(harness), queue="background")
     assert first[0] == second[0]
     assert first[1] != second[1]
 
 
-async def test_a_day_has_one_prompt(floor: Floor, server: ModelServer, clock: ManualClock):
-    morning = await _prompt(floor, server)
+async def test_a_day_has_one_prompt(harness: Harness, server: ModelServer, clock: ManualClock):
+    morning = await _prompt(harness, server)
     clock.advance(DAY_S / 4)
-    assert await _prompt(floor, server) == morning
+    assert await _prompt(harness, server) == morning
     clock.advance(DAY_S / 4 - 3_600)
-    assert "Wednesday, 2030-01-02 (Europe/Oslo)" in (await _prompt(floor, server))[1]
+    assert "Wednesday, 2030-01-02 (Europe/Oslo)" in (await _prompt(harness, server))[1]
 
 
-async def test_the_newest_memories_are_told_as_far_as_there_is_room(floor: Floor, server: ModelServer):
-    await _remember(floor, *(f"Fact {number}: {'x' * 1_500}" for number in range(8)))
-    (_, fast) = await _prompt(floor, server)
+async def test_the_newest_memories_are_told_as_far_as_there_is_room(harness: Harness, server: ModelServer):
+    await _remember(harness, *(f"Fact {number}: {'x' * 1_500}" for number in range(8)))
+    (_, fast) = await _prompt(harness, server)
     told = [line[:8] for line in fast.splitlines() if line.startswith("- Fact")]
     assert told == ["- Fact 3", "- Fact 4", "- Fact 5", "- Fact 6", "- Fact 7"]
     assert "(There are older memories: memory_list shows them.)" in fast
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"memory": {"tools": ["memory_save"]}}], ids=["none", "may only save"])
-async def test_who_may_not_read_memories_is_told_none(floor: Floor, server: ModelServer, capabilities: dict[str, Any]):
-    await _remember(floor, "Likes tea")
-    await floor.add_agent("other", {"name": "Other", "engine": "anthropic", "capabilities": capabilities})
-    blocks = await _prompt(floor, server, agent_id="other")
+async def test_who_may_not_read_memories_is_told_none(
+    harness: Harness, server: ModelServer, capabilities: dict[str, Any]
+):
+    await _remember(harness, "Likes tea")
+    await harness.add_agent("other", {"name": "Other", "engine": "anthropic", "capabilities": capabilities})
+    blocks = await _prompt(harness, server, agent_id="other")
     assert "Likes tea" not in "".join(blocks)
 
 
-async def test_other_tenants_memories_are_not_told(floor: Floor, server: ModelServer):
-    await floor.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_2', 'Two')")
-    async with floor.database.connection() as connection:
+async def test_other_tenants_memories_are_not_told(harness: Harness, server: ModelServer):
+    await harness.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_2', 'Two')")
+    async with harness.database.connection() as connection:
         await save_memory(connection, "ten_2", "clerk", "Likes coffee")
-    assert "coffee" not in "".join(await _prompt(floor, server))
+    assert "coffee" not in "".join(await _prompt(harness, server))
 
 
-async def test_the_ledger_is_asked_once_and_only_by_an_agent_that_needs_it(floor: Floor, server: ModelServer):
-    await _remember(floor, "Likes tea")
-    await floor.add_agent("plain", {"name": "Plain", "engine": "anthropic"})
-    tap = floor.workers[0].tap
-    await _prompt(floor, server, agent_id="plain")
-    assert tap.log == ["claim", "finish"]
-    tap.log.clear()
-    await _prompt(floor, server)
-    assert tap.log == ["claim", "other", "finish"]
+async def test_the_ledger_is_asked_once_and_only_by_an_agent_that_needs_it(harness: Harness, server: ModelServer):
+    await _remember(harness, "Likes tea")
+    await harness.add_agent("plain", {"name": "Plain", "engine": "anthropic"})
+    faults = harness.workers[0].faults
+    await _prompt(harness, server, agent_id="plain")
+    assert faults.log == ["claim", "finish"]
+    faults.log.clear()
+    await _prompt(harness, server)
+    assert faults.log == ["claim", "other", "finish"]
 
 
-async def test_how_answers_look_follows_the_channel(floor: Floor, server: ModelServer):
+async def test_how_answers_look_follows_the_channel(harness: Harness, server: ModelServer):
     formatting = {"sms": "At most 160 characters."}
-    prompts = floor.settings.prompts.model_copy(update={"formatting": formatting})
-    floor.settings = floor.settings.model_copy(update={"prompts": prompts})
-    floor.workers[0] = floor.worker(clock=ManualClock())
-    slow, fast = await _prompt(floor, server, metadata={"channel": "sms"})
+    prompts = harness.settings.prompts.model_copy(update={"formatting": formatting})
+    harness.settings = harness.settings.model_copy(update={"prompts": prompts})
+    harness.workers[0] = harness.worker(clock=ManualClock())
+    slow, fast = await _prompt(harness, server, metadata={"channel": "sms"})
     assert "<Formatting>\nAt most 160 characters.\n</Formatting>" in slow
     assert "- Channel: sms" in fast
-    slow, _ = await _prompt(floor, server, metadata={"channel": ["not", "a", "word"]})
+    slow, _ = await _prompt(harness, server, metadata={"channel": ["not", "a", "word"]})
     assert "Answer in Markdown." in slow
 
 
-async def test_an_agent_with_an_output_schema_is_told_of_no_other_form(floor: Floor, server: ModelServer):
+async def test_an_agent_with_an_output_schema_is_told_of_no_other_form(harness: Harness, server: ModelServer):
     server.reply(Stream((Part("text", ["{}"]),)))
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
-    await floor.add_agent("former", {"name": "Former", "engine": "anthropic", "output_schema": schema})
-    assert "Formatting" not in "".join(await _prompt(floor, server, agent_id="former"))
+    await harness.add_agent("former", {"name": "Former", "engine": "anthropic", "output_schema": schema})
+    assert "Formatting" not in "".join(await _prompt(harness, server, agent_id="former"))

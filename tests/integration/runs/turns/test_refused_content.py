@@ -13,9 +13,9 @@ from nova_workers.contracts.runs import Submission
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.keys import run_events
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.invariants import check_any_time
-from tests.support.model_server import ModelServer, Part, Status, Stream, model_server
+from tests.support.harness.invariants import check_any_time
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Status, Stream, model_server
 
 Json = dict[str, Any]
 
@@ -26,12 +26,12 @@ UNNAMED = "Could not process image"
 
 
 @pytest.fixture
-async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+async def server(harness: Harness) -> AsyncIterator[ModelServer]:
     """The model, behind the real engine."""
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=5)
-        floor.engines["anthropic"] = engine
-        await floor.add_agent("looker", {"name": "Looker", "engine": "anthropic"})
+        harness.engines["anthropic"] = engine
+        await harness.add_agent("looker", {"name": "Looker", "engine": "anthropic"})
         yield server
         await engine.close()
 
@@ -44,49 +44,49 @@ def _has_bad(_: Mapping[str, str], body: Json) -> bool:
     return BAD in json.dumps(body)
 
 
-async def _send(floor: Floor, *content: ContentBlock, thread_id: str | None = None) -> str:
+async def _send(harness: Harness, *content: ContentBlock, thread_id: str | None = None) -> str:
     agent_id = None if thread_id else "looker"
-    submission = Submission(floor.tenant_id, content, thread_id=thread_id, agent_id=agent_id)
-    return (await floor.submitter.submit(submission)).run_id
+    submission = Submission(harness.tenant_id, content, thread_id=thread_id, agent_id=agent_id)
+    return (await harness.submitter.submit(submission)).run_id
 
 
 @pytest.mark.parametrize("says", [NAMED, UNNAMED])
 @proves("engine.refused-content")
 async def test_a_refused_image_gives_way_to_a_note_in_this_and_in_later_turns(
-    floor: Floor, server: ModelServer, says: str
+    harness: Harness, server: ModelServer, says: str
 ):
     server.reply_when(_has_bad, Status(400, "invalid_request_error", says))
     server.reply(Stream((Part("text", ["I see."]),)))
-    worker = floor.worker()
-    run_id = await _send(floor, text_block("look"), _image(BAD))
-    await floor.settle(worker)
-    assert await floor.status(run_id) == "succeeded"
+    worker = harness.worker()
+    run_id = await _send(harness, text_block("look"), _image(BAD))
+    await harness.settle(worker)
+    assert await harness.status(run_id) == "succeeded"
     assert len(server.requests) == 2
     (note,) = [block for block in server.requests[1]["messages"][0]["content"] if "Left out" in block.get("text", "")]
     assert "Could not process image" in note["text"]
-    later = await _send(floor, text_block("and?"), thread_id=(await floor.run(run_id))["thread_id"])
-    await floor.settle(worker)
-    assert await floor.status(later) == "succeeded"
+    later = await _send(harness, text_block("and?"), thread_id=(await harness.run(run_id))["thread_id"])
+    await harness.settle(worker)
+    assert await harness.status(later) == "succeeded"
     assert len(server.requests) == 3
     assert server.requests[2]["messages"][0]["content"][1]["text"] == note["text"]
-    kept = (await floor.transcript(run_id))[0]["content"]
+    kept = (await harness.transcript(run_id))[0]["content"]
     assert kept[1] == _image(BAD)
     await worker.publisher.drain(5)
-    assert "content_left_out" in str(await floor.redis.xrange(run_events(run_id)))
-    await check_any_time(floor.database)
+    assert "content_left_out" in str(await harness.redis.xrange(run_events(run_id)))
+    await check_any_time(harness.database)
 
 
 @proves("engine.refused-content")
-async def test_images_that_the_provider_took_stay(floor: Floor, server: ModelServer):
+async def test_images_that_the_provider_took_stay(harness: Harness, server: ModelServer):
     server.reply_when(_has_bad, Status(400, "invalid_request_error", UNNAMED))
     server.reply(Stream((Part("text", ["I see."]),)))
-    worker = floor.worker()
-    first = await _send(floor, text_block("look"), _image(GOOD))
-    await floor.settle(worker)
-    thread_id = (await floor.run(first))["thread_id"]
-    second = await _send(floor, text_block("and this"), _image(BAD), thread_id=thread_id)
-    await floor.settle(worker)
-    assert await floor.status(second) == "succeeded"
+    worker = harness.worker()
+    first = await _send(harness, text_block("look"), _image(GOOD))
+    await harness.settle(worker)
+    thread_id = (await harness.run(first))["thread_id"]
+    second = await _send(harness, text_block("and this"), _image(BAD), thread_id=thread_id)
+    await harness.settle(worker)
+    assert await harness.status(second) == "succeeded"
     sent = json.dumps(server.requests[-1])
     assert GOOD in sent
     assert BAD not in sent
@@ -95,24 +95,24 @@ async def test_images_that_the_provider_took_stay(floor: Floor, server: ModelSer
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
 @proves("engine.refused-content")
 async def test_a_worker_that_dies_while_it_keeps_the_refusal_loses_nothing(
-    floor: Floor, server: ModelServer, fault: Any
+    harness: Harness, server: ModelServer, fault: Any
 ):
     server.reply_when(_has_bad, Status(400, "invalid_request_error", NAMED))
     server.reply(Stream((Part("text", ["I see."]),)))
-    dying, heir = floor.worker(), floor.worker()
-    dying.tap.plan(fault, "commit_refused")
-    run_id = await _send(floor, text_block("look"), _image(BAD))
-    await floor.settle(dying)
+    dying, heir = harness.worker(), harness.worker()
+    dying.faults.plan(fault, "commit_refused")
+    run_id = await _send(harness, text_block("look"), _image(BAD))
+    await harness.settle(dying)
     await dying.crash()
-    await floor.recover()
-    await floor.settle(heir)
-    assert await floor.status(run_id) == "succeeded"
-    await check_any_time(floor.database)
+    await harness.recover()
+    await harness.settle(heir)
+    assert await harness.status(run_id) == "succeeded"
+    await check_any_time(harness.database)
 
 
-async def test_a_refused_text_is_not_left_out(floor: Floor, server: ModelServer):
+async def test_a_refused_text_is_not_left_out(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "messages.0.content.0: no"))
-    run_id = await _send(floor, text_block("look"))
-    await floor.settle(floor.worker())
-    row = await floor.run(run_id)
+    run_id = await _send(harness, text_block("look"))
+    await harness.settle(harness.worker())
+    row = await harness.run(run_id)
     assert (row["status"], row["error_retryable"], len(server.requests)) == ("failed", False, 1)

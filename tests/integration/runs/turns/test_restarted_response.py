@@ -8,30 +8,32 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.keys import run_events
 from nova_workers.streams.wire import FIELD, decode
-from tests.support.executor import AGENT, Floor
-from tests.support.model_server import Part, Status, Stream, model_server
+from tests.support.harness.workers import AGENT, Harness
+from tests.support.servers.model_server import Part, Status, Stream, model_server
 
 
-async def test_followers_are_told_that_the_first_words_are_void_and_the_ledger_has_only_the_last(floor: Floor) -> None:
+async def test_followers_are_told_that_the_first_words_are_void_and_the_ledger_has_only_the_last(
+    harness: Harness,
+) -> None:
     async with model_server() as server:
         server.reply(Stream((Part("text", ["Half a"]), Part("cut"))), Stream((Part("text", ["A whole one"]),)))
         engine = AnthropicEngine(api_key="k", base_url=server.url)
-        floor.engines[AGENT] = engine
-        worker = floor.worker()
-        accepted = await floor.submit("hi")
-        await floor.settle(worker)
+        harness.engines[AGENT] = engine
+        worker = harness.worker()
+        accepted = await harness.submit("hi")
+        await harness.settle(worker)
         await engine.close()
-    assert await floor.status(accepted.run_id) == "succeeded"
-    events = await _events(floor, accepted.run_id)
+    assert await harness.status(accepted.run_id) == "succeeded"
+    events = await _events(harness, accepted.run_id)
     kinds = [event["type"] for event in events]
     assert kinds[kinds.index("token") :] == ["token", "restart", "token", "stream_end"]
     assert [event["text"] for event in events if event["type"] == "token"] == ["Half a", "A whole one"]
     assert events[-1]["text"] == "A whole one"
-    said = [row["content"] for row in await floor.transcript(accepted.run_id) if row["role"] == "assistant"]
+    said = [row["content"] for row in await harness.transcript(accepted.run_id) if row["role"] == "assistant"]
     assert said == [[{"type": "text", "text": "A whole one"}]]
 
 
-async def test_what_broke_off_costs_and_does_not_make_the_conversation_longer(floor: Floor) -> None:
+async def test_what_broke_off_costs_and_does_not_make_the_conversation_longer(harness: Harness) -> None:
     used = {"input_tokens": 1_000, "output_tokens": 50}
     broken = Stream((Part("text", ["Half a"]), Part("cut")), usage=used)
     call = Stream((Part("tool", ("toolu_1", "nobody", {})),), usage=used)
@@ -39,14 +41,14 @@ async def test_what_broke_off_costs_and_does_not_make_the_conversation_longer(fl
     hasty = Resilience.of_one_process(Policy(backoff_s=0.01))
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, resilience=hasty)
-        floor.engines[AGENT] = engine
-        worker = floor.worker()
+        harness.engines[AGENT] = engine
+        worker = harness.worker()
         for replies in ((broken, call, broken, whole), (broken, call, Status(400, "invalid_request_error"))):
             # At the end of a step, at the end of the turn, and at that of a turn that fails.
             server.reply(*replies)
-            accepted = await floor.submit("hi")
-            await floor.settle(worker)
-            row = await floor.database.fetchrow(
+            accepted = await harness.submit("hi")
+            await harness.settle(worker)
+            row = await harness.database.fetchrow(
                 "SELECT context_tokens, input_tokens FROM turns WHERE run_id = $1", accepted.run_id
             )
             assert row is not None
@@ -55,6 +57,6 @@ async def test_what_broke_off_costs_and_does_not_make_the_conversation_longer(fl
         await engine.close()
 
 
-async def _events(floor: Floor, run_id: str) -> list[dict[str, object]]:
-    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await floor.redis.xrange(run_events(run_id)))
+async def _events(harness: Harness, run_id: str) -> list[dict[str, object]]:
+    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await harness.redis.xrange(run_events(run_id)))
     return [live.event for _, entry in entries for live in decode(entry[FIELD])]

@@ -10,8 +10,8 @@ import pytest
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.keys import run_events
 from nova_workers.streams.wire import FIELD, decode
-from tests.support.executor import Floor, Worker
-from tests.support.model_server import ModelServer, Part, Stream, model_server
+from tests.support.harness.workers import Harness, Worker
+from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
 Json = dict[str, Any]
 
@@ -21,39 +21,39 @@ FOUND = Stream((Part("text", ["Found it"]),), usage=USAGE)
 DONE = Stream((Part("text", ["Done"]),))
 AGENT: Json = {
     "name": "Chief",
-    "engine": "puppet",
+    "engine": "planned",
     "capabilities": {"memory": {}},
     "subagents": {"scout": {"description": "Finds.", "prompt": "You find."}},
 }
 
 
 @pytest.fixture
-async def server(floor: Floor) -> AsyncIterator[ModelServer]:
+async def server(harness: Harness) -> AsyncIterator[ModelServer]:
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
-        floor.engines["puppet"] = engine
+        harness.engines["planned"] = engine
         yield server
         await engine.close()
 
 
-async def _run(floor: Floor, worker: Worker, **spec: Any) -> str:
-    await floor.add_agent("chief", {**AGENT, **spec})
-    accepted = await floor.submit("hi", thread_id=await floor.thread("chief"))
-    await floor.settle(worker)
+async def _run(harness: Harness, worker: Worker, **spec: Any) -> str:
+    await harness.add_agent("chief", {**AGENT, **spec})
+    accepted = await harness.submit("hi", thread_id=await harness.thread("chief"))
+    await harness.settle(worker)
     return accepted.run_id
 
 
-async def _events(floor: Floor, run_id: str) -> list[Json]:
-    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await floor.redis.xrange(run_events(run_id)))
+async def _events(harness: Harness, run_id: str) -> list[Json]:
+    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await harness.redis.xrange(run_events(run_id)))
     return [live.event for _, entry in entries for live in decode(entry[FIELD])]
 
 
-async def test_what_a_subagent_does_is_seen_under_its_name(floor: Floor, server: ModelServer) -> None:
+async def test_what_a_subagent_does_is_seen_under_its_name(harness: Harness, server: ModelServer) -> None:
     server.reply(TASK, DONE)
     server.reply_to("Find it", Stream((Part("tool", ("toolu_n", "memory_list", {})),), usage=USAGE), FOUND)
-    run_id = await _run(floor, floor.worker())
-    assert await floor.status(run_id) == "succeeded"
-    events = await _events(floor, run_id)
+    run_id = await _run(harness, harness.worker())
+    assert await harness.status(run_id) == "succeeded"
+    events = await _events(harness, run_id)
     seen = [(event["type"], event.get("agent")) for event in events if event["type"] in ("token", "tool_status")]
     assert seen == [
         ("token", None),
@@ -68,23 +68,23 @@ async def test_what_a_subagent_does_is_seen_under_its_name(floor: Floor, server:
     assert events[-1]["text"] == "Done"
 
 
-async def test_what_a_subagent_uses_is_counted_once(floor: Floor, server: ModelServer) -> None:
+async def test_what_a_subagent_uses_is_counted_once(harness: Harness, server: ModelServer) -> None:
     server.reply(TASK, DONE)
     server.reply_to("Find it", FOUND)
-    run_id = await _run(floor, floor.worker())
-    row = await floor.database.fetchrow("SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run_id)
+    run_id = await _run(harness, harness.worker())
+    row = await harness.database.fetchrow("SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run_id)
     assert row is not None
     assert tuple(row) == (10 + 100 + 10, 5 + 10 + 5)
 
 
-async def test_it_is_counted_when_the_turn_ends_with_that_step(floor: Floor, server: ModelServer) -> None:
+async def test_it_is_counted_when_the_turn_ends_with_that_step(harness: Harness, server: ModelServer) -> None:
     server.reply(TASK, DONE)
     server.reply_to("Find it", FOUND)
-    run_id = await _run(floor, floor.worker(), token_budget=50)
-    run = await floor.database.fetchrow("SELECT status, stop_reason FROM runs WHERE id = $1", run_id)
+    run_id = await _run(harness, harness.worker(), token_budget=50)
+    run = await harness.database.fetchrow("SELECT status, stop_reason FROM runs WHERE id = $1", run_id)
     assert run is not None
     assert tuple(run) == ("succeeded", "max_tokens")
-    row = await floor.database.fetchrow(
+    row = await harness.database.fetchrow(
         "SELECT input_tokens, output_tokens, cost_usd > 0 FROM usage WHERE run_id = $1", run_id
     )
     assert row is not None

@@ -9,61 +9,61 @@ from structlog.testing import capture_logs
 
 from nova_workers.contracts.content import text_of
 from nova_workers.ledger.database import Row
-from tests.support.clocks import ManualClock
-from tests.support.executor import Floor
+from tests.support.harness.manual_clock import ManualClock
+from tests.support.harness.workers import Harness
 
 
-async def _calls(floor: Floor, run_id: str) -> list[Row]:
-    return await floor.database.fetch(
+async def _calls(harness: Harness, run_id: str) -> list[Row]:
+    return await harness.database.fetch(
         "SELECT c.* FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id WHERE r.id = $1 ORDER BY c.step, c.sequence",
         run_id,
     )
 
 
-async def _play(floor: Floor, commands: list[str], **spec: Any) -> list[Row]:
+async def _play(harness: Harness, commands: list[str], **spec: Any) -> list[Row]:
     script = [{"tool": [{"name": "Bash", "input": {"command": command}}]} for command in commands]
     agent = {"name": "a", "engine": "scripted", "engine_config": {"script": [*script, {"say": "Done"}]}, **spec}
-    await floor.add_agent("tester", agent)
-    run = await floor.submit("go", agent_id="tester")
-    await floor.settle(floor.worker())
-    assert await floor.status(run.run_id) == "succeeded"
-    return await _calls(floor, run.run_id)
+    await harness.add_agent("tester", agent)
+    run = await harness.submit("go", agent_id="tester")
+    await harness.settle(harness.worker())
+    assert await harness.status(run.run_id) == "succeeded"
+    return await _calls(harness, run.run_id)
 
 
 @pytest.mark.parametrize("trust", ["sandbox", "controlled"])
-async def test_a_shell_command_needs_the_trust_for_it(floor: Floor, trust: str) -> None:
+async def test_a_shell_command_needs_the_trust_for_it(harness: Harness, trust: str) -> None:
     with capture_logs() as logs:
-        (call,) = await _play(floor, ["ls"], trust=trust)
+        (call,) = await _play(harness, ["ls"], trust=trust)
     assert call["status"] == "failed"
     assert f"at the trust {trust!r}" in text_of(tuple(call["result"]))
     assert [log["rule"] for log in logs if log["event"] == "tool.refused"] == ["trust"]
 
 
-async def test_the_agents_patterns_and_the_repeat_guard_decide(floor: Floor) -> None:
+async def test_the_agents_patterns_and_the_repeat_guard_decide(harness: Harness) -> None:
     permissions = {"deny_commands": ["curl *"]}
     commands = ["curl x", "make", "make", "make", "make"]
     with capture_logs() as logs:
-        await _play(floor, commands, trust="unrestricted", permissions=permissions)
+        await _play(harness, commands, trust="unrestricted", permissions=permissions)
     assert [log["rule"] for log in logs if log["event"] == "tool.refused"] == ["deny: curl *", "repeat"]
 
 
 @pytest.mark.parametrize("trust", ["sandbox", "controlled", "unrestricted"])
-async def test_an_agent_with_native_tools_has_a_directory_of_its_own(floor: Floor, trust: str) -> None:
-    await _play(floor, [], trust=trust)
-    place = floor.settings.workspace_root / floor.tenant_id / "tester"
+async def test_an_agent_with_native_tools_has_a_directory_of_its_own(harness: Harness, trust: str) -> None:
+    await _play(harness, [], trust=trust)
+    place = harness.settings.workspace_root / harness.tenant_id / "tester"
     assert place.is_dir() == (trust != "sandbox")
     if place.exists():
         assert place.stat().st_mode & 0o077 == 0
 
 
-async def test_a_directory_that_was_taken_away_is_made_again(floor: Floor) -> None:
-    await floor.add_agent("tester", {"name": "a", "engine": "scripted", "trust": "controlled"})
-    place = floor.settings.workspace_root / floor.tenant_id / "tester"
+async def test_a_directory_that_was_taken_away_is_made_again(harness: Harness) -> None:
+    await harness.add_agent("tester", {"name": "a", "engine": "scripted", "trust": "controlled"})
+    place = harness.settings.workspace_root / harness.tenant_id / "tester"
     clock = ManualClock()
-    worker = floor.worker(clock=clock)
+    worker = harness.worker(clock=clock)
     for there_at_the_end in (True, False, True):
-        await floor.submit("go", agent_id="tester")
-        await floor.settle(worker)
+        await harness.submit("go", agent_id="tester")
+        await harness.settle(worker)
         # One that was there a moment ago is not looked for.
         assert place.exists() == there_at_the_end
         if there_at_the_end:
@@ -72,12 +72,12 @@ async def test_a_directory_that_was_taken_away_is_made_again(floor: Floor) -> No
             clock.advance(61)
 
 
-async def test_a_directory_that_cannot_be_made_fails_the_run_and_says_so(floor: Floor) -> None:
-    floor.settings.workspace_root.parent.mkdir(parents=True, exist_ok=True)
-    floor.settings.workspace_root.write_text("a file is in the way")
-    await floor.add_agent("tester", {"name": "a", "engine": "scripted", "trust": "controlled"})
-    run = await floor.submit("go", agent_id="tester")
-    await floor.settle(floor.worker())
-    row = await floor.run(run.run_id)
+async def test_a_directory_that_cannot_be_made_fails_the_run_and_says_so(harness: Harness) -> None:
+    harness.settings.workspace_root.parent.mkdir(parents=True, exist_ok=True)
+    harness.settings.workspace_root.write_text("a file is in the way")
+    await harness.add_agent("tester", {"name": "a", "engine": "scripted", "trust": "controlled"})
+    run = await harness.submit("go", agent_id="tester")
+    await harness.settle(harness.worker())
+    row = await harness.run(run.run_id)
     assert row["status"] == "failed"
     assert "NOVA_TOOLS__WORKSPACE_ROOT" in row["error_message"]

@@ -11,9 +11,9 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.threads.lineage import list_turns
-from tests.support.executor import Floor
-from tests.support.model_server import Part, Stream, model_server
-from tests.support.puppet import plan
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import Part, Stream, model_server
 
 SAVE: dict[str, Any] = {"name": "memory_save", "input": {"content": "Tea"}}
 
@@ -22,17 +22,19 @@ def script(*items: dict[str, Any]) -> str:
     return orjson.dumps({"script": list(items)}).decode()
 
 
-async def turn_of(floor: Floor, run_id: str) -> Row:
-    row = await floor.database.fetchrow("SELECT * FROM turns WHERE run_id = $1", run_id)
+async def turn_of(harness: Harness, run_id: str) -> Row:
+    row = await harness.database.fetchrow("SELECT * FROM turns WHERE run_id = $1", run_id)
     assert row is not None
     return row
 
 
 @pytest.fixture
-async def fleet(floor: Floor) -> Floor:
+async def fleet(harness: Harness) -> Harness:
     """A fleet whose scripted agents may ask each other, and one that must ask a person before it remembers."""
-    await floor.add_agent("chief", {"name": "Chief", "engine": "scripted", "capabilities": {"agents": {}, "user": {}}})
-    await floor.add_agent(
+    await harness.add_agent(
+        "chief", {"name": "Chief", "engine": "scripted", "capabilities": {"agents": {}, "user": {}}}
+    )
+    await harness.add_agent(
         "careful",
         {
             "name": "Careful",
@@ -42,29 +44,29 @@ async def fleet(floor: Floor) -> Floor:
             "permissions": {"approvals": [{"tool": "memory_save", "decision": "ask"}]},
         },
     )
-    return floor
+    return harness
 
 
-async def test_a_turn_has_the_tools_that_the_model_was_really_offered(floor: Floor) -> None:
+async def test_a_turn_has_the_tools_that_the_model_was_really_offered(harness: Harness) -> None:
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
-        floor.engines["puppet"] = engine
+        harness.engines["planned"] = engine
         helper = {"description": "Finds.", "prompt": "You find."}
         grants = {"memory": {"tools": ["memory_list"]}}
-        await floor.add_agent(
-            "helped", {"name": "Helped", "engine": "puppet", "capabilities": grants, "subagents": {"scout": helper}}
+        await harness.add_agent(
+            "helped", {"name": "Helped", "engine": "planned", "capabilities": grants, "subagents": {"scout": helper}}
         )
         server.reply(Stream((Part("text", ["Hello"]),)))
-        run = await floor.submit("hi", agent_id="helped")
-        await floor.settle(floor.worker())
-        turn = await turn_of(floor, run.run_id)
+        run = await harness.submit("hi", agent_id="helped")
+        await harness.settle(harness.worker())
+        turn = await turn_of(harness, run.run_id)
         sent = [tool["name"] for tool in server.requests[-1]["tools"]]
         assert turn["tools_available"] == sent == ["memory_list", "Task"]
         assert (turn["role"], turn["toolset_name"]) == ("manager", "sandbox")
         await engine.close()
 
 
-async def test_a_turn_says_what_was_granted_what_was_consulted_and_where_it_worked(fleet: Floor) -> None:
+async def test_a_turn_says_what_was_granted_what_was_consulted_and_where_it_worked(fleet: Harness) -> None:
     worker = fleet.worker()
     run = await fleet.submit(
         script({"tool": SAVE}, {"tool": {"name": "memory_list"}}, {"say": "ok"}), agent_id="careful"
@@ -91,17 +93,17 @@ async def test_a_turn_says_what_was_granted_what_was_consulted_and_where_it_work
     assert turn["workspace_path"] == str(fleet.settings.agent_directory(fleet.tenant_id, "careful"))
 
 
-async def test_what_a_dead_worker_consulted_in_committed_steps_still_counts(floor: Floor) -> None:
-    first, second = floor.worker(), floor.worker()
-    run, _ = await floor.begin(first, plan(["look"], ["wait:a"], []), "a")
+async def test_what_a_dead_worker_consulted_in_committed_steps_still_counts(harness: Harness) -> None:
+    first, second = harness.worker(), harness.worker()
+    run, _ = await harness.begin(first, plan(["look"], ["wait:a"], []), "a")
     await first.crash()
-    await floor.recover()
-    floor.puppet.open("a")
-    await floor.settle(second)
-    assert (await turn_of(floor, run.run_id))["permissions_used"]["look"] == {"allow": 1}
+    await harness.recover()
+    harness.engine.open("a")
+    await harness.settle(second)
+    assert (await turn_of(harness, run.run_id))["permissions_used"]["look"] == {"allow": 1}
 
 
-async def test_a_call_that_asks_an_agent_names_the_run_that_it_started(fleet: Floor) -> None:
+async def test_a_call_that_asks_an_agent_names_the_run_that_it_started(fleet: Harness) -> None:
     worker = fleet.worker()
     ask = {"name": "ask_agent", "input": {"agent_id": "careful", "message": script({"say": "fine"})}}
     run = await fleet.submit(script({"tool": ask}, {"say": "ok"}), agent_id="chief")
@@ -116,7 +118,7 @@ async def test_a_call_that_asks_an_agent_names_the_run_that_it_started(fleet: Fl
     assert (await turn_of(fleet, child["id"]))["role"] == "worker"
 
 
-async def test_a_question_that_goes_to_an_agent_in_the_end_names_its_run(fleet: Floor) -> None:
+async def test_a_question_that_goes_to_an_agent_in_the_end_names_its_run(fleet: Harness) -> None:
     worker = fleet.worker()
     question = {"question": script({"say": "tea"}), "expires_in_s": 60, "escalate_to": "careful"}
     run = await fleet.submit(script({"tool": {"name": "ask_user", "input": question}}, {"say": "ok"}), agent_id="chief")
@@ -129,22 +131,22 @@ async def test_a_question_that_goes_to_an_agent_in_the_end_names_its_run(fleet: 
     assert await fleet.database.fetchval("SELECT spawned_run_id FROM tool_calls WHERE tool_name = 'ask_user'") == child
 
 
-async def test_a_turn_names_the_event_that_it_comes_from(floor: Floor) -> None:
-    worker = floor.worker()
-    told = await floor.submit("hi", metadata={"channel": "telegram", "event_id": "update-17"})
-    fired = await floor.submit("hi", trigger_id="trg_1")
-    plain = await floor.submit("hi")
-    await floor.database.execute(
+async def test_a_turn_names_the_event_that_it_comes_from(harness: Harness) -> None:
+    worker = harness.worker()
+    told = await harness.submit("hi", metadata={"channel": "telegram", "event_id": "update-17"})
+    fired = await harness.submit("hi", trigger_id="trg_1")
+    plain = await harness.submit("hi")
+    await harness.database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by)"
-        " VALUES ('trg_1', $1, 'puppet', 'cron', '* * * * *', 'hi', 'person')",
-        floor.tenant_id,
+        " VALUES ('trg_1', $1, 'planned', 'cron', '* * * * *', 'hi', 'person')",
+        harness.tenant_id,
     )
-    await floor.database.execute(
+    await harness.database.execute(
         "INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, run_id, outcome)"
         " VALUES ('fir_1', $1, 'trg_1', now(), $2, 'fired')",
-        floor.tenant_id,
+        harness.tenant_id,
         fired.run_id,
     )
-    await floor.settle(worker)
-    sources = [(await turn_of(floor, run.run_id))["source_event_id"] for run in (told, fired, plain)]
+    await harness.settle(worker)
+    sources = [(await turn_of(harness, run.run_id))["source_event_id"] for run in (told, fired, plain)]
     assert sources == ["update-17", "fir_1", None]

@@ -22,9 +22,9 @@ from nova_workers.engines.turn import Response
 from nova_workers.engines.turn.intake import admit
 from tests.contract.engines.stage import assert_valid
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.invariants import check_any_time
-from tests.support.model_server import ModelServer, Part, Stream, model_server
+from tests.support.harness.invariants import check_any_time
+from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
 Json = dict[str, Any]
 
@@ -49,14 +49,14 @@ UNUSABLE = {
 
 
 @pytest.fixture
-async def server(floor: Floor, tmp_path: Path) -> AsyncIterator[ModelServer]:
+async def server(harness: Harness, tmp_path: Path) -> AsyncIterator[ModelServer]:
     """The model, behind the real engine."""
     async with model_server() as server:
         native = NativeTools(shell=ShellSettings())
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=5, native=native)
-        floor.engines["anthropic"] = engine
+        harness.engines["anthropic"] = engine
         spec = {"name": "Keeper", "engine": "anthropic", "trust": "unrestricted", "directories": [str(tmp_path)]}
-        await floor.add_agent("keeper", spec)
+        await harness.add_agent("keeper", spec)
         yield server
         await engine.close()
 
@@ -75,8 +75,8 @@ def _assert_request(request: Json) -> None:
     assert all(isinstance(block["input"], dict) for block in blocks if block["type"] == "tool_use")
 
 
-async def _used(floor: Floor, run_id: str) -> tuple[int, int]:
-    row = await floor.database.fetchrow("SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run_id)
+async def _used(harness: Harness, run_id: str) -> tuple[int, int]:
+    row = await harness.database.fetchrow("SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run_id)
     assert row is not None
     return row["input_tokens"], row["output_tokens"]
 
@@ -84,93 +84,93 @@ async def _used(floor: Floor, run_id: str) -> tuple[int, int]:
 @pytest.mark.parametrize("form", list(UNUSABLE))
 @proves("engine.unusable-calls")
 async def test_a_call_that_cannot_be_kept_is_a_tool_error_and_costs_one_response(
-    floor: Floor, server: ModelServer, tmp_path: Path, form: str
+    harness: Harness, server: ModelServer, tmp_path: Path, form: str
 ):
     text, why = UNUSABLE[form]
     server.reply(Stream((_bash("toolu_1", text),), usage=USAGE), DONE)
-    worker = floor.worker()
-    run = await floor.submit("go", agent_id="keeper")
-    await floor.settle(worker)
-    assert await floor.status(run.run_id) == "succeeded"
+    worker = harness.worker()
+    run = await harness.submit("go", agent_id="keeper")
+    await harness.settle(worker)
+    assert await harness.status(run.run_id) == "succeeded"
     assert len(server.requests) == 2
     _assert_request(server.requests[1])
     (result,) = server.requests[1]["messages"][-1]["content"]
     assert result["is_error"] is True
     assert why in result["content"][0]["text"]
-    assert await _used(floor, run.run_id) == (200, 20)
+    assert await _used(harness, run.run_id) == (200, 20)
     assert not (tmp_path / "log").exists()
-    call = await floor.database.fetchrow("SELECT * FROM tool_calls WHERE call_id = 'toolu_1'")
+    call = await harness.database.fetchrow("SELECT * FROM tool_calls WHERE call_id = 'toolu_1'")
     assert call is not None
     assert (call["status"], call["started_at"]) == ("failed", None)
-    await check_any_time(floor.database)
+    await check_any_time(harness.database)
 
 
 @proves("engine.unusable-calls")
-async def test_the_thread_goes_on_after_a_call_that_could_not_be_kept(floor: Floor, server: ModelServer):
+async def test_the_thread_goes_on_after_a_call_that_could_not_be_kept(harness: Harness, server: ModelServer):
     server.reply(Stream((_bash("toolu_1", '{"n": 1' + "0" * 40 + "}"),), usage=USAGE), DONE, DONE)
-    worker = floor.worker()
-    first = await floor.submit("go", agent_id="keeper")
-    await floor.settle(worker)
-    second = await floor.submit("and on", first.thread_id)
-    await floor.settle(worker)
-    assert await floor.status(second.run_id) == "succeeded"
+    worker = harness.worker()
+    first = await harness.submit("go", agent_id="keeper")
+    await harness.settle(worker)
+    second = await harness.submit("and on", first.thread_id)
+    await harness.settle(worker)
+    assert await harness.status(second.run_id) == "succeeded"
     _assert_request(server.requests[2])
 
 
 @proves("engine.unique-calls")
-async def test_two_calls_with_one_id_are_two_calls(floor: Floor, server: ModelServer):
+async def test_two_calls_with_one_id_are_two_calls(harness: Harness, server: ModelServer):
     server.reply(
         Stream((_bash("toolu_1", {"command": "echo a"}), _bash("toolu_1", {"command": "echo b"})), usage=USAGE), DONE
     )
-    worker = floor.worker()
-    run = await floor.submit("go", agent_id="keeper")
-    await floor.settle(worker)
-    assert await floor.status(run.run_id) == "succeeded"
+    worker = harness.worker()
+    run = await harness.submit("go", agent_id="keeper")
+    await harness.settle(worker)
+    assert await harness.status(run.run_id) == "succeeded"
     _assert_request(server.requests[1])
     results = server.requests[1]["messages"][-1]["content"]
     assert [block["content"][0]["text"].strip() for block in results] == ["a", "b"]
-    rows = await floor.database.fetch("SELECT params, result FROM tool_calls ORDER BY sequence")
+    rows = await harness.database.fetch("SELECT params, result FROM tool_calls ORDER BY sequence")
     assert [(row["params"]["command"], row["result"][0]["text"].strip()) for row in rows] == [
         ("echo a", "a"),
         ("echo b", "b"),
     ]
-    await check_any_time(floor.database)
+    await check_any_time(harness.database)
 
 
 @proves("engine.unique-calls")
-async def test_an_id_used_again_in_a_later_step_or_turn_overwrites_no_call(floor: Floor, server: ModelServer):
+async def test_an_id_used_again_in_a_later_step_or_turn_overwrites_no_call(harness: Harness, server: ModelServer):
     def call(word: str) -> Stream:
         return Stream((_bash("toolu_1", {"command": f"echo {word}"}),), usage=USAGE)
 
     server.reply(call("a"), call("b"), DONE, call("c"), DONE)
-    worker = floor.worker()
-    first = await floor.submit("go", agent_id="keeper")
-    await floor.settle(worker)
-    await floor.submit("again", first.thread_id)
-    await floor.settle(worker)
+    worker = harness.worker()
+    first = await harness.submit("go", agent_id="keeper")
+    await harness.settle(worker)
+    await harness.submit("again", first.thread_id)
+    await harness.settle(worker)
     for request in server.requests:
         _assert_request(request)
-    rows = await floor.database.fetch("SELECT params, result FROM tool_calls ORDER BY turn_id, sequence")
+    rows = await harness.database.fetch("SELECT params, result FROM tool_calls ORDER BY turn_id, sequence")
     assert sorted((row["params"]["command"], row["result"][0]["text"].strip()) for row in rows) == [
         ("echo a", "a"),
         ("echo b", "b"),
         ("echo c", "c"),
     ]
-    await check_any_time(floor.database)
+    await check_any_time(harness.database)
 
 
 async def test_text_and_thoughts_with_half_a_character_are_kept_as_far_as_they_can_be(
-    floor: Floor, server: ModelServer
+    harness: Harness, server: ModelServer
 ):
     server.reply(Stream((Part("thinking", ["hm \ud83d"]), Part("text", ["a\x00", "b \ud83d"])), usage=USAGE), DONE)
-    worker = floor.worker()
-    first = await floor.submit("go", agent_id="keeper")
-    await floor.settle(worker)
-    second = await floor.submit("and on", first.thread_id)
-    await floor.settle(worker)
-    assert [await floor.status(run.run_id) for run in (first, second)] == ["succeeded"] * 2
+    worker = harness.worker()
+    first = await harness.submit("go", agent_id="keeper")
+    await harness.settle(worker)
+    second = await harness.submit("and on", first.thread_id)
+    await harness.settle(worker)
+    assert [await harness.status(run.run_id) for run in (first, second)] == ["succeeded"] * 2
     _assert_request(server.requests[1])
-    assert (await floor.run(first.run_id))["result_text"] == "a\ufffdb \ufffd"
+    assert (await harness.run(first.run_id))["result_text"] == "a\ufffdb \ufffd"
 
 
 @pytest.mark.parametrize("form", ["an integer over 64 bits", "NaN", "deep nesting", "a list", "half a character"])
@@ -221,7 +221,7 @@ _calls = st.lists(st.tuples(st.sampled_from(["a", "b", "a:b", "", "\x00", "a_b"]
 @given(steps=st.lists(_calls, max_size=3), said=_text, depth=st.integers(0, 400))
 @proves("engine.unusable-calls", "engine.unique-calls")
 async def test_whatever_a_model_sends_is_stored_read_back_and_sent_again(
-    floor: Floor, steps: list[list[tuple[str, Any]]], said: str, depth: int
+    harness: Harness, steps: list[list[tuple[str, Any]]], said: str, depth: int
 ):
     conversation: list[Message] = []
     nested: Any = 1
@@ -235,7 +235,7 @@ async def test_whatever_a_model_sends_is_stored_read_back_and_sent_again(
         admitted = admit(response, conversation)
         assert admit(admitted.response, conversation).response == admitted.response
         message = Message("assistant", admitted.response.content)
-        stored = await floor.database.fetchval("SELECT $1::jsonb", list(message.content))
+        stored = await harness.database.fetchval("SELECT $1::jsonb", list(message.content))
         assert _like(stored, list(message.content)) == list(message.content)
         results: list[Json] = [
             {"type": "tool_result", "tool_use_id": block["id"], "content": [text_block("x")]}

@@ -18,8 +18,8 @@ from nova_workers.ledger.tasks.records import list_tasks
 from nova_workers.ledger.threads.records import get_thread, list_threads
 from nova_workers.ledger.upkeep.retention import delete_aged
 from tests.requirements import proves
-from tests.support.executor import Floor
-from tests.support.taps import Fault
+from tests.support.harness.fault_injection import Fault
+from tests.support.harness.workers import Harness
 
 _ASK: dict[str, Any] = {
     "name": "ask_user",
@@ -40,44 +40,44 @@ class _Channel:
 
 
 @pytest.fixture
-async def fleet(floor: Floor) -> Floor:
+async def fleet(harness: Harness) -> Harness:
     """A fleet with an agent that may ask, and one that needs permission."""
     grants = {"user": {}, "memory": {}}
-    await floor.add_agent("a", {"name": "a", "engine": "scripted", "capabilities": grants})
+    await harness.add_agent("a", {"name": "a", "engine": "scripted", "capabilities": grants})
     careful = {"approvals": [{"tool": "memory_*", "decision": "ask"}]}
-    await floor.add_agent(
+    await harness.add_agent(
         "careful", {"name": "careful", "engine": "scripted", "capabilities": grants, "permissions": careful}
     )
-    return floor
+    return harness
 
 
-async def _begin(fleet: Floor, call: dict[str, Any], agent_id: str = "a", **fields: Any) -> Accepted:
+async def _begin(fleet: Harness, call: dict[str, Any], agent_id: str = "a", **fields: Any) -> Accepted:
     message = orjson.dumps({"script": [{"tool": call}, {"say": "done"}]}).decode()
     run = await fleet.submit(message, agent_id=agent_id, **fields)
     await fleet.settle(*(fleet.workers or [fleet.worker()]))
     return run
 
 
-async def _items(fleet: Floor) -> list[tuple[str, str]]:
+async def _items(fleet: Harness) -> list[tuple[str, str]]:
     async with fleet.database.connection() as connection:
         return [(one.kind, one.status) for one in await list_deliveries(connection, fleet.tenant_id, limit=10)]
 
 
-async def _answer(fleet: Floor, run: Accepted) -> None:
+async def _answer(fleet: Harness, run: Accepted) -> None:
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="tea"))
 
 
-async def _expire(fleet: Floor, _: Accepted) -> None:
+async def _expire(fleet: Harness, _: Accepted) -> None:
     await fleet.database.execute("UPDATE run_waits SET due_at = now() WHERE status = 'open'")
     await fleet.reconciler.reconcile()
 
 
-async def _cancel(fleet: Floor, run: Accepted) -> None:
+async def _cancel(fleet: Harness, run: Accepted) -> None:
     await fleet.canceller.cancel(fleet.tenant_id, run.run_id)
 
 
 @proves("questions.delivered")
-async def test_a_question_is_an_inbox_item_and_rings_for_its_delivery(fleet: Floor) -> None:
+async def test_a_question_is_an_inbox_item_and_rings_for_its_delivery(fleet: Harness) -> None:
     run = await _begin(fleet, _ASK, queue="background")
     async with fleet.database.connection() as connection:
         (item,) = await list_deliveries(connection, fleet.tenant_id, limit=10)
@@ -92,7 +92,7 @@ async def test_a_question_is_an_inbox_item_and_rings_for_its_delivery(fleet: Flo
 
 
 @proves("questions.delivered")
-async def test_a_call_that_needs_permission_is_an_inbox_item_with_its_input_cut(fleet: Floor) -> None:
+async def test_a_call_that_needs_permission_is_an_inbox_item_with_its_input_cut(fleet: Harness) -> None:
     await _begin(fleet, {"name": "memory_save", "input": {"content": "x" * 3_000}}, agent_id="careful")
     async with fleet.database.connection() as connection:
         (item,) = await list_deliveries(connection, fleet.tenant_id, limit=10)
@@ -104,7 +104,7 @@ async def test_a_call_that_needs_permission_is_an_inbox_item_with_its_input_cut(
 @proves("questions.closed")
 @pytest.mark.parametrize("end", [_answer, _expire, _cancel])
 async def test_the_item_and_its_unsent_copies_are_closed_when_the_wait_ends(
-    fleet: Floor, end: Callable[[Floor, Accepted], Awaitable[None]]
+    fleet: Harness, end: Callable[[Harness, Accepted], Awaitable[None]]
 ) -> None:
     run = await _begin(fleet, _ASK)
     routes = ChannelRoutes([_Channel()], {"*": ["recording"]})
@@ -116,7 +116,7 @@ async def test_the_item_and_its_unsent_copies_are_closed_when_the_wait_ends(
 
 
 @proves("questions.closed")
-async def test_of_two_questions_only_the_answered_one_is_closed(fleet: Floor) -> None:
+async def test_of_two_questions_only_the_answered_one_is_closed(fleet: Harness) -> None:
     message = orjson.dumps({"script": [{"tool": [_ASK, _ASK]}, {"say": "done"}]}).decode()
     run = await fleet.submit(message, agent_id="a")
     await fleet.settle(fleet.worker())
@@ -127,9 +127,9 @@ async def test_of_two_questions_only_the_answered_one_is_closed(fleet: Floor) ->
 
 @proves("questions.once")
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
-async def test_a_question_is_one_item_whatever_happens_to_the_suspension(fleet: Floor, fault: Fault) -> None:
+async def test_a_question_is_one_item_whatever_happens_to_the_suspension(fleet: Harness, fault: Fault) -> None:
     worker = fleet.worker()
-    worker.tap.plan(fault, "suspend")
+    worker.faults.plan(fault, "suspend")
     message = orjson.dumps({"script": [{"tool": _ASK}, {"say": "done"}]}).decode()
     run = await fleet.submit(message, agent_id="a")
     await fleet.settle(worker)
@@ -141,7 +141,7 @@ async def test_a_question_is_one_item_whatever_happens_to_the_suspension(fleet: 
 
 
 @proves("questions.shown")
-async def test_the_thread_and_its_task_say_what_they_wait_for(fleet: Floor) -> None:
+async def test_the_thread_and_its_task_say_what_they_wait_for(fleet: Harness) -> None:
     run = await _begin(fleet, _ASK)
     await fleet.database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, thread_id, status)"
@@ -161,7 +161,7 @@ async def test_the_thread_and_its_task_say_what_they_wait_for(fleet: Floor) -> N
     assert await shown() == {None}
 
 
-async def test_retention_keeps_a_question_until_it_is_answered(fleet: Floor) -> None:
+async def test_retention_keeps_a_question_until_it_is_answered(fleet: Harness) -> None:
     run = await _begin(fleet, _ASK)
     await fleet.database.execute("UPDATE deliveries SET created_at = now() - interval '9 days', routed = true")
 

@@ -12,10 +12,10 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.threads.records import delete_thread
 from tests.requirements import proves
-from tests.support.executor import Floor, Worker
-from tests.support.invariants import check_any_time
-from tests.support.puppet import plan
-from tests.support.taps import Fault
+from tests.support.harness.fault_injection import Fault
+from tests.support.harness.invariants import check_any_time
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import Harness, Worker
 
 _ASK: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea or coffee?", "options": ["tea", "coffee"]}}
 
@@ -30,26 +30,26 @@ def ask(agent_id: str, *items: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def fleet(floor: Floor) -> Floor:
+async def fleet(harness: Harness) -> Harness:
     """A fleet whose scripted agents may ask people and each other."""
     grants = {"user": {}, "agents": {}, "memory": {}}
     for agent_id in ("a", "b", "c", "d"):
-        await floor.add_agent(agent_id, {"name": agent_id, "engine": "scripted", "capabilities": grants})
+        await harness.add_agent(agent_id, {"name": agent_id, "engine": "scripted", "capabilities": grants})
     careful = {"approvals": [{"tool": "memory_*", "decision": "ask"}]}
-    await floor.add_agent(
+    await harness.add_agent(
         "careful", {"name": "careful", "engine": "scripted", "capabilities": grants, "permissions": careful}
     )
-    return floor
+    return harness
 
 
-async def _begin(fleet: Floor, *items: dict[str, Any], agent_id: str = "a", **fields: Any) -> Accepted:
+async def _begin(fleet: Harness, *items: dict[str, Any], agent_id: str = "a", **fields: Any) -> Accepted:
     """Send a script, and let it run until nothing is to be done."""
     run = await fleet.submit(script(*items), agent_id=agent_id, **fields)
     await fleet.settle(*(fleet.workers or [fleet.worker()]))
     return run
 
 
-async def _result_of(fleet: Floor, run_id: str, at: int = 0) -> tuple[str, str]:
+async def _result_of(fleet: Harness, run_id: str, at: int = 0) -> tuple[str, str]:
     """Return status and text of a call of a run."""
     rows = await fleet.database.fetch(
         "SELECT c.status, c.result FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id WHERE r.id = $1"
@@ -60,7 +60,7 @@ async def _result_of(fleet: Floor, run_id: str, at: int = 0) -> tuple[str, str]:
 
 
 @proves("suspend.holds-nothing", "suspend.answer")
-async def test_a_question_waits_without_a_worker_and_its_answer_is_the_tools_result(fleet: Floor):
+async def test_a_question_waits_without_a_worker_and_its_answer_is_the_tools_result(fleet: Harness):
     run = await _begin(fleet, {"say": "One moment. ", "tool": _ASK}, {"say": "As you like."})
     row = await fleet.run(run.run_id)
     assert (row["status"], row["lease_expires_at"], row["worker_id"]) == ("waiting", None, None)
@@ -75,7 +75,7 @@ async def test_a_question_waits_without_a_worker_and_its_answer_is_the_tools_res
     await check_any_time(fleet.database)
 
 
-async def test_what_stands_in_line_behind_a_run_that_waits_comes_after_it(fleet: Floor):
+async def test_what_stands_in_line_behind_a_run_that_waits_comes_after_it(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "first"})
     later = await fleet.submit(script({"say": "second"}), run.thread_id)
     await fleet.settle(*fleet.workers)
@@ -87,7 +87,7 @@ async def test_what_stands_in_line_behind_a_run_that_waits_comes_after_it(fleet:
 
 
 @proves("suspend.answer")
-async def test_the_first_answer_counts_and_what_does_not_fit_is_refused(fleet: Floor):
+async def test_the_first_answer_counts_and_what_does_not_fit_is_refused(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "ok"})
     say = fleet.waiting.answer
     with pytest.raises(InvalidInput, match="not one of the options 'tea', 'coffee'"):
@@ -108,7 +108,7 @@ async def test_the_first_answer_counts_and_what_does_not_fit_is_refused(fleet: F
     assert await _result_of(fleet, run.run_id) == ("completed", "tea")
 
 
-async def test_a_run_with_several_questions_goes_on_after_the_last_answer(fleet: Floor):
+async def test_a_run_with_several_questions_goes_on_after_the_last_answer(fleet: Harness):
     memory = {"name": "memory_save", "input": {"content": "They were asked"}}
     run = await _begin(fleet, {"tool": [_ASK, memory, _ASK]}, {"say": "both"})
     waits = await fleet.database.fetch("SELECT id FROM run_waits WHERE run_id = $1 ORDER BY id", run.run_id)
@@ -134,7 +134,7 @@ async def test_a_run_with_several_questions_goes_on_after_the_last_answer(fleet:
 )
 @proves("suspend.expiry")
 async def test_a_question_that_nobody_answers_ends_in_its_default_or_without_an_answer(
-    fleet: Floor, limits: dict[str, Any], status: str, said: str
+    fleet: Harness, limits: dict[str, Any], status: str, said: str
 ):
     question = {"name": "ask_user", "input": _ASK["input"] | limits}
     run = await _begin(fleet, {"tool": question}, {"say": "then so"})
@@ -147,8 +147,8 @@ async def test_a_question_that_nobody_answers_ends_in_its_default_or_without_an_
 
 
 @proves("suspend.expiry")
-async def test_a_question_that_nobody_answers_goes_to_the_agent_that_was_named(fleet: Floor):
-    given = {"question": script({"say": "tea, then"}), "expires_in_s": 9, "escalate_to": "puppet"}
+async def test_a_question_that_nobody_answers_goes_to_the_agent_that_was_named(fleet: Harness):
+    given = {"question": script({"say": "tea, then"}), "expires_in_s": 9, "escalate_to": "planned"}
     question = {"name": "ask_user", "input": given}
     run = await _begin(fleet, {"tool": question}, {"say": "settled"})
     await _pass_time(fleet)
@@ -156,14 +156,14 @@ async def test_a_question_that_nobody_answers_goes_to_the_agent_that_was_named(f
         "SELECT agent_id, depth, content FROM runs WHERE parent_run_id = $1", run.run_id
     )
     assert asked is not None
-    assert (asked["agent_id"], asked["depth"]) == ("puppet", 1)
+    assert (asked["agent_id"], asked["depth"]) == ("planned", 1)
     assert "did not answer in time" in asked["content"][0]["text"]
     await fleet.settle(*fleet.workers)
     assert (await fleet.run(run.run_id))["result_text"] == "settled"
 
 
-async def test_a_person_may_still_answer_while_an_agent_is_asked_in_their_place(fleet: Floor):
-    question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "puppet"}}
+async def test_a_person_may_still_answer_while_an_agent_is_asked_in_their_place(fleet: Harness):
+    question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "planned"}}
     run = await _begin(fleet, {"tool": question}, {"say": "settled"})
     await _pass_time(fleet)
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
@@ -174,7 +174,7 @@ async def test_a_person_may_still_answer_while_an_agent_is_asked_in_their_place(
     assert asked == "canceled"
 
 
-async def test_an_agent_that_does_not_answer_in_time_is_stopped(fleet: Floor):
+async def test_an_agent_that_does_not_answer_in_time_is_stopped(fleet: Harness):
     call = ask("b", {"tool": _ASK}, {"say": "too late"})
     call["input"]["timeout_s"] = 60
     run = await _begin(fleet, {"tool": call}, {"say": "without b"}, priority=7)
@@ -188,7 +188,7 @@ async def test_an_agent_that_does_not_answer_in_time_is_stopped(fleet: Floor):
     await check_any_time(fleet.database)
 
 
-async def test_a_run_goes_on_at_its_time(fleet: Floor):
+async def test_a_run_goes_on_at_its_time(fleet: Harness):
     nap = {"name": "wait_until", "input": {"seconds": 3600}}
     run = await _begin(fleet, {"tool": nap}, {"say": "rested"})
     await _pass_time(fleet)
@@ -199,7 +199,7 @@ async def test_a_run_goes_on_at_its_time(fleet: Floor):
 
 
 @proves("suspend.child", "suspend.one-slot")
-async def test_three_agents_one_behind_the_other_finish_on_one_slot(fleet: Floor):
+async def test_three_agents_one_behind_the_other_finish_on_one_slot(fleet: Harness):
     worker = fleet.worker()
     run = await fleet.submit(
         script({"tool": ask("b", {"tool": ask("c", {"say": "from c"})}, {"say": "from b"})}, {"say": "from a"}),
@@ -218,7 +218,7 @@ async def test_three_agents_one_behind_the_other_finish_on_one_slot(fleet: Floor
     await check_any_time(fleet.database)
 
 
-async def test_agents_that_are_asked_together_work_together(fleet: Floor):
+async def test_agents_that_are_asked_together_work_together(fleet: Harness):
     run = await _begin(fleet, {"tool": [ask("b", {"say": "1"}), ask("c", {"say": "2"})]}, {"say": "sum"})
     assert (await fleet.run(run.run_id))["result_text"] == "sum"
     assert [await _result_of(fleet, run.run_id, at) for at in (0, 1)] == [("completed", "1"), ("completed", "2")]
@@ -232,21 +232,21 @@ async def test_agents_that_are_asked_together_work_together(fleet: Floor):
         ([{"tool": ask("b", {"tool": ask("c", {"tool": ask("d", {"say": "x"})})})}], "at most 3 agents"),
     ],
 )
-async def test_who_cannot_be_asked_is_told_to_the_model(fleet: Floor, items: list[dict[str, Any]], says: str):
+async def test_who_cannot_be_asked_is_told_to_the_model(fleet: Harness, items: list[dict[str, Any]], says: str):
     run = await _begin(fleet, *items, {"say": "done"})
     assert (await fleet.run(run.run_id))["status"] == "succeeded"
     texts = await fleet.database.fetch("SELECT result::text AS said FROM tool_calls WHERE status = 'failed'")
     assert any(says in row["said"] for row in texts)
 
 
-async def test_an_agent_that_fails_is_an_answer_too(fleet: Floor):
+async def test_an_agent_that_fails_is_an_answer_too(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"error": {"message": "No idea"}})}, {"say": "then without"})
     assert (await fleet.run(run.run_id))["result_text"] == "then without"
     assert await _result_of(fleet, run.run_id) == ("failed", "b did not answer; its run failed: No idea.")
 
 
 @proves("suspend.approval")
-async def test_a_call_that_needs_permission_runs_once_it_is_given(fleet: Floor):
+async def test_a_call_that_needs_permission_runs_once_it_is_given(fleet: Harness):
     save = {"name": "memory_save", "input": {"content": "Permitted"}}
     run = await _begin(fleet, {"tool": save}, {"say": "saved"}, agent_id="careful")
     assert await fleet.status(run.run_id) == "waiting"
@@ -266,7 +266,7 @@ async def test_a_call_that_needs_permission_runs_once_it_is_given(fleet: Floor):
     assert await fleet.database.fetchval("SELECT content FROM memories") == "Permitted"
 
 
-async def test_a_call_that_is_not_permitted_does_not_run_and_the_model_hears_why(fleet: Floor):
+async def test_a_call_that_is_not_permitted_does_not_run_and_the_model_hears_why(fleet: Harness):
     save = {"name": "memory_save", "input": {"content": "Never"}}
     run = await _begin(fleet, {"tool": save}, {"say": "then not"}, agent_id="careful")
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=False, text="Too private"))
@@ -277,7 +277,7 @@ async def test_a_call_that_is_not_permitted_does_not_run_and_the_model_hears_why
 
 
 @proves("suspend.approval")
-async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_another_run_it_again(fleet: Floor):
+async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_another_run_it_again(fleet: Harness):
     """What a person permitted is one call. Whether it had its effect is not known after a crash: the model is told."""
     forget = {"name": "unknown_tool", "input": {}}
     await fleet.add_agent(
@@ -307,7 +307,7 @@ async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_anot
 )
 @proves("suspend.approval")
 async def test_a_call_that_is_permitted_may_wait_in_its_turn(
-    fleet: Floor, call: dict[str, Any], answer: Answer | None, said: str
+    fleet: Harness, call: dict[str, Any], answer: Answer | None, said: str
 ):
     asks = {"approvals": [{"tool": "*", "decision": "ask"}]}
     grants = {"user": {}, "agents": {}}
@@ -327,7 +327,7 @@ async def test_a_call_that_is_permitted_may_wait_in_its_turn(
 
 
 async def test_a_permitted_call_that_a_dead_worker_had_begun_is_asked_about_again_where_it_may_be_repeated(
-    fleet: Floor,
+    fleet: Harness,
 ):
     again = {"name": "memory_list", "input": {}}
     run = await _begin(fleet, {"tool": again}, {"say": "listed"}, agent_id="careful")
@@ -341,7 +341,7 @@ async def test_a_permitted_call_that_a_dead_worker_had_begun_is_asked_about_agai
     assert (await fleet.run(run.run_id))["result_text"] == "listed"
 
 
-async def test_a_run_that_cannot_wait_for_what_a_tool_wants_fails_at_once_and_says_so(fleet: Floor):
+async def test_a_run_that_cannot_wait_for_what_a_tool_wants_fails_at_once_and_says_so(fleet: Harness):
     run = await fleet.submit(plan(["odd:weather"]))
     await fleet.settle(fleet.worker())
     row = await fleet.run(run.run_id)
@@ -359,7 +359,7 @@ async def test_a_run_that_cannot_wait_for_what_a_tool_wants_fails_at_once_and_sa
         "UPDATE runs SET depth = 2147483647 WHERE id = $1",
     ],
 )
-async def test_a_wait_that_cannot_be_ended_keeps_no_other_from_its_end(fleet: Floor, harm: str):
+async def test_a_wait_that_cannot_be_ended_keeps_no_other_from_its_end(fleet: Harness, harm: str):
     late = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "b"}}
     broken = await _begin(fleet, {"tool": late}, {"say": "never"})
     run = await _begin(fleet, {"tool": late}, {"say": "settled"}, agent_id="c")
@@ -380,7 +380,7 @@ async def test_a_wait_that_cannot_be_ended_keeps_no_other_from_its_end(fleet: Fl
 
 
 @pytest.mark.parametrize("grants", [{}, {"agents": {"tools": ["list_agents"]}}])
-async def test_who_may_ask_no_agents_may_not_name_one_in_a_persons_place(fleet: Floor, grants: dict[str, Any]):
+async def test_who_may_ask_no_agents_may_not_name_one_in_a_persons_place(fleet: Harness, grants: dict[str, Any]):
     await fleet.add_agent("alone", {"name": "alone", "engine": "scripted", "capabilities": {"user": {}} | grants})
     question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "b"}}
     run = await _begin(fleet, {"tool": question}, {"say": "done"}, agent_id="alone")
@@ -390,7 +390,7 @@ async def test_who_may_ask_no_agents_may_not_name_one_in_a_persons_place(fleet: 
     )
 
 
-async def test_who_is_asked_in_a_persons_place_stands_at_most_third(fleet: Floor):
+async def test_who_is_asked_in_a_persons_place_stands_at_most_third(fleet: Harness):
     question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "d"}}
     run = await _begin(fleet, {"tool": ask("b", {"tool": ask("c", {"tool": question}, {"say": "c"})})}, {"say": "a"})
     said = await fleet.database.fetchval("SELECT error FROM tool_calls WHERE tool_name = 'ask_user'")
@@ -403,7 +403,7 @@ async def test_who_is_asked_in_a_persons_place_stands_at_most_third(fleet: Floor
     assert await _result_of(fleet, run.run_id) == ("failed", "The person did not answer in time.")
 
 
-async def test_whoever_dies_with_a_thread_deleted_leaves_the_end_of_its_runs_to_the_reconciler(fleet: Floor):
+async def test_whoever_dies_with_a_thread_deleted_leaves_the_end_of_its_runs_to_the_reconciler(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "never"})
     behind = await fleet.submit(script({"say": "never"}), run.thread_id)
     async with fleet.database.transaction() as transaction:
@@ -420,7 +420,7 @@ async def test_whoever_dies_with_a_thread_deleted_leaves_the_end_of_its_runs_to_
 
 
 @proves("suspend.cancel")
-async def test_cancelling_a_run_that_waits_ends_it_and_the_runs_that_it_waited_for(fleet: Floor):
+async def test_cancelling_a_run_that_waits_ends_it_and_the_runs_that_it_waited_for(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK}, {"say": "b"})}, {"say": "a"})
     (child,) = await fleet.database.fetch("SELECT id FROM runs WHERE parent_run_id = $1", run.run_id)
     assert await fleet.status(child["id"]) == "waiting"
@@ -434,7 +434,7 @@ async def test_cancelling_a_run_that_waits_ends_it_and_the_runs_that_it_waited_f
     await check_any_time(fleet.database)
 
 
-async def test_a_child_that_is_cancelled_answers_its_parent(fleet: Floor):
+async def test_a_child_that_is_cancelled_answers_its_parent(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "without b"})
     (child,) = await fleet.database.fetch("SELECT id FROM runs WHERE parent_run_id = $1", run.run_id)
     await fleet.canceller.cancel(fleet.tenant_id, child["id"])
@@ -444,7 +444,7 @@ async def test_a_child_that_is_cancelled_answers_its_parent(fleet: Floor):
 
 
 @proves("suspend.cancel")
-async def test_a_message_that_interrupts_ends_a_run_that_waits(fleet: Floor):
+async def test_a_message_that_interrupts_ends_a_run_that_waits(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "never"})
     next_run = await fleet.submit(script({"say": "instead"}), run.thread_id, on_busy="interrupt")
     await fleet.settle(*fleet.workers)
@@ -452,7 +452,7 @@ async def test_a_message_that_interrupts_ends_a_run_that_waits(fleet: Floor):
     assert (await fleet.run(next_run.run_id))["result_text"] == "instead"
 
 
-async def test_whoever_dies_between_asking_a_run_to_stop_and_letting_it_go_leaves_it_to_the_reconciler(fleet: Floor):
+async def test_whoever_dies_between_asking_a_run_to_stop_and_letting_it_go_leaves_it_to_the_reconciler(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "never"})
     await fleet.database.execute("UPDATE runs SET cancel_requested_at = now() WHERE id = $1", run.run_id)
     await fleet.reconciler.reconcile()
@@ -460,7 +460,7 @@ async def test_whoever_dies_between_asking_a_run_to_stop_and_letting_it_go_leave
     assert await fleet.status(run.run_id) == "canceled"
 
 
-async def test_a_parent_whose_childs_end_nobody_told_is_told_by_the_reconciler(fleet: Floor):
+async def test_a_parent_whose_childs_end_nobody_told_is_told_by_the_reconciler(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "heard"})
     await fleet.database.execute(
         "UPDATE runs SET status = 'succeeded', result_text = 'b says', finished_at = now() WHERE parent_run_id = $1",
@@ -475,12 +475,12 @@ async def test_a_parent_whose_childs_end_nobody_told_is_told_by_the_reconciler(f
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
 @pytest.mark.parametrize("statement", ["suspend", "resolve", "finish"])
 @proves("suspend.once", "suspend.child")
-async def test_a_delegation_survives_a_fault_at_each_of_its_writes(fleet: Floor, statement: str, fault: Fault):
+async def test_a_delegation_survives_a_fault_at_each_of_its_writes(fleet: Harness, statement: str, fault: Fault):
     worker, other = fleet.worker(), fleet.worker()
-    worker.tap.plan(fault, statement, nth=1)
+    worker.faults.plan(fault, statement, nth=1)
     run = await fleet.submit(script({"tool": ask("b", {"say": "from b"})}, {"say": "from a"}), agent_id="a")
     await fleet.settle(worker)
-    if worker.tap.dead:
+    if worker.faults.dead:
         await worker.crash()
     for _ in range(3):
         await fleet.recover()
@@ -493,17 +493,17 @@ async def test_a_delegation_survives_a_fault_at_each_of_its_writes(fleet: Floor,
     assert await fleet.database.fetchval("SELECT count(*) FROM runs") == 2
 
 
-async def _worker_after_one_that_died_in_the_call(fleet: Floor) -> Worker:
+async def _worker_after_one_that_died_in_the_call(fleet: Harness) -> Worker:
     """Have a worker begin the permitted call and die before it is written down; return the next worker."""
     worker, other = fleet.worker(), fleet.worker()
-    worker.tap.plan("crash_before", "commit_step", nth=1)
+    worker.faults.plan("crash_before", "commit_step", nth=1)
     await fleet.settle(worker)
     await worker.crash()
     await fleet.recover()
     return other
 
 
-async def _pass_time(fleet: Floor) -> None:
+async def _pass_time(fleet: Harness) -> None:
     """Let the time come that waits wait for."""
     await fleet.database.execute("UPDATE run_waits SET due_at = now() - interval '1 second' WHERE due_at IS NOT NULL")
     await fleet.reconciler.reconcile()

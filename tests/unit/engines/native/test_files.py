@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nova_workers.contracts.content import text_of
 from nova_workers.engines.native.confined import Confinement
 from nova_workers.errors import ToolFailure
-from tests.support.pictures import GIF, JPEG, WEBP
+from tests.support.data.media_samples import GIF, JPEG, WEBP
 from tests.unit.engines.native.conftest import Hands
 
 SECRET = "the secret outside"

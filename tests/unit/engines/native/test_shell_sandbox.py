@@ -15,7 +15,7 @@ import pytest
 from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings
 from nova_workers.errors import ConfigurationError
 from tests.requirements import proves
-from tests.support.model_server import model_server
+from tests.support.servers.model_server import model_server
 from tests.unit.engines.native.conftest import Hands
 
 

@@ -39,7 +39,7 @@ from nova_workers.ledger.workspace.agents import seed_defaults
 
 __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ALL_QUEUES = ("interactive", "background", "effects", "system")
 ALL_SCOPES = ("runs", "agents", "workspace", "secrets", "keys", "operator")
 _START_S = 120.0

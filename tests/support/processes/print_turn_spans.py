@@ -19,7 +19,7 @@ from nova_workers.contracts.engine import EngineOptions, StdioMcpServer, Subagen
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.observability.tracing import Tracing
 from tests.contract.engines.stage import Bench
-from tests.support.model_server import Part, Stream, model_server
+from tests.support.servers.model_server import Part, Stream, model_server
 
 _CALLS = (
     ("toolu_in", "count", {}),
@@ -41,7 +41,7 @@ async def main(*, trace_content: bool) -> None:
     exporter = InMemorySpanExporter()
     tracing = Tracing(TelemetrySettings(), "test", exporter=exporter)
     tracing.install()
-    child = StdioMcpServer(sys.executable, ("-m", "tests.support.mcp_stdio_server"), cwd=os.getcwd())
+    child = StdioMcpServer(sys.executable, ("-m", "tests.support.servers.mcp_stdio_server"), cwd=os.getcwd())
     with _directory() as directory:
         async with model_server() as server:
             calls = tuple(Part("tool", call) for call in _CALLS)

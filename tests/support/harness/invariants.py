@@ -8,8 +8,8 @@ from typing import Any
 from nova_workers.contracts.content import Message
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.threads.history import load_history_turns
-from tests.support.executor import ENDED
-from tests.support.puppet import USAGE, Puppet
+from tests.support.harness.planned_engine import USAGE, PlannedEngine
+from tests.support.harness.workers import ENDED
 
 __all__ = ["check_any_time", "check_heads", "check_settled", "thread_state"]
 
@@ -55,7 +55,7 @@ async def thread_state(database: Database, thread_id: str) -> list[Any]:
     ]
 
 
-async def check_settled(database: Database, puppet: Puppet) -> None:
+async def check_settled(database: Database, engine: PlannedEngine) -> None:
     """Check the ledger when no run is open any more."""
     await check_any_time(database)
     runs = await database.fetch("SELECT * FROM runs ORDER BY thread_id, seq")
@@ -65,8 +65,8 @@ async def check_settled(database: Database, puppet: Puppet) -> None:
     await check_heads(database)
     await _check_usage(database)
     await _check_histories(database)
-    again = [key for key, times in Counter(each.call_id for each in puppet.executions).items() if times > 1]
-    fragile = {each.call_id for each in puppet.executions if not each.tool.startswith(("again:", "ask:", "agent:"))}
+    again = [key for key, times in Counter(each.call_id for each in engine.executions).items() if times > 1]
+    fragile = {each.call_id for each in engine.executions if not each.tool.startswith(("again:", "ask:", "agent:"))}
     held = await database.fetch(
         "SELECT id FROM tool_calls WHERE status IN ('deferred', 'approved', 'pending', 'running')"
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-__all__ = ["WireProxy"]
+__all__ = ["RedisProxy"]
 
 
-class WireProxy:
+class RedisProxy:
     """Forwards bytes between clients and one server. Use it as an async context manager.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["wrong_clock"]
+__all__ = ["skewed_clock"]
 
 _SOURCE = r"""
 #define _GNU_SOURCE
@@ -49,18 +49,18 @@ time_t time(time_t *into) {
 _TELL = "import datetime, time; print(time.time()); print(datetime.datetime.now().timestamp())"
 
 
-def wrong_clock(folder: Path, seconds: int) -> dict[str, str]:
+def skewed_clock(folder: Path, seconds: int) -> dict[str, str]:
     """Return the variables that give a process a wall clock that is wrong. Skips the test where none can be made.
 
     Args:
         folder: Where the library goes.
         seconds: By how much it is ahead.
     """
-    compiler, library = shutil.which("cc"), folder / "wrong_clock.so"
+    compiler, library = shutil.which("cc"), folder / "skewed_clock.so"
     if compiler is None or sys.platform != "linux":
         pytest.skip("a wrong clock needs a C compiler, on Linux")
     if not library.exists():
-        source = folder / "wrong_clock.c"
+        source = folder / "skewed_clock.c"
         source.write_text(_SOURCE)
         subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     env = {"LD_PRELOAD": str(library), "WRONG_CLOCK_S": str(seconds)}

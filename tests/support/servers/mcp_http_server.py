@@ -5,7 +5,7 @@ from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 
-from tests.support.serving import serving
+from tests.support.servers.asgi import serving
 
 __all__ = ["McpHttpServer"]
 

@@ -1,4 +1,4 @@
-"""A tap between one worker and its servers: crashes it, loses replies, holds it back, at a named statement.
+"""A faults between one worker and its servers: crashes it, loses replies, holds it back, at a named statement.
 
 The seam is the `Database` and the `Redis` that a worker is handed, so production code has no hooks. Statements are
 known by the names of their constants in the ledger: ``claim``, ``commit_step``, ``finish`` and so on.
@@ -28,17 +28,17 @@ from nova_workers.ledger.triggers import outcomes as trigger_outcomes
 from nova_workers.ledger.waits import records as waits
 from nova_workers.ledger.waits import release, suspend
 
-__all__ = ["Crashed", "Fault", "Tap", "TappedDatabase", "statement_name", "tap_redis"]
+__all__ = ["Crashed", "Fault", "FaultInjectingDatabase", "FaultInjector", "fault_injecting_redis", "statement_name"]
 
 Fault = Literal["crash_before", "crash_after", "lose_reply", "refuse"]
-"""The worker dies before the statement, or after it was committed and before it heard so; or it lives and hears
-that the database is away, after the statement was committed (``lose_reply``) or instead of it (``refuse``)."""
+"""The worker dies before the statement, or after the commit but before the reply; or it survives and gets an error of
+an unavailable database, after the commit (``lose_reply``) or instead of executing the statement (``refuse``)."""
 
 T = TypeVar("T")
 
 
 class Crashed(BaseException):
-    """The worker is dead. Not an `Exception`: no code of ours may catch it and go on."""
+    """The worker crashed. Not an `Exception`, so that production code cannot catch it and continue."""
 
 
 def _names(*modules: ModuleType) -> dict[str, str]:
@@ -84,14 +84,14 @@ class _Planned:
     countdown: int
 
 
-class Tap:
-    """What one worker's servers do to it.
+class FaultInjector:
+    """The faults of one worker's connections.
 
     Attributes:
-        dead: The worker crashed: nothing that it still tries reaches a server.
-        redis_away: Redis refuses this worker.
-        log: Names of the statements that were let through, in order.
-        stepping: Every statement waits for `step`, but those in `free`.
+        dead: The worker crashed: none of its requests reaches a server any more.
+        redis_away: Redis is unavailable to this worker.
+        log: Names of the executed statements, in order.
+        stepping: Every statement waits for `step`, except those in `free`.
         waiting: The statement that waits, if any.
     """
 
@@ -111,22 +111,22 @@ class Tap:
         self._held: set[str] = set()
 
     def plan(self, fault: Fault, statement: str, *, nth: int = 1) -> None:
-        """Have a fault happen at the nth execution of a statement from now on."""
+        """Inject a fault at the nth execution of a statement from now on."""
         self._planned.append(_Planned(statement, fault, nth))
 
     def hold(self, statement: str) -> None:
-        """Have the worker wait before a statement, until `step`."""
+        """Block the worker before a statement until `step`."""
         self._held.add(statement)
 
     async def reached(self, timeout_s: float = 5.0) -> str:
-        """Wait until a statement waits, and return its name."""
+        """Wait until a statement is blocked, and return its name."""
         async with asyncio.timeout(timeout_s):
             await self.stopped.wait()
         assert self.waiting is not None
         return self.waiting
 
     def step(self, fault: Fault | None = None) -> None:
-        """Let the statement that waits go on, or have a fault happen to it."""
+        """Continue the blocked statement, or inject a fault into it."""
         assert self.waiting is not None, "no statement waits"
         self._held.discard(self.waiting)
         self._next = fault
@@ -135,12 +135,12 @@ class Tap:
         self._go.set()
 
     def check(self) -> None:
-        """Raise `Crashed` in whatever a dead worker still tries."""
+        """Raise `Crashed` if the worker is dead."""
         if self.dead:
             raise Crashed
 
     async def around(self, query: str, execute: Callable[[], Awaitable[T]]) -> T:
-        """Execute a statement that is committed by itself, or what is planned for it."""
+        """Execute a statement that commits on its own, with the fault planned for it."""
         result, fault = await self.within(query, execute)
         self.after(fault)
         return result
@@ -148,12 +148,12 @@ class Tap:
     async def within(
         self, query: str, execute: Callable[[], Awaitable[T]], *, first: bool = True
     ) -> tuple[T, Fault | None]:
-        """Execute a statement, and return what is to happen once it is committed.
+        """Execute a statement, and return its result and the fault to inject after the commit.
 
         Args:
             query: The statement.
             execute: Does it.
-            first: Whether it may wait. The later statements of a transaction may not: they hold locks.
+            first: Whether it may block. Later statements of a transaction may not: the transaction holds locks.
         """
         self.check()
         name = statement_name(query)
@@ -162,18 +162,18 @@ class Tap:
             self.dead = True
         self.check()
         if fault == "refuse":
-            raise Unavailable("The test says that the database is away.")
+            raise Unavailable("The test made the database unavailable.")
         result = await execute()
         self.log.append(name)
         return result, fault
 
     def after(self, fault: Fault | None) -> None:
-        """Have happen what happens after a commit."""
+        """Inject the fault that follows a commit."""
         if fault == "crash_after":
             self.dead = True
             raise Crashed
         if fault == "lose_reply":
-            raise Unavailable("The test says that the reply was lost.")
+            raise Unavailable("The test dropped the reply.")
 
     async def _wait(self, name: str) -> Fault | None:
         if not (name in self._held or (self.stepping and name not in self.free)):
@@ -195,12 +195,12 @@ class Tap:
         return None
 
 
-class _TappedConnection:
-    """A connection whose every statement goes through the tap."""
+class _FaultInjectingConnection:
+    """A connection that passes every statement through the fault injector."""
 
-    def __init__(self, connection: Connection, tap: Tap) -> None:
+    def __init__(self, connection: Connection, faults: FaultInjector) -> None:
         self._connection = connection
-        self._tap = tap
+        self._faults = faults
 
     async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
         return await self._pass(statement, lambda: self._connection.fetch(statement, *args, **values))
@@ -215,58 +215,58 @@ class _TappedConnection:
         return await self._pass(statement, lambda: self._connection.execute(statement, *args, **values))
 
     async def _pass(self, query: str, execute: Callable[[], Awaitable[T]]) -> T:
-        return await self._tap.around(query, execute)
+        return await self._faults.around(query, execute)
 
 
-class _TappedTransaction(_TappedConnection):
-    """One transaction: to the tap it is one statement, committed at its end."""
+class _FaultInjectingTransaction(_FaultInjectingConnection):
+    """A transaction; the fault injector treats it as one statement that commits at the end."""
 
-    def __init__(self, connection: Connection, tap: Tap) -> None:
-        super().__init__(connection, tap)
+    def __init__(self, connection: Connection, faults: FaultInjector) -> None:
+        super().__init__(connection, faults)
         self._first = True
         self.fault: Fault | None = None
 
     async def _pass(self, query: str, execute: Callable[[], Awaitable[T]]) -> T:
         first, self._first = self._first, False
-        result, fault = await self._tap.within(query, execute, first=first)
+        result, fault = await self._faults.within(query, execute, first=first)
         self.fault = fault or self.fault
         return result
 
 
-class TappedDatabase(Database):
-    """The database of one worker: another's pool, through a tap."""
+class FaultInjectingDatabase(Database):
+    """The database of one worker: another database's pool behind a fault injector."""
 
-    def __init__(self, database: Database, tap: Tap) -> None:
+    def __init__(self, database: Database, faults: FaultInjector) -> None:
         super().__init__("postgresql://unused", pool_size=1)
         self._inner = database
-        self._tap = tap
+        self._faults = faults
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
-        """Lend a tapped connection."""
-        self._tap.check()
+        """Lend a connection behind the fault injector."""
+        self._faults.check()
         async with self._inner.connection() as connection:
-            yield _TappedConnection(connection, self._tap)
+            yield _FaultInjectingConnection(connection, self._faults)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
-        """Lend a tapped connection inside a transaction."""
-        self._tap.check()
+        """Lend a transaction behind the fault injector."""
+        self._faults.check()
         async with self._inner.transaction() as connection:
-            tapped = _TappedTransaction(connection, self._tap)
-            yield tapped
-        self._tap.after(tapped.fault)
+            transaction = _FaultInjectingTransaction(connection, self._faults)
+            yield transaction
+        self._faults.after(transaction.fault)
 
 
-def tap_redis(redis_url: str, tap: Tap) -> Redis:
-    """Return a client of one worker's own, which the tap can cut off."""
+def fault_injecting_redis(redis_url: str, faults: FaultInjector) -> Redis:
+    """Return a Redis client of one worker, which the fault injector can disconnect."""
     redis = Redis.from_url(redis_url)
     lend = redis.connection_pool.get_connection
 
     async def get_connection(*args: Any, **kwargs: Any) -> Any:
-        tap.check()
-        if tap.redis_away:
-            raise RedisConnectionError("The test says that Redis is away.")
+        faults.check()
+        if faults.redis_away:
+            raise RedisConnectionError("The test made Redis unavailable.")
         return await lend(*args, **kwargs)
 
     redis.connection_pool.get_connection = get_connection

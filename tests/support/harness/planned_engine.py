@@ -1,10 +1,10 @@
-"""An engine whose model and tools a test holds by strings. The turn itself is the real one.
+"""An engine whose model and tools follow a plan in the message. The turn loop is the real one.
 
-What the model does stands in the message, as JSON: ``{"steps": [["search", "wait:door"], []], "id": "m1"}`` calls two
-tools, then ends. A tool called ``wait:<name>`` ends when the test opens that door; ``fail:…`` fails; ``again:…``
-declares that it may be run twice; ``ask:…`` waits for a person, ``agent:…`` for a run of the puppet, and ``odd:…`` for
-what nobody knows; ``nul`` returns what no database takes. ``"doors": {"0": "thinking"}`` makes the model stop in the
-middle of response 0 until the door opens. Any other text is answered at once.
+The plan is JSON: ``{"steps": [["search", "wait:door"], []], "id": "m1"}`` calls two tools, then ends the turn. The tool
+name selects the behavior: ``wait:<name>`` blocks until the test opens that door; ``fail:…`` fails; ``again:…`` is
+idempotent; ``ask:…`` waits for a person, ``agent:…`` for a run of another agent, ``odd:…`` for an unknown kind of wait;
+``nul`` returns text that Postgres cannot store. ``"doors": {"0": "thinking"}`` blocks the model in the middle of
+response 0 until the door opens. Any other text is answered at once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
 from nova_workers.errors import ToolFailure
 
-__all__ = ["USAGE", "Asked", "Execution", "Puppet", "plan"]
+__all__ = ["USAGE", "Execution", "ModelCall", "PlannedEngine", "plan"]
 
 USAGE = TokenUsage(input_tokens=10, output_tokens=3, cost_usd=0.25)
-"""What each response is said to have used."""
+"""The usage of each response."""
 
 
-class Asked(NamedTuple):
-    """A question to the model: whose, at which step, and the texts of the conversation."""
+class ModelCall(NamedTuple):
+    """A call of the model: its run, its step, and the texts of the conversation."""
 
     run_id: str
     step: int
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """A tool that was begun."""
+    """A tool execution that started."""
 
     run_id: str
     call_id: str
@@ -46,33 +46,33 @@ class Execution(NamedTuple):
 
 
 def plan(*steps: list[str], doors: dict[int, str] | None = None, id: str = "m") -> str:
-    """Return the message that makes the model call these tools, step by step, and then end."""
+    """Return a message that makes the model call these tools, one list per step, and then end the turn."""
     return orjson.dumps(
         {"steps": steps, "doors": {str(at): door for at, door in (doors or {}).items()}, "id": id}
     ).decode()
 
 
-class Puppet:
-    """The engine. One object may serve all workers of a test.
+class PlannedEngine:
+    """The engine. All workers of a test may share one object.
 
     Attributes:
-        asked: Every question to the model, in order.
-        executions: Every tool that was begun, in order.
+        model_calls: Every call of the model, in order.
+        executions: Every tool execution that started, in order.
     """
 
-    name = "puppet"
+    name = "planned"
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.model_calls: list[ModelCall] = []
         self.executions: list[Execution] = []
         self._doors: dict[str, _Door] = {}
 
     def open(self, name: str) -> None:
-        """Let everybody through a door, now and from now on."""
+        """Open a door: it no longer blocks."""
         self._door(name).opened.set()
 
     async def reached(self, name: str, timeout_s: float = 5.0) -> None:
-        """Wait until somebody stands before a door."""
+        """Wait until a model or tool is blocked at a door."""
         async with asyncio.timeout(timeout_s):
             await self._door(name).reached.wait()
 
@@ -81,7 +81,7 @@ class Puppet:
         self._doors.pop(name, None)
 
     async def pass_through(self, name: str) -> None:
-        """Stand before a door until it opens."""
+        """Block at a door until it opens."""
         door = self._door(name)
         door.reached.set()
         await door.opened.wait()
@@ -95,7 +95,7 @@ class Puppet:
         callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
-        """Play one turn."""
+        """Run one turn."""
         content = (text_block(message),) if isinstance(message, str) else message
         script = _read(text_of(content))
         tools = _Tools(self, options.run_id or "")
@@ -125,18 +125,20 @@ def _read(text: str) -> dict[str, Any]:
 
 
 class _Model:
-    def __init__(self, puppet: Puppet, script: dict[str, Any], run_id: str) -> None:
-        self._puppet = puppet
+    def __init__(self, engine: PlannedEngine, script: dict[str, Any], run_id: str) -> None:
+        self._engine = engine
         self._steps: list[list[str]] = script["steps"]
         self._doors: dict[str, str] = script["doors"]
         self._run_id = run_id
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
-        self._puppet.asked.append(Asked(self._run_id, ask.step, tuple(_words(message) for message in ask.messages)))
+        self._engine.model_calls.append(
+            ModelCall(self._run_id, ask.step, tuple(_words(message) for message in ask.messages))
+        )
         draft.token(f"Step {ask.step}. ")
         door = self._doors.get(str(ask.step))
         if door is not None:
-            await self._puppet.pass_through(door)
+            await self._engine.pass_through(door)
         tools = self._steps[ask.step] if ask.step < len(self._steps) else []
         if not tools:
             draft.token("Done.")
@@ -145,28 +147,28 @@ class _Model:
             {"type": "tool_use", "id": f"toolu_{self._run_id}_{ask.step}_{at}", "name": tool, "input": {"at": at}}
             for at, tool in enumerate(tools)
         ]
-        return Response(tuple(blocks), "tools" if tools else "end", USAGE, "puppet-1")
+        return Response(tuple(blocks), "tools" if tools else "end", USAGE, "planned-1")
 
 
 class _Tools:
-    def __init__(self, puppet: Puppet, run_id: str) -> None:
-        self._puppet = puppet
+    def __init__(self, engine: PlannedEngine, run_id: str) -> None:
+        self._engine = engine
         self._run_id = run_id
 
     async def is_idempotent(self, name: str) -> bool:
         return name.startswith(("again:", "ask:", "agent:"))
 
     async def call(self, call: ToolCall) -> ToolOutcome:
-        self._puppet.executions.append(Execution(self._run_id, call.id, call.tool_name))
+        self._engine.executions.append(Execution(self._run_id, call.id, call.tool_name))
         kind, _, rest = call.tool_name.partition(":")
         if kind == "wait":
-            await self._puppet.pass_through(rest)
+            await self._engine.pass_through(rest)
         if kind == "fail":
             raise ToolFailure(f"{call.tool_name} failed")
         if kind == "ask":
             return ToolOutcome((), deferral=AskUser(question=rest).model_dump(mode="json"))
         if kind == "agent":
-            asked = AskAgent(agent_id="puppet", message=plan(["asked"]))
+            asked = AskAgent(agent_id="planned", message=plan(["asked"]))
             return ToolOutcome((), deferral=asked.model_dump(mode="json"))
         if kind == "odd":
             return ToolOutcome((), deferral={"kind": rest})

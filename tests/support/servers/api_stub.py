@@ -18,9 +18,9 @@ from starlette.routing import Route
 
 from nova_workers.contracts.events import Event
 from nova_workers.contracts.http.wire import RunView
-from tests.support.serving import serving
+from tests.support.servers.asgi import serving
 
-__all__ = ["WireServer", "all_frames", "frame", "run_view", "says", "streams", "wire_server"]
+__all__ = ["ApiStub", "all_frames", "api_stub", "frame", "run_view", "says", "streams"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -48,7 +48,7 @@ def frame(cursor: str, event: Event) -> str:
     return f"id: {cursor}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
 
 
-class WireServer:
+class ApiStub:
     """Answers in the order of its script, and remembers what it was asked.
 
     Attributes:
@@ -112,9 +112,9 @@ def streams(*frames: str, cut: bool = False, hang: bool = False) -> Handler:
 
 
 @asynccontextmanager
-async def wire_server(port: int = 0) -> AsyncGenerator[WireServer]:
+async def api_stub(port: int = 0) -> AsyncGenerator[ApiStub]:
     """Run a server on a free port of loopback."""
-    wire = WireServer()
+    wire = ApiStub()
     app = Starlette(routes=[Route("/{path:path}", wire.answer, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])])
     async with serving(app, port=port) as wire.url:
         yield wire

@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["ROOT", "Block", "anchors", "blocks", "code_spans", "commands", "links", "pages", "prose"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 _BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<why>[^\n]*) -->\n)?(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",

@@ -11,10 +11,10 @@ from nova_workers.broker.celery_app import TASK_RUN_AGENT, build_celery
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
 
-__all__ = ["crowd"]
+__all__ = ["queue_runs"]
 
 # Each on a thread of its own. $1 tenant, $2 how many, $3 message.
-_CROWD = """
+_QUEUE_RUNS = """
 WITH made AS (
     INSERT INTO threads (id, tenant_id, agent_id, next_seq)
     SELECT 'thr_' || $1 || lpad(i::text, 8, '0'), $1, 'nova', 2 FROM generate_series(1, $2::int) i
@@ -26,9 +26,9 @@ RETURNING id, thread_id, queue
 """
 
 
-async def crowd(database: Database, redis_url: str, tenant_id: str, count: int, message: str) -> None:
+async def queue_runs(database: Database, redis_url: str, tenant_id: str, count: int, message: str) -> None:
     """Put runs of one message in line, and ring for each, as the API would have done one by one."""
-    rows = await database.fetch(_CROWD, tenant_id, count, {"type": "text", "text": message})
+    rows = await database.fetch(_QUEUE_RUNS, tenant_id, count, {"type": "text", "text": message})
     bells = [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
     await asyncio.to_thread(_ring, build_celery(redis_url, fail_fast=True), bells)
 

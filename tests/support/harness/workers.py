@@ -40,20 +40,20 @@ from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
-from tests.support.puppet import Puppet
-from tests.support.taps import Crashed, Tap, TappedDatabase, tap_redis
+from tests.support.harness.fault_injection import Crashed, FaultInjectingDatabase, FaultInjector, fault_injecting_redis
+from tests.support.harness.planned_engine import PlannedEngine
 
-__all__ = ["AGENT", "ENDED", "Bells", "Floor", "Worker"]
+__all__ = ["AGENT", "ENDED", "Doorbells", "Harness", "Worker"]
 
-AGENT = "puppet"
-"""The agent that plays plans (`tests.support.puppet.plan`). `scripted` plays scripts."""
+AGENT = "planned"
+"""The agent that plays plans (`tests.support.harness.planned_engine.plan`). `scripted` plays scripts."""
 
 ENDED = frozenset({"succeeded", "failed", "canceled", "merged"})
 _PATIENCE_S = 10.0
 _LOOK_S = 0.005
 
 
-class Bells:
+class Doorbells:
     """The twin of `CeleryDispatcher`: doorbells wait here until a test delivers, doubles, drops or reorders them."""
 
     def __init__(self) -> None:
@@ -80,19 +80,19 @@ class Bells:
 
 
 class Worker:
-    """One worker of the floor. Build it with `Floor.worker`."""
+    """One worker of the harness. Build it with `Harness.worker`."""
 
-    def __init__(self, floor: Floor, name: str, *, clock: Clock) -> None:
+    def __init__(self, harness: Harness, name: str, *, clock: Clock) -> None:
         self.name = name
-        self.tap = Tap()
+        self.faults = FaultInjector()
         self.metrics = Metrics(CollectorRegistry())
-        self.redis = tap_redis(floor.redis_url, self.tap)
-        database = TappedDatabase(floor.database, self.tap)
-        runs = floor.settings.runs
-        tracing = Tracing(floor.settings.telemetry, "worker")
+        self.redis = fault_injecting_redis(harness.redis_url, self.faults)
+        database = FaultInjectingDatabase(harness.database, self.faults)
+        runs = harness.settings.runs
+        tracing = Tracing(harness.settings.telemetry, "worker")
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
-        self.publisher = EventPublisher(self.redis, flush_ms=floor.settings.streams.flush_ms, clock=clock)
+        self.publisher = EventPublisher(self.redis, flush_ms=harness.settings.streams.flush_ms, clock=clock)
         self.executor = RunExecutor(
             ExecutorParts(
                 worker_id=name,
@@ -101,22 +101,24 @@ class Worker:
                 line=FairLine(database, self.redis),
                 keeper=self.keeper,
                 publisher=self.publisher,
-                dispatcher=floor.bells,
+                dispatcher=harness.bells,
                 turns=TurnRunner(
                     TurnAssembler(
                         database,
-                        floor.engines,
-                        default_registry(database, floor.settings, clock, dispatcher=floor.bells, serve=ToolServer()),
-                        Prompter(database, floor.settings, clock),
-                        directories=AgentDirectories(floor.settings, clock),
-                        settings=floor.settings,
+                        harness.engines,
+                        default_registry(
+                            database, harness.settings, clock, dispatcher=harness.bells, serve=ToolServer()
+                        ),
+                        Prompter(database, harness.settings, clock),
+                        directories=AgentDirectories(harness.settings, clock),
+                        settings=harness.settings,
                     ),
-                    Compactor(database, floor.settings.model, clock, model_windows(floor.settings.model)),
+                    Compactor(database, harness.settings.model, clock, model_windows(harness.settings.model)),
                     clock=clock,
                     metrics=self.metrics,
                     tracing=tracing,
                 ),
-                settings=floor.settings,
+                settings=harness.settings,
                 clock=clock,
                 metrics=self.metrics,
                 tracing=tracing,
@@ -165,15 +167,15 @@ class Worker:
 
     async def crash(self) -> None:
         """Die now: whatever it does, nothing reaches a server any more."""
-        self.tap.dead = True
+        self.faults.dead = True
         await self.stop()
 
     async def stop(self) -> None:
         """End every task of this worker."""
         await stop_tasks([*self._background, *self._tasks])
-        self.tap.dead = False
+        self.faults.dead = False
         await self.redis.aclose()
-        self.tap.dead = True
+        self.faults.dead = True
 
     async def _survive(self, bell: Doorbell) -> None:
         """Answer; a crash ends the slot, as the process would have ended."""
@@ -183,11 +185,11 @@ class Worker:
             return
 
 
-class Floor:
+class Harness:
     """A fleet on one loop: front door, workers, reconciler.
 
     Attributes:
-        puppet: The engine of all workers.
+        engine: The engine of all workers.
         bells: Doorbells that nobody answered yet.
     """
 
@@ -198,12 +200,12 @@ class Floor:
         self.redis = redis
         self.settings = settings
         self.redis_url = settings.require_redis_url()
-        self.puppet = Puppet()
+        self.engine = PlannedEngine()
         self.engines: dict[str, Engine] = {
-            "puppet": self.puppet,
+            "planned": self.engine,
             "scripted": ScriptedEngine(environment="development"),
         }
-        self.bells = Bells()
+        self.bells = Doorbells()
         self.metrics = Metrics(CollectorRegistry())
         self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())
         control = ControlChannel(redis)
@@ -334,7 +336,7 @@ class Floor:
                     return row
                 await asyncio.sleep(_LOOK_S)
 
-    async def hears_nudges(self) -> None:
+    async def wait_for_control_channel(self) -> None:
         """Wait until a worker is subscribed to the control channel."""
         async with asyncio.timeout(_PATIENCE_S):
             while True:
@@ -346,7 +348,7 @@ class Floor:
         """Send a message, and return its run and its slot when it stands before a door."""
         accepted = await self.submit(text, **fields)
         slot = await self.start_next(worker)
-        await self.puppet.reached(door)
+        await self.engine.reached(door)
         return accepted, slot
 
     async def age_doorbells(self) -> None:

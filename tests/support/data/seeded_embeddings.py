@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from nova_workers.effects.provider import Vector
 from nova_workers.errors import Unavailable
 
-__all__ = ["Directions", "direction"]
+__all__ = ["SeededEmbeddings", "seeded_vector"]
 
 
-class Directions:
+class SeededEmbeddings:
     """Gives each text a direction of its own, and remembers its calls.
 
     Attributes:
@@ -29,13 +29,13 @@ class Directions:
         self.calls.append(list(texts))
         if self.fails:
             raise Unavailable("away")
-        return [direction(text, self.dimensions) for text in texts]
+        return [seeded_vector(text, self.dimensions) for text in texts]
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-def direction(seed: str, dimensions: int = 384) -> list[float]:
+def seeded_vector(seed: str, dimensions: int = 384) -> list[float]:
     """Return a vector of length 1 that belongs to the seed."""
     rng = random.Random(seed)
     raw = [rng.gauss(0, 1) for _ in range(dimensions)]

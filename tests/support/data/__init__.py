@@ -1,0 +1,1 @@
+"""Rows, messages, images and documents that tests use as data."""

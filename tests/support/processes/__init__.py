@@ -1,0 +1,1 @@
+"""A fleet, the command line and other processes that tests start and inspect."""

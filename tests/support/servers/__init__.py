@@ -1,0 +1,1 @@
+"""Servers on loopback and databases that tests start."""
