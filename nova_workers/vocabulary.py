@@ -24,6 +24,7 @@ __all__ = [
     "DeliveryKind",
     "DeliveryStatus",
     "DueRunStatus",
+    "EffectCondition",
     "EffectKind",
     "EffectStatus",
     "EndedRunStatus",
@@ -114,6 +115,9 @@ may now begin. The others as they read."""
 
 EffectKind = Literal["delivery", "embeddings", "title"]
 """Post-run work, in the order of its chain."""
+EffectCondition = Literal["has_listener", "succeeded", "untitled"]
+"""Which ended runs an effect applies to: those whose end a webhook subscribes to; those that succeeded; those that
+succeeded in a thread with two turns and no title."""
 EffectStatus = Literal["pending", "running", "done", "failed"]
 WebhookKind = Literal["notification", "file", "note", "question", "approval", "run_completed"]
 """What a webhook may subscribe to."""

@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.delivery import build_routes, build_sender
+from nova_workers.bootstrap.effects import declare_effects
 from nova_workers.bootstrap.engines import build_engines, model_windows
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.celery_app import build_celery
@@ -22,10 +23,9 @@ from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
-from nova_workers.delivery.routing import RunEndEffect
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.effects.runner import EffectRunner
-from nova_workers.effects.setup import effect_handlers, effect_kinds, embedding_provider
+from nova_workers.effects.setup import embedding_provider
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
@@ -143,6 +143,16 @@ def build_worker(settings: Settings) -> WorkerServices:
     engines = build_engines(settings, redis, clock, metrics)
     # One for what is stored and what is asked: the local model is a process of 172 MB.
     provider = embedding_provider(settings.effects)
+    routes = build_routes(database, settings)
+    effects = declare_effects(
+        database,
+        settings.effects,
+        provider=provider,
+        engine=engines[settings.default_engine],
+        metrics=metrics,
+        routes=routes,
+        dispatcher=dispatcher,
+    )
     parts = ExecutorParts(
         worker_id=worker_id,
         database=database,
@@ -171,13 +181,8 @@ def build_worker(settings: Settings) -> WorkerServices:
         clock=clock,
         metrics=metrics,
         tracing=tracing,
-        effects=effect_kinds(settings.effects),
+        effects=tuple(effect.planned for effect in effects) if settings.effects.enabled else (),
     )
-    handlers = effect_handlers(
-        database, settings.effects, provider=provider, engine=engines[settings.default_engine], metrics=metrics
-    )
-    routes = build_routes(database, settings)
-    handlers["delivery"] = RunEndEffect(database, routes, dispatcher)
     return WorkerServices(
         settings=settings,
         worker_id=worker_id,
@@ -210,7 +215,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         trigger_ticker=build_trigger_ticker(database, dispatcher, settings, metrics, canceller),
         effects=EffectRunner(
-            database, settings.effects, handlers=handlers, clock=clock, metrics=metrics, tracing=tracing
+            database, settings.effects, effects=effects, clock=clock, metrics=metrics, tracing=tracing
         ),
         deliveries=build_sender(database, settings, routes, clock=clock, metrics=metrics),
         engines=engines,

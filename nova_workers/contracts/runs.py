@@ -10,7 +10,16 @@ from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
 from nova_workers.contracts.events import DeliveryTarget
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.vocabulary import CancelReason, FinishStatus, OnBusy, RunQueue, RunSource, TurnRole
+from nova_workers.vocabulary import (
+    CancelReason,
+    EffectCondition,
+    EffectKind,
+    FinishStatus,
+    OnBusy,
+    RunQueue,
+    RunSource,
+    TurnRole,
+)
 
 __all__ = [
     "Accepted",
@@ -22,6 +31,7 @@ __all__ = [
     "Finish",
     "FinishStatus",
     "Finished",
+    "PlannedEffect",
     "Submission",
     "TurnFacts",
     "TurnRole",
@@ -193,6 +203,14 @@ class TurnFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedEffect:
+    """An effect that a run may leave behind: the finish inserts its row if the condition holds."""
+
+    kind: EffectKind
+    applies: EffectCondition
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """How a run ends. Written in one fenced statement with the turn, the usage and the head pointer."""
 
@@ -211,7 +229,7 @@ class Finish:
     duration_ms: int = 0
     final_event_id: str | None = None
     first_token_at: datetime | None = None
-    effects: tuple[str, ...] = ()
+    effects: tuple[PlannedEffect, ...] = ()
     limit: Limit | None = None
     """Which of its own bounds ended the turn, if one did."""
     output: Any = None

@@ -1,15 +1,18 @@
-"""The seam between the chain and what an effect does."""
+"""What an effect is: its kind, the runs it applies to, and the handler that does it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from nova_workers.contracts.runs import PlannedEffect
 from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.vocabulary import EffectCondition, EffectKind
 
-__all__ = ["EffectHandler"]
+__all__ = ["Effect", "EffectHandler"]
 
 
 class EffectHandler(Protocol):
-    """Does effects of one kind. Above it: claims, backoff and attempts. Below it: a model and the ledger.
+    """Handles effects of one kind. Above it: claims, backoff and attempts. Below it: a model and the ledger.
 
     Attributes:
         batch_size: Most effects of one call.
@@ -27,33 +30,52 @@ class EffectHandler(Protocol):
         ...
 
     async def prepare(self, effects: Sequence[DueEffect]) -> None:
-        """Do what needs no turn, before one is waited for: the quick part of work whose rest is slow.
+        """Do the quick part of the work, before waiting for one of the `at_once` permits of `handle`.
 
-        As idempotent as `handle`, which comes after it, or does not: the effects may be given back in between.
+        Must be idempotent, as `handle`, which follows unless the effects are released in between.
 
         Args:
             effects: Those that `handle` will get.
 
         Raises:
-            Exception: As of `handle`, which is not called then.
+            Exception: As for `handle`, which is then not called.
         """
         ...
 
     async def handle(self, effects: Sequence[DueEffect]) -> None:
-        """Do these effects.
+        """Handle these effects.
 
-        Must be idempotent: an effect may be done again after it was done, when its worker died before the
-        row said so.
+        Must be idempotent: an effect is handled again if its worker crashed before it recorded the result.
 
         Args:
-            effects: At most `batch_size`, of any runs and tenants. An effect that failed before comes alone,
-                so that one bad message cannot hold up others.
+            effects: At most `batch_size`, of any runs and tenants. An effect that failed before is passed alone, so
+                that one bad message does not block others.
 
         Raises:
-            Exception: Not all of them are done; each is tried again later.
+            Exception: At least one failed; each is retried later.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of processes and connections."""
+        """Release processes and connections."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The declaration of an effect.
+
+    Attributes:
+        kind: As stored in the ledger.
+        applies: Which ended runs get one.
+        handler: Handles the due ones.
+    """
+
+    kind: EffectKind
+    applies: EffectCondition
+    handler: EffectHandler
+
+    @property
+    def planned(self) -> PlannedEffect:
+        """The part that the end of a run needs."""
+        return PlannedEffect(self.kind, self.applies)

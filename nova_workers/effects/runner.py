@@ -7,7 +7,7 @@ in the order of their positions; an effect that failed for good does not hold up
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -16,7 +16,7 @@ import structlog
 
 from nova_workers.clock import Clock
 from nova_workers.config import EffectSettings
-from nova_workers.effects.handler import EffectHandler
+from nova_workers.effects.handler import Effect, EffectHandler
 from nova_workers.errors import NovaError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import DueEffect, EffectEnd, claim_effects, release_effects, settle_effects
@@ -70,7 +70,7 @@ class EffectRunner:
         database: Database,
         settings: EffectSettings,
         *,
-        handlers: Mapping[str, EffectHandler],
+        effects: Sequence[Effect],
         clock: Clock,
         metrics: Metrics,
         tracing: Tracing,
@@ -81,7 +81,7 @@ class EffectRunner:
         Args:
             database: Where the rows are.
             settings: Attempts and backoff.
-            handlers: By kind. Rows of a kind that has none wait.
+            effects: One of each kind. Rows of other kinds stay pending.
             clock: Measures durations; due times are the database's.
             metrics: Outcomes and durations.
             tracing: Each effect shows in its run's trace.
@@ -89,14 +89,14 @@ class EffectRunner:
         """
         self._database = database
         self._settings = settings
-        self._handlers = dict(handlers)
+        self._handlers: dict[str, EffectHandler] = {effect.kind: effect.handler for effect in effects}
         self._clock = clock
         self._metrics = metrics
         self._tracing = tracing
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
         self._draining = False
         self._working: set[asyncio.Task[None]] = set()
-        self._slots = {kind: asyncio.Semaphore(handler.at_once) for kind, handler in handlers.items()}
+        self._permits = {kind: asyncio.Semaphore(handler.at_once) for kind, handler in self._handlers.items()}
         self._open: Counter[str] = Counter()
         """Batches of each kind that were begun, or are being claimed."""
 
@@ -191,7 +191,7 @@ class EffectRunner:
         started_at, started_s = self._clock.now(), self._clock.monotonic_s()
         error = await self._attempt(self._handlers[kind].prepare, batch)
         if error is None:
-            async with self._slots[kind]:
+            async with self._permits[kind]:
                 started_at, started_s = self._clock.now(), self._clock.monotonic_s()
                 if started_s - claimed_s > _START_WINDOW_S:
                     await self._release(batch)

@@ -1,26 +1,12 @@
-"""Which effects a run has, and what does them, by the settings."""
+"""The embedding provider that the settings name."""
 
 from nova_workers.config import EffectSettings
-from nova_workers.contracts.engine import Engine
-from nova_workers.effects.embeddings import EmbeddingEffect
-from nova_workers.effects.handler import EffectHandler
 from nova_workers.effects.http import HttpEmbeddings
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import EmbeddingProvider
-from nova_workers.effects.title import TitleEffect
 from nova_workers.errors import ConfigurationError
-from nova_workers.ledger.database import Database
-from nova_workers.observability.metrics import Metrics
 
-__all__ = ["effect_handlers", "effect_kinds", "embedding_provider", "remote_embeddings"]
-
-_SERVER_CALLS = 4
-"""Requests at the same time to an embedding server: enough to hide its latency, few enough to stay polite."""
-
-
-def effect_kinds(settings: EffectSettings) -> tuple[str, ...]:
-    """Return the effects that follow a run, in the order of the chain: nobody waits for a model to hear of its end."""
-    return ("delivery", "embeddings", "title") if settings.enabled else ()
+__all__ = ["embedding_provider", "remote_embeddings"]
 
 
 def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
@@ -47,40 +33,11 @@ def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
 
 
 def remote_embeddings(settings: EffectSettings) -> EmbeddingProvider | None:
-    """Return the provider where it is a server, None where it is not: for processes that must stay small.
+    """Return the provider if it is a server, else None: for processes that must stay small.
 
-    The local model is a child of 172 MB; one for each API process would cost more than the processes themselves.
+    The local model is a child process of 172 MB, more than an API process itself.
 
     Raises:
         ConfigurationError: ``openai`` without a base URL.
     """
     return embedding_provider(settings) if settings.embedding_provider == "openai" else None
-
-
-def effect_handlers(
-    database: Database,
-    settings: EffectSettings,
-    *,
-    provider: EmbeddingProvider | None,
-    engine: Engine,
-    metrics: Metrics,
-) -> dict[str, EffectHandler]:
-    """Return what does each kind of effect. Nothing is started or connected.
-
-    Args:
-        database: Of the ledger.
-        settings: Batch size.
-        provider: Makes vectors; closed by the effect.
-        engine: Asks the model for titles.
-        metrics: Counts what titles cost.
-    """
-    embeddings = EmbeddingEffect(
-        database,
-        provider,
-        batch_size=settings.embedding_batch,
-        at_once=_SERVER_CALLS if settings.embedding_provider == "openai" else 1,
-    )
-    return {
-        "embeddings": embeddings,
-        "title": TitleEffect(database, engine, metrics=metrics),
-    }

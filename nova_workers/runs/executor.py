@@ -16,7 +16,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError, EngineResult
 from nova_workers.contracts.ports import Dispatcher
-from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
+from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, PlannedEffect
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import RunLost, Unavailable
@@ -66,8 +66,8 @@ class ExecutorParts:
     clock: Clock
     metrics: Metrics
     tracing: Tracing
-    effects: tuple[str, ...]
-    """Kinds of post-run work, in order."""
+    effects: tuple[PlannedEffect, ...]
+    """Post-run work, in order."""
 
 
 class RunExecutor:

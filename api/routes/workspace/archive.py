@@ -13,7 +13,6 @@ from api.json_body import parse_json
 from api.openapi import problems
 from api.state import State
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
-from nova_workers.effects.setup import effect_kinds
 from nova_workers.ledger.archive.reading import read_archive
 from nova_workers.workspace.archive.importing import import_archive
 
@@ -76,7 +75,7 @@ async def import_workspace(
         _lines(request),
         merge=merge,
         validate_agent=services.capabilities.validate,
-        with_effects="embeddings" in effect_kinds(services.settings.effects),
+        with_effects=services.settings.effects.enabled,
     )
     if waits:
         services.dispatcher.ring_effects()

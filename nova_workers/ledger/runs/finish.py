@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from nova_workers.contracts.content import storable
@@ -23,6 +24,7 @@ from nova_workers.ledger.runs.journal import (
     message_rows,
     usage_values,
 )
+from nova_workers.vocabulary import EffectCondition
 
 __all__ = ["finish_run", "requeue_run"]
 
@@ -53,6 +55,15 @@ _USED = insert_usage(
     model_calls="t.steps",
     duration_ms=":duration_ms",
 )
+
+_APPLIES: Mapping[EffectCondition, str] = {
+    "has_listener": LISTENED_TO,
+    "succeeded": "mine.status = 'succeeded'",
+    "untitled": "mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2",
+}
+"""The conditions of effects, each decided in the statement that ends the run."""
+
+_EFFECT_APPLIES = " ".join(f"WHEN '{condition}' THEN {sql}" for condition, sql in _APPLIES.items())
 
 # One statement ends run, turn, usage, head pointer, its history and the thread's hold, and leaves the effects' rows.
 # The thread's row is locked first, as everywhere. Messages, calls and usage of the last step are as in the journal.
@@ -95,12 +106,9 @@ WITH thread AS (
 ), effects_in AS (
     INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
     SELECT x.id, mine.tenant_id, mine.id, mine.thread_id, x.kind, x.position
-      FROM mine, thread, unnest(:effect_ids::text[], :effect_kinds::text[]) WITH ORDINALITY AS x(id, kind, position)
-     -- The world is told of every end, if somebody listens; the others are for what came to something.
-     WHERE CASE x.kind
-           WHEN 'delivery' THEN {LISTENED_TO}
-           WHEN 'title' THEN mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2
-           ELSE mine.status = 'succeeded' END
+      FROM mine, thread, unnest(:effect_ids::text[], :effect_kinds::text[], :effect_conditions::text[])
+                         WITH ORDINALITY AS x(id, kind, condition, position)
+     WHERE CASE x.condition {_EFFECT_APPLIES} END
     RETURNING id
 )
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
@@ -181,7 +189,8 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         provider=finish.provider,
         session_id=finish.session_id,
         effect_ids=[new_id("eff") for _ in finish.effects],
-        effect_kinds=list(finish.effects),
+        effect_kinds=[effect.kind for effect in finish.effects],
+        effect_conditions=[effect.applies for effect in finish.effects],
         facts={} if finish.facts is None else asdict(finish.facts),
     )
     if row is None:

@@ -9,7 +9,7 @@ from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineError, StepRecord, ToolCall
 from nova_workers.contracts.events import Event, EventCursor
-from nova_workers.contracts.runs import Claim, Finish, FinishStatus, TurnFacts
+from nova_workers.contracts.runs import Claim, Finish, FinishStatus, PlannedEffect, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
@@ -95,7 +95,7 @@ class Turn:
         *,
         error: EngineError | None = None,
         tell: bool = True,
-        effects: tuple[str, ...] = (),
+        effects: tuple[PlannedEffect, ...] = (),
     ) -> EventCursor:
         """End the run with a last step, then tell of it; return the id of its final event."""
         final = self.events.upcoming()

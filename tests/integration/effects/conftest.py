@@ -8,18 +8,19 @@ from prometheus_client import CollectorRegistry
 
 from nova_workers.clock import SystemClock
 from nova_workers.config import EffectSettings, TelemetrySettings
-from nova_workers.effects.handler import EffectHandler
+from nova_workers.effects.handler import Effect, EffectHandler
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
+from nova_workers.vocabulary import EffectKind
 
 MakeRunner = Callable[..., EffectRunner]
 
 
 class Recorder:
-    """A handler that remembers what it got, and fails as it is told."""
+    """A handler that records its effects, and fails as configured."""
 
     def __init__(self, *, batch_size: int = 10, at_once: int = 2) -> None:
         self.batch_size = batch_size
@@ -56,12 +57,15 @@ def make_runner(database: Database, metrics: Metrics) -> MakeRunner:
     """Return a function that makes a runner on the test's database."""
 
     def make(
-        handlers: dict[str, EffectHandler], *, tracing: Tracing | None = None, settings: EffectSettings | None = None
+        handlers: dict[EffectKind, EffectHandler],
+        *,
+        tracing: Tracing | None = None,
+        settings: EffectSettings | None = None,
     ) -> EffectRunner:
         return EffectRunner(
             database,
             settings or EffectSettings(),
-            handlers=handlers,
+            effects=[Effect(kind, "succeeded", handler) for kind, handler in handlers.items()],
             clock=SystemClock(),
             metrics=metrics,
             tracing=tracing or Tracing(TelemetrySettings(), "worker"),

@@ -16,7 +16,7 @@ from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import Engine
-from nova_workers.contracts.runs import Accepted, Doorbell, Submission
+from nova_workers.contracts.runs import Accepted, Doorbell, PlannedEffect, Submission
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ids import new_id
 from nova_workers.keys import CONTROL_CHANNEL
@@ -122,7 +122,7 @@ class Worker:
                 clock=clock,
                 metrics=self.metrics,
                 tracing=tracing,
-                effects=("embeddings", "title"),
+                effects=(PlannedEffect("embeddings", "succeeded"), PlannedEffect("title", "untitled")),
             )
         )
         self._control = ControlChannel(self.redis)

@@ -9,7 +9,7 @@ import pytest
 from nova_workers.config import EffectSettings
 from nova_workers.effects.http import HttpEmbeddings
 from nova_workers.effects.local import LocalEmbeddings
-from nova_workers.effects.setup import effect_kinds, embedding_provider
+from nova_workers.effects.setup import embedding_provider
 from nova_workers.errors import ConfigurationError, InvalidInput, Unavailable
 
 
@@ -96,10 +96,3 @@ async def test_the_settings_choose_the_provider() -> None:
     await server.close()
     with pytest.raises(ConfigurationError, match="NOVA_EFFECTS__EMBEDDING_BASE_URL"):
         embedding_provider(EffectSettings(embedding_provider="openai"))
-
-
-def test_the_settings_choose_the_chain() -> None:
-    assert effect_kinds(EffectSettings()) == ("delivery", "embeddings", "title")
-    # Words are found without vectors.
-    assert effect_kinds(EffectSettings(embedding_provider="off")) == ("delivery", "embeddings", "title")
-    assert effect_kinds(EffectSettings(enabled=False)) == ()

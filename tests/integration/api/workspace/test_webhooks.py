@@ -12,9 +12,10 @@ from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import EngineError
-from nova_workers.contracts.runs import FinishStatus
+from nova_workers.contracts.runs import FinishStatus, PlannedEffect
 from nova_workers.delivery.routing import RunEndEffect
 from nova_workers.delivery.sender import DeliverySender
+from nova_workers.effects.handler import Effect
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
@@ -29,7 +30,11 @@ from tests.support.servers.webhook_receiver import Receiver, signed_by
 __all__ = ["delivery_settings", "receiving"]
 
 HOOK = "https://hooks.example.com/nova"
-EFFECTS = ("delivery", "embeddings", "title")
+EFFECTS = (
+    PlannedEffect("delivery", "has_listener"),
+    PlannedEffect("embeddings", "succeeded"),
+    PlannedEffect("title", "untitled"),
+)
 
 
 @pytest.fixture
@@ -49,11 +54,17 @@ async def sender(database: Database, delivery_settings: Settings) -> AsyncGenera
 
 @pytest.fixture
 def effects(database: Database, delivery_settings: Settings) -> EffectRunner:
-    """What a worker has that does effects: of them, the one that tells of ends."""
+    """A worker's effect runner, with the effect that delivers the ends of runs."""
     return EffectRunner(
         database,
         delivery_settings.effects,
-        handlers={"delivery": RunEndEffect(database, build_routes(database, delivery_settings), Doorbells())},
+        effects=[
+            Effect(
+                "delivery",
+                "has_listener",
+                RunEndEffect(database, build_routes(database, delivery_settings), Doorbells()),
+            )
+        ],
         clock=SystemClock(),
         metrics=Metrics(CollectorRegistry()),
         tracing=Tracing(delivery_settings.telemetry, "worker"),

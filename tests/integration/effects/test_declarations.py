@@ -1,0 +1,35 @@
+"""Each effect is declared once, with its condition and its handler."""
+
+from typing import get_args
+
+from nova_workers.bootstrap.delivery import build_routes
+from nova_workers.bootstrap.effects import declare_effects
+from nova_workers.config import Settings
+from nova_workers.delivery.routing import RunEndEffect
+from nova_workers.effects.embeddings import EmbeddingEffect
+from nova_workers.effects.title import TitleEffect
+from nova_workers.ledger.database import Database
+from nova_workers.observability.metrics import Metrics
+from nova_workers.vocabulary import EffectKind
+from tests.integration.effects.test_title_effect import Says
+from tests.support.harness.workers import Doorbells
+
+
+def test_every_kind_of_effect_is_declared_once_and_deliveries_come_first(
+    database: Database, settings: Settings, metrics: Metrics
+) -> None:
+    effects = declare_effects(
+        database,
+        settings.effects,
+        provider=None,
+        engine=Says("A title."),
+        metrics=metrics,
+        routes=build_routes(database, settings),
+        dispatcher=Doorbells(),
+    )
+    assert tuple(effect.kind for effect in effects) == get_args(EffectKind)
+    assert [(effect.applies, type(effect.handler)) for effect in effects] == [
+        ("has_listener", RunEndEffect),
+        ("succeeded", EmbeddingEffect),
+        ("untitled", TitleEffect),
+    ]
