@@ -14,12 +14,11 @@ from redis.asyncio import Redis
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
-from nova_workers.bootstrap.engines import build_engines, model_windows
+from nova_workers.bootstrap.engines import build_engines
+from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
-from nova_workers.capabilities import default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
@@ -33,15 +32,9 @@ from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.executor import ExecutorParts, RunExecutor
-from nova_workers.runs.fairness import FairLine
+from nova_workers.runs.executor import RunExecutor
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
-from nova_workers.runs.turns.assembly import TurnAssembler
-from nova_workers.runs.turns.compaction import Compactor
-from nova_workers.runs.turns.directories import AgentDirectories
-from nova_workers.runs.turns.prompting import Prompter
-from nova_workers.runs.turns.runner import TurnRunner
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.streams.publisher import EventPublisher
@@ -153,35 +146,21 @@ def build_worker(settings: Settings) -> WorkerServices:
         routes=routes,
         dispatcher=dispatcher,
     )
-    parts = ExecutorParts(
+    executor = build_executor(
+        settings,
+        database,
+        redis,
+        engines,
         worker_id=worker_id,
-        database=database,
         locks=locks,
-        line=FairLine(database, redis),
         keeper=keeper,
         publisher=publisher,
         dispatcher=dispatcher,
-        turns=TurnRunner(
-            TurnAssembler(
-                database,
-                engines,
-                default_registry(
-                    database, settings, clock, embedder=provider, dispatcher=dispatcher, serve=ToolServer()
-                ),
-                Prompter(database, settings, clock),
-                directories=AgentDirectories(settings, clock),
-                settings=settings,
-            ),
-            Compactor(database, settings.model, clock, model_windows(settings.model)),
-            clock=clock,
-            metrics=metrics,
-            tracing=tracing,
-        ),
-        settings=settings,
+        effects=tuple(effect.planned for effect in effects) if settings.effects.enabled else (),
         clock=clock,
         metrics=metrics,
         tracing=tracing,
-        effects=tuple(effect.planned for effect in effects) if settings.effects.enabled else (),
+        embedder=provider,
     )
     return WorkerServices(
         settings=settings,
@@ -193,7 +172,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         dispatcher=dispatcher,
         control=control,
         keeper=keeper,
-        executor=RunExecutor(parts),
+        executor=executor,
         reconciler=Reconciler(
             database,
             redis,

@@ -9,9 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.engines import model_windows
-from nova_workers.capabilities import default_registry
-from nova_workers.capabilities.serving import ToolServer
+from nova_workers.bootstrap.executor import build_executor
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
@@ -25,16 +23,9 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.executor import ExecutorParts, RunExecutor
-from nova_workers.runs.fairness import FairLine
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
-from nova_workers.runs.turns.assembly import TurnAssembler
-from nova_workers.runs.turns.compaction import Compactor
-from nova_workers.runs.turns.directories import AgentDirectories
-from nova_workers.runs.turns.prompting import Prompter
-from nova_workers.runs.turns.runner import TurnRunner
 from nova_workers.runs.waiting import Waiting
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
@@ -93,37 +84,20 @@ class Worker:
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
         self.publisher = EventPublisher(self.redis, flush_ms=harness.settings.streams.flush_ms, clock=clock)
-        self.executor = RunExecutor(
-            ExecutorParts(
-                worker_id=name,
-                database=database,
-                locks=self.locks,
-                line=FairLine(database, self.redis),
-                keeper=self.keeper,
-                publisher=self.publisher,
-                dispatcher=harness.bells,
-                turns=TurnRunner(
-                    TurnAssembler(
-                        database,
-                        harness.engines,
-                        default_registry(
-                            database, harness.settings, clock, dispatcher=harness.bells, serve=ToolServer()
-                        ),
-                        Prompter(database, harness.settings, clock),
-                        directories=AgentDirectories(harness.settings, clock),
-                        settings=harness.settings,
-                    ),
-                    Compactor(database, harness.settings.model, clock, model_windows(harness.settings.model)),
-                    clock=clock,
-                    metrics=self.metrics,
-                    tracing=tracing,
-                ),
-                settings=harness.settings,
-                clock=clock,
-                metrics=self.metrics,
-                tracing=tracing,
-                effects=(PlannedEffect("embeddings", "succeeded"), PlannedEffect("title", "untitled")),
-            )
+        self.executor = build_executor(
+            harness.settings,
+            database,
+            self.redis,
+            harness.engines,
+            worker_id=name,
+            locks=self.locks,
+            keeper=self.keeper,
+            publisher=self.publisher,
+            dispatcher=harness.bells,
+            effects=(PlannedEffect("embeddings", "succeeded"), PlannedEffect("title", "untitled")),
+            clock=clock,
+            metrics=self.metrics,
+            tracing=tracing,
         )
         self._control = ControlChannel(self.redis)
         self._background: list[asyncio.Task[None]] = []

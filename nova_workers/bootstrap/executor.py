@@ -1,0 +1,102 @@
+"""The executor of runs, with everything that a turn needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from redis.asyncio import Redis
+
+from nova_workers.bootstrap.engines import model_windows
+from nova_workers.capabilities import default_registry
+from nova_workers.capabilities.serving import ToolServer
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.contracts.engine import Engine
+from nova_workers.contracts.ports import Dispatcher, Embedder
+from nova_workers.contracts.runs import PlannedEffect
+from nova_workers.ledger.database import Database
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.executor import ExecutorParts, RunExecutor
+from nova_workers.runs.fairness import FairLine
+from nova_workers.runs.turns.assembly import TurnAssembler
+from nova_workers.runs.turns.compaction import Compactor
+from nova_workers.runs.turns.directories import AgentDirectories
+from nova_workers.runs.turns.prompting import Prompter
+from nova_workers.runs.turns.runner import TurnRunner
+from nova_workers.streams.publisher import EventPublisher
+from nova_workers.threads.lease import LeaseKeeper
+from nova_workers.threads.lock import ThreadLocks
+
+__all__ = ["build_executor"]
+
+
+def build_executor(
+    settings: Settings,
+    database: Database,
+    redis: Redis,
+    engines: Mapping[str, Engine],
+    *,
+    worker_id: str,
+    locks: ThreadLocks,
+    keeper: LeaseKeeper,
+    publisher: EventPublisher,
+    dispatcher: Dispatcher,
+    effects: tuple[PlannedEffect, ...],
+    clock: Clock,
+    metrics: Metrics,
+    tracing: Tracing,
+    embedder: Embedder | None = None,
+) -> RunExecutor:
+    """Build the executor of a worker process.
+
+    Args:
+        settings: The fleet's settings.
+        database: The ledger.
+        redis: For the order of a busy fleet.
+        engines: By name.
+        worker_id: As leases and logs name this process.
+        locks: Locks of threads.
+        keeper: Renews what the executor holds.
+        publisher: Takes live events.
+        dispatcher: Rings doorbells.
+        effects: Post-run work, in order.
+        clock: The time.
+        metrics: Of the process.
+        tracing: Of the process.
+        embedder: Makes the vectors of message searches; without it they go by words alone.
+    """
+    capabilities = default_registry(
+        database, settings, clock, embedder=embedder, dispatcher=dispatcher, serve=ToolServer()
+    )
+    turns = TurnRunner(
+        TurnAssembler(
+            database,
+            engines,
+            capabilities,
+            Prompter(database, settings, clock),
+            directories=AgentDirectories(settings, clock),
+            settings=settings,
+        ),
+        Compactor(database, settings.model, clock, model_windows(settings.model)),
+        clock=clock,
+        metrics=metrics,
+        tracing=tracing,
+    )
+    return RunExecutor(
+        ExecutorParts(
+            worker_id=worker_id,
+            database=database,
+            locks=locks,
+            line=FairLine(database, redis),
+            keeper=keeper,
+            publisher=publisher,
+            dispatcher=dispatcher,
+            turns=turns,
+            settings=settings,
+            clock=clock,
+            metrics=metrics,
+            tracing=tracing,
+            effects=effects,
+        )
+    )
