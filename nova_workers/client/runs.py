@@ -11,7 +11,7 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
 from nova_workers.contracts.http.wire import (
     BulkCancel,
-    BulkCancelled,
+    BulkCanceled,
     RunBatch,
     RunBatchView,
     RunCreate,
@@ -112,11 +112,11 @@ class Runs:
         """Ask a run to stop. `IllegalTransition` when it ended before."""
         return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/cancel")
 
-    async def cancel_many(self, which: BulkCancel) -> BulkCancelled:
+    async def cancel_many(self, which: BulkCancel) -> BulkCanceled:
         """Cancel all open runs that match, up to 1,000."""
-        return await self._transport.fetch(BulkCancelled, "POST", "/v1/runs/cancel", body=which)
+        return await self._transport.fetch(BulkCanceled, "POST", "/v1/runs/cancel", body=which)
 
-    async def cancel_all(self, which: BulkCancel) -> BulkCancelled:
+    async def cancel_all(self, which: BulkCancel) -> BulkCanceled:
         """Cancel all open runs that match, however many."""
         canceled = requested = 0
         while True:
@@ -124,7 +124,7 @@ class Runs:
             canceled, requested = canceled + done.canceled, max(requested, done.requested)
             # Running ones stay open for a moment, so they are found again; those that ended are not.
             if not done.canceled or done.canceled + done.requested < _BULK_LIMIT:
-                return BulkCancelled(canceled=canceled, requested=requested)
+                return BulkCanceled(canceled=canceled, requested=requested)
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Give a waiting run what it waits for. `IllegalTransition` when somebody was faster."""

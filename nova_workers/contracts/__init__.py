@@ -1,1 +1,1 @@
-"""Values and Protocols that cross seams. Nothing here does work, and nothing here imports a vendor."""
+"""Values and Protocols that cross seams. They do no I/O and import no vendor's SDK."""

@@ -1,4 +1,4 @@
-"""How a running turn is told to stop."""
+"""The signal that stops a running turn."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,9 +10,9 @@ AbortReason = Literal["cancel", "interrupt", "drain", "lost", "timeout"]
 
 
 class AbortSignal:
-    """A one-way switch: the owner of a turn pulls it, the engine obeys at once.
+    """A one-way flag: the owner of a turn sets it, and the engine stops at once.
 
-    Not thread-safe: pull it on the loop that runs the engine. The first reason stays.
+    Not thread-safe: set it on the loop that runs the engine. The first reason wins.
     """
 
     def __init__(self) -> None:
@@ -22,16 +22,16 @@ class AbortSignal:
 
     @property
     def aborted(self) -> bool:
-        """Whether the switch was pulled."""
+        """Whether the signal is set."""
         return self._event.is_set()
 
     @property
     def reason(self) -> AbortReason | None:
-        """Why, or None as long as nobody pulled it."""
+        """The reason, or None while the signal is not set."""
         return self._reason
 
     def abort(self, reason: AbortReason) -> None:
-        """Pull the switch. Pulling it again changes nothing."""
+        """Set the signal. Later calls change nothing."""
         if self._reason is None:
             self._reason = reason
             self._event.set()
@@ -39,12 +39,12 @@ class AbortSignal:
                 listener(reason)
 
     def subscribe(self, listener: Callable[[AbortReason], None]) -> Callable[[], None]:
-        """Call `listener` with the reason when the switch is pulled, or now if it was.
+        """Call `listener` with the reason when the signal is set, or now if it is set already.
 
         The listener must return at once and must not raise.
 
         Returns:
-            What takes the listener away again; calling it twice changes nothing.
+            A function that removes the listener; calling it twice changes nothing.
         """
         self._listeners.append(listener)
         if self._reason is not None:
@@ -57,7 +57,7 @@ class AbortSignal:
         return unsubscribe
 
     async def wait(self) -> AbortReason:
-        """Wait until the switch is pulled, and return why."""
+        """Wait until the signal is set, and return the reason."""
         await self._event.wait()
         assert self._reason is not None  # noqa: S101 - set before the event is
         return self._reason

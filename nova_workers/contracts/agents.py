@@ -26,10 +26,10 @@ __all__ = [
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
 ENGINE_NAMES = ("anthropic", "claude_agent", "scripted")
-"""Engines that a worker may have. Which of them it has depends on what is installed, and on its environment."""
+"""Engines that a worker may have, depending on what is installed and on its environment."""
 
 MAX_RESPONSIBILITIES = 100
-"""All of them stand in every prompt of the agent."""
+"""Every prompt of the agent contains all of them."""
 
 AgentId = Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN, min_length=1, max_length=64)]
 """Lower case letters, digits and hyphens; unique within a tenant."""
@@ -50,7 +50,7 @@ class Responsibility(_Value):
 
 
 class CapabilityGrant(_Value):
-    """One capability that the agent has: which of its tools, and its configuration."""
+    """A capability granted to the agent: which of its tools, and its configuration."""
 
     tools: tuple[str, ...] | None = None
     """Allow-list; None allows every tool that the capability declares."""
@@ -66,13 +66,13 @@ CommandPatterns = Annotated[tuple[CommandPattern, ...], Field(max_length=200)]
 
 
 class ApprovalRule(_Value):
-    """Who decides over the calls of a tool: nobody needs to (always), a person (ask), or this rule (never).
+    """Whether a tool's calls are allowed (always), need a person's approval (ask), or are refused (never).
 
     ``*`` is any text, ``?`` any character, ``[abc]`` one of these.
     """
 
     tool: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x20]+$")]
-    """Which tools, by the names that the model knows them by: ``Bash``, ``note_*``, ``mcp__*``."""
+    """Which tools, by the names that the model sees: ``Bash``, ``note_*``, ``mcp__*``."""
     pattern: Annotated[str, StringConstraints(min_length=1, max_length=2_000)] | None = None
     """Which calls: compared with the call's main text, such as a command, path or address, and with its arguments as
     JSON. A shell command is compared as `Permissions` says. None is every call."""
@@ -80,13 +80,13 @@ class ApprovalRule(_Value):
 
 
 class Permissions(_Value):
-    """Which tools an agent may use without asking, and which shell commands, where its trust lets it run any.
+    """Which tools and shell commands an agent may use without approval. Trust decides whether it has a shell.
 
-    `approvals` are looked at first, and the first that fits decides. What it allows is still refused where a command
-    is denied.
+    `approvals` are evaluated first, and the first match decides. A call that it allows is still refused if a command is
+    denied.
 
-    A pattern of a command is compared with the whole line and with each simple command in it. Deny goes before ask,
-    ask before allow. A line is allowed by patterns only if each of its commands is, and it hides nothing: no
+    A command pattern is compared with the whole line and with each simple command in it. Deny takes precedence over
+    ask, and ask over allow. Patterns allow a line only if they allow each of its commands, and the line has no
     substitution, expansion, redirection or escape.
     """
 
@@ -94,35 +94,35 @@ class Permissions(_Value):
     allow_commands: CommandPatterns = ()
     deny_commands: CommandPatterns = ()
     ask_commands: CommandPatterns = ()
-    """A person decides. As long as nobody can be asked, they are refused."""
+    """A person decides. Where no person can be asked, they are refused."""
     unlisted_commands: Literal["allow", "ask", "deny"] = "allow"
-    """What becomes of a command that no pattern matches."""
+    """The decision for a command that no pattern matches."""
 
 
 class SubagentSpec(_Value):
-    """A helper that the agent may give a task to. It works on its own and reports back."""
+    """A subagent to which the agent may give a task. It works on its own and reports back."""
 
     description: Annotated[str, Field(min_length=1, max_length=2_000)]
-    """When to call it, for the model."""
+    """When to call it; the model reads this."""
     prompt: Annotated[str, Field(min_length=1, max_length=200_000)]
     tools: tuple[str, ...] | None = None
-    """Allow-list of the agent's tools, by the names that the model knows them by; None allows all."""
+    """Allow-list of the agent's tools, by the names that the model sees; None allows all."""
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """An alias or a full id; None takes the agent's."""
     max_turns: Annotated[int, Field(ge=1, le=1_000)] = 20
 
 
 class ThreadRetention(_Value):
-    """What becomes of the agent's threads that nobody has used for a while."""
+    """What happens to the agent's threads after a time without use."""
 
     after_days: Annotated[int, Field(ge=1, le=36_500)]
     """Since the last message or answer."""
     keep: Literal["none", "latest"]
-    """``none`` deletes the thread for good; ``latest`` all but its latest turn, from which it goes on."""
+    """``none`` deletes the whole thread; ``latest`` deletes all but its latest turn, from which it can continue."""
 
 
 class AgentSpec(_Value):
-    """An agent's whole configuration; what a version of it freezes."""
+    """An agent's complete configuration, as each version stores it."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     description: Annotated[str, Field(max_length=2_000)] = ""
@@ -130,12 +130,12 @@ class AgentSpec(_Value):
     instructions: Annotated[str, Field(max_length=200_000)] = ""
     responsibilities: Annotated[tuple[Responsibility, ...], Field(max_length=MAX_RESPONSIBILITIES)] = ()
     directories: Annotated[tuple[Annotated[str, Field(max_length=4_096)], ...], Field(max_length=50)] = ()
-    """Absolute paths on the workers that the agent's file tools reach beside its own working directory."""
+    """Absolute paths on the workers that the agent's file tools may access besides its own working directory."""
     capabilities: Annotated[dict[str, CapabilityGrant], Field(max_length=100)] = Field(
         default_factory=dict[str, CapabilityGrant]
     )
     skills: SkillNames = ()
-    """Of the tenant's library."""
+    """Skills of the tenant's library, by name."""
     trust: TrustLevel = "sandbox"
     permissions: Permissions = Field(default_factory=Permissions)
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -148,24 +148,24 @@ class AgentSpec(_Value):
         default_factory=dict[str, SubagentSpec]
     )
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Most tokens of one model response; None takes the fleet's default."""
+    """Limit of tokens in one model response; None takes the fleet's default."""
     temperature: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
-    """How freely the model chooses its words: 0 is the likeliest, 1 the freest. None is the provider's default. Not
-    beside `thinking_budget_tokens`, and not for engines and models that take none."""
+    """Sampling temperature: 0 is the least random, 1 the most. None is the provider's default. Not allowed together
+    with `thinking_budget_tokens`, nor with engines and models that do not support it."""
     thinking_budget_tokens: Annotated[int, Field(ge=1_024, le=1_000_000)] | None = None
-    """Lets the model think before it answers. Models that decide themselves how much take it as a yes."""
+    """Enables extended thinking. For models that choose the amount themselves, any value only enables it."""
     token_budget: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Most tokens, read and produced, that one turn may use."""
+    """Limit of tokens, read and produced, in one turn."""
     cost_budget_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Most that one turn may cost."""
+    """Limit of the cost of one turn."""
     timeout_s: Annotated[int, Field(ge=1, le=2_592_000)] | None = None
-    """Most seconds that one run may take from its first start, over all attempts. The time in which it waits for
-    somebody or something does not count."""
+    """Limit of a run's duration in seconds from its first start, over all attempts. Time in which it waits (for an
+    answer, an agent or a timer) does not count."""
     max_running: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Most runs of this agent at once, on all workers together. None is as many as there is room for."""
+    """Limit of concurrent runs of this agent on all workers together. None is unlimited."""
     max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
-    """Most that its runs may cost in a day of its tenant's time zone."""
+    """Limit of the cost of its runs in a day of its tenant's time zone."""
     output_schema: dict[str, Any] | None = None
-    """JSON schema that the final answer of each turn must fulfil."""
+    """JSON schema that the final answer of each turn must match."""
     retention: ThreadRetention | None = None
-    """None keeps its threads."""
+    """None keeps its threads for ever."""

@@ -1,7 +1,7 @@
-"""What all request and response bodies of the HTTP contract have in common.
+"""Common parts of the HTTP contract's request and response bodies.
 
-Inputs forbid unknown fields, so that a typing error is a 422 and not a setting that silently did nothing.
-Times are RFC 3339 in UTC. Lists come in pages with an opaque `next_cursor`.
+Inputs forbid unknown fields, so that a misspelled field is a 422 and is not silently ignored. Times are RFC 3339 in
+UTC. Lists come in pages with an opaque `next_cursor`.
 """
 
 from datetime import UTC, datetime
@@ -23,26 +23,26 @@ def _not_a_number(value: object) -> object:
 Moment = Annotated[
     AwareDatetime,
     BeforeValidator(_not_a_number),
-    # Without bounds there are times that no other time zone has.
+    # Times near the limits of datetime cannot be converted to other time zones.
     Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC)),
 ]
-"""A time with an offset, as text. pydantic by itself takes a number too, and guesses its unit."""
+"""A time with an offset, as text. By default pydantic also accepts a number, and guesses its unit."""
 
 
 class Body(BaseModel):
-    """What a client sends."""
+    """A request body."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class View(BaseModel):
-    """What the API answers. A client passes over fields that a newer API has."""
+    """A response body. Clients ignore unknown fields, which a newer API may send."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Problem(View):
-    """An error, as RFC 9457 has it (``application/problem+json``).
+    """An error in the format of RFC 9457 (``application/problem+json``).
 
     `code` is stable for programs; `detail` quotes the value and says what to do; `errors` names fields.
     """
@@ -58,7 +58,7 @@ class Problem(View):
 
 
 class Page(View, Generic[T]):
-    """One page of a list, newest first unless said otherwise. `next_cursor` is null on the last page."""
+    """One page of a list, newest first unless documented otherwise. `next_cursor` is null on the last page."""
 
     items: list[T]
     next_cursor: str | None = None

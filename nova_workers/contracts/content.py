@@ -29,14 +29,14 @@ ContentBlock = JsonObject
 
 
 MAX_STORED_DEPTH = 200
-"""Nesting of arrays and objects in a stored JSON value. The encoder takes 254 levels, those of the row included."""
+"""Limit of nested arrays and objects in a stored JSON value. The encoder takes 254 levels, including the row's."""
 
 _LEAST_INTEGER, _GREATEST_INTEGER = -(2**63), 2**64 - 1
 _DECIMAL_BITS = 10_000
 _TOO_DEEP = "[nested too deep]"
 
 _MEDIA_TOKENS = {"image": 1_600, "document": 3_000}
-"""A picture of the size that models look at; two pages."""
+"""Estimates: an image scaled to the size that models read; two pages of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ def text_block(text: str) -> ContentBlock:
 
 
 def text_of(content: tuple[ContentBlock, ...]) -> str:
-    """Return the text blocks of a message, joined; other blocks are left out."""
+    """Return the joined text blocks of a message, without its other blocks."""
     return "".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
 
 
 def media_tokens(block: ContentBlock) -> int | None:
-    """Return about how many tokens a picture or document has for a model; None for a block that is read as text.
+    """Return an estimate of a model's tokens for an image or document; None for any other block.
 
-    The length of its base64 says nothing of them.
+    The length of the base64 data is no measure of them.
     """
     match block:
         case {"type": "image" | "document" as kind, "source": {"type": "base64"}}:
@@ -70,10 +70,10 @@ def media_tokens(block: ContentBlock) -> int | None:
 
 
 def storable(text: str) -> str:
-    """Return text that every store takes.
+    """Return text that every store accepts.
 
-    Tools return what they like. Neither Postgres nor JSON in UTF-8 takes a lone surrogate, and Postgres takes no NUL:
-    both become U+FFFD. Two halves of one character that stand side by side become that character.
+    Tools may return any text. Postgres and JSON in UTF-8 reject a lone surrogate, and Postgres rejects NUL: both become
+    U+FFFD. A pair of surrogates becomes its character.
     """
     if text.isascii() and "\x00" not in text:
         return text
@@ -81,9 +81,9 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any, *, max_depth: int = MAX_STORED_DEPTH) -> Any:
-    """Return a JSON value that every store takes, and gives back as it was.
+    """Return a JSON value that every store accepts and returns unchanged.
 
-    Every string is `storable`. An integer over 64 bits becomes its digits, a number that is not finite becomes None,
+    Every string is `storable`. An integer over 64 bits becomes its digits as text, a non-finite number becomes None,
     and an array or object below `max_depth` levels becomes the text ``[nested too deep]``.
     """
     if isinstance(value, str):
@@ -93,7 +93,7 @@ def storable_json(value: Any, *, max_depth: int = MAX_STORED_DEPTH) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, int) and not is_storable_integer(value):
-        # Python refuses to write very long integers in decimal.
+        # Python refuses to format very long integers in decimal.
         return str(value) if value.bit_length() < _DECIMAL_BITS else hex(value)
     return value
 

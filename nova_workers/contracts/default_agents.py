@@ -1,4 +1,4 @@
-"""The agents that every new tenant starts with. They are defaults and nothing special: change them, or delete them."""
+"""The agents that every new tenant starts with. They are ordinary agents: they may be changed or deleted."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ DEFAULT_AGENTS: Mapping[str, AgentSpec] = {
         instructions=(
             "Answer briefly and to the point. Use your tools where they help, and say what you did. "
             "Save facts that will matter in later conversations to memory, and look there before you ask again. "
-            "When somebody tells you how to work from now on, write it into your own instructions or responsibilities."
+            "When the user tells you how to work from now on, write it into your own instructions or responsibilities."
         ),
         trust="controlled",
         capabilities=_granted(*_EVERYDAY),
@@ -30,7 +30,7 @@ DEFAULT_AGENTS: Mapping[str, AgentSpec] = {
     "agent-builder": AgentSpec(
         name="Agent Builder",
         description="Designs, makes and changes other agents.",
-        identity="You design agents: you turn what somebody needs into a clear configuration.",
+        identity="You design agents: you turn what people need into a clear configuration.",
         instructions=(
             "Ask what the agent is for, what it must never do and what it needs to know. Then propose a name, an "
             "identity, instructions and responsibilities, and make the agent once that is agreed. What you make starts "
@@ -38,8 +38,8 @@ DEFAULT_AGENTS: Mapping[str, AgentSpec] = {
             "give it, the least that does the job. Look at an agent before you change it, and say what you changed."
         ),
         trust="sandbox",
-        # An agent grants only what it has: the everyday ones are here to be given.
+        # An agent can grant only capabilities that it has itself, so it has the everyday ones.
         capabilities=_granted("agent-management", *_EVERYDAY),
     ),
 }
-"""By id. Their capabilities are checked against the registry by a test."""
+"""By id. A test checks their capabilities against the registry."""

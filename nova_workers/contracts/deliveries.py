@@ -1,4 +1,4 @@
-"""What is handed over beside answers: to people in the inbox, and outside through channels; and the files among it."""
+"""Deliveries besides answers: to people in the inbox, to receivers outside through channels, and the files in them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,15 +20,15 @@ __all__ = [
 
 
 INBOX = "user"
-"""The target of what waits for the person. Any other target is a webhook's id, or the name of a channel."""
+"""The target of deliveries to the person. Any other target is a webhook's id, or the name of a channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewDelivery:
-    """Something to put into the outbox for one target.
+    """A delivery to add to the outbox, for one target.
 
     Attributes:
-        payload: As `DeliveryView.payload` says.
+        payload: See `DeliveryView.payload`.
         target: Where it goes.
         webhook_id: The webhook, if that is the target.
     """
@@ -46,13 +46,13 @@ class NewDelivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryItem:
-    """Something to hand to the world outside, as a channel gets it.
+    """A delivery as a channel receives it.
 
     Attributes:
-        id: The same in every try: what a receiver tells a repetition by.
+        id: The same in every attempt, so that a receiver can detect a repetition.
         target: The name of the channel, or the id of the webhook.
-        payload: As `DeliveryView.payload` says.
-        attempt: Which try this is, from 1.
+        payload: See `DeliveryView.payload`.
+        attempt: The number of this attempt, from 1.
     """
 
     id: str
@@ -70,7 +70,7 @@ class DeliveryItem:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The run that hands something over."""
+    """The run that sends a delivery."""
 
     tenant_id: str
     agent_id: str
@@ -79,13 +79,13 @@ class Sender:
 
 
 class DeliveryView(View):
-    """A row of the outbox: something for one target."""
+    """A row of the outbox: a delivery to one target."""
 
     id: str
     kind: DeliveryKind
     status: DeliveryStatus
     target: str
-    """For whom: `user` is the inbox, where a person looks; else the id of a webhook or the name of a channel."""
+    """`user` is the inbox for people; otherwise the id of a webhook or the name of a channel."""
     agent_id: str | None
     thread_id: str | None
     run_id: str | None
@@ -96,13 +96,13 @@ class DeliveryView(View):
     `run_completed`: status, stop_reason, source, text, text_truncated, error, created_at, finished_at."""
     webhook_id: str | None = None
     attempts: int = 0
-    """Tries so far. Nobody tries what is in the inbox."""
+    """Delivery attempts so far. Deliveries to the inbox have none."""
     next_try_at: datetime | None = None
-    """When it is tried next, while it is pending."""
+    """Time of the next attempt, while it is pending."""
     response_status: int | None = None
-    """The HTTP status that the receiver answered last."""
+    """The HTTP status of the receiver's last response."""
     error: str | None
-    """Why the last try failed."""
+    """Why the last attempt failed."""
     created_at: datetime
     delivered_at: datetime | None
 

@@ -1,16 +1,16 @@
-"""The engine contract: what executes one turn, and all that it may know.
+"""The engine contract: the interface of what executes one turn, and everything that it may know.
 
-Above this seam: runs, threads, agents, capabilities, the ledger. Below it: one AI SDK. An engine gets a
-message and fully resolved options, and gives a result. It keeps no state between calls and imports
-nothing of ours but `nova_workers.contracts` and `nova_workers.errors`.
+Above this seam: runs, threads, agents, capabilities, the ledger. Below it: one AI SDK. An engine takes a message and
+fully resolved options and returns a result. It keeps no state between calls and, of our packages, imports only
+`nova_workers.contracts` and `nova_workers.errors`.
 
-The contract follows the OpenNova engine contract in names and meaning (`run`, trust levels, callbacks,
-resume fallback), and the agent engine interface in its richer result (stop reasons, error kinds, token
-counts, tool calls, compaction). What the run protocol adds is optional: `history`, `journal`,
-`token_budget`, `fallback_models`, and the awaited methods of `TurnListener`.
+Names and meaning follow the OpenNova engine contract (`run`, trust levels, callbacks, resume fallback); the richer
+result follows the agent engine interface (stop reasons, error kinds, token counts, tool calls, compaction). What the
+run protocol adds is optional: `history`, `journal`, `token_budget`, `fallback_models`, and the awaited methods of
+`TurnListener`.
 
-This module is the contract's face: what steps consist of and how they are reported is defined in
-`nova_workers.contracts.steps` and `nova_workers.contracts.listener`.
+Steps are defined in `nova_workers.contracts.steps`, and how they are reported in `nova_workers.contracts.listener`;
+this module re-exports both.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ __all__ = [
 
 
 DEFERRAL = "nova/deferral"
-"""The key in a result's ``_meta`` by which a tool of this process says that its result comes later, from outside; the
-value says what it waits for, and concerns whoever runs the turn."""
+"""Key in a result's ``_meta`` with which an in-process tool defers its result. The value describes what the call waits
+for; the engine passes it to its caller unread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class InProcessMcpServer:
     tools: tuple[str, ...] | None = None
     """Allow-list of tool names; None allows every tool that the server declares."""
     listing: Sequence[Any] | None = None
-    """All that it would list (``mcp.types.Tool``), where that is known: then nothing connects before the first call."""
+    """All tools that it would list (``mcp.types.Tool``), if known; then nothing connects before the first call."""
 
 
 @dataclass(frozen=True, slots=True)
 class StdioMcpServer:
-    """An MCP server that is a child process speaking on stdin and stdout."""
+    """An MCP server that is a child process with the stdio transport."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -92,11 +92,12 @@ class StdioMcpServer:
     cwd: str | None = None
     tools: tuple[str, ...] | None = None
     timeout_s: float = 60.0
-    """Most time for the server to start, and for each call."""
+    """Time limit for the server's start, and for each call."""
     scope: str = ""
-    """Whose it is, such as the tenant: turns share a child process only where scope and all of the above agree."""
+    """Its owner, such as the tenant. Turns share a child process only if scope, command, args, env and cwd are
+    equal."""
     reuse: bool = True
-    """Whether turns may share one child process. False for a server that keeps the state of a conversation."""
+    """Whether turns may share one child process. False for a server that keeps state per conversation."""
     qualified: bool = False
     """Whether its tools are always known as ``<server>__<tool>``, so that none takes a name that means another."""
 
@@ -109,11 +110,11 @@ class HttpMcpServer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: tuple[str, ...] | None = None
     timeout_s: float = 60.0
-    """Most time to connect, and for each call."""
+    """Time limit for connecting, and for each call."""
     scope: str = ""
-    """Whose it is, such as the tenant: turns share a session only where scope, url and headers agree."""
+    """Its owner, such as the tenant. Turns share a session only if scope, url and headers are equal."""
     reuse: bool = True
-    """Whether turns may share one session. False for a server that keeps the state of a conversation."""
+    """Whether turns may share one session. False for a server that keeps state per conversation."""
     qualified: bool = False
     """Whether its tools are always known as ``<server>__<tool>``, so that none takes a name that means another."""
 
@@ -123,14 +124,14 @@ McpServer = InProcessMcpServer | StdioMcpServer | HttpMcpServer
 
 @dataclass(frozen=True, slots=True)
 class SubagentConfig:
-    """A helper that the main turn may call as a nested loop.
+    """A subagent that the main turn may call as a nested loop.
 
     Attributes:
-        description: When to call it, for the model.
+        description: When to call it; the model reads this.
         prompt: Its system prompt.
-        tools: Names of the turn's tools that it may use; None is all of them. It has no helpers itself.
-        model: An alias or a full id; None is the turn's.
-        max_turns: Most model calls of one call to it.
+        tools: Names of the turn's tools that it may use; None allows all. It has no subagents of its own.
+        model: An alias or a full id; None uses the turn's.
+        max_turns: Limit of model calls per call to it.
     """
 
     description: str
@@ -142,59 +143,59 @@ class SubagentConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Everything an engine needs for one turn, resolved. No SDK's permission fields: trust says it all."""
+    """Everything an engine needs for one turn, resolved. It has no permission fields of any SDK: trust covers them."""
 
     cwd: str | None = None
     directories: tuple[str, ...] = ()
     system_prompt: str | None = None
     stable_prompt_chars: int | None = None
-    """How many of the prompt's first characters are the same in every turn of the agent, for the provider's prompt
-    cache. None: all of them."""
+    """Length of the prompt's prefix that is the same in every turn of the agent, for the provider's prompt cache. None:
+    the whole prompt."""
     model: str | None = None
     """An alias (haiku, sonnet, opus) or a full model id."""
     max_turns: int | None = None
-    """Most model calls that the turn may make."""
+    """Limit of model calls in the turn."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     agents: Mapping[str, SubagentConfig] = field(default_factory=dict[str, SubagentConfig])
     max_tokens: int | None = None
     temperature: float | None = None
-    """From 0 to 1. An engine or a model that takes none fails the turn before its first call."""
+    """From 0 to 1. With an engine or a model that does not support it, the turn fails before its first call."""
     thinking_budget_tokens: int | None = None
     timeout_s: float | None = None
-    """Most wall time that the turn may take, tools and all; it then stops with ``timeout`` and the limit ``time``."""
+    """Limit of the turn's wall time, tools included; the turn then stops with ``timeout`` and the limit ``time``."""
     history: tuple[Message, ...] = ()
     """The conversation before this message, oldest first; every tool_use in it has its result."""
     journal: tuple[StepRecord, ...] = ()
-    """Steps of this same turn that are already committed. The engine goes on after the last."""
+    """Steps of this turn that are already committed. The engine continues after the last."""
     token_budget: int | None = None
-    """Most tokens, read and produced, that the turn may use, with its subagents and earlier attempts. Looked at before
-    each model call: the turn then ends cleanly, as ``max_tokens``."""
+    """Limit of tokens, read and produced, for the turn with its subagents and earlier attempts. Checked before each
+    model call; the turn then ends normally, with ``max_tokens``."""
     cost_budget_usd: float | None = None
-    """Most that the turn may cost, likewise. A model whose price is not known fails the turn before its first call."""
+    """Limit of the turn's cost, likewise. With a model of unknown price the turn fails before its first call."""
     spent: TokenUsage = field(default_factory=TokenUsage)
-    """What earlier attempts of this turn used. Counts against the budgets, and is not part of the result's usage."""
+    """Usage of earlier attempts of this turn. It counts against the budgets and is not in the result's usage."""
     max_tool_output_chars: int = 100_000
-    """Longest text of a tool's result that the model is given; of a longer one it gets the beginning and the end."""
+    """Limit of a tool result's text for the model, which gets the beginning and the end of a longer text."""
     reasoning_timeout_s: float = 7_200.0
-    """Most time that the turn may wait for the model, all calls together; tools are not counted."""
+    """Limit of the time that the turn waits for the model, summed over its calls; tools do not count."""
     tool_timeout_s: float = 7_200.0
-    """Most time that any one tool call may take."""
+    """Time limit for each tool call."""
     output_schema: Mapping[str, Any] | None = None
-    """JSON schema that the final answer must fulfil. An answer that does not is sent back once."""
+    """JSON schema for the final answer. An answer that does not match is sent back once."""
     fallback_models: tuple[str, ...] = ()
     skills: tuple[SkillDirectory, ...] = ()
-    """Skills that the engine puts where its SDK looks for them. Others get them through a tool, and none here."""
+    """Skills that the engine writes where its SDK looks for them. Empty for engines that get skills through a tool."""
     sessions: SessionStore | None = None
-    """Where engines whose SDK keeps transcripts of its own leave them. None: nothing is resumed by session id."""
+    """Store for the transcripts that an engine's SDK keeps. None: nothing is resumed by session id."""
     engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Options that only one engine understands (the script of `scripted`)."""
+    """Options specific to one engine (the script of `scripted`)."""
     run_id: str | None = None
     """For traces and provider metadata only."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredCall:
-    """A call whose result comes from outside, and what it waits for."""
+    """A call whose result comes from outside the turn, and the description of what it waits for."""
 
     call: ToolCall
     request: JsonObject
@@ -221,12 +222,12 @@ class EngineError:
 
 @dataclass(frozen=True, slots=True)
 class CompactionRecord:
-    """What a compaction replaced and what it cost; every field of the agent engine interface."""
+    """What a compaction replaced and what it cost, with every field of the agent engine interface."""
 
     summary: str
     summarized_through_turn_id: str
     first_kept_turn_id: str | None
-    """None where nothing was kept beside the summary."""
+    """None if only the summary was kept."""
     turns_summarized: int
     model: str
     provider: str
@@ -238,22 +239,22 @@ class CompactionRecord:
     duration_ms: int
     trigger: CompactionTrigger
     through_step: int | None = None
-    """With a compaction in the middle of a turn: the last of its own steps that the summary stands for."""
+    """For a compaction during a turn: the last of the turn's own steps that the summary replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineResult:
-    """What came of a turn. Failure is a value here, so that partial work is never lost with a traceback.
+    """The outcome of a turn. Failure is a value, so that partial work is not lost with an exception.
 
     Attributes:
-        text: The final assistant text; with ``aborted`` and ``error``, what there was of it.
+        text: The final assistant text; with ``aborted`` and ``error``, the partial text.
         messages: All messages that this call produced, in order; every tool_use has its result.
-        limit: Which of its bounds ended the turn, if one did.
-        deferred: With ``tool_use``: the calls that the turn stopped for. Their step is not handed over: its response
-            and the results of its other calls are in the journal, and the turn goes on from there.
-        deferred_usage: What the tools of that step have used of models.
-        tools_available: Names of the tools that the model was offered; None where it was not asked.
-        output: With `EngineOptions.output_schema` and ``end_turn``: the answer as a value that fulfils it.
+        limit: The limit that ended the turn, if one did.
+        deferred: With ``tool_use``: the calls that the turn stopped for. Their step is not in `messages`: its response
+            and the results of its other calls are in the journal, from which the turn continues.
+        deferred_usage: Model usage by the tools of that step.
+        tools_available: Names of the tools that the model was offered; None if no model was called.
+        output: With `EngineOptions.output_schema` and ``end_turn``: the answer as a value that matches the schema.
     """
 
     text: str
@@ -274,7 +275,7 @@ class EngineResult:
 
 
 class Engine(Protocol):
-    """Executes one turn. Stateless: one object serves all runs of a process at the same time."""
+    """Executes one turn. Stateless: one object serves all concurrent runs of a process."""
 
     name: str
 
@@ -291,17 +292,17 @@ class Engine(Protocol):
 
         Args:
             message: The user's message, as text or as content blocks.
-            options: All that the turn needs.
+            options: Everything that the turn needs.
             trust: Which native tools to offer.
-            session_id: A transcript of the SDK to resume; if that fails, a new conversation is begun.
-            callbacks: Follows the turn: `EngineCallbacks`, or any other `TurnListener`.
-            abort: Stops the turn at once; the result then has stop reason ``aborted`` and what there was.
+            session_id: The SDK's transcript to resume; if that fails, the engine starts a new one.
+            callbacks: Receives the turn's progress: `EngineCallbacks`, or any other `TurnListener`.
+            abort: Stops the turn at once; the result then has stop reason ``aborted`` and the partial work.
 
         Returns:
             The result; a failure is in `EngineResult.error`.
 
         Raises:
-            RunLost: A callback said that the run is no longer ours.
+            RunLost: A callback reported that another worker owns the run.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Live events of a run: the only definition, shared by workers, the API and clients.
 
 An event travels inside an `EventRecord`, whose id is ``<attempt>-<seq>``: attempts count claims of the
-run, seq counts events within the attempt from 1. Ids of one run only grow, so a client that knows the last
-id it saw can tell a gap from silence, and resumes exactly.
+run, seq counts events within the attempt from 1. Ids of a run only grow, so a client that knows the last id it received
+can detect a gap and resume exactly there.
 """
 
 from datetime import datetime
@@ -44,11 +44,11 @@ class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     at: datetime | None = None
-    """When it happened, by the worker's clock. None in a replay of what the ledger has no time of."""
+    """When it happened, by the worker's clock. None in a replay of an event whose time is not in the ledger."""
 
 
 class DeliveryTarget(BaseModel):
-    """Where a run's answer is read, beside its stream."""
+    """Where a run's answer goes, besides its stream."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -57,16 +57,16 @@ class DeliveryTarget(BaseModel):
     to: str | None = None
     """The recipient in that channel: the ``to`` of the run's metadata."""
     run_id: str | None = None
-    """The run that waits for this one's answer, where an agent asked."""
+    """The run that waits for this one's answer, if an agent asked for it."""
 
     @classmethod
     def of(cls, channel: str | None, to: str | None, run_id: str | None) -> "DeliveryTarget | None":
-        """Return the target with these parts; None where there are none."""
+        """Return the target with these parts; None if there are none."""
         return cls(channel=channel, to=to, run_id=run_id) if channel or to or run_id else None
 
 
 class StreamStart(_Event):
-    """A worker began an attempt. Text of an earlier attempt that no `step` closed is void."""
+    """A worker began an attempt. Text of an earlier attempt that no `step` committed is void."""
 
     type: Literal["stream_start"] = "stream_start"
     version: int = EVENTS_VERSION
@@ -78,7 +78,7 @@ class StreamStart(_Event):
     label: str | None = None
     """The thread's label."""
     target: DeliveryTarget | None = None
-    """None where the answer is read on the stream or from the run, and nowhere else."""
+    """None if the answer is read only from the stream or from the run."""
 
 
 class Token(_Event):
@@ -100,11 +100,11 @@ class Reasoning(_Event):
 
 
 class Restart(_Event):
-    """The response that was streaming broke off and comes anew: text and reasoning since the last `step` are void."""
+    """The streaming response broke off and is requested again: text and reasoning since the last `step` are void."""
 
     type: Literal["restart"] = "restart"
     agent: str | None = None
-    """The subagent whose response it is; None is the agent itself."""
+    """The subagent that responds; None is the agent itself."""
 
 
 class Thinking(_Event):
@@ -114,7 +114,7 @@ class Thinking(_Event):
 
 
 class AssistantMessage(_Event):
-    """Text that accompanies tool use, whole. In a replay from the ledger, any text of a step."""
+    """The complete text that accompanies tool use. In a replay from the ledger, any text of a step."""
 
     type: Literal["assistant_message"] = "assistant_message"
     text: str
@@ -123,7 +123,7 @@ class AssistantMessage(_Event):
 
 
 class ToolStatus(_Event):
-    """A tool call began, went on, or ended. ``running`` is news of a call that takes its time, in `summary`."""
+    """A tool call began, progressed, or ended. ``running`` reports the progress of a long call in `summary`."""
 
     type: Literal["tool_status"] = "tool_status"
     tool_call_id: str
@@ -135,21 +135,21 @@ class ToolStatus(_Event):
 
 
 class ToolUseSummary(_Event):
-    """What a tool did, in one line."""
+    """The result of a tool call in one line."""
 
     type: Literal["tool_use_summary"] = "tool_use_summary"
     summary: str
 
 
 class Step(_Event):
-    """A step is committed: whatever happens now, it is not done again."""
+    """A step is committed: no later attempt repeats it."""
 
     type: Literal["step"] = "step"
     index: int
 
 
 class Usage(_Event):
-    """Tokens and cost of the turn so far. Comes before each `step` but the last, whose usage is in `stream_end`."""
+    """Tokens and cost of the turn so far. Sent before each `step` but the last, whose usage is in `stream_end`."""
 
     type: Literal["usage"] = "usage"
     input_tokens: int
@@ -161,7 +161,7 @@ class Usage(_Event):
 
     @classmethod
     def of(cls, used: TokenUsage) -> "Usage":
-        """Return the event that tells of these counts."""
+        """Return the event with these counts."""
         return cls(
             input_tokens=used.input_tokens,
             output_tokens=used.output_tokens,
@@ -180,10 +180,10 @@ class Waiting(_Event):
     """``user``, ``approval``, ``agent`` or ``timer``."""
     tool_call_id: str | None = None
     question: str | None = None
-    """What a person is asked, where one is."""
+    """The question to a person, if there is one."""
     options: tuple[str, ...] = ()
     agent_id: str | None = None
-    """The agent that is asked, where one is."""
+    """The agent that is asked, if there is one."""
     until: str | None = None
 
 
@@ -195,7 +195,7 @@ class Steered(_Event):
 
 
 class Compaction(_Event):
-    """The conversation's older part was summarised."""
+    """The older part of the conversation is summarised."""
 
     type: Literal["compaction"] = "compaction"
     phase: Literal["start", "end"]
@@ -213,9 +213,9 @@ class ContentLeftOut(_Event):
 
 
 class StreamEnd(_Event):
-    """The last event of a run that is over, or of an attempt that another worker will go on from.
+    """The last event of an ended run, or of an attempt that another worker will continue.
 
-    `final` is True once the run is in a terminal state; it then carries the outcome, so that a waiter needs no
+    `final` is True if the run is in a terminal state; the event then carries the outcome, so that a client needs no
     further request.
     """
 
@@ -231,7 +231,7 @@ class StreamEnd(_Event):
 
 
 class StreamError(_Event):
-    """The turn failed. `partial`: text was sent before. A `stream_end` follows."""
+    """The turn failed. `partial`: some text was sent before. A `stream_end` follows."""
 
     type: Literal["stream_error"] = "stream_error"
     error: str
@@ -265,7 +265,7 @@ event_adapter: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 class EventCursor(BaseModel):
-    """The id of an event: where a client stands in a run's stream. ``0-0`` is before the first."""
+    """The id of an event: a client's position in a run's stream. ``0-0`` is before the first."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -277,7 +277,7 @@ class EventCursor(BaseModel):
         """Read ``<attempt>-<seq>``.
 
         Raises:
-            ValueError: The text has another form.
+            ValueError: The text does not have this form.
         """
         attempt, dash, seq = text.partition("-")
         if not (dash and attempt.isascii() and attempt.isdigit() and seq.isascii() and seq.isdigit()):

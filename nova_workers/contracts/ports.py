@@ -1,7 +1,6 @@
-"""Protocols that let lower rooms reach upwards without importing: the runner's hands for tools.
+"""Protocols through which lower packages call higher ones without importing them.
 
-Above the seam: `runs`, `worker` and `api` implement these. Below it: capabilities, effects and engines
-use them.
+Above the seam: `runs`, `worker` and `api` implement these. Below it: capabilities, effects and engines use them.
 """
 
 from collections.abc import Sequence
@@ -23,18 +22,18 @@ __all__ = [
 
 
 class Dispatcher(Protocol):
-    """Rings doorbells. Best effort: what is lost, the reconciler rings again."""
+    """Rings doorbells. Best effort: the reconciler repeats lost ones."""
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
-        """Ring for runs that stand in line. Returns at once; never raises."""
+        """Ring for queued runs. Returns at once; never raises."""
         ...
 
     def ring_effects(self) -> None:
-        """Ring for effects that are due. Returns at once; never raises. Rings close together are one."""
+        """Ring for due effects. Returns at once; never raises. Calls in quick succession are combined."""
         ...
 
     def ring_deliveries(self) -> None:
-        """Ring for what waits in the outbox. Returns at once; never raises. Rings close together are one."""
+        """Ring for pending deliveries. Returns at once; never raises. Calls in quick succession are combined."""
         ...
 
 
@@ -42,76 +41,76 @@ class CancelNotifier(Protocol):
     """Speeds up cancel requests that a transaction has committed. Without it, leases and the reconciler find them."""
 
     async def requested(self, requests: Sequence[CancelRequest]) -> None:
-        """Nudge the workers that hold the runs, and announce those that ended at once."""
+        """Notify the workers that hold the runs, and announce the runs that ended at once."""
         ...
 
 
 class DeliveryChannel(Protocol):
-    """A way to people or programs outside: webhooks, a messenger, mail.
+    """A way to reach people or programs outside: webhooks, a messenger, mail.
 
-    Above the seam: the sender, which has the rows, the tries, the backoff and the bounds, and calls `deliver` once for
-    each try, for several items at the same time. Below it: whatever carries an item there. A channel is made once, when
-    the process starts.
+    Above the seam: the sender, which manages the outbox rows, retries, backoff and limits, and calls `deliver` once per
+    attempt, for several items concurrently. Below it: the transport. A channel is created once, when the process
+    starts.
 
     Attributes:
-        name: Under which agents are given it; unique in a process.
+        name: The name by which it is granted to agents; unique in a process.
     """
 
     @property
     def name(self) -> str:
-        """Under which agents are given it."""
+        """The name by which it is granted to agents."""
         ...
 
     async def deliver(self, item: DeliveryItem) -> int | None:
-        """Hand over one item. It may come again after it was delivered, with the same id, when a process died between.
+        """Deliver one item. After a crash an item that was delivered already may come again, with the same id.
 
         Returns:
-            The HTTP status that the receiver answered; None where there is no such thing.
+            The HTTP status of the receiver's response; None if the channel has none.
 
         Raises:
-            DeliveryFailed: It was not handed over; the error says whether another try can help.
+            DeliveryFailed: It was not delivered; the error says whether a retry can help.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
 class ModelWindows(Protocol):
-    """Knows how much models take."""
+    """Provides the context windows of models."""
 
     def context_tokens(self, model: str) -> int:
-        """Return the context window of a model, an alias or an id, in tokens. One that is not known has a default."""
+        """Return the context window, in tokens, of a model given by alias or id; unknown models get a default."""
         ...
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors whose cosine says how near their meanings are: as those that are stored were made."""
+    """Embeds texts as vectors whose cosine similarity measures how close their meanings are."""
 
     @property
     def model(self) -> str:
-        """Which stored vectors these compare with."""
+        """The name of the model; only vectors of the same model are comparable."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one vector a text, in order.
+        """Return one vector per text, in order.
 
         Raises:
-            NovaError: There are none now. Whoever searches goes on without.
+            NovaError: Embeddings are unavailable now; callers search without them.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A page of the web as text.
+    """A web page as text.
 
     Attributes:
-        url: Where it was in the end, after redirects.
-        status: The HTTP status; an error page is a page too.
-        content_type: As the server says, without parameters; empty if it says nothing.
-        truncated: Whether there was more than the bounds let through.
+        url: The final address, after redirects.
+        status: The HTTP status; an error page is returned like any other.
+        content_type: As the server sent it, without parameters; empty if it sent none.
+        truncated: Whether the text was cut at the size limit.
     """
 
     url: str
@@ -122,13 +121,13 @@ class FetchedPage:
 
 
 class WebFetcher(Protocol):
-    """Gets pages from the public internet, and from nowhere else."""
+    """Fetches pages from the public internet only."""
 
     async def fetch(self, url: str) -> FetchedPage:
         """Return the page.
 
         Raises:
-            ToolFailure: The address is not one of the public internet, the server does not answer in time, or what it
-                sends is no text.
+            ToolFailure: The address is not on the public internet, the server does not answer in time, or the response
+                is not text.
         """
         ...

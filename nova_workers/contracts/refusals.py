@@ -1,7 +1,7 @@
-"""Blocks of a conversation that a provider refused: how they are recognised, and what a model reads in their place.
+"""Blocks of a conversation that a provider refused: how they are recognised, and the notes that replace them.
 
-The ledger keeps a refused block as it was sent. Beside the turn in which it was refused it keeps the block's
-fingerprint, and every later request has a note in the block's place.
+The ledger keeps a refused block unchanged, and stores its fingerprint with the turn in which it was refused. Every
+later request has a note in the block's place.
 """
 
 import hashlib
@@ -13,20 +13,20 @@ from nova_workers.contracts.content import ContentBlock, Message, storable, stor
 __all__ = ["REPLACEABLE", "fingerprint_of", "note_for", "with_notes"]
 
 REPLACEABLE = frozenset({"image", "document", "search_result"})
-"""Kinds of blocks that a note may replace: no other block refers to them, and none holds what a person said."""
+"""Kinds of blocks that a note may replace: no other block refers to them, and they contain no text of a person."""
 
 _MAX_REASON_CHARS = 300
 _NOTE = "[Left out, since the model provider refused it: "
 
 
 def fingerprint_of(block: ContentBlock) -> str:
-    """Return a value that is the same for the same block, before and after the ledger has stored it."""
+    """Return a hash that is equal for equal blocks, before and after storage in the ledger."""
     canonical = json.dumps(storable_json(block), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def note_for(block: ContentBlock, reason: str) -> str:
-    """Return what a model reads in the block's place."""
+    """Return the note that replaces the block."""
     return f"{_NOTE}{block.get('type')}. {storable(reason)[:_MAX_REASON_CHARS]}]"
 
 
@@ -35,7 +35,7 @@ def with_notes(messages: Sequence[Message], refused: Mapping[str, str]) -> tuple
 
     Args:
         messages: The messages.
-        refused: Notes by the fingerprint of the block.
+        refused: Notes by block fingerprint.
     """
     if not refused:
         return tuple(messages)

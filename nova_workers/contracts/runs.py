@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Doorbell:
-    """Which run to ring for, and on which queue."""
+    """The run to announce to workers, and its queue."""
 
     run_id: str
     thread_id: str
@@ -49,7 +49,7 @@ class Doorbell:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """The outcome of a cancel request for one run: it `ended` at once, or its holder is asked to stop."""
+    """The outcome of a cancel request for one run: it `ended` at once, or its holder has to stop it."""
 
     doorbell: Doorbell
     ended: bool
@@ -59,7 +59,7 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A message for a thread, checked for form. With no `thread_id` a thread of `agent_id` is made."""
+    """A validated message for a thread. Without `thread_id` a thread of `agent_id` is created."""
 
     tenant_id: str
     content: tuple[ContentBlock, ...]
@@ -73,22 +73,22 @@ class Submission:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     parent_run_id: str | None = None
     priority: int = 0
-    """Higher goes first among the runs of its tenant, where the fleet is busy."""
+    """If the fleet is busy, the tenant's runs of higher priority start first."""
     trigger_id: str | None = None
     """The trigger that fired it."""
     idempotency_key: str | None = None
     body_hash: bytes | None = None
-    """SHA-256 of the request's body; compared where the idempotency key comes again."""
+    """SHA-256 of the request's body; compared if the idempotency key is used again."""
     traceparent: str | None = None
     start_at: datetime | None = None
     """Not before this time."""
     collect_ms: int | None = None
-    """With ``collect``: how long messages of the thread are gathered."""
+    """With ``collect``: how long messages of the thread are collected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A run that is in the ledger. `replayed`: it was there already, under the same idempotency key."""
+    """A run that is in the ledger. `replayed`: it existed already, under the same idempotency key."""
 
     run_id: str
     thread_id: str
@@ -99,17 +99,17 @@ class Accepted:
     interrupted_run_id: str | None = None
     replayed: bool = False
     start_at: datetime | None = None
-    """When it takes its place in line, where that is later; None where it has it."""
+    """When it joins the thread's queue, if that is in the future; None if it is queued already."""
 
     @property
     def doorbell(self) -> Doorbell:
-        """Return the bell that wakes a worker for it."""
+        """Return the doorbell that announces it to workers."""
         return Doorbell(self.run_id, self.thread_id, self.queue)
 
 
 @dataclass(frozen=True, slots=True)
 class DailyBudgets:
-    """What may be spent in a day of the tenant's time zone, in US dollars; None is without a bound."""
+    """Spending limits for a day of the tenant's time zone, in US dollars; None is unlimited."""
 
     tenant_usd: float | None = None
     agent_usd: float | None = None
@@ -117,7 +117,7 @@ class DailyBudgets:
 
     @property
     def any(self) -> bool:
-        """Whether there is a bound at all."""
+        """Whether there is any limit."""
         return not (self.tenant_usd is None and self.agent_usd is None and self.trigger_usd is None)
 
 
@@ -135,13 +135,13 @@ class Claim:
     fence: int
     attempt: int
     losses: int
-    """Leases of this run that ran out."""
+    """Leases of this run that expired."""
     max_attempts_spent: bool
     cancel_reason: CancelReason | None
-    """Set when the run was canceled before this claim: end it without a model call."""
+    """Set if the run was canceled before this claim: end it without a model call."""
     parent_turn_id: str | None
     context_tokens: int
-    """Size of the conversation before this turn, as the last model call in it measured; 0 where unknown."""
+    """Size of the conversation before this turn, as its last model call measured it; 0 if unknown."""
     session_id: str | None
     content: tuple[ContentBlock, ...]
     model: str | None
@@ -149,7 +149,7 @@ class Claim:
     queue: str
     source: str
     depth: int
-    """How many agents stand before this one."""
+    """How many agents precede this one in the chain of delegation."""
     parent_run_id: str | None
     """The run that waits for this one's end."""
     task_id: int | None
@@ -157,40 +157,40 @@ class Claim:
     traceparent: str | None
     created_at: datetime
     claim_latency_s: float
-    """From the latest entry into the line to the claim."""
+    """From the latest time at which the run was queued to the claim."""
     elapsed_s: float = 0.0
-    """From the run's first start to this claim, without the time in which it waited."""
+    """From the run's first start to this claim, without its waits."""
     thread_title: str | None = None
     channel: str | None = None
-    """Where the answer is read, as the run's metadata have it under ``channel``; at most 64 characters."""
+    """Where the answer goes: ``channel`` of the run's metadata; at most 64 characters."""
     recipient: str | None = None
-    """Who reads it in that channel, as the metadata have it under ``to``; at most 256 characters."""
+    """The recipient in that channel: ``to`` of the metadata; at most 256 characters."""
     thread_label: str | None = None
     trigger_id: str | None = None
     """The trigger that fired it."""
     capped: bool = False
-    """Its tenant or its agent may have only so many runs at once: its end makes room for another."""
+    """Whether its tenant or agent has a limit of concurrent runs: when it ends, another run may start."""
     has_memories: bool = False
-    """Its tenant has some, for a prompt to tell of."""
+    """Whether its tenant has memories, which the prompt then mentions."""
     budgets: DailyBudgets = DailyBudgets()
     left_usd: float | None = None
-    """What the day's budgets leave for it; None where there is none, or nobody has looked yet."""
+    """What the day's budgets leave for it; None without budgets, or before they were checked."""
 
     @property
     def target(self) -> DeliveryTarget | None:
-        """Where the answer is read, beside the run's stream."""
+        """Where the answer goes, besides the run's stream."""
         return DeliveryTarget.of(self.channel, self.recipient, self.parent_run_id)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFacts:
-    """What a turn was played with, for the ledger. None is what is not known yet, and changes nothing there.
+    """The conditions of a turn, for the ledger. None means not known yet, and leaves the ledger's value unchanged.
 
     Attributes:
-        toolset_name: The trust, by which native tools are offered.
+        toolset_name: The trust level, which selects the native tools.
         tools_available: All tools that the model was offered.
-        permissions_granted: What the agent may do, as it stood when the turn was played.
-        permissions_used: Verdicts on calls by tool: how many of each kind, and the rules that decided.
+        permissions_granted: The agent's permissions when the turn was executed.
+        permissions_used: Verdicts on calls by tool: the count of each kind, and the rules that decided.
         workspace_path: The turn's working directory.
     """
 
@@ -212,7 +212,7 @@ class PlannedEffect:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a run ends. Written in one fenced statement with the turn, the usage and the head pointer."""
+    """The end of a run. Written in one fenced statement with the turn, the usage and the head pointer."""
 
     status: FinishStatus
     stop_reason: StopReason
@@ -220,7 +220,7 @@ class Finish:
     last_step: StepRecord | None = None
     """The final step, committed here."""
     usage: TokenUsage = field(default_factory=TokenUsage)
-    """Of this attempt's final step only; committed steps are already counted."""
+    """Usage of this attempt's final step only; committed steps are already counted."""
     error: EngineError | None = None
     session_id: str | None = None
     engine: str | None = None
@@ -231,15 +231,15 @@ class Finish:
     first_token_at: datetime | None = None
     effects: tuple[PlannedEffect, ...] = ()
     limit: Limit | None = None
-    """Which of its own bounds ended the turn, if one did."""
+    """Which of its own limits ended the turn, if one did."""
     output: Any = None
-    """The answer as a JSON value, where the agent has an output schema. An answer that is ``null`` is as none."""
+    """The answer as a JSON value, if the agent has an output schema. A ``null`` answer is the same as none."""
     facts: TurnFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What the finish found: who is next in line, and whether effects wait."""
+    """The result of a finish: the next queued run, and the number of pending effects."""
 
     usage: TokenUsage
     effects: int

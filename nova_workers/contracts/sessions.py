@@ -1,10 +1,10 @@
-"""Where engines whose SDK keeps transcripts of its own leave them, so that any worker can go on with any session.
+"""Storage for the transcripts that an engine's SDK keeps, so that any worker can resume any session.
 
-Above the seam: `runs` binds a store to one run, and with it to one tenant and thread. Below it: engines. What an entry
-says is the SDK's business; a store keeps it as it is.
+Above the seam: `runs` binds a store to one run, and with it to one tenant and thread. Below it: engines. Only the SDK
+interprets entries; a store keeps them unchanged.
 
-The ledger stays the truth of a conversation. A session only keeps what the SDK knows beside it, so an engine must be
-able to do without: a session that is gone, or that tells another story than the ledger, is not resumed.
+The ledger is the source of truth for a conversation. A session keeps only what the SDK knows in addition, so an engine
+must work without it: a session that is missing, or that differs from the ledger, is not resumed.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ __all__ = ["NewSession", "SessionStore", "StoredSession"]
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session as one turn left it: the session that the turn went on with, and what the turn added.
+    """The session after one turn: its parent session, and the entries that the turn added.
 
     Attributes:
-        id: New in each turn. So a thread that goes back to an older turn finds the session as it was then, and two
-            workers that both believe to own a run do not write over each other.
-        parent_id: The session before; None where `entries` are all there is.
-        entries: What was added, in order.
-        fingerprint: Of the conversation that the session tells; see `StoredSession`.
+        id: New in each turn. So a thread that returns to an older turn finds the session of that turn, and two workers
+            that both believe they own a run do not overwrite each other's session.
+        parent_id: The previous session; None if `entries` are complete.
+        entries: The added entries, in order.
+        fingerprint: Fingerprint of the conversation in the session; see `StoredSession`.
     """
 
     id: str
@@ -35,12 +35,12 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A whole session.
+    """A complete session.
 
     Attributes:
         entries: All entries, from the first ancestor's on.
-        fingerprint: What the engine made of the ledger's messages when it saved the session. Where the ledger now says
-            something else (another engine took a turn, the conversation was compacted), the session is out of date.
+        fingerprint: The engine's fingerprint of the ledger's messages when it saved the session. If the messages differ
+            now (another engine took a turn, the conversation was compacted), the session is out of date.
     """
 
     entries: tuple[JsonObject, ...]
@@ -48,18 +48,18 @@ class StoredSession:
 
 
 class SessionStore(Protocol):
-    """The sessions that one run may see and make."""
+    """The sessions that one run may read and write."""
 
     async def load(self, session_id: str) -> StoredSession | None:
-        """Return a session of the run's tenant, or None if there is none of this id.
+        """Return a session of the run's tenant, or None if there is none with this id.
 
         Raises:
-            RunLost: The store was away until the run was no longer ours.
+            RunLost: The store was unavailable until another worker could own the run.
         """
         ...
 
     async def save(self, session: NewSession) -> None:
-        """Keep a session. Saving the same one again changes nothing.
+        """Store a session. Saving it again changes nothing.
 
         Raises:
             RunLost: As above.

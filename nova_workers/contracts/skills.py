@@ -1,4 +1,4 @@
-"""What a skill is: a directory with a SKILL.md, in the open format of agent skills, and files beside it."""
+"""Skills: a directory with a SKILL.md, in the open format of agent skills, and further files."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,16 +33,16 @@ SKILL_MD = "SKILL.md"
 SKILL_NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 
 MAX_AGENT_SKILLS = 50
-"""Their names and descriptions stand in every prompt of the agent: at 50 about 5,000 tokens."""
+"""Every prompt of the agent contains their names and descriptions: about 5,000 tokens for 50."""
 MAX_SKILL_MD_CHARS = 100_000
-"""About 25,000 tokens. Whatever is longer belongs into files that the model reads when it needs them."""
+"""About 25,000 tokens. Longer text belongs in files that the model reads when it needs them."""
 MAX_FILES = 100
 MAX_FILE_BYTES = 1_048_576
 MAX_SKILL_BYTES = 2_097_152
-"""All files of a skill. As base64 they fit into the API's largest body (4 MiB)."""
+"""Limit for all files of a skill. As base64 they fit into the API's largest body (4 MiB)."""
 
 SkillName = Annotated[str, StringConstraints(pattern=SKILL_NAME_PATTERN, min_length=1, max_length=64)]
-"""Lower case letters, digits and single hyphens; unique within a tenant, and the name of the skill's directory."""
+"""Lower case letters, digits and single hyphens. Unique within a tenant; also the skill's directory name."""
 
 
 def _are_unique(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -67,13 +67,13 @@ class SkillFile:
 
 @dataclass(frozen=True, slots=True)
 class SkillDirectory:
-    """A skill as an engine puts it on a disk.
+    """A skill as an engine writes it to disk.
 
     Attributes:
-        name: Of the directory.
+        name: Name of the directory.
         description: What the skill is for and when to use it.
         body: SKILL.md without its front matter.
-        files: The files beside it.
+        files: The further files.
     """
 
     name: str
@@ -97,7 +97,7 @@ class SkillFront(BaseModel):
     allowed_tools: Annotated[
         tuple[Annotated[str, StringConstraints(min_length=1, max_length=200)], ...], Field(max_length=100)
     ] = Field(default=(), alias="allowed-tools")
-    """What its author would use. It grants nothing: what an agent may do is said by its trust and its capabilities."""
+    """The tools that the author intended. It grants nothing: trust and capabilities decide what an agent may do."""
 
 
 class SkillFilePut(Body):
@@ -110,7 +110,7 @@ class SkillFilePut(Body):
 
 
 class SkillPut(Body):
-    """A whole skill; takes the place of the one that has its name."""
+    """A complete skill; replaces the one with its name."""
 
     skill_md: Annotated[str, StringConstraints(min_length=1, max_length=MAX_SKILL_MD_CHARS)]
     """The text of SKILL.md: front matter in YAML between lines of ``---``, then instructions in markdown."""
@@ -132,7 +132,7 @@ class SkillFileContent(SkillFileInfo):
 
 
 class SkillView(View):
-    """A skill of the library, without its text."""
+    """A skill of the library, without its SKILL.md text."""
 
     name: str
     description: str
@@ -146,6 +146,6 @@ class SkillView(View):
 
 
 class SkillDetail(SkillView):
-    """A skill with the text of its SKILL.md, as it was given."""
+    """A skill with the unchanged text of its SKILL.md."""
 
     skill_md: str

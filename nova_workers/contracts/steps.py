@@ -1,4 +1,4 @@
-"""What happens in a turn, as values: tool calls, steps, events, and the verdicts of the caller."""
+"""Values of a turn: tool calls, steps, events, and the caller's verdicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 StepVerdict = Literal["continue", "stop"]
-"""What the caller says at a step boundary."""
+"""The caller's decision at a step boundary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class ToolCall:
 
     Attributes:
         id: The model's id of the call; a result refers to it.
-        result: The content blocks of the result, None until it ended.
+        result: The content blocks of the result; None until the call ended.
         step: The step of the turn, from 0.
         sequence: Order within the turn.
-        idempotent: Whether the tool's own declaration allows to run it again after a crash.
+        idempotent: Whether the tool declares that it may run again after a crash.
     """
 
     id: str
@@ -51,19 +51,19 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One model response and the results of the tools that it called: the unit of the journal.
+    """One model response with the results of its tool calls: the unit of the journal.
 
     Attributes:
         index: From 0 within the turn.
-        messages: The assistant message, then the user message with every tool's result if it called any.
-            In a journal that is handed back, steering messages that joined at this boundary follow.
+        messages: The assistant message, then, if it called tools, the user message with all results. In a journal that
+            is read back, the steering messages that joined at this boundary follow.
         tool_calls: The calls of this step.
-        usage: What the response alone used: with it the conversation is that long.
-        tool_usage: What was used beside it, and is no part of the conversation's length: by tools that call a model
-            themselves (subagents), and by responses that broke off and came anew.
-        final: Whether the turn ends with this step. The caller commits a final step with the turn's end.
-        complete: False only in a journal that is handed back after a crash: the response is committed,
-            some of its tools may not have ended.
+        usage: Usage of the response alone; it measures the length of the conversation.
+        tool_usage: Further usage that is not part of the conversation's length: by tools that call a model (subagents),
+            and by responses that broke off and were requested again.
+        final: Whether the turn ends with this step. The caller commits a final step together with the turn's end.
+        complete: False only in a journal that is read back after a crash: the response is committed, but some of its
+            calls may not have ended.
     """
 
     index: int
@@ -91,4 +91,4 @@ class ToolAuthorization:
     allowed: bool
     reason: str | None = None
     deferral: JsonObject | None = None
-    """With a call that is not allowed yet: what it waits for. The turn then stops for it, where it can."""
+    """For a call that is not allowed yet: what it waits for. The turn then stops for it, if it can."""

@@ -1,4 +1,4 @@
-"""What a tool call does, and did, in one line that a person reads while waiting."""
+"""One-line summaries of tool calls and their results, shown to people while a turn runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.observability.redaction import hide
 
-__all__ = ["MAX_SUMMARY_CHARS", "line", "tool_result_summary", "tool_use_summary"]
+__all__ = ["MAX_SUMMARY_CHARS", "one_line", "tool_result_summary", "tool_use_summary"]
 
 MAX_SUMMARY_CHARS = 120
 
@@ -24,31 +24,31 @@ _SENTENCES: dict[str, Callable[[JsonObject], str]] = {
     "memory_list": lambda _given: "Looking through memories",
     "memory_delete": lambda given: f"Forgetting {given['memory_id']}",
 }
-"""Tools that have a sentence of their own. Any other reads as its name and its arguments."""
+"""Summaries of specific tools. Any other tool is shown as its name and arguments."""
 
 
 def tool_use_summary(name: str, given: JsonObject) -> str:
-    """Return what the call is about to do. Never raises, whatever the model put in."""
+    """Return a summary of the call. Never raises, whatever arguments the model gave."""
     sentence = _SENTENCES.get(name)
     if sentence is not None:
         try:
-            return line(sentence(given))
+            return one_line(sentence(given))
         except KeyError:
-            # The model left the argument out; the tool will say so.
+            # The model omitted the argument; the tool will report it.
             pass
     arguments = ", ".join(f"{key}: {_plain(value)}" for key, value in given.items())
-    words = name.replace("_", " ").strip().capitalize()
-    return line(f"{words} ({arguments})" if arguments else words)
+    title = name.replace("_", " ").strip().capitalize()
+    return one_line(f"{title} ({arguments})" if arguments else title)
 
 
 def tool_result_summary(call: ToolCall) -> str:
-    """Return what came of a call that ended."""
+    """Return a summary of a call's result."""
     if call.status == "interrupted":
         return f"{call.tool_name}: interrupted"
     said = text_of(call.result or ())
     if call.status == "failed":
-        return line(f"{call.tool_name} failed: {said}")
-    return line(f"{call.tool_name}: {said or 'done'}")
+        return one_line(f"{call.tool_name} failed: {said}")
+    return one_line(f"{call.tool_name}: {said or 'done'}")
 
 
 def _plain(value: Any) -> str:
@@ -57,9 +57,9 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def line(text: str) -> str:
-    """Return text as one line that is short enough to show."""
-    # Secrets first: of one that is cut nobody would know any more. A tool may return a megabyte; no more than can show
-    # is looked at then.
+def one_line(text: str) -> str:
+    """Return text as one line of at most `MAX_SUMMARY_CHARS`, with secrets redacted."""
+    # Redact first: a truncated secret would not be recognised. Then look only at what can be shown, since a tool may
+    # return a megabyte.
     short = " ".join(hide(text)[: 4 * MAX_SUMMARY_CHARS].split())
     return short if len(short) <= MAX_SUMMARY_CHARS else short[: MAX_SUMMARY_CHARS - 1] + "…"

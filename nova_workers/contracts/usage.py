@@ -1,4 +1,4 @@
-"""Token counts and what they cost."""
+"""Token counts and their cost."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ __all__ = ["TokenUsage"]
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of one or more model calls, and their price.
+    """Tokens of one or more model calls, and their cost.
 
-    `input_tokens` counts what was neither read from nor written to the prompt cache, as the provider
-    bills it. `cost_usd` is None where the price of the model is not known: tokens are still counted.
+    `input_tokens` counts what was neither read from nor written to the prompt cache, as the provider bills it.
+    `cost_usd` is None if the model's price is unknown; tokens are still counted.
     """
 
     input_tokens: int = 0

@@ -1,7 +1,7 @@
-"""What a run may wait for: a tool call whose result comes from outside, in a moment or in weeks.
+"""What a run may wait for: the result of a tool call that comes from outside, in seconds or in weeks.
 
-A tool that must wait answers with one of these in place of a result. The run then gives up its slot, its lock and its
-memory; whoever answers writes the call's result, and the run goes on where it stood.
+A tool that must wait returns one of these requests instead of a result. The run then releases its worker slot, its lock
+and its memory; the answer is written as the call's result, and the run continues from there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +16,11 @@ from nova_workers.vocabulary import WaitKind
 
 __all__ = [
     "ANSWERABLE",
+    "MAX_ANSWER_CHARS",
     "MAX_DELEGATION_DEPTH",
     "MAX_MESSAGE_CHARS",
     "MAX_OPTION_CHARS",
     "MAX_WAIT_S",
-    "MAX_WORDS_CHARS",
     "Answer",
     "AskAgent",
     "AskApproval",
@@ -30,21 +30,21 @@ __all__ = [
     "WaitKind",
     "WaitRequest",
     "WaitView",
-    "awaited_words",
+    "describe_waits",
     "wait_adapter",
 ]
 
 
 ANSWERABLE: tuple[WaitKind, ...] = ("user", "approval")
-"""Kinds of waits that a person ends by an answer."""
+"""Kinds of waits that a person's answer ends."""
 
 MAX_WAIT_S = 365 * 86_400.0
 """Longest wait: one year, in seconds."""
 
 MAX_DELEGATION_DEPTH = 3
-"""How many agents may stand one behind the other: an agent that was asked by one that was asked by one asks nobody."""
+"""Longest chain of agents that ask each other; the last one in it cannot ask another agent."""
 
-MAX_WORDS_CHARS = 10_000
+MAX_ANSWER_CHARS = 10_000
 """Longest question, and longest answer to one."""
 
 MAX_OPTION_CHARS = 200
@@ -52,7 +52,7 @@ MAX_OPTION_CHARS = 200
 MAX_MESSAGE_CHARS = 200_000
 """Longest message to an agent."""
 
-_Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORDS_CHARS)]
+_AnswerText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_ANSWER_CHARS)]
 _Option = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_OPTION_CHARS)]
 
 
@@ -64,15 +64,15 @@ class AskUser(_Value):
     """A question to a person."""
 
     kind: Literal["user"] = "user"
-    question: _Words
+    question: _AnswerText
     options: Annotated[tuple[_Option, ...], Field(max_length=20)] = ()
-    """What there is to choose from; empty takes any text."""
+    """The choices; empty accepts any text."""
     expires_in_s: Annotated[float, Field(gt=0, le=MAX_WAIT_S)] | None = None
     """None waits for ever."""
-    default: _Words | None = None
-    """The answer where nobody gives one in time."""
+    default: _AnswerText | None = None
+    """The answer if none is given in time."""
     escalate_to: AgentId | None = None
-    """The agent that is asked where nobody answers in time."""
+    """The agent that is asked if no answer is given in time."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "AskUser":
@@ -86,17 +86,17 @@ class AskUser(_Value):
 
 
 class AskApproval(_Value):
-    """May this call be made? A person decides."""
+    """A request for a person's approval of a tool call."""
 
     kind: Literal["approval"] = "approval"
     tool_name: str
     params: dict[str, Any]
     reason: str
-    """Why a person is asked."""
+    """Why approval is needed."""
 
 
 class AskAgent(_Value):
-    """A message for another agent; its answer is the call's result, and goes nowhere else."""
+    """A message to another agent; its answer becomes the call's result and is not delivered elsewhere."""
 
     kind: Literal["agent"] = "agent"
     agent_id: AgentId
@@ -105,7 +105,7 @@ class AskAgent(_Value):
 
 
 class Pause(_Value):
-    """Go on at a point in time."""
+    """Continue at a point in time."""
 
     kind: Literal["timer"] = "timer"
     until: AwareDatetime
@@ -117,7 +117,7 @@ wait_adapter: TypeAdapter[WaitRequest] = TypeAdapter(WaitRequest)
 """Parses a request from JSON."""
 
 
-_AWAITED: Mapping[str, str] = {
+_PHRASES: Mapping[str, str] = {
     "user": "a person's answer",
     "approval": "a person's permission",
     "agent": "another agent",
@@ -125,34 +125,34 @@ _AWAITED: Mapping[str, str] = {
 }
 
 
-def awaited_words(kinds: Iterable[str]) -> str:
-    """Return what a run waits for, in words, from the kinds of its open waits; empty without any."""
-    return " and ".join(dict.fromkeys(_AWAITED[kind] for kind in kinds))
+def describe_waits(kinds: Iterable[str]) -> str:
+    """Return a phrase that says what a run waits for, from the kinds of its open waits; empty without any."""
+    return " and ".join(dict.fromkeys(_PHRASES[kind] for kind in kinds))
 
 
 class Answer(_Value):
-    """What a person says to a run that waits.
+    """A person's answer to a waiting run.
 
     Attributes:
         text: The answer to a question: one of its options, if it has any.
-        approve: The decision on a call. `text` may say why.
+        approve: The decision on a call. `text` may give a reason.
     """
 
-    text: _Words | None = None
+    text: _AnswerText | None = None
     approve: bool | None = None
     by: Annotated[str, StringConstraints(max_length=200)] | None = None
-    """Who answers, for the record."""
+    """The person who answers, for the record."""
 
 
 class RunAnswer(Answer):
     """The body of an answer over HTTP."""
 
     wait_id: Annotated[str, StringConstraints(pattern=r"^wait_[0-9A-Z]{26}$")] | None = None
-    """Which wait is meant, where the run waits for several answers."""
+    """The wait that is answered, if the run has several."""
 
 
 class WaitView(View):
-    """What a run waits for."""
+    """A wait of a run."""
 
     id: str
     run_id: str
@@ -162,6 +162,6 @@ class WaitView(View):
     tool_call_id: str
     request: WaitRequest
     child_run_id: str | None
-    """The run whose end is the answer, where it is one."""
+    """The run whose end is the answer, for waits on an agent."""
     due_at: datetime | None
     created_at: datetime

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.events import StreamEnd
-from nova_workers.contracts.http.wire import BulkCancel, BulkCancelled
+from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.database import Database
@@ -58,7 +58,7 @@ class Canceller:
         if status != "canceled":
             raise IllegalTransition(f"Run {run_id!r} has {status}; it can no longer be canceled.", status=status)
 
-    async def cancel_many(self, tenant_id: str, which: BulkCancel) -> BulkCancelled:
+    async def cancel_many(self, tenant_id: str, which: BulkCancel) -> BulkCanceled:
         """Cancel all open runs that match, up to 1,000 a call.
 
         Raises:
@@ -80,7 +80,7 @@ class Canceller:
                 limit=_BULK_LIMIT,
             )
         done = await self._request(tenant_id, run_ids)
-        return BulkCancelled(canceled=done.canceled, requested=done.requested)
+        return BulkCanceled(canceled=done.canceled, requested=done.requested)
 
     async def withdraw(self, tenant_id: str, run_id: str) -> None:
         """Take a queued run out of the line.

@@ -13,7 +13,7 @@ from api.state import State
 from api.submitting import content_of
 from api.workers import name_missing_worker
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.wire import BulkCancel, BulkCancelled, RunEdit, RunQueue, RunStatus, RunView
+from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.ledger.runs import reads as run_reads
 
 __all__ = ["router"]
@@ -52,7 +52,7 @@ async def list_runs(
 
 
 @router.post("/cancel", responses=problems(body=True))
-async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> BulkCancelled:
+async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> BulkCanceled:
     """Cancel all open runs that match every field given, up to 1,000 a call."""
     return await state.services.canceller.cancel_many(caller.tenant_id, body)
 

@@ -1,4 +1,4 @@
-"""A tenant's workspace on its way out of a fleet, or into one."""
+"""The HTTP contract of exporting and importing a tenant's workspace."""
 
 from typing import Final, Literal
 
@@ -9,11 +9,11 @@ from nova_workers.contracts.bodies import View
 __all__ = ["ARCHIVE_FORMAT", "MEDIA_TYPE", "ImportResult"]
 
 ARCHIVE_FORMAT: Final = 1
-"""Goes up when an older version could not read what a newer one writes."""
+"""Incremented when older versions cannot read the new format."""
 
 MEDIA_TYPE: Final = "application/x-ndjson"
-"""One JSON object a line: ``{"table": …, "agent": …, "thread": …, "row": {…}}``. The first line is of the table
-``archive`` and has the format; the last is of the table ``end``: without it the archive is not whole."""
+"""One JSON object per line: ``{"table": …, "agent": …, "thread": …, "row": {…}}``. The first line has the table
+``archive`` and the format; the last has the table ``end``, without which the archive is incomplete."""
 
 
 class ImportResult(View):
@@ -23,6 +23,6 @@ class ImportResult(View):
     written: dict[str, int] = Field(default_factory=dict[str, int])
     """Rows by table."""
     kept: dict[str, int] = Field(default_factory=dict[str, int])
-    """Rows by table that were there already, and were left as they are."""
+    """Rows by table that existed already and were not changed."""
     secrets: list[str] = Field(default_factory=list[str])
-    """Names of secrets whose values are to be set anew: an archive has none."""
+    """Names of secrets whose values must be set again, since an archive does not contain them."""

@@ -1,4 +1,4 @@
-"""What may be spent in a day, and what was."""
+"""The HTTP contract of daily budgets and spending."""
 
 from datetime import datetime
 from typing import Literal
@@ -11,20 +11,20 @@ __all__ = ["BudgetView", "BudgetsView"]
 
 
 class BudgetView(View):
-    """A bound on what a day costs, and how far it is used up."""
+    """A daily spending limit and its use."""
 
     kind: Literal["tenant", "agent", "trigger"]
     id: str
     name: str | None = None
     max_usd: float | None
-    """Null: the tenant has none."""
+    """Null: the tenant has no limit."""
     spent_usd: float
-    """Of runs that ended today, and of those that run so far. What has no known price counts as nothing."""
+    """Cost of runs that ended today and, so far, of those that are running. Usage without a known price counts as 0."""
 
     @computed_field
     @property
     def left_usd(self) -> float | None:
-        """What is left of it; null without a bound."""
+        """What is left; null without a limit."""
         return None if self.max_usd is None else max(self.max_usd - self.spent_usd, 0.0)
 
 
@@ -32,7 +32,7 @@ class BudgetsView(View):
     """A tenant's daily budgets: its own first, then those of agents and triggers that have one."""
 
     timezone: str
-    """Whose days are meant."""
+    """The time zone that defines the days."""
     resets_at: datetime
     """When the next day begins."""
     items: list[BudgetView]

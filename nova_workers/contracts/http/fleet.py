@@ -13,7 +13,7 @@ __all__ = ["FleetPause", "FleetView", "QueueDepth", "SwitchView", "WorkerView"]
 
 
 class QueueDepth(View):
-    """Runs that stand in line on one queue."""
+    """The queued runs of one queue."""
 
     queue: str
     queued: int
@@ -34,7 +34,7 @@ class WorkerView(View):
 
 
 class SwitchView(View):
-    """A pause that stands."""
+    """A pause in force."""
 
     scope: SwitchScope
     target: str | None
@@ -51,7 +51,7 @@ class FleetPause(Body):
 
 
 class FleetView(View):
-    """The fleet at a glance. Counts are of the key's tenant, or of all with the `operator` scope."""
+    """An overview of the fleet. Counts are of the key's tenant, or of all tenants with the `operator` scope."""
 
     runs: dict[str, int]
     """Open runs by status, and those that ended in the last hour."""

@@ -1,4 +1,4 @@
-"""What was said in past conversations, on the wire."""
+"""The HTTP contract of message search."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -31,11 +31,11 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
-"""A time in RFC 3339, or a date, which is its first moment. Without a zone it is UTC."""
+"""A time in RFC 3339, or a date, which means its start. Without an offset it is in UTC."""
 
 
 class SaidMessage(View):
-    """What a person or an agent said."""
+    """The text of a message by a person or an agent."""
 
     message_id: str
     role: Literal["user", "assistant"]
@@ -44,7 +44,7 @@ class SaidMessage(View):
 
 
 class SearchHit(View):
-    """A message that fits a query."""
+    """A message that matches a query."""
 
     message_id: str
     thread_id: str
@@ -53,15 +53,15 @@ class SearchHit(View):
     role: Literal["user", "assistant"]
     said_at: datetime
     excerpt: str
-    """The text; of a long one the pieces around the words."""
+    """The text; for a long one, the parts around the words found."""
     score: float
-    """Orders the hits of one search; means nothing beside those of another."""
+    """Orders the hits of one search; not comparable between searches."""
     found_by: list[Literal["words", "meaning"]]
 
 
 class SearchResult(View):
-    """What a search found, best first."""
+    """The hits of a search, best first."""
 
     items: list[SearchHit]
     by_meaning: bool
-    """Whether meaning was compared as well; otherwise words alone were looked for."""
+    """Whether meaning was compared as well; otherwise the search used words only."""

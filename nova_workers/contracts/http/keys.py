@@ -10,8 +10,8 @@ from nova_workers.contracts.bodies import Body, View
 __all__ = ["KeyCreate", "KeyCreated", "KeyView", "Scope"]
 
 Scope = Literal["runs", "agents", "workspace", "secrets", "keys", "operator"]
-"""What a key may do. `runs`: threads, runs, answers to them, usage. `agents`: agents. `workspace`: tasks, notes, files,
-memories, skills, triggers, and the whole of it as an export. `secrets`: secrets. `keys`: API keys of its tenant.
+"""A permission of a key. `runs`: threads, runs, answers to them, usage. `agents`: agents. `workspace`: tasks, notes,
+files, memories, skills, triggers, and exporting them all. `secrets`: secrets. `keys`: API keys of its tenant.
 `operator`: the whole fleet, across tenants (pause, depth, workers)."""
 
 
@@ -36,6 +36,6 @@ class KeyView(View):
 
 
 class KeyCreated(KeyView):
-    """A new key with its secret, which is shown this once."""
+    """A new key with its secret, which is shown only once."""
 
     key: str

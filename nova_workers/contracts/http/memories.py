@@ -1,4 +1,4 @@
-"""Memories on the wire: facts that all agents of a tenant share."""
+"""The HTTP contract of memories: facts that all agents of a tenant share."""
 
 from datetime import datetime
 from typing import Annotated
@@ -14,7 +14,7 @@ MAX_MEMORY_CHARS = 2_000
 """A memory is a fact, not a document: about 500 tokens."""
 
 PERSON = "person"
-"""Who saved what came through the API."""
+"""The author of memories saved through the API."""
 
 MemoryText = Annotated[
     str,
@@ -28,11 +28,11 @@ class MemoryCreate(Body):
     """A fact to remember."""
 
     content: MemoryText
-    """In a sentence that makes sense on its own."""
+    """A sentence that is understandable on its own."""
 
 
 class MemoryView(View):
-    """A fact that is remembered."""
+    """A stored fact."""
 
     id: str
     content: str

@@ -1,4 +1,4 @@
-"""Notes on the wire: what REST and the tools take, and what they show. Bounds are here, so that both keep the same."""
+"""The HTTP contract of notes. The limits apply to the API and to agents' tools alike."""
 
 from datetime import datetime
 from typing import Annotated
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 MAX_NOTE_CHARS = 100_000
-"""About 25,000 tokens. Whatever is longer is a file."""
+"""About 25,000 tokens. Longer text belongs in a file."""
 MAX_NOTE_TITLE_CHARS = 200
 
 NoteTitle = Annotated[
@@ -37,22 +37,22 @@ NoteText = Annotated[str, StringConstraints(max_length=MAX_NOTE_CHARS), AfterVal
 
 
 class NoteCreate(Body):
-    """A new note, which belongs to an agent."""
+    """A new note, owned by an agent."""
 
     agent_id: AgentId
     title: NoteTitle
     content: NoteText = ""
     shared: bool = True
-    """What a person writes for an agent is there to be seen. Notes that agents write are their own until shared."""
+    """A note by a person is visible by default. Notes that agents write are private until shared."""
     pinned: bool = False
 
 
 class NotePatch(Body):
-    """Fields to change; those left out, or null, stay."""
+    """Fields to change; omitted or null fields stay unchanged."""
 
     title: NoteTitle | None = None
     content: NoteText | None = None
-    """The whole new content."""
+    """The complete new content."""
     shared: bool | None = None
     pinned: bool | None = None
 
@@ -62,10 +62,10 @@ class NoteSummary(View):
 
     id: str
     agent_id: str
-    """The agent that it belongs to."""
+    """The agent that owns it."""
     title: str
     shared: bool
-    """Whether people and other agents of the tenant are meant to see it."""
+    """Whether people and other agents of the tenant may see it."""
     pinned: bool
     content_chars: int = Field(ge=0)
     created_at: datetime
@@ -73,6 +73,6 @@ class NoteSummary(View):
 
 
 class NoteView(NoteSummary):
-    """A note, whole."""
+    """A note with its content."""
 
     content: str

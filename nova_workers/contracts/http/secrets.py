@@ -1,4 +1,4 @@
-"""Secrets on the wire. Their values go in, and never come out."""
+"""The HTTP contract of secrets. Values can be set, but never read."""
 
 from datetime import datetime
 from typing import Annotated
@@ -14,26 +14,26 @@ MAX_SECRET_BYTES = 65_536
 MAX_DESCRIPTION_CHARS = 500
 
 SecretName = Annotated[str, StringConstraints(pattern=SECRET_NAME_PATTERN)]
-"""Capital letters, digits and underscores, as an environment variable has them; unique within a tenant."""
+"""Capital letters, digits and underscores, like an environment variable; unique within a tenant."""
 
 
 class SecretPut(Body):
     """A secret's new value."""
 
-    # Not in the representation, so that no traceback or log line shows it.
+    # Excluded from repr, so that it does not appear in tracebacks or logs.
     value: Annotated[str, Field(repr=False, min_length=1, max_length=MAX_SECRET_BYTES)]
     """6 characters to 64 KiB in UTF-8."""
     description: Annotated[str, StringConstraints(max_length=MAX_DESCRIPTION_CHARS)] | None = None
-    """What it is for; agents see it. None keeps what is there."""
+    """Its purpose, visible to agents. None keeps the current description."""
 
 
 class SecretView(View):
-    """What may be known of a secret."""
+    """A secret without its value."""
 
     name: str
     description: str
     key_id: str
-    """Which master key it is encrypted with."""
+    """The id of the master key that encrypts it."""
     updated_by: str
     """``person``, or the agent's id."""
     created_at: datetime
@@ -41,14 +41,14 @@ class SecretView(View):
 
 
 class SecretRotation(View):
-    """What became of a rotation.
+    """The result of a rotation.
 
     Attributes:
         key_id: The current master key.
-        rotated: How many secrets were encrypted anew by this call.
-        remaining: How many are under other keys still. More than `unreadable`: another rotation works on them, or there
-            are more than one call does; call again.
-        unreadable: How many of those could not be opened.
+        rotated: How many secrets this call encrypted with the current key.
+        remaining: How many still use other keys. If this is more than `unreadable`, another rotation is running or
+            there are more secrets than one call processes; call again.
+        unreadable: How many of those could not be decrypted.
     """
 
     key_id: str

@@ -1,6 +1,6 @@
-"""Tasks on the wire: what REST and the tools take, and what they show. Inputs forbid unknown fields.
+"""The HTTP contract of tasks, shared with agents' tools. Inputs forbid unknown fields.
 
-Bounds are here, so that both doors refuse the same things in the same words.
+The limits are defined here, so that the API and the tools refuse the same input with the same message.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 
 MAX_TASK_ID = 2**31 - 1
-"""What its column holds."""
+"""The largest value of its column."""
 MAX_TITLE_CHARS = 200
 MAX_DESCRIPTION_CHARS = 20_000
 MAX_OUTCOME_CHARS = 20_000
@@ -59,15 +59,15 @@ MAX_DETAILS_CHARS = 2_000
 MAX_RESOURCES = 200
 MAX_VALUE_CHARS = 2_000
 MAX_TASK_DEPTH = 8
-"""Tasks one below the other, the first among them."""
+"""Levels of tasks, including the topmost."""
 MAX_OPEN_TASKS = 10_000
-"""A tenant's drafts and active tasks: an agent that makes tasks in a circle is stopped by it."""
+"""Limit of a tenant's drafts and active tasks: it stops an agent that creates tasks in a loop."""
 
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     if not line:
-        # Of separators that are blank to us, though not to pydantic, such as U+001F.
+        # str.split strips separators that pydantic does not, such as U+001F.
         raise ValueError("String should have at least 1 character that is not blank")
     return line
 
@@ -101,7 +101,7 @@ _Revision = Annotated[
 
 
 class StepInput(Body):
-    """A step of a plan. With the id of a step that is there it is that step."""
+    """A step of a plan. With the id of an existing step it updates that step."""
 
     id: Annotated[StepId | None, Field(description="Of a step that is there: it stays the same step.")] = None
     title: Annotated[_StepTitle, Field(description="What to do, in a few words.")]
@@ -149,7 +149,7 @@ class TaskCreate(Body):
     """A new task."""
 
     title: Annotated[_Title, Field(description="What is to be reached, in a line.")]
-    description: Annotated[_Description, Field(description="What whoever works on it needs to know.")] = ""
+    description: Annotated[_Description, Field(description="What the agent that works on it needs to know.")] = ""
     owner_agent_id: Annotated[AgentId, Field(description="The agent that works on it.")] = "nova"
     status: Annotated[OpenTaskStatus, Field(description="draft is still being planned, active is to be worked on.")] = (
         "draft"
@@ -159,7 +159,7 @@ class TaskCreate(Body):
 
 
 class TaskPatch(Body):
-    """Fields to change; those left out stay."""
+    """Fields to change; omitted fields stay unchanged."""
 
     title: Annotated[_Title | None, Field(description="The new title.")] = None
     description: Annotated[_Description | None, Field(description="The new description.")] = None
@@ -171,20 +171,20 @@ class TaskPatch(Body):
 
 
 class TaskEnd(Body):
-    """How a task ends."""
+    """The end of a task."""
 
     outcome: Annotated[_Outcome | None, Field(description="What came of it, or why it is canceled.")] = None
 
 
 class StepsReplace(Body):
-    """The whole plan anew. Steps given with their id stay the same steps, others are new, those left out go."""
+    """A complete new plan. Steps with an id are kept, steps without one are new, and omitted steps are deleted."""
 
     steps: Annotated[Steps, Field(description="The whole plan, in order.")]
     revision: _Revision = None
 
 
 class StepPatch(Body):
-    """Fields of a step to change; those left out stay."""
+    """Fields of a step to change; omitted fields stay unchanged."""
 
     title: Annotated[_StepTitle | None, Field(description="The new title.")] = None
     details: Annotated[_Details | None, Field(description="The new details.")] = None
@@ -192,7 +192,7 @@ class StepPatch(Body):
 
 
 class SubtaskCreate(Body):
-    """A task that does one step of another."""
+    """A new task that carries out a step of another task."""
 
     title: Annotated[_Title | None, Field(description="Left out: the step's title.")] = None
     description: Annotated[_Description | None, Field(description="Left out: the step's details.")] = None
@@ -204,7 +204,7 @@ class SubtaskCreate(Body):
 
 
 class SubtaskView(View):
-    """The task that does a step."""
+    """The task that carries out a step."""
 
     id: int
     title: str
@@ -246,7 +246,7 @@ class TaskSummary(View):
     steps_done: int
     steps_total: int
     work_at: datetime | None
-    """When it is worked on next by itself, in its tenant's hours; null where it is not."""
+    """When work on it starts next automatically, within its tenant's hours; null if it does not."""
     parked_reason: str | None
     """Why it is not worked on by itself, though it is active."""
     waiting_for: str | None = None
@@ -269,18 +269,19 @@ class TaskView(View):
     revision: int
     """Grows with every change."""
     thread_id: str | None
-    """Its dedicated thread, made when it is activated."""
+    """Its dedicated thread, created when it is activated."""
     parent_task_id: int | None
     parent_step_id: str | None
     outcome: str | None
     steps: list[StepView]
     resources: list[ResourceView]
     work_at: datetime | None
-    """When it is worked on next by itself, in its tenant's hours, and after what is in flight; null where it is not."""
+    """When work on it starts next automatically, within its tenant's hours and after its current run; null if it does
+    not."""
     working_run_id: str | None
-    """The run that works on it, or did so last."""
+    """The run that works on it, or the last one that did."""
     idle_invocations: int
-    """How many runs in a row have changed nothing."""
+    """How many consecutive runs changed nothing."""
     parked_reason: str | None
     """Why it is not worked on by itself, though it is active."""
     waiting_for: str | None = None
@@ -291,16 +292,16 @@ class TaskView(View):
 
 
 class TaskChangeView(View):
-    """One thing that happened to a task. Never changed."""
+    """One recorded change of a task. Immutable."""
 
     id: str
     task_id: int
     revision: int
-    """The task's, after the change."""
+    """The task's revision after the change."""
     kind: str
     actor: str
     """``person``, or the agent's id."""
     run_id: str | None
-    """The run in which the agent did it."""
+    """The run in which the agent made the change."""
     details: dict[str, Any]
     created_at: datetime

@@ -1,4 +1,4 @@
-"""A tenant's own settings: its days and hours, its share of a busy fleet, its bounds."""
+"""The HTTP contract of a tenant's settings: time zone and working hours, share of a busy fleet, limits."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Triggers on the wire: when an agent starts by itself, and with which words."""
+"""The HTTP contract of triggers, which start agents automatically with a prompt."""
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
@@ -41,7 +41,7 @@ __all__ = [
 
 
 MIN_PERIOD_S = 60
-"""Shortest period of `every`. Whatever comes more often is a loop, not a schedule."""
+"""Shortest period of `every`. Anything more frequent is a loop, not a schedule."""
 MAX_PROMPT_CHARS = 100_000
 CATCHUP_S = 3_600
 PAUSE_AFTER_FAILURES = 5
@@ -69,13 +69,13 @@ _FOLLOWED = frozenset({301, 302, 303, 307, 308})
 
 
 class UrlGate(Body):
-    """Fires where an address answers, or answers something new. It is fetched as agents' tools fetch, without login."""
+    """Opens if an address answers with a status, or with a new body. Fetched as by agents' tools, without login."""
 
     kind: Literal["url"]
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]\S*$", max_length=2_000), AfterValidator(storable)]
     expect_status: Annotated[int, Field(ge=200, le=599)] = 200
     changed: bool = False
-    """Only if the body is another than when it fired last."""
+    """Only if the body differs from the one at the last firing."""
 
     @model_validator(mode="after")
     def _can_open(self) -> Self:
@@ -92,13 +92,13 @@ class UrlGate(Body):
 
 
 class OpenTasksGate(Body):
-    """Fires where the agent owns an active task."""
+    """Opens if the agent owns an active task."""
 
     kind: Literal["open_tasks"]
 
 
 class IdleGate(Body):
-    """Fires where the agent has been left alone: none of its runs is open, or ended within so many seconds."""
+    """Opens if the agent is idle: none of its runs is open, or ended within the last `for_s` seconds."""
 
     kind: Literal["idle"]
     for_s: Annotated[int, Field(ge=1, le=30 * 86_400)]
@@ -117,37 +117,37 @@ class TriggerCreate(Body):
     """`cron`: five fields, or six with seconds as the last. `at`: a time in RFC 3339, in the future. `every`: a period
     in seconds, at least 60."""
     timezone: _Timezone | None = None
-    """IANA name, such as ``Europe/Berlin``; what a cron line is meant in. Null takes the fleet's."""
+    """IANA name, such as ``Europe/Berlin``; the time zone of a cron line. Null takes the fleet's."""
     prompt: _Prompt
-    """What the agent is told each time."""
+    """The message that the agent gets each time."""
     title: _Title | None = None
     enabled: bool = True
     thread_id: _ThreadId | None = None
-    """A thread of the agent that every firing goes on with; null makes a new one each time."""
+    """The agent's thread that every firing continues; null creates a new thread each time."""
     starts_at: AwareDatetime | None = None
-    """Nothing fires before. A period counts from here."""
+    """It does not fire before. A period counts from here."""
     ends_at: AwareDatetime | None = None
-    """Nothing fires after."""
+    """It does not fire after."""
     jitter_s: Jitter = 0
-    """Each slot fires up to so many seconds later, by chance of its own; less than the time between two slots."""
+    """Each occurrence fires up to this many seconds later, at random; less than the time between two occurrences."""
     overlap: Overlap = "skip"
-    """When a slot comes while a run of an earlier one is open: leave it out, stand in line, or cancel the other."""
+    """If an occurrence is due while an earlier one's run is open: skip it, queue it, or cancel the earlier run."""
     catchup_s: CatchUpWindow = CATCHUP_S
-    """How late a slot may fire when nobody fired it in time. Later it is skipped."""
+    """How late a missed occurrence may still fire. After that it is skipped."""
     catchup: CatchUp = "once"
-    """What becomes of several such slots: the latest fires, or each does."""
+    """Of several missed occurrences, whether only the latest fires or all of them do."""
     max_runs_per_day: DayRuns | None = None
-    """Of a day of the tenant's."""
+    """Limit of runs in a day of the tenant's time zone."""
     max_cost_usd_per_day: DayCost | None = None
-    """No run begins once those of the day have cost so much."""
+    """No run begins once the day's runs have cost this much."""
     pause_after_failures: PauseAfter = PAUSE_AFTER_FAILURES
-    """It pauses after so many failed runs in a row; 0 is never."""
+    """It pauses after this many consecutive failed runs; 0 is never."""
     gate: Gate | None = None
-    """What has to be so for a slot to fire; looking costs no model call."""
+    """A condition for firing, checked without a model call."""
 
 
 class TriggerPatch(Body):
-    """Fields to change; those left out stay.
+    """Fields to change; omitted fields stay unchanged.
 
     Null clears ``title``, ``thread_id``, ``starts_at``, ``ends_at``, ``max_runs_per_day``, ``max_cost_usd_per_day`` and
     ``gate``.
@@ -195,13 +195,13 @@ class TriggerView(View):
     pause_after_failures: int
     gate: Gate | None
     failures: int
-    """Failed runs in a row."""
+    """Consecutive failed runs."""
     paused_reason: str | None
-    """Why it does not fire though it is enabled; `resume` ends that."""
+    """Why it does not fire although it is enabled; `resume` clears it."""
     next_slot_at: datetime | None
-    """The next time by its schedule; null does not fire."""
+    """The next time by its schedule; null if it does not fire."""
     next_fire_at: datetime | None
-    """When it fires next: the slot and its jitter, or when somebody looks again while its agent is paused."""
+    """When it fires next: the occurrence plus jitter or, while its agent is paused, the time of the next check."""
     created_by: str
     """``person``, or the id of the agent that made it."""
     created_at: datetime
@@ -218,27 +218,27 @@ class Firing(View):
 
 
 class TriggerFiringView(View):
-    """What came of one slot of a trigger."""
+    """The outcome of one trigger occurrence."""
 
     id: str
     trigger_id: str
     scheduled_for: datetime
-    """The slot, without jitter; of a firing that somebody asked for, when that was."""
+    """The planned time without jitter; for a manual firing, the time of the request."""
     fired_at: datetime
     outcome: FiringOutcome
     run_id: str | None
     run_status: str | None
-    """As it stands; null where there is none, or it was deleted."""
+    """The run's current status; null if there is no run, or it was deleted."""
     thread_id: str | None
     skip_reason: SkipReason | None
     detail: str | None
-    """The reason in words."""
+    """A description of the reason."""
     manual: bool
-    """Somebody asked for it."""
+    """Whether it was requested rather than scheduled."""
 
 
 class TriggerPreview(View):
-    """The next times at which a trigger would fire if it were enabled; fewer than asked for where it ends."""
+    """The next times at which a trigger would fire if enabled; fewer than requested if it ends before."""
 
     trigger_id: str
     enabled: bool

@@ -1,4 +1,4 @@
-"""What was used, summed up."""
+"""The HTTP contract of usage reports."""
 
 from datetime import datetime
 from typing import Literal
@@ -8,17 +8,17 @@ from nova_workers.contracts.bodies import View
 __all__ = ["MAX_USAGE_DAYS", "UsageGrouping", "UsageReport", "UsageSum"]
 
 MAX_USAGE_DAYS = 400
-"""Longest time that one report sums up."""
+"""Longest period of one report."""
 
 UsageGrouping = Literal["agent", "day", "model"]
 
 
 class UsageSum(View):
-    """What one agent, day or model used, or all."""
+    """The usage of one agent, day or model, or the total."""
 
     key: str | None = None
-    """The agent's id, the day (``2026-01-31``) or the model's id. Null for the total, and where no model is known since
-    none answered."""
+    """The agent's id, the day (``2026-01-31``) or the model's id. Null for the total, and for runs in which no model
+    answered."""
     runs: int = 0
     model_calls: int = 0
     input_tokens: int = 0
@@ -27,21 +27,21 @@ class UsageSum(View):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     cost_usd: float | None = None
-    """The sum of the costs that are known; null where none is."""
+    """The sum of the known costs; null if none is known."""
     unpriced: int = 0
-    """Runs and compactions whose cost is not known, and not in `cost_usd`."""
+    """Runs and compactions of unknown cost, which `cost_usd` does not include."""
 
 
 class UsageReport(View):
-    """What a tenant used from `since` on and before `until`."""
+    """A tenant's usage from `since` (inclusive) until `until` (exclusive)."""
 
     group_by: UsageGrouping
     since: datetime
     until: datetime
     timezone: str
-    """Whose days are meant."""
+    """The time zone that defines the days."""
     groups: list[UsageSum]
-    """Days from the newest; agents and models from the most costly."""
+    """Days in order from the newest; agents and models from the most expensive."""
     groups_total: int
-    """How many there are; `groups` has as many of them as `limit` lets it."""
+    """Number of all groups; `groups` has at most `limit` of them."""
     total: UsageSum

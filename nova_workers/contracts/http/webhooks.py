@@ -1,4 +1,4 @@
-"""Webhooks on the wire: addresses that hear of what happens here."""
+"""The HTTP contract of webhooks: addresses that receive events."""
 
 from datetime import datetime
 from typing import Annotated
@@ -22,7 +22,7 @@ __all__ = [
 
 
 MAX_GRACE_S = 7 * 86_400
-"""Longest time for which a replaced secret signs too."""
+"""Longest time for which a replaced secret still signs."""
 
 _Url = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000), AfterValidator(storable)
@@ -32,20 +32,23 @@ _Kinds = Annotated[tuple[WebhookKind, ...], Field(max_length=20)]
 
 
 class WebhookCreate(Body):
-    """A new webhook. Its secret is made here, and told once."""
+    """A new webhook. The API generates its secret, and shows it only once."""
 
     url: _Url
     """An https address, without user name, password and fragment."""
     description: _Description = ""
     kinds: _Kinds = ()
-    """What it is told of; empty is everything."""
+    """The kinds of events that it receives; empty is all."""
     agent_id: AgentId | None = None
-    """Only of this agent; null is all."""
+    """Only events of this agent; null is all agents."""
     enabled: bool = True
 
 
 class WebhookPatch(Body):
-    """Fields to change; those left out stay. Null clears ``agent_id``. ``enabled: true`` forgives past failures."""
+    """Fields to change; omitted fields stay unchanged.
+
+    Null clears ``agent_id``. ``enabled: true`` resets the failures.
+    """
 
     url: _Url | None = None
     description: _Description | None = None
@@ -55,10 +58,10 @@ class WebhookPatch(Body):
 
 
 class WebhookRotate(Body):
-    """How a secret is replaced."""
+    """The replacement of a secret."""
 
     grace_s: Annotated[int, Field(ge=0, le=MAX_GRACE_S)] = 86_400
-    """So long the old secret signs too, beside the new one. 0 ends it at once."""
+    """How long the old secret still signs, besides the new one. 0 ends it at once."""
 
 
 class WebhookView(View):
@@ -71,19 +74,19 @@ class WebhookView(View):
     agent_id: str | None
     enabled: bool
     disabled_reason: str | None
-    """Why it was switched off by itself."""
+    """Why it was disabled automatically."""
     failures: int
-    """Tries that failed in a row."""
+    """Consecutive failed attempts."""
     failing_since: datetime | None
     previous_expires_at: datetime | None
-    """Until when a replaced secret signs too."""
+    """Until when a replaced secret still signs."""
     created_at: datetime
     updated_at: datetime
 
 
 class WebhookSecret(View):
-    """A webhook with its secret, which is shown this once."""
+    """A webhook with its secret, which is shown only once."""
 
     webhook: WebhookView
     secret: Annotated[str, Field(repr=False)]
-    """``whsec_`` and Base64, as libraries for Standard Webhooks take it."""
+    """``whsec_`` and Base64, the format of libraries for Standard Webhooks."""

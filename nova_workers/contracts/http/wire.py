@@ -1,6 +1,6 @@
 """The HTTP contract of agents, threads and runs, shared by the API and the typed client.
 
-What else there is has modules of its own beside this one; `bodies` says what all of them have in common.
+Other subjects have their own modules in this package; `bodies` has the common parts.
 """
 
 from datetime import datetime
@@ -24,7 +24,7 @@ __all__ = [
     "AgentReplace",
     "AgentView",
     "BulkCancel",
-    "BulkCancelled",
+    "BulkCanceled",
     "MessageView",
     "Metadata",
     "OnBusy",
@@ -51,7 +51,7 @@ __all__ = [
 MAX_START_DAYS = 366
 """How far ahead a run may start, in days."""
 MAX_BATCH = 100
-"""Most messages in one request."""
+"""Limit of messages in one request."""
 IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]+$"
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=IDEMPOTENCY_KEY_PATTERN)]
 DEFAULT_COLLECT_MS = 2_000
@@ -69,7 +69,7 @@ class AgentCreate(AgentSpec):
 
 
 class AgentReplace(AgentSpec):
-    """The whole new configuration of an agent; becomes its next version."""
+    """An agent's complete new configuration; becomes its next version."""
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 
 
 class AgentPatch(AgentSpec):
-    """Fields of an agent to change, each as a whole; those left out stay."""
+    """Fields of an agent to change, each replaced completely; omitted fields stay unchanged."""
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 
@@ -86,13 +86,13 @@ class AgentPatch(AgentSpec):
 
 
 class AgentView(View):
-    """An agent as it stands, or one of its versions."""
+    """An agent's current version, or an earlier one."""
 
     id: str
     version: int
     spec: AgentSpec
     created_by: str
-    """Who made this version: `person`, `seed`, or the id of an agent."""
+    """The author of this version: `person`, `seed`, or the id of an agent."""
     created_at: datetime
     updated_at: datetime
 
@@ -107,7 +107,7 @@ class ThreadCreate(Body):
 
 
 class ThreadPatch(Body):
-    """Fields to change; those left out stay."""
+    """Fields to change; omitted fields stay unchanged."""
 
     title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     label: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
@@ -115,7 +115,7 @@ class ThreadPatch(Body):
 
 
 class ThreadFork(Body):
-    """A new thread that goes on from a turn of this one. Nothing is copied."""
+    """A new thread that continues from a turn of this one. Nothing is copied."""
 
     turn_id: str | None = None
     """None forks at the head."""
@@ -133,7 +133,7 @@ class ThreadView(View):
     head_turn_id: str | None
     active_run_id: str | None
     waiting_for: str | None
-    """What the active run waits for, in words, while it waits."""
+    """A phrase that says what the active run waits for, while it waits."""
     turn_count: int
     forked_from_thread_id: str | None
     forked_from_turn_id: str | None
@@ -143,7 +143,7 @@ class ThreadView(View):
 
 
 NO_WORKER_ALIVE = "no worker is alive"
-"""In `RunView.waiting_for` of a queued run that no worker can take."""
+"""`RunView.waiting_for` of a queued run that no worker can take."""
 
 
 class RunCreate(Body):
@@ -156,12 +156,12 @@ class RunCreate(Body):
     max_turns: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
     queue: RunQueue = "interactive"
     priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
-    """Where the fleet is busy, runs of the same tenant with a higher one go first. A thread keeps its order."""
+    """If the fleet is busy, the tenant's runs of higher priority start first. A thread keeps its order."""
     metadata: Metadata = Field(default_factory=dict[str, Any])
     start_at: Moment | None = None
-    """Not before this time, at most 366 days ahead: the run takes its place in the thread's line then."""
+    """Earliest start, at most 366 days ahead: the run joins the thread's queue then."""
     collect_ms: Annotated[int, Field(strict=True, ge=1, le=MAX_COLLECT_MS)] = DEFAULT_COLLECT_MS
-    """With ``on_busy: collect``: how long the thread's messages are gathered, from the first of them, into one turn."""
+    """With ``on_busy: collect``: how long the thread's messages are collected, from the first one, into one turn."""
 
     @model_validator(mode="after")
     def _starts_in_one_way(self) -> Self:
@@ -171,7 +171,7 @@ class RunCreate(Body):
 
 
 class StatelessRunCreate(RunCreate):
-    """A message for a thread, or for a new thread of an agent when `thread_id` is left out."""
+    """A message for a thread, or for a new thread of an agent if `thread_id` is omitted."""
 
     thread_id: str | None = None
     agent_id: AgentId | None = None
@@ -181,7 +181,7 @@ class RunBatchItem(StatelessRunCreate):
     """One message of a batch."""
 
     idempotency_key: IdempotencyKey | None = None
-    """As the header ``Idempotency-Key`` of a single message, and bound to the same runs."""
+    """Same as the header ``Idempotency-Key`` of a single message; both share one key space."""
 
 
 class RunBatch(Body):
@@ -205,7 +205,7 @@ class RunError(View):
 
 
 class UsageView(View):
-    """Tokens and cost. `cost_usd` is null where the price of the model is not known."""
+    """Tokens and cost. `cost_usd` is null if the model's price is unknown."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -237,20 +237,20 @@ class RunView(View):
     """Not before this time."""
     attempt: int
     position: int | None = None
-    """Queued only: 0 is next in its thread's line."""
+    """Queued only: its position in the thread's queue; 0 is next."""
     waiting_for: str | None = None
-    """Queued or waiting only: why it does not run yet, in words."""
+    """Queued or waiting only: a phrase that says why it does not run yet."""
     waits: list[WaitView] = Field(default_factory=list[WaitView])
-    """Waiting only: what it waits for. Those of the kinds `user` and `approval` take an answer."""
+    """Waiting only: what it waits for. Waits of the kinds `user` and `approval` accept an answer."""
     cancel_requested_at: datetime | None = None
     turn_id: str | None = None
     merged_into: str | None = None
     stop_reason: str | None = None
     limit_reached: Limit | None = None
-    """Which of its own bounds ended the turn: model calls (`turns`), `tokens` or `cost`."""
+    """Which of its own limits ended the turn: model calls (`turns`), `tokens` or `cost`."""
     text: str | None = None
     output: Any = None
-    """Of an agent with an output schema: the answer as a JSON value that fulfils it."""
+    """For an agent with an output schema: the answer as a JSON value that matches it."""
     error: RunError | None = None
     usage: UsageView | None = None
     created_at: datetime
@@ -259,22 +259,22 @@ class RunView(View):
 
 
 class RunBatchOutcome(View):
-    """What became of one message of a batch: a run, or why there is none."""
+    """The outcome of one message of a batch: a run, or the problem."""
 
     status: int
-    """The status that the message would have had by itself: 202, or that of the problem."""
+    """The HTTP status that a request with this message alone would have had: 202, or the problem's."""
     run: RunView | None = None
     problem: Problem | None = None
 
 
 class RunBatchView(View):
-    """What became of the messages of a batch, in their order."""
+    """The outcomes of a batch's messages, in order."""
 
     items: list[RunBatchOutcome]
 
 
 class BulkCancel(Body):
-    """Which runs to cancel: all open ones that match every field given. At least one field is needed."""
+    """Which runs to cancel: all open ones that match every given field. At least one field is required."""
 
     thread_id: str | None = None
     agent_id: str | None = None
@@ -282,13 +282,13 @@ class BulkCancel(Body):
     run_ids: Annotated[list[str], Field(max_length=1_000)] | None = None
 
 
-class BulkCancelled(View):
-    """What a bulk cancel did."""
+class BulkCanceled(View):
+    """The result of a bulk cancellation."""
 
     canceled: int
-    """Ended at once."""
+    """Number of runs that ended at once."""
     requested: int
-    """Running; they stop in a moment."""
+    """Number of running runs, which will stop shortly."""
 
 
 class ToolCallView(View):
@@ -302,7 +302,7 @@ class ToolCallView(View):
     error: str | None
     step: int
     spawned_run_id: str | None = None
-    """The run that it started, where it asked an agent."""
+    """The run that it started, if it asked an agent."""
     started_at: datetime | None
     completed_at: datetime | None
 

@@ -15,7 +15,7 @@ from mcp.types import ContentBlock as McpContent
 from nova_workers.contracts.content import ContentBlock, JsonObject, storable, storable_json, text_block
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
-from nova_workers.contracts.summaries import line
+from nova_workers.contracts.summaries import one_line
 from nova_workers.engines.mcp.connection import OnProgress
 from nova_workers.engines.mcp.pool import ConnectionPool, Lease
 from nova_workers.engines.spans import tool_span
@@ -234,6 +234,6 @@ def _progress(call: ToolCall, tell: TellProgress | None) -> OnProgress | None:
             return
         told_at_s = now_s
         share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-        tell(call, line(f"{call.tool_name}: {share} {message or ''}"))
+        tell(call, one_line(f"{call.tool_name}: {share} {message or ''}"))
 
     return on_progress

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunStatus, RunView, UsageView
-from nova_workers.contracts.waits import WaitView, awaited_words
+from nova_workers.contracts.waits import WaitView, describe_waits
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.vocabulary import ENDED_RUNS, OPEN_RUNS, sql_list
@@ -253,7 +253,7 @@ _PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "ag
 def _waiting_for(row: Row) -> str | None:
     match row["status"]:
         case "waiting":
-            return awaited_words(wait["request"]["kind"] for wait in row["waits"] or ()) or "its turn"
+            return describe_waits(wait["request"]["kind"] for wait in row["waits"] or ()) or "its turn"
         case "scheduled":
             return f"its start at {row['start_at'].isoformat(timespec='seconds')}"
         case "queued":

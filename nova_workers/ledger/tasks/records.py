@@ -16,7 +16,7 @@ from nova_workers.contracts.http.tasks import (
     TaskSummary,
     TaskView,
 )
-from nova_workers.contracts.waits import awaited_words
+from nova_workers.contracts.waits import describe_waits
 from nova_workers.errors import LimitExceeded
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
@@ -307,4 +307,4 @@ async def cancel_descendants(
 
 
 def _fields(row: Row) -> dict[str, Any]:
-    return {**row, "work_at": row["next_at"], "waiting_for": awaited_words(row["awaits"]) or None}
+    return {**row, "work_at": row["next_at"], "waiting_for": describe_waits(row["awaits"]) or None}

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from nova_workers.contracts.http.wire import ThreadView
-from nova_workers.contracts.waits import awaited_words
+from nova_workers.contracts.waits import describe_waits
 from nova_workers.errors import Conflict, Gone, NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
@@ -273,7 +273,7 @@ def _view(row: Row) -> ThreadView:
         label=row["label"],
         head_turn_id=row["head_turn_id"],
         active_run_id=row["active_run_id"],
-        waiting_for=awaited_words(row["awaits"]) or None,
+        waiting_for=describe_waits(row["awaits"]) or None,
         turn_count=row["turn_count"],
         forked_from_thread_id=row["forked_from_thread_id"],
         forked_from_turn_id=row["forked_from_turn_id"],

@@ -24,16 +24,16 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
-from nova_workers.contracts.waits import MAX_MESSAGE_CHARS, MAX_OPTION_CHARS, MAX_WORDS_CHARS
+from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_MESSAGE_CHARS, MAX_OPTION_CHARS
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.observability.redactor import Redactor
 
 __all__ = ["RedactedListener", "RedactedSessions", "redact_result", "restore_open_calls"]
 
 _WORDS: dict[str, int | None] = {
-    "question": MAX_WORDS_CHARS,
+    "question": MAX_ANSWER_CHARS,
     "options": MAX_OPTION_CHARS,
-    "default": MAX_WORDS_CHARS,
+    "default": MAX_ANSWER_CHARS,
     "message": MAX_MESSAGE_CHARS,
     "params": None,
     "reason": None,

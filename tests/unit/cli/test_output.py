@@ -9,7 +9,7 @@ from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Output, age, short, stamp
 from nova_workers.cli.terminal.table_layout import Column, lay_out
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.wire import BulkCancelled
+from nova_workers.contracts.http.wire import BulkCanceled
 
 RUN = "run_01KADN2Z5N3VE7G2V0V0XQ6T8S"
 
@@ -90,13 +90,13 @@ def test_a_cell_that_looks_like_markup_is_text() -> None:
 
 def test_a_document_is_one_json_value() -> None:
     out, stdout = _output(json_mode=True)
-    out.document(Page[BulkCancelled](items=[BulkCancelled(canceled=1, requested=0)]))
+    out.document(Page[BulkCanceled](items=[BulkCanceled(canceled=1, requested=0)]))
     assert json.loads(stdout.getvalue()) == {"items": [{"canceled": 1, "requested": 0}], "next_cursor": None}
 
 
 def test_a_document_of_models_inside_a_mapping_is_json_too() -> None:
     out, stdout = _output(json_mode=True)
-    out.document({"done": [BulkCancelled(canceled=1, requested=2)]})
+    out.document({"done": [BulkCanceled(canceled=1, requested=2)]})
     assert json.loads(stdout.getvalue()) == {"done": [{"canceled": 1, "requested": 2}]}
 
 
@@ -137,7 +137,7 @@ def test_a_long_text_becomes_one_short_line() -> None:
 def test_times_in_json_are_rfc_3339() -> None:
     out, stdout = _output(json_mode=True)
 
-    class Moment(BulkCancelled):
+    class Moment(BulkCanceled):
         at: datetime
 
     out.line(Moment(canceled=0, requested=0, at=datetime(2025, 1, 2, tzinfo=UTC)))

@@ -2,7 +2,7 @@
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import ToolCall
-from nova_workers.contracts.summaries import MAX_SUMMARY_CHARS, line, tool_result_summary, tool_use_summary
+from nova_workers.contracts.summaries import MAX_SUMMARY_CHARS, one_line, tool_result_summary, tool_use_summary
 from nova_workers.observability.redaction import hiding
 from nova_workers.observability.redactor import Redactor
 
@@ -17,7 +17,7 @@ def test_a_secret_that_a_summary_would_cut_is_taken_out_first() -> None:
             tool_use_summary("Bash", {"command": f"{BEFORE} {VALUE}"}),
             tool_use_summary("other", {"key": f"{BEFORE} {VALUE}"}),
             tool_result_summary(call),
-            line(f"{BEFORE}{BEFORE}{BEFORE}{BEFORE}{BEFORE}{VALUE}"),
+            one_line(f"{BEFORE}{BEFORE}{BEFORE}{BEFORE}{BEFORE}{VALUE}"),
         ]
     assert not any(VALUE[:4] in summary for summary in told)
     assert VALUE[:4] in tool_result_summary(call)
