@@ -1,5 +1,4 @@
 """Engines: the only code that touches an AI SDK. Each implements `nova_workers.contracts.engine.Engine`.
 
-Only `bootstrap` imports an engine. Engines import nothing of ours but `contracts` and `errors`, and know no agent,
-thread, run or capability.
+Only `bootstrap` imports an engine. Engines know nothing of agents, threads, runs and capabilities.
 """

@@ -1,4 +1,4 @@
-"""Model names: which id an alias stands for, and what an id says of its family and version."""
+"""Model names: resolves aliases to ids, and parses family and version from an id."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _ID = re.compile(r"^claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """What an id such as ``claude-opus-4-5-20251101`` says. `date` is None for the id that follows the newest."""
+    """The parts of an id such as ``claude-opus-4-5-20251101``. `date` is None for an id that tracks the newest."""
 
     family: str
     version: tuple[int, int]
@@ -26,7 +26,7 @@ class ModelName:
 
 
 def parse_model(model_id: str) -> ModelName | None:
-    """Return what the id says, or None for an id of another form."""
+    """Return the parts of the id, or None if it has another form."""
     match = _ID.match(model_id)
     if match is None:
         return None
@@ -39,7 +39,7 @@ def known_models() -> tuple[str, ...]:
 
 
 def newest_models(model_ids: Iterable[str]) -> dict[str, str]:
-    """Return for each family its newest id; the undated one where a version has both."""
+    """Return the newest id of each family; if a version has both, the undated one."""
     newest: dict[str, tuple[tuple[int, int], bool, str, str]] = {}
     for model_id in model_ids:
         name = parse_model(model_id)
@@ -50,11 +50,11 @@ def newest_models(model_ids: Iterable[str]) -> dict[str, str]:
 
 
 def resolve_model(alias_or_id: str, overrides: Mapping[str, str] | None = None) -> str:
-    """Return the id that an alias stands for; anything else is taken for an id and returned as it is.
+    """Return the id for an alias; any other name is returned unchanged as an id.
 
     Args:
         alias_or_id: ``haiku``, ``sonnet``, ``opus``, a key of `overrides`, or an id.
-        overrides: Aliases that the operator set; they go before ours.
+        overrides: The operator's aliases, which take precedence.
     """
     if overrides and alias_or_id in overrides:
         return overrides[alias_or_id]

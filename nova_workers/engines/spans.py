@@ -1,8 +1,7 @@
-"""Spans of tool calls, in the words of OpenTelemetry's conventions for generative AI.
+"""Spans of tool calls, after OpenTelemetry's conventions for generative AI.
 
-Model calls need none of ours: the SDK makes them (``gen_ai.operation.name = chat``). Nor do calls to an MCP server of
-this process, of which the MCP library makes a span where it carries them out. What the tool was given and what it
-returned is not recorded.
+The SDK makes the spans of model calls (``gen_ai.operation.name = chat``), and the MCP library those of calls to
+in-process servers. Arguments and results are not recorded.
 """
 
 from collections.abc import Generator
@@ -18,7 +17,7 @@ __all__ = ["tool_span"]
 
 @contextmanager
 def tool_span(call: ToolCall) -> Generator[None]:
-    """Make a span of a tool call that is current within the block, with the process's provider."""
+    """Create a span for a tool call, current within the block, with the process's tracer provider."""
     with trace.get_tracer("nova_workers.engines").start_as_current_span(
         f"execute_tool {call.tool_name}",
         kind=SpanKind.INTERNAL,

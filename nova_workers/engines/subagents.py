@@ -1,8 +1,8 @@
-"""The `Task` tool: lets a turn call a subagent, which is a turn of its own inside the call.
+"""The `Task` tool: lets a turn call a subagent, which runs as a nested turn inside the call.
 
-A subagent shares the turn's tools, as far as its allow-list goes, but not `Task`: there is one level. It sees its
-prompt and nothing of the conversation. Its steps are not journalled: its call is in flight as a whole, and after a
-crash it is reported as interrupted. What it uses counts against the turn's budget and is part of the step's usage.
+A subagent uses those of the turn's tools that its allow-list permits, but not `Task`: there is only one level. It sees
+its prompt, and nothing of the conversation. Its steps are not journalled: after a crash the whole call is reported as
+interrupted. Its usage counts against the turn's budget and is part of the step's usage.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineResult, SubagentConfig, ToolCall, TurnListener
-from nova_workers.engines.mcp.toolbox import TellProgress, ToolDefinition
+from nova_workers.engines.mcp.toolbox import ReportProgress, ToolDefinition
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
@@ -22,11 +22,11 @@ __all__ = ["TASK_TOOL", "AllowedTools", "PlaySubagent", "SharedTools", "WithSuba
 TASK_TOOL = "Task"
 
 PlaySubagent = Callable[[SubagentConfig, str, TurnListener], Awaitable[EngineResult]]
-"""Plays a subagent's turn: its configuration, its prompt, its listener."""
+"""Runs a subagent's turn with its configuration, prompt and listener."""
 
 
 class SharedTools(Protocol):
-    """The tools of a turn, as its subagents share them."""
+    """The tools of a turn, which its subagents share."""
 
     async def connect(self) -> Mapping[str, ToolDefinition]:
         """Return all tools by name, in a stable order."""
@@ -45,21 +45,23 @@ class SharedTools(Protocol):
         """Return whether the tool is known to change nothing."""
         ...
 
-    async def call(self, call: ToolCall, tell_progress: TellProgress | None = None) -> ToolOutcome:
+    async def call(self, call: ToolCall, report_progress: ReportProgress | None = None) -> ToolOutcome:
         """Run a call. Raises `ToolFailure`."""
         ...
 
 
 class AllowedTools:
-    """Those of a turn's tools that a subagent may use. Implements the nested turn's `Tools`."""
+    """The subset of a turn's tools that a subagent may use. Implements the nested turn's `Tools`."""
 
-    def __init__(self, tools: SharedTools, allowed: tuple[str, ...] | None, tell_progress: TellProgress | None) -> None:
+    def __init__(
+        self, tools: SharedTools, allowed: tuple[str, ...] | None, report_progress: ReportProgress | None
+    ) -> None:
         self._tools = tools
         self._allowed = allowed
-        self._tell_progress = tell_progress
+        self._report_progress = report_progress
 
     async def connect(self) -> Mapping[str, ToolDefinition]:
-        """Return the tools that are allowed, in the turn's order."""
+        """Return the allowed tools, in the turn's order."""
         return {name: tool for name, tool in (await self._tools.connect()).items() if self._has(name)}
 
     @property
@@ -80,14 +82,14 @@ class AllowedTools:
         if not self._has(call.tool_name):
             known = ", ".join(await self.connect()) or "none"
             raise ToolFailure(f"There is no tool {call.tool_name!r}. Available: {known}.", tool=call.tool_name)
-        return await self._tools.call(call, self._tell_progress)
+        return await self._tools.call(call, self._report_progress)
 
     def _has(self, name: str) -> bool:
         return self._allowed is None or name in self._allowed
 
 
 class WithSubagents:
-    """A turn's tools, and `Task`. Implements the turn's `Tools`."""
+    """A turn's tools plus `Task`. Implements the turn's `Tools`."""
 
     def __init__(
         self,
@@ -96,13 +98,13 @@ class WithSubagents:
         listener: TurnListener,
         play: PlaySubagent,
     ) -> None:
-        """Take what calls need; without agents there is no `Task`.
+        """Set up the tools; without agents there is no `Task`.
 
         Args:
             tools: The turn's other tools.
             agents: The subagents by name.
-            listener: The turn's. A subagent gets its own from `TurnListener.subagent`.
-            play: Plays a subagent's turn.
+            listener: The turn's listener. A subagent gets its own from `TurnListener.subagent`.
+            play: Runs a subagent's turn.
         """
         self._tools = tools
         self._agents = agents
@@ -122,7 +124,7 @@ class WithSubagents:
         return self._tools.unreachable
 
     async def is_idempotent(self, name: str) -> bool:
-        """Return whether the tool may be run again after a crash. A subagent may have done anything."""
+        """Return whether the tool may be run again after a crash; never for `Task`, whose effects are unknown."""
         return not self._is_task(name) and await self._tools.is_idempotent(name)
 
     def reads_only(self, name: str) -> bool:

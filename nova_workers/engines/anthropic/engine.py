@@ -178,7 +178,7 @@ class AnthropicEngine:
             options.mcp_servers,
             _block,
             pool=self._connections,
-            tell_progress=listener.on_tool_progress,
+            report_progress=listener.on_tool_progress,
         )
 
     def _responder(

@@ -29,7 +29,7 @@ from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.names import BRIDGE
 from nova_workers.engines.native import TurnTools
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.engines.turn.calls import at_once
+from nova_workers.engines.turn.calls import without_deferral
 from nova_workers.engines.turn.output import within_bounds
 from nova_workers.errors import ToolFailure
 
@@ -84,7 +84,7 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
 async def _carry_out(tools: TurnTools, call_id: str, name: str, given: JsonObject) -> ToolOutcome:
     try:
         outcome = await tools.call(ToolCall(call_id, name, given, step=0, sequence=0, status="running"))
-        return at_once(outcome)
+        return without_deferral(outcome)
     except ToolFailure as failure:
         return ToolOutcome((text_block(failure.message),), failed=True)
 

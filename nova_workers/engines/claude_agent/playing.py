@@ -83,7 +83,7 @@ class ClaudeTurn:
             options.mcp_servers,
             _block,
             pool=shared.connections,
-            tell_progress=listener.on_tool_progress,
+            report_progress=listener.on_tool_progress,
         )
         self._tools = TurnTools(native, toolbox)
         self._own = own

@@ -218,7 +218,7 @@ class ClaudeProvider:
     def _end(self, result: JsonObject, reader: ResponseReader, draft: Draft) -> Response:
         if result.get("is_error") or result.get("subtype") != "success":
             raise failure_of(result)
-        draft.beside += self._untold(result, draft.usage)
+        draft.extra_usage += self._untold(result, draft.usage)
         if not reader.complete:
             # The program ended its turn without a last word of the model.
             text = str(result.get("result") or "")

@@ -1,6 +1,6 @@
-"""What a child process writes to stderr, as log lines.
+"""Logs what a child process writes to stderr.
 
-Handed on as it is, it would pass by the redaction: a server may print the very secrets that it was started with.
+Inherited directly, the output would bypass the redaction, and a server may print the secrets that it was started with.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ _log = structlog.get_logger(__name__)
 
 _MAX_LINE_BYTES = 65_536
 """A longer line is logged in parts."""
-_REST_S = 0.5
-"""After the connection closed: how long the last lines may take. A grandchild may hold the pipe open."""
+_LAST_LINES_S = 0.5
+"""How long to wait for the last lines after the connection closed. A grandchild may keep the pipe open."""
 
 
 @asynccontextmanager
 async def logged_output(server: str) -> AsyncGenerator[TextIO]:
-    """Lend a file to be a child's stderr, and log every line of it. The lines carry the present context's redaction."""
+    """Provide a file as a child's stderr, and log each line, redacted as in the current context."""
     read, write = os.pipe()
     with os.fdopen(read, "rb", buffering=0) as source, os.fdopen(write, "w") as sink:
         reader = asyncio.StreamReader()
@@ -35,7 +35,7 @@ async def logged_output(server: str) -> AsyncGenerator[TextIO]:
             yield sink
         finally:
             sink.close()
-            await asyncio.wait((logging,), timeout=_REST_S)
+            await asyncio.wait((logging,), timeout=_LAST_LINES_S)
             logging.cancel()
             transport.close()
 
@@ -45,14 +45,14 @@ async def _log_lines(server: str, reader: asyncio.StreamReader) -> None:
     while piece := await reader.read(_MAX_LINE_BYTES):
         *lines, held = (held + piece).split(b"\n")
         for line in lines:
-            _say(server, line)
+            _log_line(server, line)
         if len(held) > _MAX_LINE_BYTES:
-            _say(server, held)
+            _log_line(server, held)
             held = b""
-    _say(server, held)
+    _log_line(server, held)
 
 
-def _say(server: str, line: bytes) -> None:
+def _log_line(server: str, line: bytes) -> None:
     text = line.decode("utf-8", "replace").strip()
     if text:
         _log.info("mcp_server_said", server=server, line=text)

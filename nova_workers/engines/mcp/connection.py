@@ -1,11 +1,11 @@
 """One connection to an MCP server.
 
-Each connection lives in a task of its own. The MCP client's task groups belong to the task that opened them, and a
-transport that dies cancels that task: so it must not be a turn's.
+Each connection has its own task. The MCP client's task groups belong to the task that opened them, and a failing
+transport cancels that task, so it must not be a turn's.
 
-A call to a server of this process runs in the caller's own task and context, with no JSON between. A call to any other
-server runs in a task of its own, so that a caller who is cancelled is free at once: the client first tells the server,
-and a server that does not read holds that up for seconds.
+A call to an in-process server runs in the caller's task and context, without JSON. A call to any other server runs in
+its own task, so that a canceled caller returns at once: the client first notifies the server, which takes seconds if
+the server does not read.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ _log = structlog.get_logger(__name__)
 
 
 MakeTransport = Callable[[], httpx2.AsyncBaseTransport]
-"""Makes what carries the requests to a server behind a URL, such as one that guards where they go."""
+"""Creates the HTTP transport for a server behind a URL, such as one that restricts addresses."""
 
 
 class OnProgress(Protocol):
-    """Takes progress, its total if it is known, and a message if there is one."""
+    """Receives progress, its total if known, and a message if there is one."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         """Must return at once."""
@@ -49,16 +49,16 @@ class OnProgress(Protocol):
 _STREAM_READ_TIMEOUT_S = 300.0
 """A server may hold a response stream open this long; MCP's own recommendation."""
 _PROBE_TIMEOUT_S = 2.0
-"""After a call that timed out or was refused as on a closed connection: how long the server may take to list tools."""
+"""After a call that timed out, or failed as on a closed connection: time limit for the server to list its tools."""
 
 _END_GRACE_S = 1.5
-"""The MCP client sends SIGTERM to a server that does not end with its input, and SIGKILL after 2 s."""
+"""The MCP client sends SIGTERM to a server that does not exit when its input closes, and SIGKILL after 2 s."""
 
 _Result = TypeVar("_Result")
 
 
 class ServerConnection:
-    """One MCP server, connected. Used by any number of turns at the same time."""
+    """A connection to an MCP server. Any number of turns may use it concurrently."""
 
     def __init__(self, name: str, server: McpServer, make_transport: MakeTransport | None = None) -> None:
         self.name = name
@@ -75,28 +75,28 @@ class ServerConnection:
 
     @property
     def lost(self) -> bool:
-        """Whether the connection was open, or was to be, and is no more; or its server does not answer any more."""
+        """Whether the connection failed to open, has closed or broken, or its server stopped answering."""
         return self._broken or self._not_answering is not None or (self._opened.is_set() and self._client is None)
 
     @property
     def not_answering(self) -> str | None:
-        """Why the server is taken for blocked: a call timed out, and so did the probe after it. None if it is not."""
+        """Why the server counts as blocked: a call and the probe after it timed out. None if it is not blocked."""
         return self._not_answering
 
     @property
     def opening(self) -> bool:
-        """Whether nobody knows yet if the server answers."""
+        """Whether it is still unknown if the server answers."""
         return not self._opened.is_set()
 
     @property
     def closed(self) -> bool:
-        """Whether it was told to close."""
+        """Whether `close` was called."""
         return self._closing.is_set()
 
     def start(self) -> None:
-        """Begin to connect. The connection outlives the caller, so of the caller's context it takes but the redactor.
+        """Begin to connect. The connection outlives the caller, so it takes only the redactor of the caller's context.
 
-        Turns share a connection only with the same secrets in its configuration: what one hides, all hide.
+        Turns share a connection only if the secrets in its configuration are equal, so that redactor suits them all.
         """
         self._keeper = asyncio.create_task(
             self._keep(current_redactor()), name=f"mcp-{self.name}", context=contextvars.Context()
@@ -117,7 +117,7 @@ class ServerConnection:
             raise ConnectionError(_cause(self._failure)) from self._failure
 
     async def close(self) -> None:
-        """Disconnect; a server that is a child process ends, if need be by force."""
+        """Disconnect; a child process is terminated, forcibly if necessary."""
         self._closing.set()
         for call in tuple(self._calls):
             call.cancel()
@@ -130,17 +130,18 @@ class ServerConnection:
         """Return the server's tools in the server's order.
 
         Raises:
-            ConnectionError: The server does not answer, in `timeout_s` if it is given, or not in MCP's terms.
+            ConnectionError: The server does not answer (within `timeout_s` if given), or not in terms of MCP.
         """
         try:
             async with asyncio.timeout(timeout_s or self._timeout_s):
-                return await self._apart(self._list_tools(), "list")
+                return await self._in_own_task(self._list_tools(), "list")
         except TimeoutError as error:
             raise ConnectionError("it did not say in time which tools it has") from error
         except (MCPError, ConnectionError) as error:
             raise ConnectionError(str(error)) from error
         except Exception as error:
-            # A server is foreign code, and the client raises whatever its answer was not: it costs the turn its tools.
+            # A server is foreign code, and the client may raise anything for an invalid answer: the turn goes without
+            # its tools.
             raise ConnectionError(f"it does not say which tools it has: {_cause(error)}") from error
 
     async def call(
@@ -148,8 +149,8 @@ class ServerConnection:
     ) -> CallToolResult:
         """Call a tool.
 
-        A call that times out is followed by a probe. A server that does not answer that either is blocked: all calls
-        that it has then end at once, and the connection is lost.
+        After a call that times out, the server is probed. If it does not answer the probe either, it is blocked: all
+        its pending calls end at once, and the connection is lost.
 
         Raises:
             ConnectionError: The connection is lost.
@@ -160,14 +161,14 @@ class ServerConnection:
         if isinstance(self._server, InProcessMcpServer):
             return await calling
         try:
-            # The client's own clock does not run while a request is being written, which a blocked server holds up.
+            # The client's own timeout does not cover writing the request, which a blocked server delays.
             async with asyncio.timeout(timeout_s):
-                return await self._apart(calling, tool)
+                return await self._in_own_task(calling, tool)
         except TimeoutError as error:
             await self._check_answers(timeout_s)
             raise TimeoutError(f"it timed out after {timeout_s:g} s") from error
         except MCPError as error:
-            # The client says so of a connection that closed. A server may use the same number for errors of its own.
+            # The client's code for a closed connection. A server may use the same number for its own errors.
             if error.code == CONNECTION_CLOSED and not await self._is_open():
                 self._broken = True
                 raise ConnectionError("the connection closed") from error
@@ -196,12 +197,12 @@ class ServerConnection:
                 call.cancel()
             raise ConnectionError(self._not_answering) from error
         except MCPError:
-            # An answer, if not the one that was asked for.
+            # An error is an answer, too.
             return
 
     async def _probe(self) -> None:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
-            await self._apart(self._require_client().list_tools(cache_mode="bypass"), "probe")
+            await self._in_own_task(self._require_client().list_tools(cache_mode="bypass"), "probe")
 
     @property
     def _timeout_s(self) -> float | None:
@@ -217,7 +218,7 @@ class ServerConnection:
             if cursor is None:
                 return tools
 
-    async def _apart(self, calling: Coroutine[Any, Any, _Result], what: str) -> _Result:
+    async def _in_own_task(self, calling: Coroutine[Any, Any, _Result], what: str) -> _Result:
         call = asyncio.create_task(calling, name=f"mcp-{self.name}-{what}")
         self._calls.add(call)
         call.add_done_callback(self._forget)
@@ -233,7 +234,7 @@ class ServerConnection:
     def _forget(self, call: asyncio.Task[Any]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
-            # The caller has the exception; a caller that was cancelled does not retrieve it.
+            # The caller has the exception, but a canceled caller does not retrieve it.
             call.exception()
 
     def _require_client(self) -> Client:
@@ -249,7 +250,7 @@ class ServerConnection:
                     self._opened.set()
                     await self._closing.wait()
             except Exception as error:
-                # The head of this task: calls in flight have their own errors, and whoever waits in `ready` is told.
+                # Pending calls get their own errors, and `ready` raises this one.
                 self._failure = error
                 if self._opened.is_set():
                     _log.warning("mcp_server_lost", server=self.name, exc_info=True)
@@ -263,7 +264,7 @@ async def _client(name: str, server: McpServer, make_transport: MakeTransport | 
     async with AsyncExitStack() as stack:
         match server:
             case InProcessMcpServer():
-                # A fresh client has nothing to gain from a response cache.
+                # A new client does not benefit from a response cache.
                 client = Client(server.server, cache=None)
             case StdioMcpServer():
                 output = await stack.enter_async_context(logged_output(name))
@@ -281,7 +282,7 @@ async def _client(name: str, server: McpServer, make_transport: MakeTransport | 
 
 
 def _process(server: StdioMcpServer) -> StdioServerParameters:
-    """Return how to start the server: it ends, with all that it starts, with the connection and with this process.
+    """Return how to start the server, so that it and its children end with the connection or with this process.
 
     Raises:
         FileNotFoundError: There is no such program.

@@ -1,8 +1,8 @@
-"""The MCP servers that a process is connected to: turns share connections, as far as their configuration agrees.
+"""A process's connections to MCP servers, which turns share if their configuration is equal.
 
-What tells two servers apart is all that could make them behave differently: the command with its arguments and
-environment, or the address with its headers, and the scope. So what one tenant's secrets opened never serves another.
-A server of this process is connected to anew for each turn, which costs next to nothing.
+The key has everything that could make servers behave differently: the command with its arguments and environment, or
+the address with its headers, and the scope. So a connection opened with one tenant's secrets never serves another. An
+in-process server gets a new connection for each turn, at almost no cost.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.connection import MakeTransport, OnProgress, ServerConnection
 
-__all__ = ["ConnectionPool", "Held", "Lease"]
+__all__ = ["ConnectionPool", "Lease", "PooledConnection"]
 
 _log = structlog.get_logger(__name__)
 
 _Key = tuple[Any, ...]
 
 _IDLE_S = 300.0
-"""A conversation's next message mostly comes sooner."""
+"""How long an unused connection stays open; a conversation's next message mostly comes sooner."""
 _AVOID_S = 30.0
-"""A server that did not answer is not waited for again for this long."""
+"""How long a server that did not answer is not tried again."""
 _CHECK_TIMEOUT_S = 5.0
-"""A connection that was used before has this long to say which tools it has; then a new one is made."""
+"""Time limit for a reused connection to list its tools; after that it is replaced."""
 _CLOSE_TIMEOUT_S = 10.0
-"""The MCP client gives a child process 6.5 s at the most."""
+"""The MCP client gives a child process at most 6.5 s."""
 
 
 @dataclass(slots=True, eq=False)
-class Held:
-    """A connection and who uses it.
+class PooledConnection:
+    """A connection with the number of its users.
 
     Attributes:
-        key: What turns must agree in to share it; None if none may.
-        retired: Nobody may take it any more; it closes with its last user.
+        key: What must be equal for turns to share it; None if it is not shared.
+        retired: No further turn may take it; it closes with its last user.
     """
 
     connection: ServerConnection
@@ -66,34 +66,34 @@ class ConnectionPool:
         """Connect to nothing yet.
 
         Args:
-            idle_s: A connection that nobody has used for so long is closed.
-            avoid_s: So long after a server did not answer, it is not tried again.
-            make_transport: What carries the requests to servers behind a URL; None takes the HTTP client's own.
+            idle_s: How long an unused connection stays open.
+            avoid_s: How long a server that did not answer is not tried again.
+            make_transport: Creates the HTTP transport for servers behind a URL; None uses the HTTP client's own.
         """
         self._make_transport = make_transport
         self._idle_s = idle_s
         self._avoid_s = avoid_s
-        self._shared: dict[_Key, Held] = {}
+        self._shared: dict[_Key, PooledConnection] = {}
         self._avoided: dict[_Key, _Avoided] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def lease(self, name: str, server: McpServer) -> Lease:
-        """Return a turn's hold on a server. Nothing is connected before its first use; it must be released."""
+        """Return a turn's lease of a server. It connects at its first use, and must be released."""
         return Lease(self, name, server)
 
     async def close(self) -> None:
-        """Close every connection that is shared. Child processes end."""
+        """Close all shared connections. Child processes end."""
         for held in tuple(self._shared.values()):
             self.retire(held)
             self._discard(held)
         if self._closing:
             await asyncio.wait(self._closing, timeout=_CLOSE_TIMEOUT_S)
 
-    async def take(self, name: str, server: McpServer) -> tuple[Held, bool]:
-        """Return an open connection, and whether it was there before. For leases, which give it back.
+    async def take(self, name: str, server: McpServer) -> tuple[PooledConnection, bool]:
+        """Return an open connection, and whether it existed before. For leases, which give it back.
 
         Raises:
-            ConnectionError: The server does not answer, or lately did not.
+            ConnectionError: The server does not answer, or did not recently.
         """
         key = _key(server)
         self._check_avoided(key)
@@ -103,7 +103,7 @@ class ConnectionPool:
             held = None
         reused = held is not None
         if held is None:
-            held = Held(ServerConnection(name, server, self._make_transport), key, retired=key is None)
+            held = PooledConnection(ServerConnection(name, server, self._make_transport), key, retired=key is None)
             held.connection.start()
             if key is not None:
                 self._shared[key] = held
@@ -121,8 +121,8 @@ class ConnectionPool:
             raise
         return held, reused
 
-    def give_back(self, held: Held) -> None:
-        """Say that a turn does not use a connection any more. For leases."""
+    def give_back(self, held: PooledConnection) -> None:
+        """Return a connection that a turn no longer uses. For leases."""
         held.users -= 1
         if held.users > 0:
             return
@@ -133,18 +133,18 @@ class ConnectionPool:
         else:
             held.expiry = asyncio.get_running_loop().call_later(self._idle_s, self._expire, held)
 
-    def retire(self, held: Held) -> None:
-        """Let nobody take this connection any more; those who have it keep it."""
+    def retire(self, held: PooledConnection) -> None:
+        """Exclude a connection from further use; turns that have it keep it."""
         held.retired = True
         if held.key is not None and self._shared.get(held.key) is held:
             del self._shared[held.key]
 
-    def _expire(self, held: Held) -> None:
+    def _expire(self, held: PooledConnection) -> None:
         self.retire(held)
         self._discard(held)
 
-    def _discard(self, held: Held) -> None:
-        """Close it in the background: a server that does not want to end keeps nobody waiting."""
+    def _discard(self, held: PooledConnection) -> None:
+        """Close it in the background, so that a slow server does not delay the caller."""
         if held.expiry is not None:
             held.expiry.cancel()
         connection = held.connection
@@ -165,27 +165,27 @@ class ConnectionPool:
         if key is None:
             return
         now_s = time.monotonic()
-        # A server that nobody asks for again would stay for ever.
+        # Remove expired entries; one of a server that is not used again would stay for ever.
         self._avoided = {known: avoided for known, avoided in self._avoided.items() if now_s < avoided.until_s}
         self._avoided[key] = _Avoided(reason, now_s + self._avoid_s)
 
 
 class Lease:
-    """A turn's hold on one server: connects when needed, and again when the connection was lost."""
+    """A turn's use of one server: connects when needed, and again if the connection was lost."""
 
     def __init__(self, pool: ConnectionPool, name: str, server: McpServer) -> None:
         self.name = name
         self.server = server
         self._pool = pool
-        self._held: Held | None = None
+        self._held: PooledConnection | None = None
         self._given_up: str | None = None
         self._taking = asyncio.Lock()
 
     async def list_tools(self) -> list[Tool]:
-        """Return the tools that the allow-list lets through, in the server's order.
+        """Return the tools on the allow-list, in the server's order.
 
-        For a connection that was there before this is the health check: one that fails it is replaced, once. A server
-        of this process that says beforehand what it has is not connected to.
+        For a reused connection this is the health check: if it fails, the connection is replaced, once. An in-process
+        server with a known listing is not connected to.
 
         Raises:
             ConnectionError: The server does not answer.
@@ -201,7 +201,7 @@ class Lease:
             return await held.connection.list_tools(_CHECK_TIMEOUT_S if reused else None)
         except ConnectionError:
             self._pool.retire(held)
-            self._let_go()
+            self._give_back()
             if not reused:
                 raise
             _log.info("mcp_connection_replaced", server=self.name)
@@ -211,7 +211,7 @@ class Lease:
     async def call(self, tool: str, arguments: JsonObject, on_progress: OnProgress | None = None) -> CallToolResult:
         """Call a tool, over a new connection if the old one is lost.
 
-        A server that blocks costs one timeout: the turn's later calls to it fail at once.
+        A blocked server costs only one timeout: the turn's later calls to it fail at once.
 
         Raises:
             ConnectionError: The server does not answer.
@@ -229,33 +229,33 @@ class Lease:
                 self._given_up = held.connection.not_answering
                 self._pool.retire(held)
                 if self._held is held:
-                    self._let_go()
+                    self._give_back()
             raise
 
     async def release(self) -> None:
-        """Give the connection back. One to a server of this process is closed before this returns."""
+        """Give the connection back. A connection to an in-process server is closed before this returns."""
         held = self._held
         if held is not None and isinstance(self.server, InProcessMcpServer):
             await held.connection.close()
-        self._let_go()
+        self._give_back()
 
-    async def _connected(self) -> tuple[Held, bool]:
+    async def _connected(self) -> tuple[PooledConnection, bool]:
         async with self._taking:
             if self._held is not None and self._held.connection.lost:
-                self._let_go()
+                self._give_back()
             if self._held is not None:
                 return self._held, True
             self._held, reused = await self._pool.take(self.name, self.server)
             return self._held, reused
 
-    def _let_go(self) -> None:
+    def _give_back(self) -> None:
         held, self._held = self._held, None
         if held is not None:
             self._pool.give_back(held)
 
 
 def _key(server: McpServer) -> _Key | None:
-    """Return what turns must agree in to share a connection; None for a server that none is shared to."""
+    """Return what must be equal for turns to share a connection; None for a server that is not shared."""
     match server:
         case StdioMcpServer(reuse=True):
             env = tuple(sorted(server.env.items()))

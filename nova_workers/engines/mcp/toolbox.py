@@ -1,4 +1,4 @@
-"""The MCP tools of one turn, under the names by which the model knows them."""
+"""The MCP tools of one turn, under the names that the model sees."""
 
 import asyncio
 import json
@@ -23,23 +23,23 @@ from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 from nova_workers.observability.redaction import hide
 
-__all__ = ["TellProgress", "ToolDefinition", "Toolbox", "plain_block"]
+__all__ = ["ReportProgress", "ToolDefinition", "Toolbox", "plain_block"]
 
 _log = structlog.get_logger(__name__)
 
-TellProgress = Callable[[ToolCall, str], None]
-"""Takes a call that runs, and how far it is in one line."""
+ReportProgress = Callable[[ToolCall, str], None]
+"""Receives a running call and its progress in one line."""
 
 _PROGRESS_EVERY_S = 0.25
-"""A server may report progress a thousand times a second; nobody reads that fast."""
+"""Shortest time between two reports of a call's progress; a server may send a thousand a second."""
 _NOT_ALLOWED_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME_CHARS = 117
-"""A provider takes 128; Claude Code puts 11 of its own before a name, and a name is to be the same with all engines."""
+"""A provider allows 128; Claude Code prepends 11, and names must be the same with all engines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool as the model is told of it."""
+    """A tool's definition for the model."""
 
     name: str
     description: str
@@ -58,11 +58,11 @@ class _Entry:
 class Toolbox:
     """Implements the turn's `Tools` over MCP servers.
 
-    A tool keeps its own name as long as it is not taken and no server before it has the same; then it is
-    ``<server>__<tool>``, as are all tools of a server that is `qualified`. Where that is not free either, a number
-    follows. Connects at first use, or at `connect`; must be closed.
+    A tool keeps its own name unless that is reserved or an earlier server's tool has it; then it becomes
+    ``<server>__<tool>``, as do all tools of a server that is `qualified`. If that name is taken too, a number is
+    appended. Connects at first use, or at `connect`; must be closed.
 
-    A server that does not answer costs the turn its tools and not its life.
+    If a server does not answer, the turn continues without its tools.
     """
 
     def __init__(
@@ -71,18 +71,18 @@ class Toolbox:
         to_block: Callable[[McpContent], ContentBlock],
         *,
         pool: ConnectionPool,
-        tell_progress: TellProgress | None = None,
+        report_progress: ReportProgress | None = None,
     ) -> None:
         """Connect to nothing yet.
 
         Args:
-            servers: By the name under which the model may hear of them.
-            to_block: Makes a content block of what a tool returned.
+            servers: By the name that the model may see.
+            to_block: Converts a tool's output to a content block.
             pool: The process's connections.
-            tell_progress: Takes the progress that servers report.
+            report_progress: Receives the progress that servers report.
         """
         self._to_block = to_block
-        self._tell_progress = tell_progress
+        self._report_progress = report_progress
         self._leases = [pool.lease(name, server) for name, server in servers.items()]
         self._entries: dict[str, _Entry] | None = None
         self._unreachable: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class Toolbox:
 
     @property
     def offered(self) -> tuple[str, ...] | None:
-        """Names of all tools; None where nobody has asked for them yet."""
+        """Names of all tools; None before the first `connect`."""
         return None if self._entries is None else tuple(self._entries)
 
     async def connect(self) -> Mapping[str, ToolDefinition]:
@@ -106,7 +106,7 @@ class Toolbox:
         return {name: entry.definition for name, entry in self._entries.items()}
 
     async def close(self) -> None:
-        """Let go of every server."""
+        """Release every server."""
         for lease in self._leases:
             await lease.release()
 
@@ -116,16 +116,16 @@ class Toolbox:
         return name in tools and tools[name].idempotent
 
     def reads_only(self, name: str) -> bool:
-        """Return whether the tool declares that it changes nothing. False for one that is not known yet."""
+        """Return whether the tool declares that it changes nothing. False for a tool that is not known yet."""
         entry = (self._entries or {}).get(name)
         return entry is not None and entry.definition.read_only
 
-    async def call(self, call: ToolCall, tell_progress: TellProgress | None = None) -> ToolOutcome:
+    async def call(self, call: ToolCall, report_progress: ReportProgress | None = None) -> ToolOutcome:
         """Run a call.
 
         Args:
             call: The call.
-            tell_progress: Takes its progress, in place of the toolbox's own.
+            report_progress: Receives its progress, instead of the toolbox's own callback.
 
         Raises:
             ToolFailure: There is no such tool, or its server failed.
@@ -134,16 +134,16 @@ class Toolbox:
         entry = (self._entries or {}).get(call.tool_name)
         if entry is None:
             raise ToolFailure(self._unknown(call.tool_name), tool=call.tool_name)
-        on_progress = _progress(call, tell_progress or self._tell_progress)
+        on_progress = _progress(call, report_progress or self._report_progress)
         try:
             if isinstance(entry.lease.server, InProcessMcpServer):
-                # The MCP library makes a span of the call where it is carried out: here.
+                # The MCP library makes the span of an in-process call.
                 result = await entry.lease.call(entry.tool, call.params, on_progress)
             else:
                 with tool_span(call):
                     result = await entry.lease.call(entry.tool, call.params, on_progress)
         except (MCPError, ConnectionError, TimeoutError) as error:
-            # The address or the command may hold a secret that the model is not to see.
+            # The address or the command may contain a secret that the model must not see.
             raise ToolFailure(hide(f"{call.tool_name} failed: {error}"), tool=call.tool_name) from error
         return self._outcome(result, ours=isinstance(entry.lease.server, InProcessMcpServer))
 
@@ -153,7 +153,7 @@ class Toolbox:
         return f"There is no tool {name!r}. Available: {known}.{away}"
 
     def _outcome(self, result: CallToolResult, *, ours: bool) -> ToolOutcome:
-        # Only a server of this process is heard: one from outside must not put a turn to sleep.
+        # Only an in-process server may defer: an external one must not suspend a turn.
         deferral = (result.meta or {}).get(DEFERRAL) if ours else None
         if deferral is not None:
             return ToolOutcome((), deferral=deferral)
@@ -177,7 +177,7 @@ class Toolbox:
 
 
 def plain_block(content: McpContent) -> ContentBlock:
-    """Return the text of a tool's output; of anything else, a note of what it was."""
+    """Return the text of a tool's output; for anything else, a note with its type."""
     if isinstance(content, TextContent):
         return text_block(content.text)
     return text_block(f"[{content.type}]")
@@ -206,7 +206,7 @@ def _define(name: str, tool: Tool) -> ToolDefinition:
     read_only = hints is not None and bool(hints.read_only_hint)
     return ToolDefinition(
         name=name,
-        # A server may describe itself in text that no request can carry.
+        # A server's description may have characters that no request can carry.
         description=storable(tool.description or ""),
         input_schema=storable_json(tool.input_schema),
         idempotent=read_only or (hints is not None and bool(hints.idempotent_hint)),
@@ -222,7 +222,7 @@ async def _listing(lease: Lease) -> list[Tool] | None:
         return None
 
 
-def _progress(call: ToolCall, tell: TellProgress | None) -> OnProgress | None:
+def _progress(call: ToolCall, tell: ReportProgress | None) -> OnProgress | None:
     if tell is None:
         return None
     told_at_s = float("-inf")

@@ -1,7 +1,7 @@
-"""Confines the file tools of a turn by the SDK's rules for paths, and opens what they allow by ours (`confined`).
+"""Confines a turn's file tools by the SDK's rules for paths, and opens files with our own code (`confined`).
 
-The SDK's `resolve_path` follows every symlink of a path and checks that the result lies inside. Its tools then open
-that result by name, which loses the race against whoever makes a link in between.
+The SDK's `resolve_path` follows every symlink of a path and checks that the result is inside. Its tools then open that
+result by name, which is a race: a link may be created in between.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ class Confinement(confined.Confinement):
         self._context = AgentToolContext(workdir=workdir, allowed_roots=[Path(other) for other in others])
 
     def resolve(self, path: str) -> Path:
-        """Return the place that the path means, without links.
+        """Return the path with all links resolved.
 
         Raises:
-            ValueError: It is outside, or no path.
+            ValueError: It is outside, or not a path.
         """
         return resolve_path(self._context, path)

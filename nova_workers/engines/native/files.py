@@ -1,7 +1,7 @@
-"""Read, Write and Edit: the SDK's names, arguments and rules for paths, and our own opening of files (`confined`).
+"""Read, Write and Edit: with the SDK's names, arguments and rules for paths, and our own way of opening files.
 
-A file that only calls itself an image, or is half of one, would make the provider refuse the conversation from then on:
-so `nova_workers.media` looks at what is sent as an image or a PDF.
+An invalid or truncated image would make the provider refuse the conversation from then on, so `nova_workers.media`
+checks what is sent as an image or a PDF.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ T = TypeVar("T")
 Given = TypeVar("Given", bound=BaseModel)
 
 _MAX_TEXT_BYTES = 256 * 1024
-"""Of a file that is read whole or edited, and of a range of lines; the SDK's own limit."""
+"""Limit of a file that is read completely or edited, and of a range of lines; the SDK's own limit."""
 _MAX_MEDIA_BYTES = 3_750_000
-"""5 MB in base64: the provider's limit for an image. PDFs may be larger there; the ledger keeps them, so not here."""
+"""5 MB in base64: the provider's limit for an image. It allows larger PDFs, but the ledger stores them."""
 _MAX_WRITE_BYTES = 5 * 1024 * 1024
 _CHUNK_BYTES = 65_536
 _FINISH_S = 5.0
-"""A write that has begun is waited for when its turn is stopped, so that it cannot land in somebody else's turn."""
+"""How long a stopped turn waits for a write in progress, so that it does not happen during a later turn."""
 
 _MEDIA = {
     ".png": "image/png",
@@ -103,7 +103,7 @@ class Files:
                 raise ToolFailure(complaint(name, error), tool=name) from error
             if reads_only:
                 return await in_thread(self._threads, perform, asked)
-            # Two edits of one file in one step would lose one of them.
+            # Of two concurrent edits of one file, one would be lost.
             async with self._writing:
                 return await in_thread(self._threads, perform, asked)
 
@@ -158,20 +158,20 @@ class Files:
 async def in_thread(
     threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: Any, undo: Callable[[T], object] | None = None
 ) -> T:
-    """Run a blocking call on a thread. When cancelled, a call that has begun is waited for, within a bound.
+    """Run a blocking call on a thread. If canceled, wait for a call that has begun, within a limit.
 
     Args:
         threads: Where it runs.
         call: The call.
         arguments: What it is given.
-        undo: Takes what the call returns when nobody is there any more to get it, on any thread.
+        undo: Receives the call's result if the caller was canceled; runs on any thread.
     """
     work = threads.submit(call, *arguments)
     outcome = asyncio.wrap_future(work)
     try:
         return await asyncio.shield(outcome)
     except asyncio.CancelledError:
-        # Of the two futures, only the thread's own knows whether it has begun.
+        # Only the thread's future knows whether the call has begun.
         if not work.cancel():
             if undo is not None:
                 work.add_done_callback(partial(_undo, undo))
@@ -195,7 +195,7 @@ def _replace(file: FileIO, data: bytes) -> None:
 
 
 def _lines(file: FileIO, view_range: Sequence[int]) -> bytes:
-    """Return a range of lines, counted from 1, its last one included; without reading the rest to memory."""
+    """Return an inclusive range of lines, counted from 1, without reading the rest into memory."""
     if len(view_range) != 2:
         raise ValueError("view_range must be [first line, last line]")
     first, last = view_range[0], view_range[1] if view_range[1] > 0 else sys.maxsize

@@ -1,4 +1,4 @@
-"""Commands confined by bubblewrap."""
+"""Confines commands with bubblewrap."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ __all__ = ["ShellSandbox"]
 
 _TRIAL_S = 10.0
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
-"""What the kernel lets root write, even without any capability."""
+"""Paths that the kernel lets root write even without capabilities."""
 _NAME_SERVERS = "/etc/resolv.conf"
 
 
@@ -21,12 +21,12 @@ _NAME_SERVERS = "/etc/resolv.conf"
 class ShellSandbox:
     """How commands are confined.
 
-    A command sees the system read-only, an empty home and /tmp, no other process, and can write where the agent may.
+    A command sees a read-only system, an empty home and /tmp, and no other processes. It can write where the agent may.
 
     Attributes:
         program: Path of ``bwrap``.
         network: Whether commands reach the network.
-        hidden: Directories that look empty inside, beside /tmp, /run and the home of the worker's user.
+        hidden: Directories that appear empty, besides /tmp, /run and the home of the worker's user.
     """
 
     program: str
@@ -35,10 +35,10 @@ class ShellSandbox:
 
     @classmethod
     def find(cls, *, network: bool, hidden: Sequence[str] = ()) -> "ShellSandbox":
-        """Return the sandbox of this machine, once it has been seen to work. Blocks shortly.
+        """Return this machine's sandbox after a test run. Blocks briefly.
 
         Raises:
-            ConfigurationError: There is no ``bwrap`` on PATH, or the machine does not let it make a sandbox.
+            ConfigurationError: There is no ``bwrap`` on PATH, or it cannot create a sandbox on this machine.
         """
         program = shutil.which("bwrap")
         if program is None:
@@ -51,9 +51,9 @@ class ShellSandbox:
         return sandbox
 
     def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> list[str]:
-        """Return the command that runs `command` inside."""
+        """Return the command line that runs `command` in the sandbox."""
         inside = [self.program, "--unshare-all", "--die-with-parent", "--new-session"]
-        # A worker that is root would be root inside, with every capability: it could unmount what hides.
+        # A command of a worker that runs as root would have every capability, and could unmount the hiding mounts.
         inside += ["--cap-drop", "ALL"]
         inside += ["--share-net"] if self.network else []
         inside += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
@@ -62,7 +62,7 @@ class ShellSandbox:
         for path in self._hidden():
             inside += ["--tmpfs", path]
         if self.network:
-            # Often a link to a file below /run, without which no name would be resolved.
+            # Often a link to a file below /run, without which DNS would not work.
             servers = os.path.realpath(_NAME_SERVERS)
             inside += ["--ro-bind-try", servers, servers]
         for path in writable:
@@ -70,7 +70,7 @@ class ShellSandbox:
         return [*inside, "--chdir", cwd, "--", *command]
 
     def _hidden(self) -> list[str]:
-        # A user of a service may have the root directory for a home: hiding that would leave nothing.
+        # A service user's home may be the root directory, which must not be hidden.
         asked = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
         return [path for path in map(os.path.realpath, asked) if path != "/" and Path(path).is_dir()]
 

@@ -1,4 +1,4 @@
-"""One native tool: what the model is told of it, and what runs it."""
+"""A native tool: its definition for the model, and its implementation."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,23 +20,23 @@ _NOTHING = "(no output)"
 
 @dataclass(frozen=True, slots=True)
 class NativeTool:
-    """A tool that the engine runs itself. `run` raises `ToolFailure` for what the model should be told."""
+    """A tool that the engine runs itself. `run` raises `ToolFailure` with a message for the model."""
 
     definition: ToolDefinition
     run: Callable[[JsonObject], Awaitable[ToolOutcome]]
 
 
 class ToolInput(BaseModel):
-    """The arguments of a tool. What a model adds of its own is let pass and not used."""
+    """The arguments of a tool. Unknown arguments are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     @classmethod
     def read(cls: type[Given], tool: str, given: JsonObject) -> Given:
-        """Return the arguments, checked.
+        """Return the validated arguments.
 
         Raises:
-            ToolFailure: They have the wrong form.
+            ToolFailure: They are invalid.
         """
         try:
             return cls.model_validate(given)
@@ -45,17 +45,17 @@ class ToolInput(BaseModel):
 
 
 def plain_schema(arguments: type[BaseModel]) -> JsonObject:
-    """Return the JSON schema of a tool's arguments, without what only a reader of code needs."""
+    """Return the JSON schema of a tool's arguments, without title and description."""
     schema = arguments.model_json_schema()
     return {key: value for key, value in schema.items() if key not in ("title", "description")}
 
 
 def complaint(tool: str, error: ValidationError) -> str:
-    """Return what is wrong with a call's arguments, for the model."""
+    """Return a message to the model about a call's invalid arguments."""
     problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
     return f"{tool}: the arguments have the wrong form: {problems}"
 
 
 def text_outcome(text: str, *, failed: bool = False) -> ToolOutcome:
-    """Return an outcome with a text. No model takes a text block without a visible character."""
+    """Return an outcome with a text. Blank text is replaced, since models refuse it."""
     return ToolOutcome((text_block(text if text.strip() else _NOTHING),), failed=failed)

@@ -1,8 +1,8 @@
-"""Glob and Grep: the SDK's names and arguments, and its confinement; the search itself runs in a program of its own.
+"""Glob and Grep: with the SDK's names, arguments and confinement; the search runs in a separate program.
 
-Why not the SDK's own two: they open by name (see `confined`), search on the calling thread with Python's ``re``, whose
-only limit in time is a signal that needs the main thread (which no turn runs on), and hand ripgrep's whole output to
-memory where there is ripgrep.
+The SDK's implementations do not fit: they open files by name (see `confined`), search on the calling thread with
+Python's ``re``, whose only time limit is a signal that needs the main thread (where no turn runs), and read ripgrep's
+complete output into memory if ripgrep is installed.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ class _SearchInput(ToolInput):
 
 
 class Search:
-    """The searching tools of one turn."""
+    """The search tools of one turn."""
 
     def __init__(self, confinement: Confinement, threads: ThreadPoolExecutor, running: asyncio.Semaphore) -> None:
-        """Search in the directories of `confinement`; `running` bounds the searches of the process."""
+        """Search in the directories of `confinement`; `running` limits the process's concurrent searches."""
         self._confinement = confinement
         self._threads = threads
         self._running = running

@@ -1,13 +1,13 @@
-"""Glob and Grep, as a program of its own: ``python -I -S search_child.py REQUEST``.
+"""Glob and Grep as a separate program: ``python -I -S search_child.py REQUEST``.
 
-A search runs apart because neither can be bounded inside a worker: Python's ``re`` holds the interpreter's lock for as
-long as a bad pattern likes (every other turn of the process would stand still), and a walk through a large tree cannot
-be cut short in a thread. A program can be ended. It imports only the standard library, so that it starts in 20 ms.
+A search cannot be limited inside a worker: with a bad pattern, Python's ``re`` holds the interpreter's lock and stops
+every other turn of the process, and a walk through a large tree cannot be interrupted in a thread. A process can be
+killed. The program imports only the standard library, so that it starts in 20 ms.
 
-The place to search is an open directory or file that the program is given: nobody can exchange it any more. From there
-on each directory is opened from the one that holds it, and no link is followed.
+The place to search is passed as an open directory or file, so it cannot be replaced. Each directory is opened relative
+to its parent, and no link is followed.
 
-Exit code 0: what was found. 2: what is wrong with the request.
+Exit code 0: stdout has the matches. 2: it says what is wrong with the request.
 """
 
 import json
@@ -35,7 +35,7 @@ Entry = tuple[str, str, int]
 
 
 def glob(place: int, shown: str, pattern: str) -> Iterator[str]:
-    """Yield the files that match, newest first."""
+    """Yield the matching files, newest first."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError("the pattern must be relative, without '..'; give the directory as path")
     patterns = [part for part in pattern.split("/") if part not in ("", ".")]
@@ -52,7 +52,7 @@ def glob(place: int, shown: str, pattern: str) -> Iterator[str]:
 
 
 def grep(place: int, shown: str, pattern: str) -> Iterator[str]:
-    """Yield ``path:line number:line`` for each line in which the expression is found."""
+    """Yield ``path:line number:line`` for each line that matches the expression."""
     expression = re.compile(pattern)
     if stat.S_ISREG(os.fstat(place).st_mode):
         yield from _matches(place, shown, expression)
@@ -90,7 +90,7 @@ def _entries(place: int) -> Iterator[Entry]:
 
 
 def _fits(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Return whether a path has the form of a pattern in which ``**`` is any number of directories."""
+    """Return whether a path matches a pattern, in which ``**`` is any number of directories."""
     if not patterns:
         return not names
     if patterns[0] == "**":

@@ -1,8 +1,8 @@
-"""Bash: one process a call.
+"""Bash: one process per call.
 
-The SDK's `BashSession` keeps one shell for a session. Ours keeps none: a run may go on in another worker after any
-step, where a shell's variables, directory and jobs would be gone without the model knowing. A shell a call promises
-nothing that cannot be kept, needs no cleaning up between calls, and lets the calls of a step run at the same time.
+The SDK's `BashSession` keeps one shell for a session. Ours keeps none: a run may continue in another worker after any
+step, where the shell's variables, directory and jobs would be lost without the model knowing. One shell per call has no
+state to lose, needs no cleanup between calls, and allows a step's calls to run concurrently.
 """
 
 import os
@@ -24,7 +24,7 @@ from nova_workers.errors import ToolFailure
 __all__ = ["Shell", "ShellSettings"]
 
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
-"""What a command gets of the worker's environment. An allow-list: a secret that nobody thought of stays out."""
+"""Environment variables of the worker that commands get. An allow-list, so that unknown secrets stay out."""
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHELL = "/bin/bash"
 
@@ -40,10 +40,10 @@ class ShellSettings:
     """How commands are run.
 
     Attributes:
-        timeout_s: Time of a command for which the model asks none.
-        max_timeout_s: Most that the model may ask.
-        output_bytes: How much of the output the model sees: the first and the last half.
-        passed_on: Names of further environment variables that commands get.
+        timeout_s: Time limit of a command if the model sets none.
+        max_timeout_s: Longest time limit that the model may set.
+        output_bytes: Limit of the output for the model: half from its beginning, half from its end.
+        passed_on: Names of further environment variables for commands.
         sandbox: None runs them unconfined.
     """
 
@@ -101,7 +101,7 @@ class Shell:
 def _environment(cwd: str, passed_on: Sequence[str], ours: Mapping[str, str]) -> dict[str, str]:
     env = {name: ours[name] for name in (*_PASSED_ON, *passed_on) if name in ours}
     env.setdefault("PATH", _DEFAULT_PATH)
-    # Programs look for their configuration, credentials included, in HOME: they get the agent's and not the worker's.
+    # Programs look for configuration and credentials in HOME, so HOME is the agent's directory, not the worker's home.
     return {**env, "HOME": cwd, "TERM": "dumb", "SHELL": _SHELL}
 
 

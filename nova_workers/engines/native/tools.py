@@ -1,4 +1,4 @@
-"""Which native tools a turn has: what its trust allows and its options make possible."""
+"""Selects a turn's native tools by its trust and its options."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ __all__ = ["NativeTools", "Toolset", "WebSearchSettings"]
 
 _FILE_THREADS = 8
 _SEARCHES = 4
-"""Each is a process that reads as fast as the disk allows: more at once only make all of them slow."""
+"""Limit of concurrent searches. Each is a process bound by the disk, so more of them only slow each other down."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebSearchSettings:
-    """The provider's own search tool. It runs there, so its pages are fetched there too.
+    """The provider's own search tool. The provider runs it and fetches the pages.
 
     Attributes:
-        version: Its type in the request. The first version: later ones want code execution beside them.
-        max_uses: Most searches a model call may make.
+        version: Its type in the request. The first version, since later ones require code execution.
+        max_uses: Limit of searches per model call.
     """
 
     version: str = "web_search_20250305"
@@ -52,15 +52,15 @@ class Toolset:
     server_tools: tuple[JsonObject, ...] = ()
 
     def definitions(self) -> dict[str, ToolDefinition]:
-        """Return what the model is told, by name."""
+        """Return the tools' definitions by name."""
         return {name: tool.definition for name, tool in self.tools.items()}
 
     def offered(self) -> frozenset[str]:
-        """Return the names of all that is offered, by the names of the contract."""
+        """Return the contract's names of all offered tools."""
         return frozenset(self.tools) | (frozenset({SEARCH_TOOL}) if self.server_tools else frozenset())
 
     def only(self, *names: str) -> "Toolset":
-        """Return those of these names that there are."""
+        """Return a toolset with only those of the named tools that exist."""
         return Toolset({name: tool for name, tool in self.tools.items() if name in names})
 
     async def is_idempotent(self, name: str) -> bool:
@@ -71,7 +71,7 @@ class Toolset:
         """Run a call.
 
         Raises:
-            ToolFailure: There is no such tool, or it could not do it.
+            ToolFailure: There is no such tool, or it failed.
         """
         tool = self.tools.get(call.tool_name)
         if tool is None:
@@ -80,7 +80,7 @@ class Toolset:
 
 
 class NativeTools:
-    """Makes the native tools of turns. One object serves a process."""
+    """Creates the native tools of turns. One object serves a process."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class NativeTools:
         shell: ShellSettings | None = None,
         web_search: WebSearchSettings | None = None,
     ) -> None:
-        """Take what the tools work with; a part that is None is a tool that is not offered.
+        """Set up what the tools need; for a part that is None the tool is not offered.
 
-        Without `shell` there is no Bash, whatever the trust.
+        Without `shell` there is no Bash at any trust.
         """
         self._fetcher = fetcher
         self._shell = shell
@@ -100,7 +100,7 @@ class NativeTools:
         self._searches = asyncio.Semaphore(_SEARCHES)
 
     def for_turn(self, options: EngineOptions, trust: TrustLevel) -> Toolset:
-        """Return the tools of a turn. Without a working directory and directories there are no tools on files."""
+        """Return the tools of a turn. File tools and Bash need a working directory or other directories."""
         allowed = native_tools(trust)
         if not allowed:
             return Toolset({})
@@ -119,7 +119,7 @@ class NativeTools:
         return Toolset(by_name, self._server_tools(allowed))
 
     def close(self) -> None:
-        """Let go of the threads; what they do is not waited for."""
+        """Shut down the threads without waiting for them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _server_tools(self, allowed: tuple[str, ...]) -> tuple[JsonObject, ...]:

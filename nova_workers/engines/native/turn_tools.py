@@ -1,9 +1,9 @@
-"""All tools of one turn: the native ones, then those of MCP servers."""
+"""All tools of a turn: the native ones, then those of MCP servers."""
 
 from collections.abc import Mapping
 
 from nova_workers.contracts.engine import ToolCall
-from nova_workers.engines.mcp.toolbox import TellProgress, Toolbox, ToolDefinition
+from nova_workers.engines.mcp.toolbox import ReportProgress, Toolbox, ToolDefinition
 from nova_workers.engines.native.tools import Toolset
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import ToolOutcome
@@ -12,7 +12,7 @@ __all__ = ["TurnTools"]
 
 
 class TurnTools:
-    """Implements the turn's `Tools` over both. The toolbox knows the native names as reserved: no two are the same."""
+    """Implements the turn's `Tools` over both. The toolbox reserves the native names, so names are unique."""
 
     def __init__(self, native: Toolset, toolbox: Toolbox) -> None:
         self.native = native
@@ -24,7 +24,7 @@ class TurnTools:
 
     @property
     def offered(self) -> tuple[str, ...] | None:
-        """Names of all tools; None where nobody has asked for them yet."""
+        """Names of all tools; None before the first `connect`."""
         offered = self._toolbox.offered
         return None if offered is None else (*self.native.definitions(), *offered)
 
@@ -43,10 +43,10 @@ class TurnTools:
         native = self.native.tools.get(name)
         return self._toolbox.reads_only(name) if native is None else native.definition.read_only
 
-    async def call(self, call: ToolCall, tell_progress: TellProgress | None = None) -> ToolOutcome:
+    async def call(self, call: ToolCall, report_progress: ReportProgress | None = None) -> ToolOutcome:
         """Run a call. Raises `ToolFailure`."""
         if call.tool_name not in self.native.tools:
-            return await self._toolbox.call(call, tell_progress)
+            return await self._toolbox.call(call, report_progress)
         with tool_span(call):
             return await self.native.call(call)
 

@@ -1,4 +1,4 @@
-"""WebFetch. Who fetches, and what is kept from being fetched, is behind the port `WebFetcher`."""
+"""WebFetch. Fetching, and the rules for addresses, are behind the port `WebFetcher`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The scripted engine: a model that does what a script says, for tests, load and chaos."""
+"""The scripted engine: a simulated model that follows a script, for tests, load and chaos."""
 
 from dataclasses import replace
 
@@ -22,16 +22,16 @@ __all__ = ["ScriptedEngine"]
 
 
 class ScriptedEngine:
-    """Plays the script in ``options.engine_config["script"]``, or in a message of the form ``{"script": […]}``.
+    """Runs the script in ``options.engine_config["script"]``, or in a message of the form ``{"script": […]}``.
 
-    Without a script it echoes. Deterministic: the same script gives the same messages, call ids and text, in every
-    attempt. It offers no native tools at any trust level, and keeps no sessions.
+    Without a script it echoes. It is deterministic: the same script gives the same messages, call ids and text in every
+    attempt. It has no native tools at any trust level, and keeps no sessions.
     """
 
     name = "scripted"
 
     def __init__(self, *, environment: str, connections: ConnectionPool | None = None) -> None:
-        """Refuse to exist in production, where a message must not be able to say what the model does.
+        """Create the engine; refused in production, where a message must not control what the model does.
 
         Raises:
             ConfigurationError: `environment` is ``production``.
@@ -52,7 +52,7 @@ class ScriptedEngine:
         callbacks: TurnListener | None = None,
         abort: AbortSignal | None = None,
     ) -> EngineResult:
-        """Play one turn. See `nova_workers.contracts.engine.Engine.run`."""
+        """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
         content = (text_block(message),) if isinstance(message, str) else message
         try:
             responses = find_script(Message("user", content), options)
@@ -65,7 +65,7 @@ class ScriptedEngine:
             )
         listener = callbacks or TurnListener()
         toolbox = (
-            Toolbox(options.mcp_servers, plain_block, pool=self._connections, tell_progress=listener.on_tool_progress)
+            Toolbox(options.mcp_servers, plain_block, pool=self._connections, report_progress=listener.on_tool_progress)
             if options.mcp_servers and responses
             else None
         )

@@ -1,4 +1,4 @@
-"""Plays a script's responses and its tools."""
+"""Runs a script's responses and its tools."""
 
 import asyncio
 import os
@@ -18,22 +18,22 @@ __all__ = ["MODEL", "Echo", "Player", "PlayerTools"]
 
 MODEL = "scripted"
 EXIT_CODE = 137
-"""What a process that was killed with SIGKILL leaves behind."""
+"""Exit code of a process killed with SIGKILL."""
 
 _TOKENS = re.compile(r"\s*\S+|\s+$")
-_LOOP_EVERY_TOKENS = 256
-"""A long text without a rate lets the loop breathe this often (about every 0.2 ms)."""
+_YIELD_EVERY_TOKENS = 256
+"""A long text without a rate yields to the event loop this often (about every 0.2 ms)."""
 _SHORTEST_WAIT_S = 0.002
-"""Tokens that are due closer together than this leave together: a timer costs more than a token."""
+"""Tokens due within this time are sent together: a timer costs more than a token."""
 
 
 class Echo:
-    """A model without a script: it says what it was told."""
+    """A model without a script: it repeats the message."""
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Answer the last message."""
-        text = f"{_steered(ask)}You said: {_last_words(ask)}"
-        await _say(draft, text, 0.0)
+        text = f"{_steered(ask)}You said: {_last_user_text(ask)}"
+        await _stream_text(draft, text, 0.0)
         return Response((text_block(text),), "end", _usage(ask, draft), MODEL)
 
 
@@ -45,12 +45,12 @@ class Player:
         self._call_prefix = call_prefix
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
-        """Play the response of this step; after the script's end, a closing word."""
+        """Return the response for this step; after the script's end, a closing message."""
         draft.model = MODEL
         items = self._responses[ask.step] if ask.step < len(self._responses) else (ScriptItem(say="Done."),)
         steered = _steered(ask)
         if steered:
-            await _say(draft, steered, 0.0)
+            await _stream_text(draft, steered, 0.0)
         thoughts: list[str] = []
         for item in items:
             await self._play(item, draft, thoughts)
@@ -79,7 +79,7 @@ class Player:
         if item.sleep_s:
             await asyncio.sleep(item.sleep_s)
         if item.say:
-            await _say(draft, item.say, item.token_delay_s)
+            await _stream_text(draft, item.say, item.token_delay_s)
         if item.error is not None:
             raise EngineFailure(item.error.message, kind=item.error.kind, retryable=item.error.retryable)
         if item.crash == "exit":
@@ -89,14 +89,14 @@ class Player:
 
 
 class PlayerTools:
-    """The tools of a script: those that an MCP server has are really called, the others are played."""
+    """The tools of a script: tools of an MCP server are called, all others are simulated."""
 
     def __init__(self, responses: tuple[ScriptedResponse, ...], toolbox: Toolbox | None) -> None:
         self._responses = responses
         self._toolbox = toolbox
 
     async def is_idempotent(self, name: str) -> bool:
-        """Return what the server says of the tool, or the script."""
+        """Return what the tool's server declares, or the script."""
         if await self._has(name) and self._toolbox is not None:
             return await self._toolbox.is_idempotent(name)
         return any(tool.name == name and tool.idempotent for items in self._responses for tool in items[-1].tools)
@@ -131,12 +131,12 @@ def call_id(prefix: str, step: int, at: int) -> str:
     return f"toolu_{prefix}_{step}_{at}"
 
 
-async def _say(draft: Draft, text: str, delay_s: float) -> None:
+async def _stream_text(draft: Draft, text: str, delay_s: float) -> None:
     tokens: list[str] = _TOKENS.findall(text)
     if not delay_s:
         for count, token in enumerate(tokens, 1):
             draft.token(token)
-            if count % _LOOP_EVERY_TOKENS == 0:
+            if count % _YIELD_EVERY_TOKENS == 0:
                 await asyncio.sleep(0)
         return
     loop = asyncio.get_running_loop()
@@ -154,11 +154,11 @@ def _steered(ask: Ask) -> str:
     return "".join(f"(steered: {text_of(message.content)}) " for message in ask.steering)
 
 
-def _last_words(ask: Ask) -> str:
+def _last_user_text(ask: Ask) -> str:
     said: Message | None = next((message for message in reversed(ask.messages) if message.role == "user"), None)
     return "" if said is None else text_of(said.content)
 
 
 def _usage(ask: Ask, draft: Draft) -> TokenUsage:
-    """Four characters a token, which is what English comes to."""
-    return TokenUsage(input_tokens=len(_last_words(ask)) // 4 + 1, output_tokens=len(draft.text) // 4 + 1)
+    """Estimate four characters per token, the average of English."""
+    return TokenUsage(input_tokens=len(_last_user_text(ask)) // 4 + 1, output_tokens=len(draft.text) // 4 + 1)

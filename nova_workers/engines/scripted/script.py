@@ -1,7 +1,7 @@
-"""The script that the scripted engine plays: its form, and where it is found.
+"""The script that the scripted engine runs: its format, and where it is found.
 
-A script is a list of items. Each says what the model does next; an item with a tool ends a response, and the items
-after it are the next one::
+A script is a list of items. Each says what the model does next. An item with a tool ends a response; the items after it
+form the next one::
 
     [
         {"think": "I should look it up."},
@@ -34,18 +34,18 @@ class _Value(BaseModel):
 
 
 class ScriptedTool(_Value):
-    """A call. A tool that an MCP server of the turn has is really called, after `sleep_s`."""
+    """A call. A tool of one of the turn's MCP servers is called, after `sleep_s`; any other is simulated."""
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
     input: Any = Field(default_factory=dict[str, Any])
-    """What the model puts in: an object, or something that the turn has to reject."""
+    """The model's arguments: an object, or a value that the turn must reject."""
     id: Annotated[str, Field(max_length=1_000)] | None = None
-    """Of the call; None makes one that is the same in every attempt."""
+    """The call's id; None generates one that is the same in every attempt."""
     result: Any = "ok"
-    """What the tool returns; anything but a string as JSON."""
+    """The tool's result; anything but a string is converted to JSON."""
     sleep_s: Seconds = 0.0
     fail: bool | str = False
-    """Whether it fails, or with which message."""
+    """Whether it fails, or the message of the failure."""
     idempotent: bool = False
 
 
@@ -58,7 +58,7 @@ class ScriptedError(_Value):
 
 
 class ScriptedUsage(_Value):
-    """What the response is said to have used."""
+    """The reported usage of the response."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -68,12 +68,12 @@ class ScriptedUsage(_Value):
     cost_usd: float | None = 0.0
 
     def value(self) -> TokenUsage:
-        """Return it as the contract has it."""
+        """Return it as the contract's type."""
         return TokenUsage(**self.model_dump())
 
 
 class ScriptItem(_Value):
-    """One thing, or several in a fixed order, that the model does."""
+    """One or more actions of the model, in a fixed order."""
 
     think: str | None = None
     say: str | None = None
@@ -83,7 +83,7 @@ class ScriptItem(_Value):
     tool: ScriptedTool | tuple[ScriptedTool, ...] | None = None
     error: ScriptedError | None = None
     crash: Literal["exit", "raise"] | None = None
-    """``exit`` ends the process at once, as a kill would; ``raise`` is an engine with a bug."""
+    """``exit`` ends the process at once, like SIGKILL; ``raise`` simulates a bug in the engine."""
     usage: ScriptedUsage | None = None
 
     @model_validator(mode="after")
@@ -94,30 +94,30 @@ class ScriptItem(_Value):
 
     @property
     def token_delay_s(self) -> float:
-        """Seconds between two tokens; 0 is as fast as it goes."""
+        """Seconds between two tokens; 0 is without delay."""
         if self.tokens_per_s is not None:
             return 1 / self.tokens_per_s
         return (self.token_delay_ms or 0.0) / 1000
 
     @property
     def tools(self) -> tuple[ScriptedTool, ...]:
-        """The calls that end the response here; empty when it goes on."""
+        """The calls that end the response here; empty if it continues."""
         if self.tool is None:
             return ()
         return self.tool if isinstance(self.tool, tuple) else (self.tool,)
 
 
 ScriptedResponse = tuple[ScriptItem, ...]
-"""The items of one model response; only the last may have tools."""
+"""The items of a model response; only the last may have tools."""
 
 _script = TypeAdapter(tuple[ScriptItem, ...])
 
 
 def find_script(message: Message, options: EngineOptions) -> tuple[ScriptedResponse, ...] | None:
-    """Return the responses to play: the message's script before the engine options'; None when there is none.
+    """Return the responses of the message's script, or else of the engine options'; None if there is no script.
 
     Raises:
-        EngineFailure: The script has not the form above; the message says where.
+        EngineFailure: The script does not have the format above; the message says where.
     """
     raw = _script_in(text_of(message.content))
     if raw is None:
@@ -130,7 +130,7 @@ def find_script(message: Message, options: EngineOptions) -> tuple[ScriptedRespo
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise EngineFailure(
-            f"The script cannot be played: {where or 'script'}: {first['msg']}", kind="unknown", retryable=False
+            f"The script is invalid: {where or 'script'}: {first['msg']}", kind="unknown", retryable=False
         ) from error
 
 
@@ -140,7 +140,7 @@ def _script_in(text: str) -> object:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        # A message that merely begins with a brace.
+        # An ordinary message that begins with a brace.
         return None
     return value.get("script") if isinstance(value, dict) else None
 

@@ -1,4 +1,4 @@
-"""The turn that engines share: the run protocol inside an engine, written once, without a vendor in sight."""
+"""The turn that engines share: the vendor-neutral implementation of the run protocol inside an engine."""
 
 from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped

@@ -1,4 +1,4 @@
-"""Holds a turn's final answer to the schema that its caller gave."""
+"""Validates a turn's final answer against the caller's schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_PROBLEM_CHARS = 1_000
 
 
 def answer_request(schema: Mapping[str, Any]) -> str:
-    """Return the words that ask a model for such an answer, where its provider is not told in another way."""
+    """Return a prompt that asks the model for such an answer, for providers without a parameter for it."""
     return (
         "Your final answer must be nothing but JSON, without a code fence, that fulfils this JSON schema:\n"
         f"{orjson.dumps(schema).decode()}"
@@ -27,17 +27,17 @@ def answer_request(schema: Mapping[str, Any]) -> str:
 
 
 class AnswerCheck:
-    """Checks answers, and says once what is wrong with one.
+    """Checks answers, and asks once for a correction.
 
     Attributes:
-        value: The answer as a value, after one that was right.
+        value: The last valid answer as a value.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         """Take the schema.
 
         Raises:
-            EngineFailure: It is no JSON schema.
+            EngineFailure: It is not a JSON schema.
         """
         schema = dict(schema)
         validator = validator_for(schema)
@@ -45,17 +45,17 @@ class AnswerCheck:
             validator.check_schema(schema)
         except SchemaError as error:
             raise EngineFailure(
-                f"The output schema is no JSON schema: {error.message}", kind="unknown", retryable=False
+                f"The output schema is not a JSON schema: {error.message}", kind="unknown", retryable=False
             ) from error
         self._validator = validator(schema)
         self._repairs = 0
         self.value: Any = None
 
     def repair(self, answer: str) -> Message | None:
-        """Return what to tell the model about its answer; None when the answer is right.
+        """Return the message that asks the model to correct its answer; None if the answer is valid.
 
         Raises:
-            EngineFailure: It is wrong again.
+            EngineFailure: The corrected answer is invalid, too.
         """
         problem = self._problem(answer)
         if problem is None:

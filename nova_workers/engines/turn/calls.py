@@ -1,7 +1,7 @@
-"""Carries out the tool calls of one step, all at the same time.
+"""Runs the tool calls of a step concurrently.
 
-The turn's own task hands results over as they come, one after the other: so each is committed before the step
-ends, a commit is never cut short by an abort, and the tools' tasks have nothing to raise but a cancellation.
+The turn's own task reports results one by one as they arrive. So each is committed before the step ends, an abort never
+interrupts a commit, and the tools' tasks raise nothing but cancellation.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from nova_workers.engines.turn.seam import ToolOutcome, Tools
 from nova_workers.engines.turn.step import OpenStep, ended, interrupted
 from nova_workers.errors import ToolFailure
 
-__all__ = ["CallRunner", "at_once"]
+__all__ = ["CallRunner", "without_deferral"]
 
 _log = structlog.get_logger(__name__)
 
 _CANNOT_WAIT = (
-    "This call waits for somebody outside, and a helper cannot wait. Say in your answer what has to be asked; the "
-    "agent that called you can ask it."
+    "This call waits for an answer from outside, and a subagent cannot wait. Say in your answer what has to be asked; "
+    "the agent that called you can ask it."
 )
 
 _Runs = dict[asyncio.Task[ToolOutcome], int]
-"""The position in the step of the call that each task runs."""
+"""For each task, the position in the step of the call that it runs."""
 
 
 class CallRunner:
@@ -58,19 +58,19 @@ class CallRunner:
         self._eager: EagerCalls | None = None
 
     def eager(self, step: int) -> EagerCalls | None:
-        """Return where the next response's calls may start before it is whole; None when none may."""
+        """Return the starter for calls of a response that still streams; None if calls must wait for the response."""
         if self._reads_only is not None:
             self._eager = EagerCalls(self._reads_only, self._listener.authorize_tool, self._perform, step)
         return self._eager
 
     async def drop_eager(self) -> None:
-        """End eager calls that still run: their response failed, or the turn was stopped."""
+        """Cancel eager calls that still run, because their response failed or the turn was stopped."""
         if self._eager is not None:
             eager, self._eager = self._eager, None
             await eager.drop()
 
-    async def give_up_in_flight(self, step: OpenStep) -> None:
-        """Report as interrupted each call that a dead worker may have begun, unless it may be run again."""
+    async def interrupt_in_flight(self, step: OpenStep) -> None:
+        """Report as interrupted each call that a crashed worker may have begun, unless it may be run again."""
         for at, call in step.unfinished():
             if call.id in step.approved:
                 continue
@@ -80,11 +80,11 @@ class CallRunner:
                 await self._settle(step, at, interrupted(call))
 
     async def run(self, step: OpenStep) -> None:
-        """Run every call of `step` that has no result yet, and put the results there; or what they wait for.
+        """Run every call of `step` without a result, and record its result or deferral in `step`.
 
         Raises:
             TurnStopped: The turn must stop. Calls that ended in time have their results.
-            RunLost: A callback said so.
+            RunLost: A callback raised it.
         """
         for at in step.rejected:
             await self._settle(step, at, step.calls[at])
@@ -100,10 +100,10 @@ class CallRunner:
                     runs[started.outcome if started else group.create_task(self._perform(begun))] = at
                 await self._collect(step, runs)
         except BaseExceptionGroup as failures:
-            # The tasks raise nothing of their own: the group holds what the body raised.
+            # The tasks do not raise: the group holds the body's exception.
             failure = failures.exceptions[0]
             if isinstance(failure, TurnStopped):
-                self._salvage(step, runs)
+                self._keep_finished(step, runs)
             raise failure from None
 
     async def _refused(self, step: OpenStep, at: int, call: ToolCall) -> bool:
@@ -151,7 +151,7 @@ class CallRunner:
                 )
             outcome = ToolOutcome((text_block(said),), failed=True)
         except Exception as error:
-            # A tool is foreign code: whatever it raises, the turn goes on and the model is told.
+            # A tool is foreign code: whatever it raises, the turn continues and the model gets the error.
             _log.exception("tool_crashed", tool=call.tool_name, tool_call_id=call.id)
             said = f"{call.tool_name} failed: {type(error).__name__}: {error}"
             outcome = ToolOutcome((text_block(said),), failed=True)
@@ -167,7 +167,7 @@ class CallRunner:
                 if outcome.deferral is not None and self._defers:
                     step.defer(at, outcome.deferral)
                 else:
-                    await self._settle(step, at, ended(step.calls[at], at_once(outcome)))
+                    await self._settle(step, at, ended(step.calls[at], without_deferral(outcome)))
 
     async def _settle(self, step: OpenStep, at: int, call: ToolCall) -> None:
         step.calls[at] = call
@@ -175,7 +175,7 @@ class CallRunner:
         await self._listener.on_tool_result(call, summary)
         self._listener.on_tool_use_summary(summary)
 
-    def _salvage(self, step: OpenStep, runs: _Runs) -> None:
+    def _keep_finished(self, step: OpenStep, runs: _Runs) -> None:
         """Keep the results of calls that ended while the turn was being stopped."""
         for task, at in runs.items():
             if task.done() and not task.cancelled() and step.calls[at].result is None:
@@ -184,6 +184,6 @@ class CallRunner:
                     step.calls[at] = ended(step.calls[at], outcome)
 
 
-def at_once(outcome: ToolOutcome) -> ToolOutcome:
-    """Return what came of a call where nothing can be waited for."""
+def without_deferral(outcome: ToolOutcome) -> ToolOutcome:
+    """Return the outcome where deferral is impossible: a deferral becomes an error."""
     return outcome if outcome.deferral is None else ToolOutcome((text_block(_CANNOT_WAIT),), failed=True)

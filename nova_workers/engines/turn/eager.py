@@ -1,8 +1,8 @@
-"""Starts calls of tools that only read while the response that makes them still streams.
+"""Starts calls of read-only tools while the response that makes them still streams.
 
-The journal's promise holds. What it protects from being done twice, or done without a record, is an effect, and a tool
-that only reads has none; every other call waits until it is committed. Nothing of an eager call is told or committed
-before its response is, and a response that fails takes its eager calls with it.
+The journal prevents effects that are repeated or not recorded. A read-only tool has no effects, so its calls may start
+early; every other call waits until it is committed. Nothing of an eager call is reported or committed before its
+response is, and if a response fails, its eager calls are canceled.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ __all__ = ["EagerCalls", "Started"]
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A call that began before its response was whole.
+    """A call that began before its response was complete.
 
     Attributes:
-        verdict: Whether it was allowed; `outcome` goes on only if it was.
+        verdict: Whether it is allowed; `outcome` runs the call only if it is.
     """
 
     params: JsonObject
@@ -50,7 +50,7 @@ class EagerCalls:
         self._started: dict[str, Started] = {}
 
     def begin(self, block: ContentBlock) -> None:
-        """Start the call that a whole block makes, if its tool only reads."""
+        """Start the call of a complete block, if its tool is read-only."""
         call_id, name = block.get("id"), block.get("name")
         given: Any = block.get("input")
         if not isinstance(call_id, str) or not isinstance(name, str) or input_problem(given) is not None:
@@ -58,28 +58,28 @@ class EagerCalls:
         if call_id in self._started or not self._reads_only(name):
             return
         call = ToolCall(call_id, name, given, step=self._step, sequence=0, status="running")
-        verdict = asyncio.create_task(self._judge(call), name=f"authorize-{name}")
+        verdict = asyncio.create_task(self._authorize_call(call), name=f"authorize-{name}")
         outcome = asyncio.create_task(self._run(call, verdict), name=f"eager-{name}")
         self._started[call.id] = Started(given, datetime.now(UTC), verdict, outcome)
 
     def started(self, call: ToolCall) -> Started | None:
-        """Return what was started for a call."""
+        """Return the started call, if there is one."""
         started = self._started.get(call.id)
-        # A response that was begun anew may use an id again, for something else.
+        # After a restart, a response may use the same id for another call.
         return started if started is not None and started.params == call.params else None
 
     async def drop(self) -> None:
-        """End what still runs."""
+        """Cancel the calls that still run."""
         tasks: list[asyncio.Task[Any]] = [
             task for started in self._started.values() for task in (started.verdict, started.outcome)
         ]
         self._started.clear()
         for task in tasks:
             task.cancel()
-        # What they raise was either taken by whom it concerns, or concerns nobody any more.
+        # Their exceptions were either handled already or are no longer relevant.
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _judge(self, call: ToolCall) -> ToolAuthorization:
+    async def _authorize_call(self, call: ToolCall) -> ToolAuthorization:
         return await self._authorize(call.tool_name, call.params)
 
     async def _run(self, call: ToolCall, verdict: asyncio.Task[ToolAuthorization]) -> ToolOutcome:

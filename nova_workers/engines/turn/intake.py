@@ -1,9 +1,9 @@
-"""Makes each response storable and repeatable before any other part of the turn works with it.
+"""Makes each response storable and resendable before any other part of the turn uses it.
 
-A model may send whatever JSON can express, and a gateway more than that. The ledger and the provider's next request
-take less: call ids that are unique in the conversation, inputs that are objects, numbers of 64 bits, text without NUL
-and lone surrogates, bounded nesting. A call that breaks one of these rules is kept in a form that both take, is not
-executed, and has an error for its result, which tells the model what to correct.
+A model may send anything that JSON can express, and a gateway even more. The ledger and the provider's next request
+accept less: unique call ids, inputs that are objects, numbers of 64 bits, text without NUL and lone surrogates, bounded
+nesting. A call that breaks one of these rules is kept in a form that both accept, is not executed, and gets an error as
+its result, which tells the model what to correct.
 """
 
 import json
@@ -27,22 +27,22 @@ from nova_workers.engines.turn.seam import Response
 __all__ = ["Admitted", "admit", "input_problem", "parse_input"]
 
 _MAX_DEPTH = 100
-"""Nesting of a call's input. Libraries below us stop at about 250 levels, and they count what is around the input."""
+"""Nesting limit of a call's input. Libraries stop at about 250 levels, including those around the input."""
 _MAX_KEPT_CHARS = 10_000
-"""Of an input that is not an object: enough to see what the model meant."""
+"""How much is kept of an input that is not an object: enough to see what the model meant."""
 _MAX_PATH_CHARS = 200
 _MAX_ID_CHARS = 128
 _NOT_ALLOWED_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
-"""What the provider refuses in the id of a call."""
+"""Characters that the provider refuses in a call's id."""
 _NO_NAME = "unnamed_tool"
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A response as the turn goes on with it.
+    """A response in the form that the turn uses.
 
     Attributes:
-        rejected: Calls that must not be executed, by id in `response`, and the error for the model.
+        rejected: For calls that must not be executed: the error for the model, by id in `response`.
         amended: Whether `response` differs from what the model sent.
     """
 
@@ -52,11 +52,11 @@ class Admitted:
 
 
 def admit(response: Response, conversation: Sequence[Message]) -> Admitted:
-    """Return a response in a form that the ledger stores and the provider takes back.
+    """Return a response in a form that the ledger can store and the provider accepts again.
 
     Args:
         response: What the model sent.
-        conversation: All messages before it, whose call ids are taken.
+        conversation: All previous messages, whose call ids are in use.
     """
     taken = _call_ids(conversation) if any(map(_is_call, response.content)) else set[str]()
     content: list[ContentBlock] = []
@@ -76,14 +76,14 @@ def admit(response: Response, conversation: Sequence[Message]) -> Admitted:
 
 
 def input_problem(given: object) -> str | None:
-    """Return what keeps a call's input from being stored and sent again; None for a good one."""
+    """Return why a call's input cannot be stored and sent again; None if it can."""
     if not isinstance(given, dict):
         return "the input is not a JSON object"
     return _problem(given, "input", _MAX_DEPTH)
 
 
 def parse_input(text: str) -> Any:
-    """Return the input that a provider streamed as JSON. Text that cannot be parsed is returned itself."""
+    """Return the input that a provider streamed as JSON. Text that cannot be parsed is returned unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -170,7 +170,7 @@ def _step(path: str, step: str) -> str:
 def _text_problem(text: str, path: str) -> str | None:
     if "\x00" in text:
         return f"{path} holds the character U+0000, which cannot be stored"
-    # Two halves side by side become their character, and nothing is lost.
+    # A complete pair of surrogates becomes its character without loss.
     if storable(text).count("\ufffd") > text.count("\ufffd"):
         return f"{path} holds half of a surrogate pair, which is no character"
     return None

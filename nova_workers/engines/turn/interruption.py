@@ -1,8 +1,8 @@
-"""Stops what a turn waits for, the moment the turn must stop.
+"""Interrupts what a turn waits for as soon as the turn must stop.
 
-A turn waits in two ways. Where it waits for the model, a tool or a timer, a stop must cut the wait short. Where
-it waits for its caller (a commit), cutting short would leave in the dark whether the commit happened. So only the
-former runs inside a `section`, and a stop that comes elsewhere takes effect at the next section's door.
+A turn waits in two ways. A stop must interrupt a wait for the model, a tool or a timer. It must not interrupt a wait
+for the caller (a commit), since it would then be unknown whether the commit happened. So only waits of the first kind
+run inside a `section`; a stop at any other time takes effect when the next section is entered.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ __all__ = ["Interruption", "ReasoningClock", "TurnStopped"]
 
 
 class TurnStopped(BaseException):
-    """The turn was told to stop. Raised inside the engine only; its caller sees a result.
+    """The turn must stop. Raised only inside the engine; its caller gets a result.
 
-    Not an `Exception`, as a cancellation is none: code that catches what a vendor or a tool raises must let it pass.
+    Like a cancellation, it is not an `Exception`: code that catches errors of a vendor or a tool must not catch it.
     """
 
     def __init__(self, reason: AbortReason) -> None:
@@ -28,9 +28,9 @@ class TurnStopped(BaseException):
 
 
 class Interruption:
-    """The two reasons to stop a turn in mid-flight, its abort signal and its deadline, as one.
+    """Combines the two reasons to stop a running turn: its abort signal and its deadline.
 
-    Use it as a context manager around the turn, on the turn's own task.
+    Use it as a context manager around the turn, in the turn's own task.
     """
 
     def __init__(self, abort: AbortSignal | None = None, timeout_s: float | None = None) -> None:
@@ -38,9 +38,9 @@ class Interruption:
         self._timeout_s = timeout_s
         self._reason: AbortReason | None = None
         self.overdue = "The turn took longer than its time limit."
-        """Which limit it was, in words, where the reason is ``timeout``."""
+        """The error message if the reason is ``timeout``; names the limit."""
         self.out_of_time = False
-        """Whether it was the turn's own time limit."""
+        """Whether the turn's own time limit stopped it."""
         self._section: _Section | None = None
         self._release: list[Callable[[], None]] = []
 
@@ -48,7 +48,7 @@ class Interruption:
         if self._abort is not None:
             self._release.append(self._abort.subscribe(self._stop))
         if self._timeout_s is not None:
-            timer = asyncio.get_running_loop().call_later(self._timeout_s, self._run_out)
+            timer = asyncio.get_running_loop().call_later(self._timeout_s, self._on_deadline)
             self._release.append(timer.cancel)
         return self
 
@@ -69,31 +69,32 @@ class Interruption:
             raise TurnStopped(self._reason)
 
     def time_out(self, message: str) -> None:
-        """Stop the turn since it took too long for a limit, which `message` names."""
+        """Stop the turn because it exceeded the limit that `message` names."""
         if self._reason is None:
             self.overdue = message
             self._stop("timeout")
 
-    def _run_out(self) -> None:
+    def _on_deadline(self) -> None:
         self.out_of_time = self._reason is None
         self.time_out("The turn took longer than its time limit.")
 
     def section(self) -> "_Section":
-        """Return a context manager whose body is cut short by a stop, with `TurnStopped`.
+        """Return a context manager whose body a stop interrupts with `TurnStopped`.
 
-        What the body waits for is cancelled. Sections do not nest.
+        The body's current await is canceled. Sections do not nest.
         """
         return _Section(self)
 
     def enter(self, section: "_Section | None") -> None:
-        """Make `section` the one that a stop cuts short. For sections only."""
+        """Make `section` the one that a stop interrupts. For sections only."""
         self._section = section
 
     def _stop(self, reason: AbortReason) -> None:
         if self._reason is None:
             self._reason = reason
-            # The signal may be pulled from inside the turn's own callbacks, where a task that cancels itself would
-            # be hit at some later await, outside the section. Between two steps of the loop it is hit where it waits.
+            # The signal may be set inside the turn's own callbacks. If the task canceled itself there, the cancellation
+            # would arrive at a later await, possibly outside the section. From a loop callback it arrives where the
+            # task waits now.
             asyncio.get_running_loop().call_soon(self._cut)
 
     def _cut(self) -> None:
@@ -102,10 +103,10 @@ class Interruption:
 
 
 class ReasoningClock:
-    """Runs while the turn waits for the model, and stops the turn when its limit is reached.
+    """Measures the time that the turn waits for the model, and stops the turn at the limit.
 
-    All that a response takes counts: the model's own time, pauses between tries, and standing in line for a rate limit.
-    So a turn cannot wait for ever for a provider that is down. Tools have a limit each, and do not count here.
+    All of it counts: the model's own time, pauses between retries, and waits for a rate limit. So a turn cannot wait
+    for ever for a provider that is down. Tools have their own time limits and do not count.
     """
 
     def __init__(self, limit_s: float, interruption: Interruption) -> None:
@@ -130,7 +131,7 @@ class ReasoningClock:
 
 
 class _Section:
-    """The pattern of `asyncio.timeout`, fired by a request in place of a clock."""
+    """Like `asyncio.timeout`, but triggered by a stop instead of a clock."""
 
     __slots__ = ("_cancelling", "_cut", "_owner", "_task")
 
@@ -141,7 +142,7 @@ class _Section:
         self._cut = False
 
     def cut(self) -> None:
-        """Cancel what the body waits for."""
+        """Cancel the body's current await."""
         if self._task is not None:
             self._cut = True
             self._task.cancel()
@@ -161,7 +162,7 @@ class _Section:
         self._owner.enter(None)
         if not self._cut or self._task is None:
             return
-        # Somebody outside may have cancelled the task as well: then the cancellation is theirs, and goes on.
+        # If the task was also canceled from outside, that cancellation must propagate.
         ours = self._task.uncancel() <= self._cancelling
         if error is not None and (ours or not isinstance(error, asyncio.CancelledError)):
             try:

@@ -1,4 +1,4 @@
-"""One turn, for any model: responses and tool calls in steps, journalled, steered, bounded, abortable."""
+"""The loop of one turn, for any model: journalled steps with steering, limits and aborts."""
 
 import asyncio
 import time
@@ -33,21 +33,21 @@ __all__ = ["Turn"]
 
 _log = structlog.get_logger(__name__)
 
-_MOST_REFUSALS = 20
-"""Blocks that one response may cost. Each is a request that the provider refused without a charge."""
+_MAX_REFUSALS = 20
+"""Limit of blocks replaced for one response. Each costs a refused request, which the provider does not charge."""
 THINKING_DELAY_S = 0.5
-"""After tool results the model mostly answers faster than a reader wants to be told that it is waited for."""
+"""Delay before `on_thinking` after tool results: the model mostly answers sooner."""
 
 
 class Turn:
-    """Plays one turn, once.
+    """Executes one turn, once.
 
-    The order within a step: the response streams (`on_token`), its narration is told (`on_assistant_message`), it
+    The order within a step: the response streams (`on_token`), its narration is reported (`on_assistant_message`), it
     is committed with its calls pending (`on_tool_calls`), each call is authorized, announced, run and committed
-    (`on_tool_result`), the step is committed (`on_step`), and what waits joins (`take_steering`).
+    (`on_tool_result`), the step is committed (`on_step`), and waiting messages join (`take_steering`).
 
-    A turn that is stopped or fails in mid-step hands what there is of the step to `on_step` as final: text as far
-    as it came, and each call with a result, so that the transcript is one that a model accepts.
+    A turn that stops or fails within a step passes the partial step to `on_step` as final: the text so far, and each
+    call with a result, so that a model accepts the transcript.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class Turn:
         reads_only: Callable[[str], bool] | None = None,
         defers: bool = True,
     ) -> None:
-        """Take what the turn works with.
+        """Set up the turn.
 
         Args:
             responder: The model.
             tools: Its tools.
-            options: As the engine got them.
-            listener: Follows the turn.
+            options: The engine's options.
+            listener: Receives the turn's progress.
             interruption: Entered by the caller.
-            budget: None makes one from the options.
-            reads_only: Whether a tool is known to only read: its calls may then start while the response streams.
-            defers: Whether the turn may stop for a call whose result comes from outside.
+            budget: None creates one from the options.
+            reads_only: Returns whether a tool is known to be read-only: its calls may start while the response streams.
+            defers: Whether the turn may stop for a deferred call.
         """
         self._responder = responder
         self._options = options
@@ -100,13 +100,13 @@ class Turn:
         self._tally = Tally()
         self._check: AnswerCheck | None = None
         self.is_final = False
-        """Whether the last step that was handed over ended the turn."""
+        """Whether the last reported step ended the turn."""
 
     async def play(self, message: str | tuple[ContentBlock, ...], *, provider: str) -> EngineResult:
-        """Play the turn to its end. Where it is cancelled, what it has used counts in the budget all the same.
+        """Execute the turn. If it is canceled, its usage still counts in the budget.
 
         Raises:
-            RunLost: The listener said so; as any other error that it raises.
+            RunLost: The listener raised it. Its other errors propagate as well.
         """
         started_s = time.monotonic()
         content = (text_block(message),) if isinstance(message, str) else message
@@ -116,36 +116,36 @@ class Turn:
             if self._options.output_schema is not None:
                 self._check = AnswerCheck(self._options.output_schema)
             reason = await self._resume() if self._options.journal else None
-            while reason is None and not self._is_spent(self._index):
+            while reason is None and not self._is_limit_reached(self._index):
                 try:
                     draft, ask, response = self._begin_draft(), self._next_ask(), None
                     while response is None:
                         async with self._waiting(draft):
                             response = await self._responder.respond(ask, draft)
-                    reason = await self._carry_out(response, draft.beside)
+                    reason = await self._process_response(response, draft.extra_usage)
                 finally:
                     await self._runner.drop_eager()
-            reason = reason or self._out_of_bounds()
+            reason = reason or self._limit_stop_reason()
         except TurnStopped as stopped:
             reason, error = stopped_because(stopped.reason, self._interruption.overdue)
             self._tally.limit = "time" if self._interruption.out_of_time else None
-            await self._break_off()
+            await self._report_partial_step()
         except EngineFailure as failure:
             reason, error = "error", EngineError(failure.kind, failure.message, failure.retryable)
-            await self._break_off()
+            await self._report_partial_step()
         except asyncio.CancelledError:
-            # A subagent is stopped so: its result is dropped, and the turn above counts what it used.
+            # This stops a subagent: its result is dropped, and the parent turn counts its usage.
             if self._step is None and self._draft is not None:
-                self._budget.spend(self._draft.usage + self._draft.beside)
+                self._budget.spend(self._draft.usage + self._draft.extra_usage)
             raise
         return self._result(reason, error, provider, int((time.monotonic() - started_s) * 1000))
 
-    def _is_spent(self, model_calls: int) -> bool:
+    def _is_limit_reached(self, model_calls: int) -> bool:
         limit = self._options.max_turns
-        self._tally.limit = "turns" if limit is not None and model_calls >= limit else self._budget.spent_up()
+        self._tally.limit = "turns" if limit is not None and model_calls >= limit else self._budget.reached_limit()
         return self._tally.limit is not None
 
-    def _out_of_bounds(self) -> StopReason:
+    def _limit_stop_reason(self) -> StopReason:
         return "tool_use" if self._tally.limit == "turns" else "max_tokens"
 
     async def _resume(self) -> StopReason | None:
@@ -160,9 +160,9 @@ class Turn:
             self._conversation.extend(step.response)
             self._step = step
             if step.approved:
-                # Once begun, they may have had their effect: the journal must say so before they begin.
+                # Once begun they may have had an effect, so the journal must record that before they begin.
                 await self._listener.on_tool_calls(step.before_tools())
-            await self._runner.give_up_in_flight(step)
+            await self._runner.interrupt_in_flight(step)
             await self._runner.run(step)
             return self._defer(step) if step.deferred else await self._close(step, "tools")
         self._conversation.extend(last.messages)
@@ -186,24 +186,24 @@ class Turn:
 
     @asynccontextmanager
     async def _waiting(self, draft: Draft) -> AsyncGenerator[None]:
-        """Wait for the model within the block: a stop cuts it short, and its time counts as reasoning.
+        """Wait for the model within the block: a stop interrupts it, and its time counts as reasoning.
 
-        Content of the conversation that the provider refuses gives way to a note, block by block. The block then ends
-        without an error, and the model is to be asked again.
+        If the provider refuses content of the conversation, a note replaces the refused block. The `with` block then
+        ends without an error, and the caller requests the response again.
         """
         try:
             with self._interruption.section(), self._reasoning.running():
                 self._tally.model_calls += 1
                 yield
         except ContentRefused as refusal:
-            left_out = leave_out(self._conversation, refusal) if self._refusals < _MOST_REFUSALS else None
+            left_out = leave_out(self._conversation, refusal) if self._refusals < _MAX_REFUSALS else None
             if left_out is None:
                 raise
             self._refusals += 1
             _log.warning("model_refused_content", kind=left_out.block.get("type"), error=refusal.message)
             await self._listener.on_content_refused(left_out.block, left_out.note)
         finally:
-            draft.hush()
+            draft.cancel_announcement()
 
     def _announce_thinking(self) -> asyncio.TimerHandle | None:
         if self._tally.model_calls == 0:
@@ -211,19 +211,19 @@ class Turn:
             return None
         return asyncio.get_running_loop().call_later(THINKING_DELAY_S, self._listener.on_thinking)
 
-    async def _carry_out(self, response: Response, beside: TokenUsage) -> StopReason | None:
+    async def _process_response(self, response: Response, extra_usage: TokenUsage) -> StopReason | None:
         admitted = admit(response, self._conversation)
         if admitted.amended:
             _log.warning("model_response_amended", step=self._index, rejected=dict(admitted.rejected))
         with self._interruption.section():
-            # Asking tools what they declare may connect to their servers.
+            # Reading the tools' declarations may connect to their servers.
             step = await open_step(self._index, admitted, self._tools.is_idempotent, first_sequence=self._sequence)
         self._sequence += len(step.calls)
         self._step, self._draft = step, None
-        step.tool_usage = beside
-        self._use(response.usage + beside)
+        step.tool_usage = extra_usage
+        self._use(response.usage + extra_usage)
         self._tally.model = step.model or self._tally.model
-        self._tell(step)
+        self._report_text(step)
         ending = response.ending
         if step.calls:
             await self._listener.on_tool_calls(step.before_tools())
@@ -240,7 +240,7 @@ class Turn:
         return await self._close(step, ending)
 
     def _defer(self, step: OpenStep) -> StopReason:
-        """Stop in the middle of a step, for calls whose results come from outside."""
+        """Stop within a step, for calls whose results come from outside."""
         self._take_tool_usage(step)
         self._tally.deferred, self._tally.deferred_usage = tuple(step.deferred), step.tool_usage
         self._step = self._draft = None
@@ -251,12 +251,12 @@ class Turn:
         self._budget.spend(usage)
 
     def _take_tool_usage(self, step: OpenStep) -> None:
-        """Add what the step's tools used of models. The budget has counted it."""
-        below = self._budget.take_below()
+        """Add the model usage of the step's tools, which the budget has counted already."""
+        below = self._budget.take_nested_usage()
         step.tool_usage += below
         self._tally.usage += below
 
-    def _tell(self, step: OpenStep) -> None:
+    def _report_text(self, step: OpenStep) -> None:
         self._tally.text = "".join(text_of(message.content) for message in step.response)
         if not self._tally.text:
             return
@@ -268,16 +268,16 @@ class Turn:
         self._index = step.index + 1
         self._take_tool_usage(step)
         goes_on = ending in ("tools", "resume")
-        final = not goes_on or self._is_spent(self._index)
-        verdict = await self._hand_over(step.record(final=final), step.committed_messages)
+        final = not goes_on or self._is_limit_reached(self._index)
+        verdict = await self._report_step(step.record(final=final), step.committed_messages)
         if goes_on and final:
-            return self._out_of_bounds()
+            return self._limit_stop_reason()
         if final or verdict == "stop":
             return STOP_REASONS[ending]
         await self._take_steering()
         return None
 
-    async def _hand_over(self, record: StepRecord, committed_messages: int = 0) -> str:
+    async def _report_step(self, record: StepRecord, committed_messages: int = 0) -> str:
         self._step = self._draft = None
         self.is_final = record.final
         fresh = record.messages[committed_messages:]
@@ -292,23 +292,25 @@ class Turn:
         self._conversation.extend(joined)
         self._tally.messages.extend(joined)
 
-    async def _break_off(self) -> None:
-        """Hand over what there is of the step that the turn was in."""
+    async def _report_partial_step(self) -> None:
+        """Report the partial step."""
         step, draft = self._step, self._draft
         if step is not None:
             self._take_tool_usage(step)
-            await self._hand_over(step.record(final=True), step.committed_messages)
+            await self._report_step(step.record(final=True), step.committed_messages)
         elif draft is not None:
-            used = draft.usage + draft.beside
+            used = draft.usage + draft.extra_usage
             self._use(used)
             self._tally.model = draft.model or self._tally.model
             text = draft.text
             self._tally.text = text or self._tally.text
-            # A model takes no text block without a visible character.
+            # Models refuse a text block without a visible character.
             messages = (Message("assistant", (text_block(text),)),) if text.strip() else ()
             if messages or used.total_tokens:
-                usage, rest, model = draft.usage, draft.beside, draft.model
-                await self._hand_over(StepRecord(self._index, messages, (), usage, model, final=True, tool_usage=rest))
+                usage, rest, model = draft.usage, draft.extra_usage, draft.model
+                await self._report_step(
+                    StepRecord(self._index, messages, (), usage, model, final=True, tool_usage=rest)
+                )
 
     def _result(self, reason: StopReason, error: EngineError | None, provider: str, duration_ms: int) -> EngineResult:
         self._listener.on_event(self._tally.event(duration_ms))

@@ -1,4 +1,4 @@
-"""Keeps what a tool returns within what a model can take."""
+"""Limits tool results to what a model can take."""
 
 from nova_workers.contracts.content import ContentBlock, storable_json, text_block
 from nova_workers.engines.turn.seam import ToolOutcome
@@ -7,15 +7,15 @@ from nova_workers.media import media_problem
 __all__ = ["within_bounds"]
 
 _TAIL_SHARE = 4
-"""Of a long text a quarter of what is kept is its end: errors and totals stand there."""
+"""A quarter of what is kept of a long text is its end, where errors and totals are."""
 
 
 def within_bounds(outcome: ToolOutcome, max_chars: int) -> ToolOutcome:
-    """Return the outcome in a storable form, with long text cut, and with a note for each block that is left out.
+    """Return the outcome in a storable form, with long text cut, and with a note for each omitted block.
 
     Args:
-        outcome: What a tool returned.
-        max_chars: Most characters of text, all blocks together.
+        outcome: The tool's outcome.
+        max_chars: Limit of text characters, for all blocks together.
     """
     room = max_chars
     kept: list[ContentBlock] = []
@@ -53,7 +53,7 @@ def _middle_cut(text: str, room: int) -> str:
 
 
 def _text(block: ContentBlock) -> str:
-    """Return what counts as text: that of a text block, and that of a document in plain text."""
+    """Return the text that counts: of a text block, or of a plain-text document."""
     if block.get("type") == "text":
         return str(block.get("text", ""))
     source = block.get("source")

@@ -1,4 +1,4 @@
-"""Finds the block for which a provider refused a request, and puts a note in its place."""
+"""Finds the block because of which a provider refused a request, and replaces it with a note."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ _MEDIA = frozenset({"image", "document"})
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A block that is no longer part of the conversation, and the note in its place."""
+    """A block that was removed from the conversation, and the note that replaces it."""
 
     block: ContentBlock
     note: str
 
 
 def leave_out(conversation: list[Message], refusal: ContentRefused) -> LeftOut | None:
-    """Replace the refused block in `conversation`, and return it; None where there is none that can be replaced.
+    """Replace the refused block in `conversation`, and return it; None if there is no replaceable block.
 
-    Where the provider did not say which block it means, it is the newest image or document: what is older stood in
-    requests that the provider accepted.
+    If the provider did not name the block, it is the newest image or document: older ones were in requests that the
+    provider accepted.
     """
     place = refusal.place or _newest_media(conversation)
     block = None if place is None else _block_at(conversation, place)

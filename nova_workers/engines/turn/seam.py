@@ -1,8 +1,8 @@
-"""The seam inside an engine: above it the turn, which is the same for all; below it one model and its tools.
+"""The seam inside an engine: above it the turn, which all engines share; below it one model and its tools.
 
-`Turn` knows the run protocol: the journal, steering, authorization, limits, aborts. It knows no vendor. A
-`Responder` knows how to get one response out of one model, and `Tools` how to run one call. Engines whose SDK
-brings its own loop do not use this seam; the contract suite holds them to the same behaviour.
+`Turn` implements the run protocol: journal, steering, authorization, limits, aborts. It is vendor-neutral. A
+`Responder` gets one response from one model, and `Tools` runs one call. Engines whose SDK has its own loop do not need
+to use this interface; the contract tests require the same behaviour of them.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from nova_workers.errors import EngineFailure
 __all__ = ["Ask", "BlockPlace", "ContentRefused", "Draft", "Ending", "Responder", "Response", "ToolOutcome", "Tools"]
 
 Ending = Literal["end", "tools", "resume", "max_tokens"]
-"""How a response ended: for good; it calls tools; the provider wants it back to go on; it was cut off."""
+"""How a response ended: complete; with tool calls; to be sent back so that the provider continues; cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question to the model: the whole conversation.
+    """One request to the model: the whole conversation.
 
     Attributes:
-        messages: Oldest first. The turn goes on to append to it after the response; do not keep it.
-        step: Steps of the turn before this response.
-        steering: Those of the messages that joined at the last step boundary.
+        messages: Oldest first. The turn appends to this list after the response, so do not keep a reference.
+        step: Number of the turn's steps before this response.
+        steering: The messages among them that joined at the last step boundary.
     """
 
     messages: Sequence[Message]
@@ -39,10 +39,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One whole model response. With an ending other than ``tools``, its tool_use blocks are dropped.
+    """One complete model response. Unless the ending is ``tools``, its tool_use blocks are dropped.
 
     Attributes:
-        usage: What this response alone used; the rest is in `Draft.beside`.
+        usage: Usage of this response alone; further usage is in `Draft.extra_usage`.
     """
 
     content: tuple[ContentBlock, ...]
@@ -52,10 +52,10 @@ class Response:
 
 
 class Draft:
-    """A response while it streams: passes its pieces on, and keeps what a stop or a failure would leave behind."""
+    """A streaming response: forwards its pieces to the listener, and keeps them in case of a stop or a failure."""
 
     __slots__ = (
-        "_hush",
+        "_announcement",
         "_interruption",
         "_listener",
         "_on_begin",
@@ -64,7 +64,7 @@ class Draft:
         "_on_token",
         "_pieces",
         "_reasoned",
-        "beside",
+        "extra_usage",
         "model",
         "usage",
     )
@@ -73,23 +73,23 @@ class Draft:
         self,
         listener: TurnListener,
         interruption: Interruption,
-        hush: asyncio.TimerHandle | None = None,
+        announcement: asyncio.TimerHandle | None = None,
         on_call: Callable[[ContentBlock], None] | None = None,
     ) -> None:
         self._listener = listener
         self._on_token = listener.on_token
         self._on_reasoning = listener.on_reasoning
         self._interruption = interruption
-        self._hush = hush
+        self._announcement = announcement
         self._on_call = on_call
         self._on_begin: Callable[[], None] | None = None
         self._pieces: list[str] = []
         self._reasoned = False
         self.usage = TokenUsage()
-        """What is known of the response's usage so far. The responder keeps it current."""
-        self.beside = TokenUsage()
-        """What was used beside the response: by those that broke off and were begun anew, and by whatever else the
-        provider did for it. It counts and costs, and says nothing of how long the conversation is."""
+        """The response's usage so far. The responder keeps it current."""
+        self.extra_usage = TokenUsage()
+        """Usage besides the response: by attempts that broke off, and by other work of the provider for it. It counts
+        against budgets, but is no measure of the conversation's length."""
         self.model: str | None = None
 
     @property
@@ -97,65 +97,66 @@ class Draft:
         """The text so far."""
         return "".join(self._pieces)
 
-    def when_begun(self, tell: Callable[[], None]) -> None:
-        """Have the next response's begin told. Who asked before is told no more."""
-        self._on_begin = tell
+    def when_begun(self, callback: Callable[[], None]) -> None:
+        """Set the callback for the beginning of the next response, replacing an earlier one."""
+        self._on_begin = callback
 
     def begin(self) -> None:
-        """Say that the model begins to answer. The responder calls it at its first sign; later calls do nothing."""
+        """Report that the model begins to answer. The responder calls it at the first sign; later calls do nothing."""
         if self._on_begin is not None:
-            tell, self._on_begin = self._on_begin, None
-            tell()
+            callback, self._on_begin = self._on_begin, None
+            callback()
 
     def token(self, text: str) -> None:
-        """Pass on a piece of the answer.
+        """Forward a piece of the answer.
 
         Raises:
-            TurnStopped: The turn must stop; many pieces can arrive in one network read, between two waits.
+            TurnStopped: The turn must stop. Checked here because many pieces can arrive in one network read without an
+                await.
         """
         self._pieces.append(text)
-        self.hush()
+        self.cancel_announcement()
         self._on_token(text)
         self._interruption.check()
 
     def reasoning(self, text: str) -> None:
-        """Pass on a piece of extended thinking. Raises as `token` does."""
-        self.hush()
+        """Forward a piece of extended thinking. Raises as `token` does."""
+        self.cancel_announcement()
         self._reasoned = True
         self._on_reasoning(text)
         self._interruption.check()
 
     def call(self, block: ContentBlock) -> None:
-        """Pass on a tool call that is whole, while the response goes on. A responder need not."""
-        self.hush()
+        """Report a complete tool call while the response still streams. Optional for responders."""
+        self.cancel_announcement()
         if self._on_call is not None:
             self._on_call(block)
 
     @property
     def restartable(self) -> bool:
-        """Whether the response may come anew: nothing was passed on, or the listener can take it back."""
+        """Whether the response may be requested again: nothing was forwarded, or the listener can retract it."""
         text, reasoning = bool(self._pieces), self._reasoned
         return not (text or reasoning) or self._listener.can_restart(text=text, reasoning=reasoning)
 
     def restart(self) -> None:
-        """Begin the response anew: what was passed on is void. Only where it is `restartable`; harmless at first."""
+        """Start the response over; forwarded pieces are void. Requires `restartable`; no effect on an empty draft."""
         if self._pieces or self._reasoned:
             self._listener.on_restart()
         self._reasoned = False
         self._pieces.clear()
-        self.beside += self.usage
+        self.extra_usage += self.usage
         self.usage = TokenUsage()
 
-    def hush(self) -> None:
-        """The model spoke: do not announce that it is being waited for."""
-        if self._hush is not None:
-            self._hush.cancel()
-            self._hush = None
+    def cancel_announcement(self) -> None:
+        """Cancel the pending announcement that the turn waits for the model, since it has answered."""
+        if self._announcement is not None:
+            self._announcement.cancel()
+            self._announcement = None
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlace:
-    """Where a block stands in a conversation: indices of the message, the block, and the part of a tool's result."""
+    """The position of a block in a conversation: indices of the message, the block, and the part of a tool result."""
 
     message: int
     block: int
@@ -163,10 +164,10 @@ class BlockPlace:
 
 
 class ContentRefused(EngineFailure):
-    """The provider refused a request because of a block in the conversation; without that block it may accept it.
+    """The provider refused a request because of a block in the conversation; it may accept it without the block.
 
     Attributes:
-        place: Where the block stands in `Ask.messages`; None where the provider did not say.
+        place: The block's position in `Ask.messages`; None if the provider did not name it.
     """
 
     def __init__(self, message: str, /, *, place: BlockPlace | None = None) -> None:
@@ -175,24 +176,24 @@ class ContentRefused(EngineFailure):
 
 
 class Responder(Protocol):
-    """One model, as the turn sees it."""
+    """The turn's interface to one model."""
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
-        """Get the model's next response, streaming it through `draft`. May be cancelled at any await.
+        """Get the model's next response, streaming it through `draft`. May be canceled at any await.
 
         Raises:
             ContentRefused: The provider refused a block of the conversation.
-            EngineFailure: There is no response; `draft` holds what arrived of it.
+            EngineFailure: There is no complete response; `draft` holds the part that arrived.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of a call: content blocks for the model, and whether it failed.
+    """The outcome of a call: content blocks for the model, and whether it failed.
 
     Attributes:
-        deferral: There is no result yet: it comes from outside, and this says what it waits for.
+        deferral: Set if the result comes later from outside; describes what the call waits for.
     """
 
     content: tuple[ContentBlock, ...]
@@ -204,11 +205,11 @@ class Tools(Protocol):
     """The tools of one turn."""
 
     async def is_idempotent(self, name: str) -> bool:
-        """Return whether the tool may be run again after a crash. False for a tool that is not known."""
+        """Return whether the tool may be run again after a crash. False for an unknown tool."""
         ...
 
     async def call(self, call: ToolCall) -> ToolOutcome:
-        """Run a call. May be cancelled at any await; calls of one step run at the same time.
+        """Run a call. May be canceled at any await; the calls of a step run concurrently.
 
         Raises:
             ToolFailure: Its message goes to the model.

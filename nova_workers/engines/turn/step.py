@@ -1,4 +1,4 @@
-"""A step while it is being made."""
+"""The current step of a turn."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -21,15 +21,15 @@ _NOT_ANSWERED = "The turn was stopped before this call had its answer."
 
 @dataclass(slots=True)
 class OpenStep:
-    """The step that a turn is in: a response, and its calls as far as they got.
+    """The step in progress: a response, and the state of its calls.
 
     Attributes:
         committed_messages: How many of the record's first messages an earlier attempt committed.
-        tool_usage: What was used of models beside its response, by its tools above all.
-        follow_up: What is said to the model after its response.
+        tool_usage: Model usage besides its response, mainly by its tools.
+        follow_up: Messages to the model after its response.
         deferred: Calls whose result comes from outside.
-        approved: Ids of calls that were deferred and may begin now.
-        rejected: Positions of calls that ended before they began, since their input cannot be used.
+        approved: Ids of calls that were deferred for approval and may begin now.
+        rejected: Positions of calls that are not executed, because their input is unusable.
     """
 
     index: int
@@ -46,10 +46,10 @@ class OpenStep:
 
     @classmethod
     def reopened(cls, record: StepRecord) -> "OpenStep":
-        """Go on with a step whose response is committed and whose tools may not all have ended.
+        """Continue a step whose response is committed and whose calls may not all have ended.
 
-        Any call without a result may have begun, and counts as running; but not one that waited for permission, and
-        has it.
+        A call without a result may have begun, so it counts as running, unless it waited for an approval that was
+        given.
         """
         approved = frozenset(call.id for call in record.tool_calls if call.status == "approved")
         return cls(
@@ -68,12 +68,12 @@ class OpenStep:
         )
 
     def defer(self, at: int, request: JsonObject) -> None:
-        """Leave a call open: its result comes from outside."""
+        """Leave a call open, because its result comes from outside."""
         self.calls[at] = replace(self.calls[at], status="deferred")
         self.deferred.append(DeferredCall(self.calls[at], request))
 
     def unfinished(self) -> Iterator[tuple[int, ToolCall]]:
-        """Return position and value of each call that has no result."""
+        """Return position and value of each call without a result."""
         return ((at, call) for at, call in enumerate(self.calls) if call.result is None)
 
     def before_tools(self) -> StepRecord:
@@ -81,7 +81,7 @@ class OpenStep:
         return StepRecord(self.index, self.response, tuple(self.calls), self.usage, self.model, complete=False)
 
     def record(self, *, final: bool) -> StepRecord:
-        """Return the whole step. Every call has its result: those that have none are interrupted here."""
+        """Return the step's record. Calls without a result are marked as interrupted here."""
         for at, call in self.unfinished():
             self.calls[at] = interrupted(call)
         messages = self.response
@@ -101,13 +101,13 @@ class OpenStep:
 async def open_step(
     index: int, admitted: Admitted, is_idempotent: Callable[[str], Awaitable[bool]], *, first_sequence: int
 ) -> OpenStep:
-    """Return the step that a response begins, with its calls pending and those that were rejected failed.
+    """Return the step that a response begins. Its calls are pending; rejected ones have failed.
 
     Args:
-        index: Of the step, within the turn.
-        admitted: The response. Where it does not end in tools, calls in it are dropped.
-        is_idempotent: What tools declare. May connect to their servers.
-        first_sequence: Of its first call, within the turn.
+        index: The step's index within the turn.
+        admitted: The response. Unless it ends with ``tools``, its calls are dropped.
+        is_idempotent: Returns whether a tool declares to be idempotent. May connect to its server.
+        first_sequence: The sequence number of its first call, within the turn.
     """
     response = admitted.response
     with_tools = response.ending == "tools"
@@ -145,7 +145,7 @@ def ended(call: ToolCall, outcome: ToolOutcome) -> ToolCall:
 
 
 def interrupted(call: ToolCall) -> ToolCall:
-    """Return the call with a result that tells the model that it did not end; and whether it began."""
+    """Return the call with a result which says that it did not end, and whether it had begun."""
     reason = {"running": _INTERRUPTED, "deferred": _NOT_ANSWERED}.get(call.status, _NOT_STARTED)
     return replace(
         call, status="interrupted", result=(text_block(reason),), error=reason, completed_at=datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What comes of a turn, as it grows."""
+"""The parts of a turn's result, collected while it runs."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +30,7 @@ STOP_REASONS: dict[Ending, StopReason] = {
 
 @dataclass(slots=True)
 class Tally:
-    """The parts of a result. What a turn that goes on from a journal finds there is not part of it."""
+    """The parts of a result. A resumed turn does not count what is in its journal."""
 
     text: str = ""
     messages: list[Message] = field(default_factory=list[Message])
@@ -78,7 +78,7 @@ class Tally:
 
 
 def stopped_because(reason: AbortReason, overdue: str) -> tuple[StopReason, EngineError | None]:
-    """Return what the result says of a turn that was stopped."""
+    """Return the stop reason and the error of a turn that was stopped."""
     if reason != "timeout":
         return "aborted", None
     return "timeout", EngineError("timeout", overdue, retryable=True)

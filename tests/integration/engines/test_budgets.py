@@ -102,5 +102,5 @@ async def test_a_model_without_a_price_that_takes_over_ends_the_turn(
     )
     result = await engine.run("hi", options, "sandbox")
     assert result.error is not None
-    assert "a model whose price is not known" in result.error.message
+    assert "the price of its model is unknown" in result.error.message
     assert_valid(result.messages)

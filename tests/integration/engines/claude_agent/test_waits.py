@@ -127,4 +127,4 @@ async def test_a_subagent_cannot_wait_and_is_told_so(engine: ClaudeAgentEngine, 
     result = await engine.run("hi", given, "sandbox", callbacks=TurnRecorder().callbacks())
     nested += [str(body["messages"]) for body in server.requests if of_helper(None, body)]
     assert (result.stop_reason, result.error, result.deferred) == ("end_turn", None, ())
-    assert "a helper cannot wait" in nested[-1]
+    assert "a subagent cannot wait" in nested[-1]
