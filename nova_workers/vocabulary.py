@@ -123,7 +123,7 @@ WebhookKind = Literal["notification", "file", "note", "question", "approval", "r
 """What a webhook may subscribe to."""
 DeliveryKind = Literal[WebhookKind, "test"]
 DeliveryStatus = Literal["pending", "delivered", "failed", "closed"]
-"""``closed``: the wait of a question or approval ended, so it needs no answer and is not sent any more."""
+"""``closed``: the wait of a question or approval ended, so it is not sent; or a person closed an inbox item."""
 
 # Tasks and triggers
 

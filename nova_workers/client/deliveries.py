@@ -45,8 +45,12 @@ class Deliveries:
         return await self._transport.fetch(DeliveryView, "GET", f"/v1/deliveries/{delivery_id}")
 
     async def replay(self, delivery_id: str) -> DeliveryView:
-        """Send a delivery again that ended, under the same id."""
+        """Send a delivery that ended again, under the same id."""
         return await self._transport.fetch(DeliveryView, "POST", f"/v1/deliveries/{delivery_id}/replay")
+
+    async def close(self, delivery_id: str) -> DeliveryView:
+        """Close a notification, file or note in the inbox."""
+        return await self._transport.fetch(DeliveryView, "POST", f"/v1/deliveries/{delivery_id}/close")
 
 
 class Files:

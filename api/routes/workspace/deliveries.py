@@ -14,7 +14,7 @@ from api.params import AgentIdQuery, DeliveryIdPath, FileIdPath, ThreadIdQuery, 
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
-from nova_workers.ledger.delivery.deliveries import get_delivery, list_deliveries
+from nova_workers.ledger.delivery.deliveries import close_delivery, get_delivery, list_deliveries
 from nova_workers.ledger.delivery.sent_files import list_files
 from nova_workers.workspace import files
 
@@ -86,6 +86,13 @@ async def replay_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, 
     delivery = await state.services.webhooks.replay(caller.tenant_id, delivery_id)
     state.services.dispatcher.ring_deliveries()
     return delivery
+
+
+@router.post("/deliveries/{delivery_id}/close", responses=problems(404, 409))
+async def close_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
+    """Close a notification, file or note in the inbox. A closed item stays closed; questions close when answered."""
+    async with state.services.database.transaction() as connection:
+        return await close_delivery(connection, caller.tenant_id, delivery_id)
 
 
 @router.get("/files", responses=problems(400, 422))

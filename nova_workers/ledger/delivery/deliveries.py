@@ -10,6 +10,7 @@ from nova_workers.ledger.database import Connection
 
 __all__ = [
     "add_delivery",
+    "close_delivery",
     "get_delivery",
     "list_deliveries",
     "lock_outbox_of_run",
@@ -66,6 +67,15 @@ _REPLAY = f"""
 UPDATE deliveries
    SET status = 'pending', attempts = 0, due_at = now(), delivered_at = NULL, response_status = NULL, error = NULL
  WHERE tenant_id = :tenant_id AND id = :delivery_id AND status IN ('delivered', 'failed') AND target <> '{INBOX}'
+RETURNING {_COLUMNS}
+"""
+
+
+# A question or approval is closed by the end of its wait, never here.
+_CLOSE = f"""
+UPDATE deliveries SET status = 'closed'
+ WHERE tenant_id = :tenant_id AND id = :delivery_id AND target = '{INBOX}' AND status = 'pending'
+   AND kind IN ('notification', 'file', 'note')
 RETURNING {_COLUMNS}
 """
 
@@ -157,3 +167,23 @@ async def replay_delivery(connection: Connection, tenant_id: str, delivery: Deli
         return DeliveryView.model_validate(dict(row))
     where = "is in the inbox, which nobody sends" if delivery.target == INBOX else "is on its way already"
     raise IllegalTransition(f"The delivery {delivery.id!r} {where}.", delivery_id=delivery.id)
+
+
+async def close_delivery(connection: Connection, tenant_id: str, delivery_id: str) -> DeliveryView:
+    """Close an inbox item that needs no answer. Copies for webhooks and channels are sent all the same. Idempotent.
+
+    Raises:
+        NotFound: There is no such delivery in this tenant.
+        IllegalTransition: It is a question or an approval, or not in the inbox.
+    """
+    row = await connection.fetchrow(_CLOSE, tenant_id=tenant_id, delivery_id=delivery_id)
+    if row is not None:
+        return DeliveryView.model_validate(dict(row))
+    delivery = await get_delivery(connection, tenant_id, delivery_id)
+    if delivery.status == "closed":
+        return delivery
+    if delivery.target != INBOX:
+        why = f"goes to {delivery.target!r}; only inbox items can be closed"
+    else:
+        why = f"is of kind {delivery.kind!r}, which closes when it is answered; answer run {delivery.run_id!r}"
+    raise IllegalTransition(f"The delivery {delivery_id!r} {why}.", delivery_id=delivery_id)

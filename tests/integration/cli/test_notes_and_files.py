@@ -111,6 +111,22 @@ def test_the_inbox_shows_what_agents_handed_over(nova: Nova, sent: SentFileView)
     assert nova("inbox", "--kind", "pigeon").code == 2
 
 
+def test_closed_items_are_listed_on_demand_only(nova: Nova, sent: SentFileView) -> None:
+    def listed(*options: str) -> set[str]:
+        return {item["id"] for item in nova.good("inbox", *options, "--limit", "200", "--json").json["items"]}
+
+    both = listed()
+    one = next(iter(both))
+    assert nova.good("inbox", "close", one).out == f"closed {one}\n"
+    assert (one in listed(), one in listed("--closed"), one in listed("--all")) == (False, True, True)
+    assert set(nova.good("inbox", "close", "--all", "--json").json["closed"]) == both - {one}
+    assert listed() == set()
+    assert both <= listed("--closed")
+    assert nova("inbox", "close").err == "nova: Which items? Give ids, or --all.\n"
+    assert nova("inbox", "close", "dlv_unknown").code == 1
+    assert nova("inbox", "--all", "--closed").code == 1
+
+
 def test_a_file_goes_to_stdout_byte_for_byte(nova: Nova, sent: SentFileView) -> None:
     with nova.child("files", "get", sent.id, "-o", "-") as child:
         assert child.done().out.encode() == CONTENT

@@ -40,6 +40,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/runs/{run_id}/answers", {"text": "yes"}),
     ("GET", "/v1/deliveries/{delivery_id}", None),
     ("POST", "/v1/deliveries/{delivery_id}/replay", None),
+    ("POST", "/v1/deliveries/{delivery_id}/close", None),
     ("GET", "/v1/files/{file_id}", None),
     ("GET", "/v1/files/{file_id}/content", None),
     ("DELETE", "/v1/files/{file_id}", None),

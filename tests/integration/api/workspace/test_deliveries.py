@@ -6,6 +6,7 @@ import pytest
 
 from nova_workers.contracts.deliveries import Sender, SentFileView
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.delivery.deliveries import add_delivery
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.files import OutgoingFile, file_name, media_type_of, send_file
 from tests.integration.api.conftest import Api
@@ -43,6 +44,29 @@ async def test_the_inbox_shows_what_agents_handed_over_newest_first(api: Api, da
     assert await kinds(limit="1", cursor=first["next_cursor"]) == ["notification"]
     for wrong in ({"kind": "pigeon"}, {"status": "lost"}, {"agent_id": "Not A Slug"}):
         assert (await api.http.get("/v1/deliveries", params=wrong)).status_code == 422
+
+
+async def test_a_person_closes_what_needs_no_answer(api: Api, database: Database, other_tenant: Tenant) -> None:
+    await notify(database, _sender(api), "Done")
+    async with database.transaction() as connection:
+        question_id = await add_delivery(connection, _sender(api), "question", {"wait_id": "wait_1"}, target="user")
+        copy_id = await add_delivery(connection, _sender(api), "notification", {"text": "Done"}, target="telegram")
+    (item,) = (await api.http.get("/v1/deliveries", params={"kind": "notification"})).json()["items"]
+    path = f"/v1/deliveries/{item['id']}/close"
+    async with api.client(other_tenant.key) as stranger:
+        assert (await stranger.post(path)).status_code == 404
+    for _ in range(2):
+        answer = await api.http.post(path)
+        assert (answer.status_code, answer.json()) == (200, {**item, "status": "closed", "next_try_at": None})
+    for unclosable, why in ((question_id, "answer run 'run_1'"), (copy_id, "goes to 'telegram'")):
+        refused = await api.http.post(f"/v1/deliveries/{unclosable}/close")
+        assert (refused.status_code, why in refused.json()["detail"]) == (409, True), refused.text
+    rows = await database.fetch("SELECT id, status FROM deliveries")
+    assert {row["id"]: row["status"] for row in rows} == {
+        item["id"]: "closed",
+        question_id: "pending",
+        copy_id: "pending",
+    }
 
 
 @proves("files.inert")
