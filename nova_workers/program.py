@@ -1,16 +1,30 @@
 """How a program of ours begins and ends: Ctrl-C outside its main part, and standard streams that cannot be written."""
 
+import errno
+import importlib
 import io
 import os
 import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TextIO
 
-__all__ = ["EXIT_INTERRUPTED", "OutputFailed", "guard_streams", "leave_on_interrupt", "raise_on_interrupt"]
+__all__ = [
+    "EXIT_INTERRUPTED",
+    "OutputFailed",
+    "exit_on_failed_output",
+    "guard_streams",
+    "leave_on_interrupt",
+    "raise_on_interrupt",
+    "run_program",
+]
 
 EXIT_INTERRUPTED = 130
 """What a shell reports for a program that Ctrl-C ended."""
+
+_EXIT_NO_READER = 128 + signal.SIGPIPE
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -50,6 +64,35 @@ def guard_streams() -> None:
         sys.stdin = open(_STDIN, encoding="utf-8", closefd=False)
     sys.stdout = _guarded(sys.stdout, _STDOUT)
     sys.stderr = _guarded(sys.stderr, _STDERR)
+
+
+def run_program(module: str) -> None:
+    """Import a module and call its `main`, which calls `raise_on_interrupt` when Ctrl-C may raise.
+
+    Ctrl-C ends the process at once before and after that, and a failed write to stdout raises `OutputFailed`.
+    """
+    leave_on_interrupt()
+    guard_streams()
+    try:
+        importlib.import_module(module).main()
+    finally:
+        leave_on_interrupt()
+
+
+@contextmanager
+def exit_on_failed_output(name: str) -> Generator[None]:
+    """Run a program's body and flush stdout; exit with 1 and a line on stderr, or 141 if the reader left."""
+    try:
+        try:
+            yield
+        finally:
+            # The buffered rest is the last write that can fail.
+            sys.stdout.flush()
+    except OutputFailed as error:
+        if error.errno == errno.EPIPE:
+            sys.exit(_EXIT_NO_READER)
+        sys.stderr.write(f"{name}: {error}\n")
+        sys.exit(1)
 
 
 class _GuardedFile(io.FileIO):

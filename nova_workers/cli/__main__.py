@@ -1,20 +1,13 @@
-"""`nova`, also as `python -m nova_workers.cli`: the entry point, which is there before anything is loaded."""
+"""`nova`, also as `python -m nova_workers.cli`: the entry point, which imports nothing else before it starts."""
 
-import importlib
-
-from nova_workers.program import guard_streams, leave_on_interrupt
+from nova_workers.program import run_program
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Load the command line and run it."""
-    leave_on_interrupt()
-    guard_streams()
-    try:
-        importlib.import_module("nova_workers.cli.app").main()
-    finally:
-        leave_on_interrupt()
+    run_program("nova_workers.cli.app")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 `nova --help` imports none of them, which keeps it under a third of a second; a command pays for what it uses.
 """
 
-import errno
 import importlib
-import signal
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
@@ -14,11 +12,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from nova_workers.errors import NovaError
-from nova_workers.program import OutputFailed, raise_on_interrupt
+from nova_workers.program import exit_on_failed_output, raise_on_interrupt
 
 __all__ = ["COMMANDS", "Lazy", "main"]
-
-_EXIT_NO_READER = 128 + signal.SIGPIPE
 
 _TALK = "Talk to agents"
 _LOOK = "Look and change"
@@ -148,15 +144,8 @@ def main() -> None:
     where the reader of stdout left, as any program in a pipe does.
     """
     try:
-        try:
+        with exit_on_failed_output("nova"):
             typer.main.get_command(app)(prog_name="nova")
-        finally:
-            # What is in its buffer is the last that can fail.
-            sys.stdout.flush()
-    except OutputFailed as error:
-        if error.errno == errno.EPIPE:
-            sys.exit(_EXIT_NO_READER)
-        _fail(str(error))
     except NovaError as error:
         _fail(error.message)
     except OSError as error:

@@ -43,6 +43,14 @@ def test_a_closed_stdout_is_one_line(arguments: list[str]) -> None:
     assert done.stderr == "nova: The output could not be written: Bad file descriptor.\n"
 
 
+@pytest.mark.parametrize(("where", "why"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")])
+def test_the_demo_ends_on_a_stdout_that_cannot_be_written(where: str, why: str) -> None:
+    command = f"{sys.executable} -m nova_workers.cli.demo >{where}"
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"demo: The output could not be written: {why}.\n"
+
+
 @pytest.mark.parametrize("where", ["/dev/full", "&-"])
 def test_a_stderr_that_cannot_be_written_hides_no_answer(where: str) -> None:
     command = f"{' '.join([*_NOVA, 'version'])} 2>{where}"
