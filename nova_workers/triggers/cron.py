@@ -1,22 +1,22 @@
-"""When a cron line fires. Pure: time comes in, times go out.
+"""When a cron line fires. Pure functions of time.
 
 **Lines** have five fields: minute, hour, day of the month, month, day of the week; a sixth, the last, is the second. A
 field is ``*``, a value, a range ``a-b`` (which may go past the end: ``22-2``), each with an optional step ``/n``, or a
 list of these. A step counts from the first value: ``22-10/5`` is 22, 3 and 8. Months and days of the week have English
-names of three letters, Sunday is 0 and 7, and ``L`` is the last day of the month. Where neither of the two day fields
-begins with ``*``, a day that fits one of them is enough; else it has to fit both. Fields are expanded to plain values
-here: croniter counts the steps of a range past the end from its cycle, and takes a list of every value for a star.
+names of three letters, Sunday is 0 and 7, and ``L`` is the last day of the month. If neither of the two day fields
+begins with ``*``, a day matches if it matches one of them; otherwise it must match both. Fields are expanded to plain
+values here, because croniter counts the steps of a wrapped range differently and treats a list of every value as ``*``.
 
 **When clocks change**, lines of two kinds differ. A line whose minute or hour begins with ``*`` is an interval; every
 other one names times of the day.
 
 =====================  ====================================  =======================================================
-a wall time            that is named                         of an interval
+a wall time            of a named time                       of an interval
 =====================  ====================================  =======================================================
-that does not exist    at the first instant after the gap,   left out, since no clock ever showed it; an interval
-                       once for all times in the gap         that names its hours (``*/15 2 * * *``) would miss its
-                                                             day, and fires once after the gap
-that comes twice       once, the first time                  both times
+that does not exist    at the first instant after the gap,   skipped; an interval that names its hours
+                       once for all times in the gap         (``*/15 2 * * *``) would miss its day, so it fires
+                                                             once after the gap
+that occurs twice      once, the first time                  both times
 =====================  ====================================  =======================================================
 """
 
@@ -55,22 +55,22 @@ _SECOND = timedelta(seconds=1)
 _DAY_LONG = timedelta(days=1)
 _ANY_YEAR = datetime(2024, 1, 1)
 _LAST_YEAR = 2199
-"""Nobody waits longer; and arithmetic at the calendar's end fails."""
+"""An upper bound, because arithmetic at the end of the calendar fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Expanded:
-    """A line as plain lists of values. `either_day`: a day that fits one of the two day fields is enough."""
+    """A line as plain lists of values. `either_day`: a day matches if it matches one of the two day fields."""
 
     line: str
     either_day: bool
 
 
 def parse_cron(text: str) -> str:
-    """Return a cron line in its plain form: lower case, one space between fields.
+    """Return a cron line in its normal form: lower case, one space between fields.
 
     Raises:
-        InvalidInput: It is no cron line, or never fires; the field is ``schedule``.
+        InvalidInput: It is not a cron line, or never fires; the field is ``schedule``.
     """
     fields = text.lower().split()
     if len(fields) not in (5, 6):
@@ -90,7 +90,7 @@ def names_many_seconds(line: str) -> bool:
 
 
 class _NoValueError(ValueError):
-    """A field has an item of no known form."""
+    """A field has an item of an unknown form."""
 
 
 @lru_cache(1_024)
@@ -105,7 +105,7 @@ def _expanded(line: str) -> _Expanded:
 
 
 def _values(place: int, field: str) -> set[int | str]:
-    """Return all that a field names: numbers, and `_LAST_DAY`."""
+    """Return all values of a field: numbers, and `_LAST_DAY`."""
     values: set[int | str] = set()
     for item in field.split(","):
         if place == _DAY_OF_MONTH and item == _LAST_DAY:
@@ -124,7 +124,7 @@ def _numbers(place: int, item: str) -> Iterator[int]:
         return iter(cycle[::step])
     low = int(_NUMBERS.get(found["low"], found["low"]))
     high = low if found["high"] is None else int(_NUMBERS.get(found["high"], found["high"]))
-    # Sunday is 7 too.
+    # Sunday is also 7.
     most = cycle[-1] + (place == _DAY_OF_WEEK)
     if max(low, high) > most or (found["high"] is not None and low == high):
         raise _NoValueError(f"its {_FIELDS[place]} is {item!r}")
@@ -146,13 +146,13 @@ def cron_firings(line: str, zone: ZoneInfo, *, after: datetime) -> Iterator[date
 
     Args:
         line: From `parse_cron`.
-        zone: What the line is meant in.
-        after: Aware.
+        zone: The time zone of the line.
+        after: With a time zone.
     """
     minute, hour = line.split()[:2]
     interval = minute.startswith("*") or hour.startswith("*")
     last = after.astimezone(UTC)
-    # Wall times of the second pass come before some of the first pass: a heap puts them in order.
+    # When clocks go back, some wall times of the second pass precede some of the first: a heap orders them.
     waiting: list[datetime] = []
     for wall in _all_walls(line, last.astimezone(zone).replace(tzinfo=None) - _put_back(zone, last)):
         instants = _instants(wall, zone, both=interval, made_up=not hour.startswith("*"))
@@ -171,7 +171,7 @@ def cron_firings(line: str, zone: ZoneInfo, *, after: datetime) -> Iterator[date
 
 
 def _put_back(zone: ZoneInfo, moment: datetime) -> timedelta:
-    """Return by how much clocks were or will be put back within a day: wall times so far before now may come yet."""
+    """Return by how much clocks go back within a day of `moment`: wall times that far before it may still occur."""
     moments = (moment - _DAY_LONG, moment, moment + _DAY_LONG)
     offsets = [each.astimezone(zone).utcoffset() or timedelta() for each in moments]
     return max(offsets[0] - offsets[1], offsets[1] - offsets[2], timedelta())
@@ -195,31 +195,30 @@ def _walls(line: str, after: datetime) -> croniter[datetime]:
 
 
 def _instants(wall: datetime, zone: ZoneInfo, *, both: bool, made_up: bool) -> tuple[datetime, ...]:
-    """Return when a clock of the zone shows a wall time, or when what it stands for is due."""
+    """Return when a clock of the zone shows a wall time or, for one in a gap, when it is due instead."""
     first, second = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if first == second:
         return (first,)
     if first.astimezone(zone).replace(tzinfo=None) == wall:
         return (first, second) if both else (first,)
-    # It was skipped: with the later offset it lies before the gap, with the earlier one behind it.
+    # It is in a gap: with the later offset it lies before the gap, with the earlier one after it.
     return (_first_after_gap(second, first, zone),) if made_up else ()
 
 
-def _first_after_gap(before: datetime, behind: datetime, zone: ZoneInfo) -> datetime:
-    offset = behind.astimezone(zone).utcoffset()
-    while behind - before > _SECOND:
-        middle = before + (behind - before) // 2
+def _first_after_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    offset = after.astimezone(zone).utcoffset()
+    while after - before > _SECOND:
+        middle = before + (after - before) // 2
         middle = middle.replace(microsecond=0) if middle.replace(microsecond=0) > before else before + _SECOND
         if middle.astimezone(zone).utcoffset() == offset:
-            behind = middle
+            after = middle
         else:
             before = middle
-    return behind
+    return after
 
 
 def _refused(text: str, reason: str) -> InvalidInput:
     return InvalidInput(
-        f"schedule: {text[:80]!r} is no cron line, or one that never fires: {reason}. {_FORM}; a sixth field is the "
-        "second.",
+        f"schedule: {text[:80]!r} is not a cron line, or never fires: {reason}. {_FORM}; a sixth field is the second.",
         field="schedule",
     )

@@ -1,6 +1,6 @@
-"""Triggers: what makes one good, and when it fires.
+"""Trigger definitions: validation, and the time of the next occurrence.
 
-Times are those of the database, whose clock decides what is due: a machine whose own clock is wrong computes the same.
+All times are from the database's clock, so a host whose clock is wrong computes the same.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nova_workers.ledger.triggers import definitions as ledger
 from nova_workers.ledger.triggers.definitions import NewTrigger
 from nova_workers.ledger.triggers.firing import skip_queued
 from nova_workers.ledger.workspace.agents import get_agent
+from nova_workers.triggers.occurrences import check_jitter, jitter_of
 from nova_workers.triggers.schedules import Schedule, next_firings, parse_schedule
-from nova_workers.triggers.slots import check_jitter, jitter_of
 
 __all__ = ["create_trigger", "patch_trigger", "preview", "resume_trigger"]
 
@@ -34,20 +34,20 @@ _CLEARED = frozenset({"title", "thread_id", "starts_at", "ends_at", "max_runs_pe
 async def create_trigger(
     connection: Connection, tenant_id: str, given: TriggerCreate, *, timezone: str, by: str
 ) -> TriggerView:
-    """Make a trigger.
+    """Create a trigger.
 
     Args:
         connection: Any.
-        tenant_id: Whose.
-        given: What somebody asks for.
-        timezone: Where none is given.
-        by: ``person``, or the id of the agent that makes it.
+        tenant_id: The owner.
+        given: The request.
+        timezone: The default, if `given` has none.
+        by: ``person``, or the id of the agent that creates it.
 
     Raises:
-        InvalidInput: A field has the wrong form, nothing would ever fire, or the thread is none of the agent's.
+        InvalidInput: A field has the wrong form, it would never fire, or the thread belongs to another agent.
         NotFound: There is no such agent.
         Gone: The agent was deleted.
-        LimitExceeded: The agent has as many as it may.
+        LimitExceeded: The agent has the maximum number of triggers.
     """
     values = given.model_dump(exclude={"agent_id"}) | {"timezone": given.timezone or timezone}
     await get_agent(connection, tenant_id, given.agent_id)
@@ -62,17 +62,17 @@ async def create_trigger(
 async def patch_trigger(
     connection: Connection, tenant_id: str, trigger_id: str, given: TriggerPatch, *, of: str | None = None
 ) -> TriggerView:
-    """Change what `given` names. Must be called inside a transaction.
+    """Change the fields that `given` sets. Must be called inside a transaction.
 
     Args:
         connection: Inside a transaction.
-        tenant_id: Whose.
-        trigger_id: Which.
-        given: What to change.
-        of: The agent that it has to be of; None takes any.
+        tenant_id: The owner.
+        trigger_id: The trigger.
+        given: The fields to change.
+        of: The agent that the trigger must belong to; None allows any.
 
     Raises:
-        InvalidInput: A field has the wrong form, nothing would ever fire, or the thread is none of the agent's.
+        InvalidInput: A field has the wrong form, it would never fire, or the thread belongs to another agent.
         NotFound: There is no such trigger.
         Gone: It was deleted.
     """
@@ -88,10 +88,12 @@ async def patch_trigger(
         await _require_thread(connection, tenant_id, present.agent_id, values["thread_id"])
     if changes.get("enabled") is False:
         values |= {"next_slot_at": None, "next_fire_at": None}
-        await skip_queued(connection, trigger_id, "stopped", "The trigger was switched off while the slot waited.")
+        await skip_queued(
+            connection, trigger_id, "stopped", "The trigger was switched off while the occurrence was queued."
+        )
     if changes.keys() & _TIMING or changes.get("enabled"):
         now = await ledger.database_now(connection)
-        # What is due and did not fire yet stays due, unless it is another schedule now.
+        # An occurrence that is due and has not fired stays due, unless the schedule changed.
         keep = present.next_slot_at if present.enabled and not changes.keys() & _TIMING else None
         paused = present.paused_reason is not None
         trigger = await asyncio.to_thread(_timed, values, trigger_id, now, present.created_at, keep=keep, paused=paused)
@@ -101,36 +103,36 @@ async def patch_trigger(
 
 
 async def resume_trigger(connection: Connection, tenant_id: str, trigger_id: str) -> TriggerView:
-    """End a trigger's pause: it goes on with the next slot from now. Must be called inside a transaction.
+    """End a trigger's pause: it continues with the next occurrence from now. Must be called inside a transaction.
 
-    One that is not paused stays as it is, but that its failures are counted anew.
+    For one that is not paused, only its count of failures is reset.
 
     Raises:
-        InvalidInput: It would never fire any more.
+        InvalidInput: It would never fire again.
         NotFound: There is no such trigger.
         Gone: It was deleted.
     """
     present = await ledger.lock_trigger(connection, tenant_id, trigger_id)
-    slot, fire_at = present.next_slot_at, present.next_fire_at
+    occurrence, fire_at = present.next_slot_at, present.next_fire_at
     if present.paused_reason is not None and present.enabled:
         now = await ledger.database_now(connection)
         trigger = await asyncio.to_thread(_timed, present.model_dump(), trigger_id, now, present.created_at)
-        slot, fire_at = trigger.next_slot_at, trigger.next_fire_at
-    return await ledger.resume_trigger(connection, tenant_id, trigger_id, slot=slot, fire_at=fire_at)
+        occurrence, fire_at = trigger.next_slot_at, trigger.next_fire_at
+    return await ledger.resume_trigger(connection, tenant_id, trigger_id, occurrence=occurrence, fire_at=fire_at)
 
 
 async def preview(connection: Connection, trigger: TriggerView, *, count: int) -> TriggerPreview:
     """Return the next times at which a trigger would fire if it were enabled, at most `count`."""
     now = await ledger.database_now(connection)
 
-    def look() -> list[Firing]:
+    def compute() -> list[Firing]:
         schedule = _schedule(trigger.model_dump())
-        slots = islice(next_firings(schedule, after=now, made_at=trigger.created_at), count)
-        moments = [slot + jitter_of(trigger.id, slot, trigger.jitter_s) for slot in slots]
+        occurrences = islice(next_firings(schedule, after=now, made_at=trigger.created_at), count)
+        moments = [occurrence + jitter_of(trigger.id, occurrence, trigger.jitter_s) for occurrence in occurrences]
         return [Firing(at=at, local=at.astimezone(schedule.zone).isoformat()) for at in moments]
 
-    # Computed for some milliseconds, and zones are read from the disk.
-    firings = await asyncio.to_thread(look)
+    # Takes some milliseconds, and reads time zones from disk.
+    firings = await asyncio.to_thread(compute)
     return TriggerPreview(trigger_id=trigger.id, enabled=trigger.enabled, timezone=trigger.timezone, firings=firings)
 
 
@@ -143,10 +145,10 @@ def _timed(
     keep: datetime | None = None,
     paused: bool = False,
 ) -> NewTrigger:
-    """Check when a trigger fires, and compute its next slot: `keep`, if it has one that nothing came of yet."""
+    """Check when a trigger fires, and compute its next occurrence: `keep`, if one is still unprocessed."""
     schedule = _schedule(values)
-    slot = next(next_firings(schedule, after=now, made_at=made_at), None)
-    if slot is None and keep is None:
+    occurrence = next(next_firings(schedule, after=now, made_at=made_at), None)
+    if occurrence is None and keep is None:
         raise InvalidInput(
             f"schedule: {schedule.kind} {schedule.text!r} never fires after {now.isoformat(timespec='seconds')}"
             f"{_bounds(schedule)}. Give a time in the future.",
@@ -154,15 +156,17 @@ def _timed(
         )
     jitter_s = values["jitter_s"]
     check_jitter(schedule, jitter_s, after=now, made_at=made_at)
-    slot = keep or slot
-    if slot is None or not values["enabled"] or paused:
+    occurrence = keep or occurrence
+    if occurrence is None or not values["enabled"] or paused:
         return NewTrigger(**_stored({**values, "schedule": schedule.text, "next_slot_at": None, "next_fire_at": None}))
-    fire_at = slot + jitter_of(trigger_id, slot, jitter_s)
-    return NewTrigger(**_stored({**values, "schedule": schedule.text, "next_slot_at": slot, "next_fire_at": fire_at}))
+    fire_at = occurrence + jitter_of(trigger_id, occurrence, jitter_s)
+    return NewTrigger(
+        **_stored({**values, "schedule": schedule.text, "next_slot_at": occurrence, "next_fire_at": fire_at})
+    )
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of what was asked for."""
+    """Return the values of the trigger's columns."""
     cost = values["max_cost_usd_per_day"]
     own = {field.name: values[field.name] for field in fields(NewTrigger)}
     return own | {"max_cost_usd_per_day": None if cost is None else Decimal(str(cost))}
@@ -195,5 +199,6 @@ async def _require_thread(connection: Connection, tenant_id: str, agent_id: str,
         raise InvalidInput(f"thread_id: {error.message}", field="thread_id") from error
     if thread.agent_id != agent_id:
         raise InvalidInput(
-            f"thread_id: thread {thread_id!r} is of agent {thread.agent_id!r}, not of {agent_id!r}.", field="thread_id"
+            f"thread_id: thread {thread_id!r} belongs to agent {thread.agent_id!r}, not to {agent_id!r}.",
+            field="thread_id",
         )

@@ -1,9 +1,9 @@
-"""Fires triggers. A tick may run in any number of copies, twice, or not at all; each slot fires once.
+"""Fires triggers. Ticks may overlap, repeat or fail; each occurrence fires once.
 
-What is due, the database's clock says. A batch of due triggers is one transaction: what came of their slots, the runs,
-and when they are due next. Bells come after the commit; whoever dies before they ring leaves that to the reconciler.
-A gate is looked at between two transactions: the first puts the trigger off, the second takes it again where nobody
-else has moved it. Whoever dies in between leaves it due again when that time is over.
+The database's clock decides what is due. A batch of due triggers is one transaction: the outcomes of their
+occurrences, the runs, and when they are due next. Doorbells ring after the commit; if the process crashes before, the
+reconciler rings them. A gate is evaluated between two transactions: the first postpones the trigger, the second takes
+it again unless another process has moved it. After a crash in between, it is due again when the postponement ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nova_workers.ledger.triggers.firing import DueTrigger, NewFiring
 from nova_workers.ledger.triggers.outcomes import get_firing, settle, spent_since
 from nova_workers.observability.metrics import Metrics
 from nova_workers.triggers.gates import Gates
-from nova_workers.triggers.slots import Slots
+from nova_workers.triggers.occurrences import Occurrences
 from nova_workers.triggers.verdicts import (
     GateAnswer,
     Known,
@@ -48,7 +48,7 @@ __all__ = ["Ticked", "TriggerFirer", "TriggerTicker"]
 _log = structlog.get_logger(__name__)
 
 _MOST_GATES = 500
-"""Gates of one tick: the next one takes the others."""
+"""Gates evaluated in one tick; the next tick takes the rest."""
 _MOST_ENDED = 2_000
 
 
@@ -91,13 +91,13 @@ class TriggerTicker:
         self._metrics = metrics
         self._canceller = canceller
         self._gates = gates
-        self._slots = Slots()
+        self._occurrences = Occurrences()
 
     async def tick(self) -> Ticked:
-        """Count runs that ended, begin queued slots whose turn it is, then fire all that is due.
+        """Count ended runs, begin queued occurrences that may begin, then fire all that is due.
 
         Raises:
-            Unavailable: The database does not answer; the next tick finds all of it again.
+            Unavailable: The database does not answer; the next tick does the work.
         """
         began_s = time.monotonic()
         ticked = Ticked(paused=await self._settle())
@@ -128,13 +128,13 @@ class TriggerTicker:
         return len(paused)
 
     async def _begin_queued(self, limit: int) -> _Batch:
-        """Begin the oldest queued slot of each trigger that has no open run. The next tick begins what is left."""
+        """Begin the oldest queued occurrence of each trigger without an open run; the next tick begins the rest."""
         async with self._database.transaction() as connection:
             taken = await ledger.take_queued(connection, limit=limit)
             batch = _Batch(taken=len(taken))
             known = await self._look_up(connection, [trigger for trigger, _ in taken], {})
-            for trigger, slot in taken:
-                verdict = verdict_on_queued(trigger, known[trigger.id], slot)
+            for trigger, occurrence in taken:
+                verdict = verdict_on_queued(trigger, known[trigger.id], occurrence)
                 if verdict.skips_all is not None:
                     await ledger.skip_queued(connection, trigger.id, *verdict.skips_all)
                 if verdict.firing is not None:
@@ -161,7 +161,7 @@ class TriggerTicker:
             return _Batch(taken=1)
 
     async def _fire_one_by_one(self, count: int) -> _Batch:
-        """Work on what failed as a batch: one that cannot be worked on holds up no other."""
+        """Retry a failed batch one by one, so that one bad trigger does not block the others."""
         whole = _Batch(taken=count)
         for _ in range(count):
             each = await self._fire_due(1)
@@ -186,14 +186,14 @@ class TriggerTicker:
     async def _work(
         self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer]
     ) -> _Batch:
-        """Write what comes of locked triggers."""
+        """Decide on locked triggers and write the results."""
         batch = _Batch(taken=len(triggers))
         if not triggers:
             return batch
         known = await self._look_up(connection, triggers, answers)
-        # Cron lines take a fifth of a millisecond each: not on the loop.
+        # A cron line takes 0.2 ms: not on the event loop.
         verdicts = await asyncio.to_thread(
-            lambda: [verdict_on(trigger, known[trigger.id], self._slots) for trigger in triggers]
+            lambda: [verdict_on(trigger, known[trigger.id], self._occurrences) for trigger in triggers]
         )
         batch.firings = [firing for verdict in verdicts for firing in verdict.firings]
         if batch.firings:
@@ -228,7 +228,7 @@ class TriggerTicker:
         }
 
     async def _follow(self, batch: _Batch, ticked: Ticked) -> None:
-        """Do what makes a committed batch quick."""
+        """Ring doorbells, send cancellations and count, after a batch was committed."""
         self._dispatcher.ring_runs(batch.bells)
         if batch.canceled:
             await self._canceller.requested(batch.canceled)
@@ -247,7 +247,7 @@ class TriggerTicker:
 
 
 class TriggerFirer:
-    """Fires a trigger because somebody asks for it."""
+    """Fires a trigger on request."""
 
     def __init__(self, database: Database, dispatcher: Dispatcher, metrics: Metrics) -> None:
         self._database = database
@@ -255,12 +255,12 @@ class TriggerFirer:
         self._metrics = metrics
 
     async def fire(self, tenant_id: str, trigger_id: str) -> TriggerFiringView:
-        """Fire a trigger now, whether it is due or not, switched on or not. Its schedule stays as it is.
+        """Fire a trigger now, due or not, enabled or not. Its schedule does not change.
 
         Raises:
             NotFound: There is no such trigger.
             Gone: It, its agent or its fixed thread was deleted.
-            LimitExceeded: It had its runs of the day, or they cost what they may.
+            LimitExceeded: It has reached its daily limit of runs or cost.
             Unavailable: The database does not answer. Where the reply to the commit was lost, it may have fired.
         """
         async with self._database.transaction() as connection:
@@ -279,7 +279,7 @@ class TriggerFirer:
             )
             bells = await ledger.insert_firings(connection, [firing])
             if not bells:
-                raise Conflict(f"Trigger {trigger_id!r} fired in this very moment. Try again.", trigger_id=trigger_id)
+                raise Conflict(f"Trigger {trigger_id!r} fired at the same moment. Try again.", trigger_id=trigger_id)
             view = await get_firing(connection, tenant_id, firing.id)
         self._dispatcher.ring_runs(bells)
         self._metrics.trigger_firings.labels("fired", "").inc()
@@ -303,7 +303,7 @@ async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:
 async def _cancel(
     connection: Connection, triggers: Sequence[DueTrigger], verdicts: Sequence[Verdict]
 ) -> list[CancelRequest]:
-    """Ask the runs to stop that make room. In the same transaction: nobody dies between the one and the other."""
+    """Request the cancellation of replaced runs, in the transaction that writes their replacements."""
     pairs = sorted(
         (trigger.tenant_id, run_id)
         for trigger, verdict in zip(triggers, verdicts, strict=True)
@@ -316,10 +316,10 @@ async def _cancel(
 
 
 def _notice(tenant_id: str, agent_id: str, trigger_id: str, reason: str) -> NewDelivery:
-    """Return what the inbox is told when a trigger pauses: nobody looks at what does not happen."""
+    """Return the inbox notification for a paused trigger."""
     text = (
-        f"Trigger {trigger_id} of agent {agent_id} is paused: {reason.rstrip('.')}. Once that is mended, go on with "
-        f"`nova triggers resume {trigger_id}`."
+        f"Trigger {trigger_id} of agent {agent_id} is paused: {reason.rstrip('.')}. Fix the cause, then resume it "
+        f"with `nova triggers resume {trigger_id}`."
     )
     payload = {"text": text, "trigger_id": trigger_id}
     return NewDelivery(new_id("dlv"), tenant_id, "notification", INBOX, payload, agent_id=agent_id)

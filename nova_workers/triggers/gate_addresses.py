@@ -1,4 +1,4 @@
-"""Which addresses a gate may ask: those that agents' tools may fetch."""
+"""Which addresses a gate may request: those that agents' tools may fetch."""
 
 from nova_workers.config import ToolSettings
 from nova_workers.contracts.http.triggers import Gate, UrlGate
@@ -8,11 +8,11 @@ from nova_workers.outbound import OutboundRules
 __all__ = ["check_gate_address", "gate_rules"]
 
 _GATE_BYTES = 1_000_000
-"""Most that is read of what a gate looks at."""
+"""Maximum bytes read of a response."""
 
 
 def gate_rules(tools: ToolSettings, *, timeout_s: float) -> OutboundRules:
-    """Return what gates may reach, and in which bounds."""
+    """Return which addresses gates may request, and the limits."""
     return OutboundRules(
         ports=tools.fetch_ports,
         allow_hosts=tools.fetch_allow_hosts,
@@ -24,7 +24,7 @@ def gate_rules(tools: ToolSettings, *, timeout_s: float) -> OutboundRules:
 
 
 def check_gate_address(gate: Gate | None, rules: OutboundRules) -> None:
-    """Refuse a gate whose address is never fetched. What a name resolves to may change, and is checked at each look.
+    """Refuse a gate whose address is never allowed. What a name resolves to may change: each request checks it.
 
     Raises:
         InvalidInput: It would never open.

@@ -1,4 +1,4 @@
-"""Gates: conditions that are looked at before a trigger fires. Looking costs no model call, and holds no lock."""
+"""Gates: conditions that are evaluated before a trigger fires, without a model call and without holding a lock."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _log = structlog.get_logger(__name__)
 
 
 class Gates:
-    """Looks at gates, several at once, each for a bounded time."""
+    """Evaluates gates concurrently, each within a time limit."""
 
     def __init__(self, database: Database, outbound: Outbound, *, at_once: int) -> None:
-        """Take what gates are looked at with.
+        """Take the parts.
 
         Args:
-            database: For those that ask about the fleet.
-            outbound: For those that ask an address; it bounds the time and what is read.
-            at_once: Most looks at the same time.
+            database: For gates on the fleet's state.
+            outbound: For gates on a URL; it limits time and bytes.
+            at_once: Maximum concurrent evaluations.
         """
         self._database = database
         self._outbound = outbound
-        self._room = asyncio.Semaphore(at_once)
+        self._permits = asyncio.Semaphore(at_once)
 
     async def ask(self, triggers: Sequence[DueTrigger]) -> dict[str, GateAnswer]:
-        """Return what the gates of triggers say, by trigger.
+        """Return the gates' answers, by trigger.
 
         Raises:
             Unavailable: The database does not answer.
@@ -47,7 +47,7 @@ class Gates:
         return {trigger.id: answer for trigger, answer in zip(triggers, answers, strict=True)}
 
     async def _ask_one(self, trigger: DueTrigger) -> GateAnswer:
-        async with self._room:
+        async with self._permits:
             try:
                 gate = GATE.validate_python(trigger.gate)
             except ValidationError as error:
@@ -56,13 +56,13 @@ class Gates:
                 return GateAnswer(False, "Its gate cannot be read. Give it another one.")
             match gate:
                 case UrlGate():
-                    return await self._look_at(gate, trigger.gate_seen)
+                    return await self._check_url(gate, trigger.gate_seen)
                 case OpenTasksGate():
                     return await self._open_tasks(trigger)
                 case IdleGate():
                     return await self._idle(trigger, gate.for_s)
 
-    async def _look_at(self, gate: UrlGate, seen: str | None) -> GateAnswer:
+    async def _check_url(self, gate: UrlGate, seen: str | None) -> GateAnswer:
         try:
             response = await self._outbound.request("GET", gate.url)
         except OutboundFailed as error:
@@ -73,7 +73,7 @@ class Gates:
             return GateAnswer(True, "")
         found = hashlib.sha256(response.body).hexdigest()
         if found == seen:
-            return GateAnswer(False, f"{gate.url!r} says what it said when the trigger fired last.")
+            return GateAnswer(False, f"{gate.url!r} has not changed since the trigger fired last.")
         return GateAnswer(True, "", seen=found)
 
     async def _open_tasks(self, trigger: DueTrigger) -> GateAnswer:

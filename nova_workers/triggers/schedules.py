@@ -1,4 +1,4 @@
-"""When a trigger fires: cron lines, points in time and periods. Pure: time comes in, times go out."""
+"""When a trigger fires: cron lines, points in time and periods. Pure functions of time."""
 
 import re
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}", re.ASCII)
 _YEARS = range(2000, 2101)
 _MAX_PERIOD_S = 366 * 86_400
 _NO_ZONES = frozenset({"localtime", "Factory", "posixrules"})
-"""Names that mean something else on every machine."""
+"""Names whose meaning differs between machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a trigger's schedule says.
+    """A trigger's schedule.
 
     Attributes:
-        kind: What `text` is.
-        text: In the plain form in which it is kept.
-        zone: What a cron line is meant in.
-        starts_at: Nothing fires before; a period counts from here.
-        ends_at: Nothing fires after.
+        kind: The form of `text`.
+        text: In the normal form, as stored.
+        zone: The time zone of a cron line.
+        starts_at: It does not fire before; a period counts from here.
+        ends_at: It does not fire after.
     """
 
     kind: TriggerKind
@@ -49,7 +49,7 @@ def parse_schedule(
     starts_at: datetime | None = None,
     ends_at: datetime | None = None,
 ) -> Schedule:
-    """Check what says when a trigger fires.
+    """Check and parse a schedule.
 
     Raises:
         InvalidInput: A part has the wrong form; the field is ``schedule``, ``timezone``, ``starts_at`` or ``ends_at``.
@@ -67,16 +67,16 @@ def parse_schedule(
 
 
 def next_firings(schedule: Schedule, *, after: datetime, made_at: datetime) -> Iterator[datetime]:
-    """Yield when a trigger fires after a moment: in order, each instant once, in UTC. Ends where nothing more comes.
+    """Yield when a trigger fires after a moment: in order, each instant once, in UTC. Ends with the schedule.
 
     Args:
         schedule: From `parse_schedule`.
-        after: Aware.
-        made_at: When the trigger was made. A period counts from there where the schedule has no start.
+        after: With a time zone.
+        made_at: When the trigger was created. A period counts from there if the schedule has no start.
     """
     start, end = schedule.starts_at, schedule.ends_at
     if start is not None and start > after:
-        # The start itself is not too early.
+        # The start itself counts.
         after = start - timedelta(microseconds=1)
     for firing in _firings(schedule, after, made_at):
         if end is not None and firing > end:
@@ -106,7 +106,7 @@ def time_zone(name: str) -> ZoneInfo:
     """Return a time zone.
 
     Raises:
-        InvalidInput: There is none of that name.
+        InvalidInput: There is no time zone of that name.
     """
     try:
         if _ZONE.fullmatch(name) is None or name in _NO_ZONES:
@@ -116,7 +116,7 @@ def time_zone(name: str) -> ZoneInfo:
         close = get_close_matches(name, sorted(available_timezones()), n=3)
         hint = f" Did you mean {' or '.join(close)}?" if close else " Give one such as Europe/Berlin, or UTC."
         raise InvalidInput(
-            f"timezone: {name!r} is no time zone of the IANA database.{hint}", field="timezone"
+            f"timezone: {name!r} is not a time zone of the IANA database.{hint}", field="timezone"
         ) from error
 
 
@@ -127,7 +127,7 @@ def _parse_at(text: str) -> str:
         at = datetime.fromisoformat(text.upper())
     except ValueError as error:
         raise InvalidInput(
-            f"schedule: {text[:80]!r} is no point in time: {error}. Give date, time and offset, such as "
+            f"schedule: {text[:80]!r} is not a point in time: {error}. Give date, time and offset, such as "
             "'2030-05-01T09:00:00+02:00' or '2030-05-01T07:00:00Z'.",
             field="schedule",
         ) from error
@@ -138,7 +138,7 @@ def _parse_at(text: str) -> str:
 def _parse_every(text: str) -> str:
     if _PERIOD.fullmatch(text) is None or not MIN_PERIOD_S <= int(text) <= _MAX_PERIOD_S:
         raise InvalidInput(
-            f"schedule: {text[:80]!r} is no period. Give whole seconds, {MIN_PERIOD_S} to {_MAX_PERIOD_S}, such as "
+            f"schedule: {text[:80]!r} is not a period. Give whole seconds, {MIN_PERIOD_S} to {_MAX_PERIOD_S}, such as "
             "'3600'.",
             field="schedule",
         )

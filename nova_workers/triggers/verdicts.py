@@ -1,6 +1,6 @@
-"""What comes of a due trigger: which of its slots fire, which are skipped and why, and where it stands then.
+"""Decides on a due trigger: which occurrences fire, which are skipped and why, and when it is due next.
 
-Pure: what is known of a trigger comes in, the rows to write go out. Nothing here is true before it is committed.
+Pure: the facts about a trigger come in, the rows to write go out. Nothing holds before the caller commits it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,30 @@ from zoneinfo import ZoneInfo
 from nova_workers.contracts.http.triggers import SkipReason
 from nova_workers.errors import InvalidInput
 from nova_workers.ids import new_id
-from nova_workers.ledger.triggers.firing import DueTrigger, Move, NewFiring, QueuedSlot
+from nova_workers.ledger.triggers.firing import DueTrigger, Move, NewFiring, QueuedOccurrence
 from nova_workers.ledger.triggers.outcomes import Spent
-from nova_workers.triggers.slots import COUNTED, GATE_LEASE_S, HELD_S, ON_TIME_S, DueSlots, SlotRule, Slots, window_s
+from nova_workers.triggers.occurrences import (
+    COUNTED,
+    GATE_LEASE_S,
+    HELD_S,
+    ON_TIME_S,
+    DueOccurrences,
+    OccurrenceRule,
+    Occurrences,
+    window_s,
+)
 
 __all__ = ["GateAnswer", "Known", "Verdict", "day_began", "limited", "over_limit", "verdict_on", "verdict_on_queued"]
 
 Refusal = tuple[SkipReason, str]
 
 MAX_QUEUED = 1_000
-"""Slots of one trigger that wait for the runs of earlier ones."""
+"""Occurrences of one trigger that may be queued behind the runs of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateAnswer:
-    """What a gate said. `seen` is kept if the trigger fires."""
+    """A gate's answer. `seen` is stored if the trigger fires."""
 
     opens: bool
     why: str
@@ -36,12 +45,12 @@ class GateAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a due trigger beside its row.
+    """The facts about a due trigger beside its row.
 
     Attributes:
-        thread_lives: Whether its fixed thread is there; true where it has none.
-        spent: What its runs of the day come to; None where it has no limit.
-        gate: What its gate said; None where nobody looked yet.
+        thread_lives: Whether its fixed thread exists; true if it has none.
+        spent: Number and cost of its runs of the day; None if it has no limit.
+        gate: Its gate's answer; None if it was not evaluated yet.
     """
 
     thread_lives: bool = True
@@ -51,11 +60,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be written.
+    """What to write.
 
     Attributes:
-        asks_gate: Nothing comes of it before its gate was looked at.
-        cancels: Open runs that make room for the one that fires.
+        asks_gate: Its gate must be evaluated first.
+        cancels: Open runs that the new one replaces.
     """
 
     move: Move
@@ -66,11 +75,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class QueuedVerdict:
-    """What comes of a queued slot.
+    """What to write of a queued occurrence.
 
     Attributes:
-        firing: What is to be written of it; None where it goes on waiting.
-        skips_all: Why it and all slots behind it are skipped.
+        firing: Its row; None if it stays queued.
+        skips_all: Why it and all queued after it are skipped.
     """
 
     firing: NewFiring | None = None
@@ -78,8 +87,8 @@ class QueuedVerdict:
 
 
 @dataclass(slots=True)
-class _Ledger:
-    """What comes of slots, one after the other: each sees the runs of those before it."""
+class _Outcomes:
+    """The outcomes of occurrences, decided in order: each sees the runs of those before it."""
 
     trigger: DueTrigger
     known: Known
@@ -90,26 +99,26 @@ class _Ledger:
     queued: int = 0
     begun: int = 0
 
-    def skip(self, slot: datetime, reason: SkipReason, detail: str) -> None:
+    def skip(self, occurrence: datetime, reason: SkipReason, detail: str) -> None:
         self.firings.append(
-            NewFiring(new_id("fir"), self.trigger.id, slot, "skipped", skip_reason=reason, detail=detail)
+            NewFiring(new_id("fir"), self.trigger.id, occurrence, "skipped", skip_reason=reason, detail=detail)
         )
 
-    def fire(self, slot: datetime) -> None:
+    def fire(self, occurrence: datetime) -> None:
         if self.trigger.overlap == "cancel_other":
             self.cancels += self.open_runs
             self.open_runs.clear()
-        firing = _fired(self.trigger, new_id("fir"), slot)
+        firing = _fired(self.trigger, new_id("fir"), occurrence)
         self.firings.append(firing)
         self.open_runs.append(str(firing.run_id))
         self.begun += 1
 
-    def queue(self, slot: datetime) -> None:
-        self.firings.append(NewFiring(new_id("fir"), self.trigger.id, slot, "queued"))
+    def queue(self, occurrence: datetime) -> None:
+        self.firings.append(NewFiring(new_id("fir"), self.trigger.id, occurrence, "queued"))
         self.queued += 1
 
     def waits(self) -> bool:
-        """Whether the next slot goes behind the open runs and queued slots of earlier ones."""
+        """Whether the next occurrence is queued behind the open runs and queued occurrences of earlier ones."""
         if not self.open_runs and not self.queued:
             return False
         if self.catching_up or self.trigger.overlap == "queue":
@@ -117,12 +126,12 @@ class _Ledger:
         return self.trigger.overlap == "cancel_other" and self.queued > 0
 
 
-def _fired(trigger: DueTrigger, firing_id: str, slot: datetime) -> NewFiring:
+def _fired(trigger: DueTrigger, firing_id: str, occurrence: datetime) -> NewFiring:
     thread_id = trigger.thread_id
     return NewFiring(
         firing_id,
         trigger.id,
-        slot,
+        occurrence,
         "fired",
         run_id=new_id("run"),
         thread_id=thread_id or new_id("thr"),
@@ -130,9 +139,9 @@ def _fired(trigger: DueTrigger, firing_id: str, slot: datetime) -> NewFiring:
     )
 
 
-def _rule_of(trigger: DueTrigger) -> SlotRule:
-    """Return what says when a trigger fires."""
-    return SlotRule(
+def _rule_of(trigger: DueTrigger) -> OccurrenceRule:
+    """Return what determines when a trigger fires."""
+    return OccurrenceRule(
         trigger_id=trigger.id,
         kind=trigger.kind,
         schedule=trigger.schedule,
@@ -153,46 +162,50 @@ def day_began(trigger: DueTrigger) -> datetime:
     except (KeyError, ValueError, OSError):
         zone = ZoneInfo("UTC")
     here = trigger.now.astimezone(zone)
-    # The first midnight of two, where clocks go back across it: the hour that comes again begins no new day.
+    # Where clocks go back across midnight, the first of the two: the repeated hour does not begin another day.
     return here.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).astimezone(UTC)
 
 
-def verdict_on(trigger: DueTrigger, known: Known, slots: Slots) -> Verdict:
-    """Return what comes of a trigger that is due."""
-    slot, now = trigger.next_slot_at, trigger.now
-    if slot is None:
-        # Nothing is due of it, whatever its time says.
+def verdict_on(trigger: DueTrigger, known: Known, occurrences: Occurrences) -> Verdict:
+    """Decide on a due trigger."""
+    occurrence, now = trigger.next_slot_at, trigger.now
+    if occurrence is None:
+        # It has no next occurrence, whatever its `next_fire_at` is.
         return Verdict(Move(trigger.id, None, None))
     gone = _gone(trigger, known)
     if gone is not None:
-        return _paused(trigger, slot, *gone)
+        return _paused(trigger, occurrence, *gone)
     if trigger.held:
-        return Verdict(Move(trigger.id, slot, now + timedelta(seconds=HELD_S)))
+        return Verdict(Move(trigger.id, occurrence, now + timedelta(seconds=HELD_S)))
     rule = _rule_of(trigger)
     try:
-        due = slots.due(rule, slot, now)
+        due = occurrences.due(rule, occurrence, now)
     except InvalidInput as error:
-        return _paused(trigger, slot, "schedule", error.message)
+        return _paused(trigger, occurrence, "schedule", error.message)
     if due.firing and trigger.gate is not None and known.gate is None:
-        return Verdict(Move(trigger.id, slot, now + timedelta(seconds=GATE_LEASE_S)), asks_gate=True)
-    return _judged(trigger, known, due, slots.fire_at(rule, due.next_slot), _catching_up(rule, due, now, slots))
+        return Verdict(Move(trigger.id, occurrence, now + timedelta(seconds=GATE_LEASE_S)), asks_gate=True)
+    return _decided(
+        trigger, known, due, occurrences.fire_at(rule, due.next_occurrence), _catching_up(rule, due, now, occurrences)
+    )
 
 
-def _catching_up(rule: SlotRule, due: DueSlots, now: datetime, slots: Slots) -> bool:
-    """Whether these slots came late and each is to fire: then none of them is skipped for the run of another."""
+def _catching_up(rule: OccurrenceRule, due: DueOccurrences, now: datetime, occurrences: Occurrences) -> bool:
+    """Whether these are late and each is to fire: then none is skipped because of another's run."""
     if rule.catchup != "each" or not due.firing:
         return False
-    following = slots.fire_at(rule, due.next_slot)
+    following = occurrences.fire_at(rule, due.next_occurrence)
     if len(due.firing) > 1 or (following is not None and following <= now):
         return True
-    fires_at = slots.fire_at(rule, max(due.firing))
+    fires_at = occurrences.fire_at(rule, max(due.firing))
     return fires_at is not None and fires_at < now - timedelta(seconds=ON_TIME_S)
 
 
-def verdict_on_queued(trigger: DueTrigger, known: Known, slot: QueuedSlot) -> QueuedVerdict:
-    """Return what comes of the oldest queued slot of a trigger."""
+def verdict_on_queued(trigger: DueTrigger, known: Known, occurrence: QueuedOccurrence) -> QueuedVerdict:
+    """Decide on the oldest queued occurrence of a trigger."""
     if trigger.stopped:
-        return QueuedVerdict(skips_all=("stopped", "The trigger was paused or deleted while the slot waited."))
+        return QueuedVerdict(
+            skips_all=("stopped", "The trigger was paused or deleted while the occurrence was queued.")
+        )
     gone = _gone(trigger, known)
     if gone is not None:
         return QueuedVerdict(skips_all=gone)
@@ -200,62 +213,66 @@ def verdict_on_queued(trigger: DueTrigger, known: Known, slot: QueuedSlot) -> Qu
         return QueuedVerdict()
     refusal = over_limit(trigger, known.spent)
     if refusal is None:
-        return QueuedVerdict(_fired(trigger, slot.id, slot.scheduled_for))
+        return QueuedVerdict(_fired(trigger, occurrence.id, occurrence.scheduled_for))
     reason, detail = refusal
     return QueuedVerdict(
-        NewFiring(slot.id, trigger.id, slot.scheduled_for, "skipped", skip_reason=reason, detail=detail)
+        NewFiring(occurrence.id, trigger.id, occurrence.scheduled_for, "skipped", skip_reason=reason, detail=detail)
     )
 
 
 def over_limit(trigger: DueTrigger, spent: Spent | None, begun: int = 0) -> Refusal | None:
-    """Return which limit of the day a trigger has reached, `begun` runs later, and in which words."""
+    """Return which daily limit a trigger has reached after `begun` more runs, with a message."""
     if spent is None:
         return None
     runs, cost = trigger.max_runs_per_day, trigger.max_cost_usd_per_day
     if runs is not None and spent.runs + begun >= runs:
-        return "max_runs_per_day", f"It had its {runs} runs of the day."
+        return "max_runs_per_day", f"It has had its {runs} runs of the day."
     if cost is not None and spent.cost_usd >= cost:
         return "max_cost_usd_per_day", f"Its runs of the day cost ${spent.cost_usd:.4f} of ${cost.normalize():f}."
     return None
 
 
-def _judged(
-    trigger: DueTrigger, known: Known, due: DueSlots, next_fire_at: datetime | None, catching_up: bool
+def _decided(
+    trigger: DueTrigger, known: Known, due: DueOccurrences, next_fire_at: datetime | None, catching_up: bool
 ) -> Verdict:
-    page = _Ledger(trigger, known, catching_up, open_runs=list(trigger.open_runs), queued=trigger.queued_slots)
+    outcomes = _Outcomes(
+        trigger, known, catching_up, open_runs=list(trigger.open_runs), queued=trigger.queued_occurrences
+    )
     if due.missed is not None:
         first, count = due.missed
-        page.skip(first, "missed", f"{_slots(count)} came more than {window_s(trigger.catchup_s)} s too late.")
+        outcomes.skip(
+            first, "missed", f"{_occurrences(count)} came more than {window_s(trigger.catchup_s)} s too late."
+        )
     if due.passed_over is not None:
         first, count = due.passed_over
-        page.skip(first, "caught_up", f"{_slots(count)} came late; a later one fired in {_place(count)}.")
-    for slot in due.firing:
-        refusal = _refusal(page)
+        outcomes.skip(first, "caught_up", f"{_occurrences(count)} came late; a later one fired in {_place(count)}.")
+    for occurrence in due.firing:
+        refusal = _refusal(outcomes)
         if refusal is not None:
-            page.skip(slot, *refusal)
-        elif page.waits():
-            page.queue(slot)
+            outcomes.skip(occurrence, *refusal)
+        elif outcomes.waits():
+            outcomes.queue(occurrence)
         else:
-            page.fire(slot)
-    accepted = page.begun or page.queued > trigger.queued_slots
+            outcomes.fire(occurrence)
+    accepted = outcomes.begun or outcomes.queued > trigger.queued_occurrences
     seen = known.gate.seen if known.gate is not None and accepted else None
-    move = Move(trigger.id, due.next_slot, next_fire_at, over=due.next_slot is None, gate_seen=seen)
-    # What was begun for an earlier slot of this very pass may be canceled too: its row is written by then.
-    return Verdict(move, tuple(page.firings), tuple(page.cancels))
+    move = Move(trigger.id, due.next_occurrence, next_fire_at, over=due.next_occurrence is None, gate_seen=seen)
+    # A run of an earlier occurrence of this pass may be canceled too: its row is written by then.
+    return Verdict(move, tuple(outcomes.firings), tuple(outcomes.cancels))
 
 
-def _refusal(page: _Ledger) -> Refusal | None:
-    trigger, gate = page.trigger, page.known.gate
+def _refusal(outcomes: _Outcomes) -> Refusal | None:
+    trigger, gate = outcomes.trigger, outcomes.known.gate
     if gate is not None and not gate.opens:
         return "gate", gate.why
-    if page.queued >= MAX_QUEUED:
-        return "overlap", f"{MAX_QUEUED} earlier slots are queued, which is the most."
-    if trigger.overlap == "skip" and not page.waits():
-        if page.open_runs:
-            return "overlap", f"Run {page.open_runs[0]} of an earlier slot is still open."
-        if page.queued:
-            return "overlap", f"{page.queued} earlier slots are still queued."
-    return over_limit(trigger, page.known.spent, page.begun + page.queued)
+    if outcomes.queued >= MAX_QUEUED:
+        return "overlap", f"{MAX_QUEUED} earlier occurrences are queued, the maximum."
+    if trigger.overlap == "skip" and not outcomes.waits():
+        if outcomes.open_runs:
+            return "overlap", f"Run {outcomes.open_runs[0]} of an earlier occurrence is still open."
+        if outcomes.queued:
+            return "overlap", f"{outcomes.queued} earlier occurrences are still queued."
+    return over_limit(trigger, outcomes.known.spent, outcomes.begun + outcomes.queued)
 
 
 def _gone(trigger: DueTrigger, known: Known) -> Refusal | None:
@@ -266,15 +283,15 @@ def _gone(trigger: DueTrigger, known: Known) -> Refusal | None:
     return None
 
 
-def _paused(trigger: DueTrigger, slot: datetime, reason: SkipReason, detail: str) -> Verdict:
-    row = NewFiring(new_id("fir"), trigger.id, slot, "skipped", skip_reason=reason, detail=detail)
+def _paused(trigger: DueTrigger, occurrence: datetime, reason: SkipReason, detail: str) -> Verdict:
+    row = NewFiring(new_id("fir"), trigger.id, occurrence, "skipped", skip_reason=reason, detail=detail)
     return Verdict(Move(trigger.id, None, None, paused_reason=detail), (row,))
 
 
-def _slots(count: int) -> str:
+def _occurrences(count: int) -> str:
     if count == 1:
         return "It"
-    return f"{'At least ' if count >= COUNTED else ''}{count} slots from here on"
+    return f"{'At least ' if count >= COUNTED else ''}{count} occurrences from here on"
 
 
 def _place(count: int) -> str:
@@ -282,5 +299,5 @@ def _place(count: int) -> str:
 
 
 def limited(triggers: Sequence[DueTrigger]) -> list[DueTrigger]:
-    """Return those that have a limit of the day."""
+    """Return the triggers that have a daily limit."""
     return [each for each in triggers if each.max_runs_per_day is not None or each.max_cost_usd_per_day is not None]

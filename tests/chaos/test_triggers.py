@@ -1,4 +1,4 @@
-"""Triggers on a real fleet: beats and workers die, the broker is wiped, Postgres restarts; each slot fires once."""
+"""Triggers on a real fleet: crashed processes, a wiped broker, a restarted Postgres; each occurrence fires once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ EVERY_SECOND = TriggerCreate(
 SECOND = timedelta(seconds=1)
 
 
-async def _slots(database: Database, at_least: int) -> None:
-    """Wait until so many slots have fired."""
+async def _occurrences(database: Database, at_least: int) -> None:
+    """Wait until so many occurrences have fired."""
     async with asyncio.timeout(90):
         while True:
             try:
@@ -39,13 +39,13 @@ async def _slots(database: Database, at_least: int) -> None:
 
 
 async def _check_each_once(database: Database) -> None:
-    """Check that there is no slot left out, none that fired twice, and that every run came to its end."""
+    """Check that there is no occurrence left out, none that fired twice, and that every run came to its end."""
     await database.execute("UPDATE triggers SET enabled = false, next_fire_at = NULL, next_slot_at = NULL")
     await database.execute("UPDATE trigger_firings SET outcome = 'skipped' WHERE outcome = 'queued'")
     rows = await database.fetch("SELECT scheduled_for, outcome, run_id FROM trigger_firings ORDER BY scheduled_for")
-    slots = [row["scheduled_for"] for row in rows]
-    assert slots == [slots[0] + at * SECOND for at in range(len(slots))]
-    # A slot that comes while the run of an earlier one is open has its row at once, and its run when that has ended.
+    occurrences = [row["scheduled_for"] for row in rows]
+    assert occurrences == [occurrences[0] + at * SECOND for at in range(len(occurrences))]
+    # An occurrence during the run of an earlier one has its row at once, and its run when that one has ended.
     fired = [row["run_id"] for row in rows if row["outcome"] == "fired"]
     runs = await database.fetch("SELECT id FROM runs WHERE trigger_id IS NOT NULL")
     assert sorted(fired) == sorted(row["id"] for row in runs)
@@ -64,15 +64,15 @@ async def test_two_beats_and_two_workers_fire_each_second_once_whoever_dies(env:
         assert first is not None
         await fleet.start_beat()
         await fleet.client.triggers.create(EVERY_SECOND)
-        await _slots(database, 4)
+        await _occurrences(database, 4)
         first.kill()
-        await _slots(database, 6)
+        await _occurrences(database, 6)
         fleet.workers[0].kill()
-        await _slots(database, 9)
+        await _occurrences(database, 9)
         redis = Redis.from_url(env["NOVA_REDIS_URL"])
         await redis.flushdb()
         await redis.aclose()
-        await _slots(database, 12)
+        await _occurrences(database, 12)
         await _check_each_once(database)
 
 
@@ -86,7 +86,7 @@ async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
         fleet.env |= skewed_clock(tmp_path, -3600)
         await fleet.start_beat()
         await fleet.client.triggers.create(EVERY_SECOND)
-        await _slots(database, 6)
+        await _occurrences(database, 6)
         assert worker.exit_code is None
         late_s = await database.fetch(
             "SELECT extract(epoch FROM fired_at - scheduled_for) AS late_s FROM trigger_firings"
@@ -96,16 +96,16 @@ async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
 
 
 @proves("triggers.database")
-async def test_a_postgres_that_is_killed_and_comes_back_costs_no_slot(own_servers: OwnServers):
+async def test_a_postgres_that_is_killed_and_comes_back_costs_no_occurrence(own_servers: OwnServers):
     database = Database(own_servers.database_url, pool_size=2)
     try:
         async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
             await fleet.client.triggers.create(EVERY_SECOND)
-            await _slots(database, 3)
+            await _occurrences(database, 3)
             await own_servers.postgres.kill()
-            await asyncio.sleep(2)  # slots that nobody can fire
+            await asyncio.sleep(2)  # occurrences that no process can fire
             await own_servers.postgres.start()
-            await _slots(database, 8)
+            await _occurrences(database, 8)
             await _check_each_once(database)
     finally:
         await database.close()

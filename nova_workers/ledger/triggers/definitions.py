@@ -33,10 +33,10 @@ updated_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day, max_cost_us
 failures, paused_reason, next_slot_at, next_fire_at
 """
 
-# Whether a device's clock is right matters to nobody: what is due is so by this one.
+# Only the database's clock decides what is due.
 _NOW = "SELECT now()"
 
-# Created at the moment from which its slots were computed.
+# Created at the moment from which its occurrences were computed.
 _CREATE = f"""
 INSERT INTO triggers (id, tenant_id, agent_id, created_by, created_at, kind, schedule, timezone, prompt, title, enabled,
                       thread_id, starts_at, ends_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day,
@@ -116,7 +116,7 @@ class NewTrigger:
     pause_after_failures: int
     gate: dict[str, Any] | None
     next_slot_at: datetime | None
-    """The first slot that nothing came of yet; null does not fire."""
+    """The first occurrence that nothing came of yet; null does not fire."""
     next_fire_at: datetime | None
     """The same with its jitter."""
 
@@ -136,7 +136,7 @@ async def create_trigger(
     created_by: str,
     at: datetime,
 ) -> TriggerView:
-    """Store a new trigger, made at `at`: its slots were computed from there.
+    """Store a new trigger, made at `at`: its occurrences were computed from there.
 
     Raises:
         LimitExceeded: The agent has as many as it may.
@@ -204,7 +204,7 @@ async def update_trigger(connection: Connection, tenant_id: str, trigger_id: str
 
 
 async def resume_trigger(
-    connection: Connection, tenant_id: str, trigger_id: str, *, slot: datetime | None, fire_at: datetime | None
+    connection: Connection, tenant_id: str, trigger_id: str, *, occurrence: datetime | None, fire_at: datetime | None
 ) -> TriggerView:
     """End a trigger's pause, and count its failures anew.
 
@@ -213,7 +213,7 @@ async def resume_trigger(
         Gone: It was deleted.
     """
     row = await connection.fetchrow(
-        _RESUME, tenant_id=tenant_id, trigger_id=trigger_id, next_slot_at=slot, next_fire_at=fire_at
+        _RESUME, tenant_id=tenant_id, trigger_id=trigger_id, next_slot_at=occurrence, next_fire_at=fire_at
     )
     return await get_trigger(connection, tenant_id, trigger_id) if row is None else _view(row)
 

@@ -1,8 +1,8 @@
-"""What comes of the slots of triggers: the rows that make each fire once.
+"""The outcomes of trigger occurrences: the rows that make each fire once.
 
-A trigger's row is locked while its slots are worked on, and everything that comes of them is in that one transaction:
-what came of each slot, the runs, and when the next slot is. Whoever dies before the commit leaves the trigger due, and
-whoever comes second finds it moved. The uniqueness of a slot's row stands behind that.
+A trigger's row is locked while its occurrences are processed, and one transaction writes everything: the outcome of
+each, the runs, and the next occurrence. A crash before the commit leaves the trigger due; a second process finds it
+moved. A unique constraint on the occurrence's row backs this up.
 
 Lock order: triggers, then threads by id, then runs. Triggers are never waited for here, so no two ticks do.
 """
@@ -27,7 +27,7 @@ __all__ = [
     "DueTrigger",
     "Move",
     "NewFiring",
-    "QueuedSlot",
+    "QueuedOccurrence",
     "begin_queued",
     "insert_firings",
     "living_threads",
@@ -51,7 +51,8 @@ SELECT r.*, now() AS now, n.timezone AS tenant_timezone,
            AS agent_lives,
        {PAUSED} AS held,
        ARRAY(SELECT o.id FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN} LIMIT {_MOST_OPEN}) AS open_runs,
-       (SELECT count(*) FROM trigger_firings f WHERE f.trigger_id = r.id AND f.outcome = 'queued')::int AS queued_slots
+       (SELECT count(*) FROM trigger_firings f WHERE f.trigger_id = r.id AND f.outcome = 'queued')::int
+         AS queued_occurrences
   FROM locked r JOIN tenants n ON n.id = r.tenant_id
 """
 
@@ -91,8 +92,8 @@ WITH locked AS MATERIALIZED (
 )
 {_FACTS}
 """
-# Triggers whose oldest queued slot may begin, or never will. The facts come from a second statement, which sees what
-# was committed before the lock: whoever begins a run of a trigger holds its row.
+# Triggers whose oldest queued occurrence may begin, or never will. The facts come from a second statement, which sees
+# what was committed before the lock: beginning a run of a trigger needs the lock on its row.
 _LOCK_QUEUED = f"""
 SELECT r.id
   FROM triggers r
@@ -141,7 +142,7 @@ _RUNS = insert_runs(
 )
 
 
-# What is written of slots: new rows, or what came of queued ones. A slot that has a row already fires nothing.
+# The rows of occurrences: new ones, or the outcomes of queued ones. An occurrence that already has a row does not fire.
 _NEW_ROWS = """
     INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, outcome, run_id, skip_reason, detail, manual)
     SELECT g.id, t.tenant_id, g.trigger_id, g.scheduled_for, g.outcome, g.run_id, g.skip_reason, g.detail, g.manual
@@ -208,13 +209,13 @@ class DueTrigger:
 
     Attributes:
         now: The database's clock.
-        next_slot_at: The first slot that nothing came of yet; None for one that was taken though it is not due.
+        next_slot_at: The first occurrence that nothing came of yet; None for one that was taken though it is not due.
         tenant_timezone: Whose days are meant.
         agent_lives: Whether its agent is there.
         held: Whether the agent, the tenant or the fleet is paused.
         stopped: It is deleted or paused.
-        open_runs: Those that earlier slots began.
-        queued_slots: Earlier slots that wait for those runs.
+        open_runs: Those that earlier occurrences began.
+        queued_occurrences: Earlier occurrences that wait for those runs.
     """
 
     id: str
@@ -243,12 +244,12 @@ class DueTrigger:
     held: bool
     stopped: bool
     open_runs: tuple[str, ...]
-    queued_slots: int
+    queued_occurrences: int
 
 
 @dataclass(frozen=True, slots=True)
 class NewFiring:
-    """What comes of one slot. With a `run_id` a run begins, in `thread_id`."""
+    """What comes of one occurrence. With a `run_id` a run begins, in `thread_id`."""
 
     id: str
     trigger_id: str
@@ -263,8 +264,8 @@ class NewFiring:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedSlot:
-    """A slot that waits until no run of an earlier one is open."""
+class QueuedOccurrence:
+    """An occurrence that waits until no run of an earlier one is open."""
 
     id: str
     scheduled_for: datetime
@@ -314,21 +315,21 @@ async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> D
     raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
 
 
-async def take_queued(connection: Connection, *, limit: int) -> list[tuple[DueTrigger, QueuedSlot]]:
-    """Lock triggers whose oldest queued slot may begin or has to be skipped, and return both."""
+async def take_queued(connection: Connection, *, limit: int) -> list[tuple[DueTrigger, QueuedOccurrence]]:
+    """Lock triggers whose oldest queued occurrence may begin or has to be skipped, and return both."""
     ids = [row["id"] for row in await connection.fetch(_LOCK_QUEUED, limit=limit)]
     if not ids:
         return []
-    slots = {
-        row["trigger_id"]: QueuedSlot(row["id"], row["scheduled_for"])
+    occurrences = {
+        row["trigger_id"]: QueuedOccurrence(row["id"], row["scheduled_for"])
         for row in await connection.fetch(_OLDEST_QUEUED, trigger_ids=ids)
     }
     triggers = [_due(row) for row in await connection.fetch(_FACTS_OF, trigger_ids=ids)]
-    return [(trigger, slots[trigger.id]) for trigger in triggers if trigger.id in slots]
+    return [(trigger, occurrences[trigger.id]) for trigger in triggers if trigger.id in occurrences]
 
 
 async def skip_queued(connection: Connection, trigger_id: str, reason: SkipReason, detail: str) -> None:
-    """Skip all queued slots of a locked trigger."""
+    """Skip all queued occurrences of a locked trigger."""
     await connection.execute(_SKIP_QUEUED, trigger_id=trigger_id, skip_reason=reason, detail=detail)
 
 
@@ -338,12 +339,12 @@ async def living_threads(connection: Connection, thread_ids: Sequence[str]) -> f
 
 
 async def insert_firings(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
-    """Write what comes of new slots of locked triggers and threads, with the runs, and return the bells of these."""
+    """Write the outcomes of new occurrences of locked triggers and threads with their runs; return the doorbells."""
     return await _write(connection, _INSERT, firings)
 
 
 async def begin_queued(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
-    """Write what comes of queued slots of locked triggers and threads, and return the bells of the runs."""
+    """Write the outcomes of queued occurrences of locked triggers and threads, and return the doorbells of the runs."""
     return await _write(connection, _BEGIN, firings)
 
 

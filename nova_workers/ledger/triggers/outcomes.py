@@ -1,4 +1,4 @@
-"""What became of triggers' slots: how the runs ended that they began, and what is told of them."""
+"""What became of triggers' occurrences: how the runs ended that they began, and what is told of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["Spent", "get_firing", "list_firings", "settle", "spent_since"]
 
-# Since a moment of each trigger; as budgets count it, which refuse the model call: what ended since then, and what open
-# runs have used so far, unless they only waited or stood in line since then. What other agents cost that these runs
-# asked is not in it.
+# Since a moment of each trigger, counted as budgets do: the runs that ended since then, and what open runs have used so
+# far, unless they were only waiting or queued since then. The cost of agents that these runs asked is not included.
 _SPENT = f"""
 SELECT g.id, count(r.id) FILTER (WHERE r.created_at >= g.since)::int AS runs,
        COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd
@@ -119,13 +118,13 @@ async def settle(connection: Connection, *, limit: int) -> list[Row]:
 async def list_firings(
     connection: Connection, tenant_id: str, trigger_id: str, *, before: datetime | None, limit: int
 ) -> list[TriggerFiringView]:
-    """Return what came of a trigger's slots, the latest first, of slots before `before`."""
+    """Return what came of a trigger's occurrences, the latest first, of occurrences before `before`."""
     rows = await connection.fetch(_LIST, tenant_id=tenant_id, trigger_id=trigger_id, before=before, limit=limit)
     return [TriggerFiringView.model_validate(dict(row)) for row in rows]
 
 
 async def get_firing(connection: Connection, tenant_id: str, firing_id: str) -> TriggerFiringView:
-    """Return what came of one slot.
+    """Return what came of one occurrence.
 
     Raises:
         NotFound: There is no such row.

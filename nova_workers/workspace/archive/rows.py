@@ -17,8 +17,8 @@ from nova_workers.contracts.skills import SkillFile
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive.tables import KeptTable
 from nova_workers.ledger.workspace.memories import MAX_CONTENT_CHARS
+from nova_workers.triggers.occurrences import check_jitter
 from nova_workers.triggers.schedules import parse_schedule
-from nova_workers.triggers.slots import check_jitter
 from nova_workers.validation import place_of, problem_of
 from nova_workers.vocabulary import ENDED_RUNS, ENDED_TURNS
 from nova_workers.workspace.agents.rules import check_agent_id, check_spec

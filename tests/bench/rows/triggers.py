@@ -69,12 +69,14 @@ async def measure_triggers(bench: Bench) -> Result:
             began_s = time.perf_counter()
             ticked = await asyncio.gather(ticker.tick(), _ticker(database, redis).tick())
             fired_s = time.perf_counter() - began_s
-            slots = await database.fetchval("SELECT count(DISTINCT (trigger_id, scheduled_for)) FROM trigger_firings")
+            occurrences = await database.fetchval(
+                "SELECT count(DISTINCT (trigger_id, scheduled_for)) FROM trigger_firings"
+            )
             runs = await database.fetchval("SELECT count(*) FROM runs")
         finally:
             await redis.aclose()
             await database.close()
-    assert sum(each.fired for each in ticked) == slots == runs == sizes.due_triggers, (ticked, slots, runs)
+    assert sum(each.fired for each in ticked) == occurrences == runs == sizes.due_triggers, (ticked, occurrences, runs)
     return Result(
         "triggers",
         f"tick over {sizes.idle_triggers:,} triggers of which none is due",

@@ -31,7 +31,7 @@ _PASS_TIME = (
                            ELSE schedule END
      WHERE $2::text IS NULL OR id = $2
     """,
-    # By way of another century: on the way no two rows of a trigger may have one slot.
+    # By way of another century: on the way no two rows of a trigger may have one occurrence.
     """
     UPDATE trigger_firings SET scheduled_for = scheduled_for - interval '100 years'
      WHERE $1::float8 IS NOT NULL AND ($2::text IS NULL OR trigger_id = $2)
@@ -101,13 +101,13 @@ class Rig:
             await self.database.execute(query, float(seconds), trigger_id)
 
     async def firings(self, trigger_id: str) -> list[Row]:
-        """Return what came of a trigger's slots, in order."""
+        """Return what came of a trigger's occurrences, in order."""
         return await self.database.fetch(
             "SELECT * FROM trigger_firings WHERE trigger_id = $1 ORDER BY scheduled_for", trigger_id
         )
 
     async def outcomes(self, trigger_id: str) -> list[str]:
-        """Return the outcomes of a trigger's slots, or why they were skipped, in order."""
+        """Return the outcomes of a trigger's occurrences, or why they were skipped, in order."""
         return [row["skip_reason"] or row["outcome"] for row in await self.firings(trigger_id)]
 
     async def told(self, trigger_id: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Each slot fires once: whoever dies, whenever, and however many tick at the same time."""
+"""Each occurrence fires once, despite crashes at any point and any number of concurrent ticks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATEMENTS = ("settle_alone", "settle", "take_due", "living_threads", "spent", "
 
 
 async def check_once(database: Database, expected: int) -> None:
-    """Check that so many slots came to something, each with its run, and no run without a slot."""
+    """Check that so many occurrences came to something, each with its run, and no run without an occurrence."""
     assert await database.fetchval("SELECT count(*) FROM trigger_firings WHERE outcome = 'fired'") == expected
     assert await database.fetchval("SELECT count(*) FROM runs WHERE trigger_id IS NOT NULL") == expected
     strays = await database.fetch(
@@ -107,7 +107,7 @@ async def test_what_is_due_is_so_by_the_databases_clock(rig: Rig, monkeypatch: p
         def now(cls, tz: tzinfo | None = None) -> Wrong:
             return super().now(tz) + timedelta(hours=hours)
 
-    for module in ("triggers.definitions", "triggers.slots", "triggers.schedules", "triggers.verdicts", "clock"):
+    for module in ("triggers.definitions", "triggers.occurrences", "triggers.schedules", "triggers.verdicts", "clock"):
         monkeypatch.setattr(f"nova_workers.{module}.datetime", Wrong)
     trigger_id = await rig.make(schedule="600")
     minutely = await rig.make("cron", "* * * * *")
@@ -133,12 +133,12 @@ async def test_a_row_of_a_slot_that_is_there_already_keeps_it_from_firing_again(
     trigger_id = await rig.make()
     await rig.pass_time(61)
     assert (await rig.tick()).fired == 1
-    slot = (await rig.firings(trigger_id))[0]["scheduled_for"]
+    occurrence = (await rig.firings(trigger_id))[0]["scheduled_for"]
     await rig.end_runs()
-    await rig.database.execute("UPDATE triggers SET next_slot_at = $1, next_fire_at = $1", slot)
+    await rig.database.execute("UPDATE triggers SET next_slot_at = $1, next_fire_at = $1", occurrence)
     ticked = await rig.tick()
     assert (ticked.fired, len(await rig.runs(trigger_id))) == (0, 1)
-    assert (await rig.get(trigger_id)).next_slot_at == slot + timedelta(seconds=60)
+    assert (await rig.get(trigger_id)).next_slot_at == occurrence + timedelta(seconds=60)
 
 
 async def test_a_tick_waits_for_nobody(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""A slot comes, and a run begins: when, in which thread, with which words; and what ends it."""
+"""An occurrence comes, and a run begins: when, in which thread, with which words; and what ends it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nova_workers.errors import Gone, LimitExceeded, NotFound
-from nova_workers.triggers.slots import jitter_of
+from nova_workers.triggers.occurrences import jitter_of
 from tests.integration.triggers.rig import Rig
 from tests.requirements import proves
 
@@ -16,14 +16,14 @@ from tests.requirements import proves
 async def test_a_slot_that_came_begins_a_run_in_a_new_thread(rig: Rig) -> None:
     trigger_id = await rig.make(schedule="60", prompt="Look for orders.")
     assert (await rig.tick()).fired == 0
-    slot = (await rig.get(trigger_id)).next_slot_at
-    assert slot is not None
+    occurrence = (await rig.get(trigger_id)).next_slot_at
+    assert occurrence is not None
     await rig.pass_time(61)
     assert (await rig.tick()).fired == 1
     (firing,) = await rig.firings(trigger_id)
     (run,) = await rig.runs(trigger_id)
     assert (firing["outcome"], firing["run_id"], firing["manual"]) == ("fired", run["id"], False)
-    assert firing["scheduled_for"] == slot - timedelta(seconds=61)
+    assert firing["scheduled_for"] == occurrence - timedelta(seconds=61)
     assert run["content"] == [{"type": "text", "text": "Look for orders."}]
     assert (run["queue"], run["source"], run["seq"], run["trigger_id"]) == ("background", "trigger", 1, trigger_id)
     scheduled_for = datetime.fromisoformat(run["meta"].pop("scheduled_for"))
@@ -33,7 +33,7 @@ async def test_a_slot_that_came_begins_a_run_in_a_new_thread(rig: Rig) -> None:
     assert bell.run_id == run["id"]
     await rig.harness.settle(rig.harness.worker())
     assert await rig.harness.status(run["id"]) == "succeeded"
-    # The next slot is one period on, however late this one was.
+    # The next occurrence is one period on, however late this one was.
     after = await rig.get(trigger_id)
     assert after.next_slot_at == after.next_fire_at == firing["scheduled_for"] + timedelta(seconds=60)
     assert (await rig.tick()).fired == 0
@@ -75,7 +75,7 @@ async def test_the_last_slot_before_the_end_is_the_last(rig: Rig) -> None:
     assert (await rig.tick()).fired == 0
 
 
-async def test_jitter_is_the_same_for_everybody_and_moves_no_slot(rig: Rig) -> None:
+async def test_jitter_is_the_same_for_everybody_and_moves_no_occurrence(rig: Rig) -> None:
     trigger_id = await rig.make(schedule="600", jitter_s=500)
     view = await rig.get(trigger_id)
     assert view.next_slot_at is not None
@@ -157,12 +157,12 @@ async def test_what_is_due_while_its_agent_is_paused_waits(rig: Rig, scope: str)
         "planned" if scope == "agent" else "",
     )
     await rig.pass_time(61)
-    slot = (await rig.get(trigger_id)).next_slot_at
+    occurrence = (await rig.get(trigger_id)).next_slot_at
     for _ in range(2):
         assert (await rig.tick()).fired == 0
     assert await rig.outcomes(trigger_id) == []
     held = await rig.get(trigger_id)
-    assert held.next_slot_at == slot
+    assert held.next_slot_at == occurrence
     assert held.next_fire_at is not None
     assert held.next_fire_at > datetime.now(UTC)
     await rig.database.execute("DELETE FROM switches")

@@ -81,7 +81,7 @@ async def test_a_gate_cannot_look_into_the_operators_network(rig: Rig, server: W
 
 
 @proves("triggers.gate")
-async def test_a_gate_that_is_looked_at_long_loses_no_slot(rig: Rig, server: WebServer) -> None:
+async def test_a_gate_that_is_looked_at_long_loses_no_occurrence(rig: Rig, server: WebServer) -> None:
     """Also where its trigger has no window, and whoever looked at it first died."""
     server.page("/orders", reply(b"one"))
     url = f"http://127.0.0.1:{server.port}/orders"

@@ -1,4 +1,4 @@
-"""What a trigger makes of open runs, of slots that nobody fired in time, of its limits, and of runs that fail."""
+"""How a trigger handles open runs, late occurrences, its limits, and runs that fail."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_slot_that_comes_while_a_run_is_open_is_skipped(rig: Rig) -> Non
 
 
 @proves("triggers.overlap")
-async def test_queued_slots_run_one_after_the_other(rig: Rig) -> None:
+async def test_queued_occurrences_run_one_after_the_other(rig: Rig) -> None:
     trigger_id = await rig.make(overlap="queue")
     for _ in range(3):
         await rig.pass_time(60)
@@ -45,14 +45,14 @@ async def test_queued_slots_run_one_after_the_other(rig: Rig) -> None:
         runs = await rig.runs(trigger_id)
         assert [run["status"] for run in runs] == ["succeeded"] * (begun - 1) + ["queued"]
     assert await rig.outcomes(trigger_id) == ["fired"] * 3
-    slots = [row["scheduled_for"].isoformat(timespec="microseconds") for row in await rig.firings(trigger_id)]
+    occurrences = [row["scheduled_for"].isoformat(timespec="microseconds") for row in await rig.firings(trigger_id)]
     assert len({run["thread_id"] for run in runs}) == 3
     assert [row["run_id"] for row in await rig.firings(trigger_id)] == [run["id"] for run in runs]
-    assert slots == sorted(slots)
+    assert occurrences == sorted(occurrences)
 
 
 @proves("triggers.overlap")
-async def test_many_tickers_begin_one_queued_slot(rig: Rig) -> None:
+async def test_many_tickers_begin_one_queued_occurrence(rig: Rig) -> None:
     trigger_id = await rig.make(overlap="queue")
     for _ in range(5):
         await rig.pass_time(60)
@@ -66,7 +66,7 @@ async def test_many_tickers_begin_one_queued_slot(rig: Rig) -> None:
 
 @pytest.mark.parametrize("stopped_by", ["delete", "switch", "pause"])
 @proves("triggers.overlap")
-async def test_a_trigger_that_stops_drops_its_queued_slots(rig: Rig, stopped_by: str) -> None:
+async def test_a_trigger_that_stops_drops_its_queued_occurrences(rig: Rig, stopped_by: str) -> None:
     trigger_id = await rig.make(overlap="queue", pause_after_failures=1)
     for _ in range(3):
         await rig.pass_time(60)
@@ -106,11 +106,11 @@ async def test_a_slot_cancels_what_an_earlier_one_began(rig: Rig) -> None:
     await harness.wait_for_control_channel()
     await rig.pass_time(60)
     await rig.tick()
-    slot = await harness.start_next(worker)
+    occurrence = await harness.start_next(worker)
     await harness.engine.reached("thinking")
     await rig.pass_time(60)
     assert (await rig.tick()).fired == 1
-    await slot
+    await occurrence
     await rig.pass_time(60)
     assert (await rig.tick()).fired == 1
     first, second, third = await rig.runs(trigger_id)
@@ -119,14 +119,14 @@ async def test_a_slot_cancels_what_an_earlier_one_began(rig: Rig) -> None:
 
 
 @proves("triggers.catch-up")
-async def test_of_many_missed_slots_the_latest_fires(rig: Rig) -> None:
+async def test_of_many_missed_occurrences_the_latest_fires(rig: Rig) -> None:
     trigger_id = await rig.make()
     await rig.pass_time(60 * 10 + 5)
     ticked = await rig.tick()
     assert (ticked.fired, ticked.skipped) == (1, 1)
     passed_over, fired = await rig.firings(trigger_id)
     assert passed_over["skip_reason"] == "caught_up"
-    assert passed_over["detail"] == "9 slots from here on came late; a later one fired in their place."
+    assert passed_over["detail"] == "9 occurrences from here on came late; a later one fired in their place."
     created_at = (await rig.get(trigger_id)).created_at
     assert passed_over["scheduled_for"] == created_at + timedelta(seconds=60)
     assert fired["scheduled_for"] == created_at + timedelta(seconds=600)
@@ -158,7 +158,7 @@ async def test_what_is_longer_ago_than_the_window_is_skipped_in_one_row(rig: Rig
     await rig.tick()
     assert await rig.outcomes(trigger_id) == ["missed", "caught_up", "fired"]
     missed, passed_over, _ = await rig.firings(trigger_id)
-    assert missed["detail"] == "8 slots from here on came more than 1200 s too late."
+    assert missed["detail"] == "8 occurrences from here on came more than 1200 s too late."
     assert passed_over["detail"].startswith("It came late")
     at = await rig.make("at", (datetime.now(UTC) + timedelta(hours=1)).isoformat(), catchup_s=0)
     await rig.pass_time(2 * 3600, at)
@@ -173,16 +173,16 @@ async def test_without_a_window_a_slot_fires_though_somebody_looks_a_moment_late
     await rig.pass_time(61.2)
     assert (await rig.tick()).fired == 1
     await rig.end_runs()
-    # The fleet is away: the latest slot is on time, the two before it within three minutes, those before that are not.
+    # The fleet is down: the latest occurrence is on time, the two before it within three minutes, the earlier ones not.
     await rig.pass_time(600)
     await rig.tick()
     assert await rig.outcomes(trigger_id) == ["fired", "missed", "caught_up", "fired"]
     _, missed, passed_over, _ = await rig.firings(trigger_id)
-    assert missed["detail"] == "7 slots from here on came more than 180 s too late."
-    assert passed_over["detail"].startswith("2 slots")
+    assert missed["detail"] == "7 occurrences from here on came more than 180 s too late."
+    assert passed_over["detail"].startswith("2 occurrences")
 
 
-async def test_a_long_absence_is_not_gone_through_slot_by_slot(rig: Rig) -> None:
+async def test_a_long_absence_is_not_gone_through_slot_by_occurrence(rig: Rig) -> None:
     trigger_id = await rig.make("cron", "* * * * * *", catchup_s=2_592_000)
     await rig.database.execute(
         "UPDATE triggers SET next_slot_at = now() - interval '1 year', next_fire_at = now() - interval '1 year'"
@@ -191,8 +191,8 @@ async def test_a_long_absence_is_not_gone_through_slot_by_slot(rig: Rig) -> None
     await rig.tick()
     assert datetime.now(UTC) - began < timedelta(seconds=5)
     missed, passed_over, fired = await rig.firings(trigger_id)
-    assert missed["detail"].startswith("At least 100 slots")
-    assert passed_over["detail"].startswith("At least 100 slots")
+    assert missed["detail"].startswith("At least 100 occurrences")
+    assert passed_over["detail"].startswith("At least 100 occurrences")
     assert datetime.now(UTC) - fired["scheduled_for"] < timedelta(seconds=5)
 
 
@@ -296,12 +296,12 @@ async def test_failures_in_a_row_pause_it_with_the_reason(rig: Rig) -> None:
     paused = await rig.get(trigger_id)
     assert (paused.enabled, paused.failures, paused.next_fire_at, paused.next_slot_at) == (True, 3, None, None)
     assert paused.paused_reason == "3 runs in a row failed. The last one: error 2"
-    # Counted and told once, however often somebody looks.
+    # Counted and reported once, however many ticks there are.
     await rig.tick()
     assert (await rig.get(trigger_id)).failures == 3
     assert await rig.told(trigger_id) == [
-        f"Trigger {trigger_id} of agent planned is paused: 3 runs in a row failed. The last one: error 2. Once that is "
-        f"mended, go on with `nova triggers resume {trigger_id}`."
+        f"Trigger {trigger_id} of agent planned is paused: 3 runs in a row failed. The last one: error 2. Fix the "
+        f"cause, then resume it with `nova triggers resume {trigger_id}`."
     ]
     await rig.pass_time(600)
     assert (await rig.tick()).fired == 0

@@ -282,8 +282,8 @@ async def test_how_often_and_whether_it_fires_is_said_and_taken_back(api: Api) -
     }
     made = await make(api, **rules)
     assert made == IsPartialDict(**rules, failures=0, paused_reason=None)
-    slot, fires_at = (datetime.fromisoformat(made[name]) for name in ("next_slot_at", "next_fire_at"))
-    assert timedelta() <= fires_at - slot < timedelta(seconds=300)
+    occurrence, fires_at = (datetime.fromisoformat(made[name]) for name in ("next_slot_at", "next_fire_at"))
+    assert timedelta() <= fires_at - occurrence < timedelta(seconds=300)
     assert await coming(api, made["id"], 1) == [fires_at]
     plain = await change(api, made["id"], max_runs_per_day=None, max_cost_usd_per_day=None, gate=None, jitter_s=0)
     assert (plain["max_runs_per_day"], plain["max_cost_usd_per_day"], plain["gate"]) == (None, None, None)

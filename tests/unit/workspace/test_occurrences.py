@@ -1,4 +1,4 @@
-"""Which slots are due, and what becomes of those that nobody fired in time."""
+"""Which occurrences are due, missed, or replaced by a later one."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,23 +11,36 @@ from hypothesis import strategies as st
 
 from nova_workers.contracts.http.triggers import CatchUp
 from nova_workers.errors import InvalidInput
+from nova_workers.triggers.occurrences import (
+    COUNTED,
+    ON_TIME_S,
+    OccurrenceRule,
+    Occurrences,
+    check_jitter,
+    jitter_of,
+    window_s,
+)
 from nova_workers.triggers.schedules import parse_schedule
-from nova_workers.triggers.slots import COUNTED, ON_TIME_S, SlotRule, Slots, check_jitter, jitter_of, window_s
 from tests.requirements import proves
 
 MADE = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-EVERY = SlotRule("trg_1", "every", "60", "UTC", None, None, MADE, jitter_s=0, catchup_s=3600, catchup="once")
+EVERY = OccurrenceRule("trg_1", "every", "60", "UTC", None, None, MADE, jitter_s=0, catchup_s=3600, catchup="once")
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Sydney", "Asia/Kathmandu", "Africa/Casablanca")
 LINES = ("30 2 * * *", "0 9 * * mon-fri", "15 3 1 * *", "*/20 * * * *", "0 */6 * * *", "30 1 * * sun")
 
 
 def test_a_slot_fires_in_its_time_and_not_before() -> None:
-    slots, slot = Slots(), MADE + MINUTE
-    early = slots.due(EVERY, slot, slot - timedelta(microseconds=1))
-    assert (early.firing, early.next_slot) == ((), slot)
-    due = slots.due(EVERY, slot, slot)
-    assert (due.missed, due.passed_over, due.firing, due.next_slot) == (None, None, (slot,), slot + MINUTE)
+    occurrences, occurrence = Occurrences(), MADE + MINUTE
+    early = occurrences.due(EVERY, occurrence, occurrence - timedelta(microseconds=1))
+    assert (early.firing, early.next_occurrence) == ((), occurrence)
+    due = occurrences.due(EVERY, occurrence, occurrence)
+    assert (due.missed, due.passed_over, due.firing, due.next_occurrence) == (
+        None,
+        None,
+        (occurrence,),
+        occurrence + MINUTE,
+    )
 
 
 @given(
@@ -40,18 +53,18 @@ def test_a_slot_fires_in_its_time_and_not_before() -> None:
 def test_no_slot_is_lost_and_none_comes_twice(
     late_s: int, catchup_s: int, jitter_s: int, catchup: CatchUp, period_s: int
 ) -> None:
-    """Whenever somebody looks: every slot is missed, passed over or fires, in its order, and each in one place."""
-    slots = Slots()
+    """At any moment every occurrence is missed, passed over or fires, in order, and exactly one of these."""
+    occurrences = Occurrences()
     rule = replace(EVERY, schedule=str(period_s), catchup_s=catchup_s, jitter_s=jitter_s, catchup=catchup)
     period = timedelta(seconds=period_s)
-    slot, now = MADE + period, MADE + period + timedelta(seconds=late_s)
-    due = slots.due(rule, slot, now)
+    occurrence, now = MADE + period, MADE + period + timedelta(seconds=late_s)
+    due = occurrences.due(rule, occurrence, now)
     for fired in due.firing:
         fires_at = fired + jitter_of(rule.trigger_id, fired, jitter_s)
         assert now - timedelta(seconds=window_s(catchup_s)) <= fires_at <= now
     counts = [0 if part is None else part[1] for part in (due.missed, due.passed_over)]
-    assert due.next_slot is not None
-    handled = (due.next_slot - slot) // period
+    assert due.next_occurrence is not None
+    handled = (due.next_occurrence - occurrence) // period
     if max(counts) < COUNTED:
         assert handled == sum(counts) + len(due.firing)
     else:
@@ -59,7 +72,7 @@ def test_no_slot_is_lost_and_none_comes_twice(
     if catchup == "once":
         assert len(due.firing) <= 1
         # Nothing is left that would be due now.
-        assert due.next_slot + jitter_of(rule.trigger_id, due.next_slot, jitter_s) > now
+        assert due.next_occurrence + jitter_of(rule.trigger_id, due.next_occurrence, jitter_s) > now
 
 
 @given(
@@ -72,22 +85,22 @@ def test_no_slot_is_lost_and_none_comes_twice(
 def test_what_a_fleet_looks_at_in_its_own_pace_fires_whatever_the_window(
     late_s: float, catchup_s: int, jitter_s: int, catchup: CatchUp
 ) -> None:
-    slots, slot = Slots(), MADE + 10 * MINUTE
+    occurrences, occurrence = Occurrences(), MADE + 10 * MINUTE
     rule = replace(EVERY, schedule="600", catchup_s=catchup_s, jitter_s=jitter_s, catchup=catchup)
-    fires_at = slots.fire_at(rule, slot)
+    fires_at = occurrences.fire_at(rule, occurrence)
     assert fires_at is not None
-    due = slots.due(rule, slot, fires_at + timedelta(seconds=late_s))
-    assert (due.missed, due.firing[0]) == (None, slot)
+    due = occurrences.due(rule, occurrence, fires_at + timedelta(seconds=late_s))
+    assert (due.missed, due.firing[0]) == (None, occurrence)
 
 
 @pytest.mark.parametrize(("late_s", "missed"), [(0.001, 0), (59, 0), (ON_TIME_S, 0), (ON_TIME_S + 0.001, 1), (601, 8)])
 def test_without_a_window_the_latest_of_those_on_time_fires(late_s: float, missed: int) -> None:
-    slots, slot = Slots(), MADE + MINUTE
-    due = slots.due(replace(EVERY, catchup_s=0), slot, slot + timedelta(seconds=late_s))
+    occurrences, occurrence = Occurrences(), MADE + MINUTE
+    due = occurrences.due(replace(EVERY, catchup_s=0), occurrence, occurrence + timedelta(seconds=late_s))
     assert len(due.firing) == 1
     assert (0 if due.missed is None else due.missed[1]) == missed
     assert (0 if due.passed_over is None else due.passed_over[1]) == late_s // 60 - missed
-    assert due.next_slot == due.firing[0] + MINUTE
+    assert due.next_occurrence == due.firing[0] + MINUTE
 
 
 @given(
@@ -100,18 +113,20 @@ def test_without_a_window_the_latest_of_those_on_time_fires(late_s: float, misse
 def test_what_fires_over_many_looks_is_what_a_second_implementation_names(
     line: str, zone: str, since: datetime, looks_s: list[int]
 ) -> None:
-    """With each slot caught up, it does not matter when and how often somebody looks."""
-    slots, after = Slots(), since.replace(tzinfo=UTC)
-    rule = SlotRule("trg_1", "cron", line, zone, None, None, after, jitter_s=0, catchup_s=2_592_000, catchup="each")
-    slot, now, fired = slots.next_after(rule, after), after, list[datetime]()
+    """If each occurrence is caught up, the times and number of ticks do not matter."""
+    occurrences, after = Occurrences(), since.replace(tzinfo=UTC)
+    rule = OccurrenceRule(
+        "trg_1", "cron", line, zone, None, None, after, jitter_s=0, catchup_s=2_592_000, catchup="each"
+    )
+    occurrence, now, fired = occurrences.next_after(rule, after), after, list[datetime]()
     for look_s in looks_s:
         now += timedelta(seconds=look_s)
-        while slot is not None:
-            due = slots.due(rule, slot, now)
+        while occurrence is not None:
+            due = occurrences.due(rule, occurrence, now)
             fired += due.firing
             if not due.firing:
                 break
-            slot = due.next_slot
+            occurrence = due.next_occurrence
     oracle = CronSim(line, after.astimezone(ZoneInfo(zone)))
     expected = list[datetime]()
     while (moment := next(oracle).astimezone(UTC)) <= now:
