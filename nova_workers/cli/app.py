@@ -41,9 +41,12 @@ COMMANDS = (
     Lazy("waits", "nova_workers.cli.records.waits", "See what runs wait for.", _LOOK),
     Lazy("skills", "nova_workers.cli.workspace.skills", "The library of skills for agents.", _LOOK),
     Lazy(
-        "secrets", "nova_workers.cli.workspace.secrets", "Set and remove what agents may use and nobody reads.", _LOOK
+        "secrets",
+        "nova_workers.cli.workspace.secrets",
+        "Set and remove secrets of agents; values are never shown.",
+        _LOOK,
     ),
-    Lazy("search", "nova_workers.cli.records.search", "Find what was said.", _LOOK),
+    Lazy("search", "nova_workers.cli.records.search", "Search messages by words and meaning.", _LOOK),
     Lazy("memories", "nova_workers.cli.workspace.memories", "List, add and delete what agents remember.", _LOOK),
     Lazy("notes", "nova_workers.cli.workspace.notes", "Read, write and share documents of agents.", _LOOK),
     Lazy("files", "nova_workers.cli.workspace.files", "List and fetch files that agents sent.", _LOOK),
@@ -58,25 +61,25 @@ COMMANDS = (
     ),
     Lazy("tenants", "nova_workers.cli.operations.tenants", "Make, see, change and end tenants, as an operator.", _LOOK),
     Lazy("budgets", "nova_workers.cli.operations.tenant", "See what is left of the day's budgets.", _LOOK),
-    Lazy("triggers", "nova_workers.cli.workspace.triggers", "Let agents start by themselves.", _LOOK),
-    Lazy("webhooks", "nova_workers.cli.workspace.webhooks", "Tell programs elsewhere what happens here.", _LOOK),
+    Lazy("triggers", "nova_workers.cli.workspace.triggers", "Start agents at times or on demand.", _LOOK),
+    Lazy("webhooks", "nova_workers.cli.workspace.webhooks", "Notify other programs of what happens here.", _LOOK),
     Lazy("export", "nova_workers.cli.archive.commands", "Write the workspace into a folder of readable files.", _LOOK),
     Lazy("import", "nova_workers.cli.archive.commands", "Read such a folder into a tenant.", _LOOK),
     Lazy("keys", "nova_workers.cli.operations.keys", "Make and revoke API keys.", _LOOK),
     Lazy("fleet", "nova_workers.cli.operations.fleet", "See depth and workers; pause and resume.", _LOOK),
     Lazy("up", "nova_workers.cli.operations.processes", "Start the whole fleet on this machine.", _RUN),
-    Lazy("doctor", "nova_workers.cli.operations.doctor", "Check everything, and say how to mend it.", _RUN),
-    Lazy("migrate", "nova_workers.cli.operations.migrate", "Bring the database's schema to this version.", _RUN),
+    Lazy("doctor", "nova_workers.cli.operations.doctor", "Check everything, and say how to fix it.", _RUN),
+    Lazy("migrate", "nova_workers.cli.operations.migrate", "Migrate the database's schema to this version.", _RUN),
     Lazy("api", "nova_workers.cli.operations.processes", "Run one API process.", _RUN),
     Lazy("worker", "nova_workers.cli.operations.processes", "Run one worker process.", _RUN),
-    Lazy("beat", "nova_workers.cli.operations.processes", "Run the metronome.", _RUN),
+    Lazy("beat", "nova_workers.cli.operations.processes", "Run the scheduler of periodic tasks.", _RUN),
     Lazy("flower", "nova_workers.cli.operations.processes", "Run Flower, the view of Celery's tasks.", _RUN),
     Lazy("version", "nova_workers.cli.version", "Print the versions of this installation.", _RUN),
 )
 
 
 class _Table(TyperGroup):
-    """Shows the table's one-line helps, and imports a command's module when it is called."""
+    """Shows the one-line help of each command, and imports a command's module when it is called."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -91,7 +94,7 @@ class _Table(TyperGroup):
                 formatter.write_dl([(entry.name, entry.help) for entry in COMMANDS if entry.panel == panel])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the real command in the place of the table's stand-in."""
+        """Return the imported command instead of its placeholder."""
         name, stand_in, rest = super().resolve_command(ctx, args)
         if name is None or stand_in is None:
             return name, stand_in, rest
@@ -100,7 +103,7 @@ class _Table(TyperGroup):
 
 def _load(entry: Lazy) -> Any:
     loaded: typer.Typer = importlib.import_module(entry.module).app
-    # What is left is the command's own work, which may have something to end in order.
+    # From here on Ctrl-C raises, so that the command can clean up.
     raise_on_interrupt()
     command = typer.main.get_command(loaded)
     if isinstance(command, TyperGroup) and entry.name in command.commands:
@@ -149,7 +152,7 @@ def main() -> None:
     except NovaError as error:
         _fail(error.message)
     except OSError as error:
-        # A file that a command reads or writes; the wire's own failures are in our error tree.
+        # A file that a command reads or writes; network failures are raised as NovaError.
         _fail(str(error))
 
 

@@ -37,7 +37,7 @@ Body = Callable[Concatenate["Session", P], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a command works with."""
+    """The client, output and settings of a command."""
 
     client: NovaClient
     out: Output
@@ -47,7 +47,7 @@ class Session:
 
 @asynccontextmanager
 async def open_session(*, json_mode: bool, api_url: str | None, api_key: str | None) -> AsyncGenerator[Session]:
-    """Find the fleet, and lend a client for it.
+    """Find the fleet, and open a client for it.
 
     Raises:
         ConfigurationError: The settings, the URL or a file of NOVA_HOME cannot be used.
@@ -62,7 +62,7 @@ async def open_session(*, json_mode: bool, api_url: str | None, api_key: str | N
 
 
 def build(model: type[M], values: Mapping[str, Any]) -> M:
-    """Make a request body of what the user gave.
+    """Build a request body from the user's values.
 
     Raises:
         InvalidInput: A value has the wrong form; the message names each.
@@ -80,7 +80,7 @@ def build(model: type[M], values: Mapping[str, Any]) -> M:
 def remote(app: typer.Typer, name: str, **settings: Any) -> Callable[[Body[P]], Body[P]]:
     """Register an async function as a command of `app`, whose first argument is the session.
 
-    Its docstring is the command's help. The three options that every such command has come after its own.
+    Its docstring is the command's help. The three common options are added after its own.
     """
 
     def register(body: Body[P]) -> Body[P]:

@@ -27,8 +27,8 @@ class Target:
     """An API and the key for it.
 
     Attributes:
-        url_source: Where the URL was found, in words.
-        key_source: Where the key was found, in words; says how to give one when there is none.
+        url_source: The source of the URL, as text.
+        key_source: The source of the key, as text; without a key, how to give one.
     """
 
     url: str
@@ -39,7 +39,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The URLs of Postgres and Redis; None where there is none to be found."""
+    """The URLs of Postgres and Redis; None if not found."""
 
     database_url: str | None
     redis_url: str | None

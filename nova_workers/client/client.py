@@ -102,10 +102,10 @@ class NovaClient:
         await self._transport.send("GET", "/healthz", timeout_s=5)
 
     async def readyz(self) -> dict[str, str]:
-        """Return what the API says of its servers, by name: ``ok`` or what is wrong.
+        """Return the API's checks of its servers, by name: ``ok`` or the fault.
 
         Raises:
-            Unavailable: It cannot do its work; the message says why.
+            Unavailable: The API is not ready; the message says why.
         """
         response = await self._transport.send("GET", "/readyz", timeout_s=10, accept=frozenset({503}))
         state = _Readiness.model_validate_json(response.content)

@@ -1,4 +1,4 @@
-"""``/v1/memories`` and ``/v1/search``: what agents remember, and what was said."""
+"""``/v1/memories`` and ``/v1/search``: memories, and the search in messages."""
 
 from datetime import datetime
 
@@ -28,7 +28,7 @@ class Memories:
         )
 
     async def create(self, memory: MemoryCreate) -> MemoryView:
-        """Remember a fact for all agents. Of the same words there is one: it is returned again."""
+        """Save a memory for all agents. If the same text exists, it is returned."""
         return await self._transport.fetch(MemoryView, "POST", "/v1/memories", body=memory)
 
     async def delete(self, memory_id: str) -> None:
@@ -51,7 +51,7 @@ class History:
         until: datetime | None = None,
         limit: int | None = None,
     ) -> SearchResult:
-        """Return what was said that fits a query best, best first.
+        """Return the messages that match a query, best first.
 
         Args:
             query: Words, or a question.

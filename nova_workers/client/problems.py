@@ -139,7 +139,7 @@ def _error_without_problem(response: httpx2.Response) -> NovaError:
 def _kind_of_status(status: int) -> type[NovaError]:
     if status < 500:
         return _BY_STATUS.get(status, Rejected)
-    # 500 is a fault that nobody foresaw; the others say that somebody may answer later.
+    # 500 is an unexpected fault; the others are temporary.
     return NovaError if status == 500 else Unavailable
 
 
@@ -153,14 +153,14 @@ def _with_field_names(problem: Problem) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operating system's own words for a failure, which lie deepest in its chain of causes."""
+    """Return the operating system's message for a failure, which is deepest in its chain of causes."""
     found = str(error).strip() or type(error).__name__
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
         if isinstance(cause, OSError) and cause.strerror:
-            # Name look-ups have numbers of their own, below zero.
+            # Name look-ups have their own error numbers, below zero.
             number = cause.errno or 0
             found = os.strerror(number) if number > 0 else cause.strerror
         cause = cause.__cause__ or cause.__context__

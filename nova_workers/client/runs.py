@@ -28,7 +28,7 @@ from nova_workers.ids import new_id
 __all__ = ["Runs"]
 
 NO_MORE_EVENTS = 204
-"""What the API answers to whoever has the final event already."""
+"""The API's answer to a client that has the final event already."""
 
 _BULK_LIMIT = 1_000
 
@@ -46,7 +46,7 @@ class Runs:
     async def create(
         self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None
     ) -> RunView:
-        """Put a message in line, and return its run as accepted.
+        """Queue a message, and return its run as accepted.
 
         Args:
             run: The message. Without `thread_id` it is a `StatelessRunCreate`, which names its thread or agent.
@@ -58,7 +58,7 @@ class Runs:
         )
 
     async def create_many(self, batch: RunBatch) -> RunBatchView:
-        """Put up to 100 messages in line, and return what became of each, in their order."""
+        """Queue up to 100 messages, and return the outcome of each, in their order."""
         return await self._transport.fetch(RunBatchView, "POST", "/v1/runs/batch", body=batch)
 
     async def wait(
@@ -69,7 +69,7 @@ class Runs:
         idempotency_key: str | None = None,
         timeout_s: float = 660.0,
     ) -> RunView:
-        """Put a message in line and return its run when it ended, or as it stands when the server's patience ends."""
+        """Queue a message and return its run when it ended, or its state at the server's wait limit."""
         return await self._transport.fetch(
             RunView,
             "POST",
@@ -127,7 +127,7 @@ class Runs:
                 return BulkCanceled(canceled=canceled, requested=requested)
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
-        """Give a waiting run what it waits for. `IllegalTransition` when somebody was faster."""
+        """Give a waiting run what it waits for. `IllegalTransition` if it was answered already."""
         return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
 
     async def waits(
@@ -147,15 +147,15 @@ class Runs:
         return await self._transport.fetch(RunView, "PATCH", f"/v1/runs/{run_id}", body=edit)
 
     async def withdraw(self, run_id: str) -> None:
-        """Take a run that is still queued out of the line."""
+        """Remove a run that is still queued."""
         await self._transport.send("DELETE", f"/v1/runs/{run_id}")
 
     async def stream(
         self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None
     ) -> AsyncGenerator[tuple[EventCursor, Event]]:
-        """Put a message in line and yield its events as `events` does, with one request where all goes well.
+        """Queue a message and yield its events as `events` does, with one request unless the stream breaks.
 
-        Whoever needs the run's id before its first event, to cancel it, uses `create` and `events`.
+        A caller that needs the run's id before its first event, to cancel it, uses `create` and `events`.
         """
         path, headers = _submit_path(run, thread_id, "/stream"), _idempotency(idempotency_key)
         run_id, seen = "", EventCursor()

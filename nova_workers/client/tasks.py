@@ -71,7 +71,7 @@ class Tasks:
         return await self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/complete", body=end or TaskEnd())
 
     async def cancel(self, task_id: int, end: TaskEnd | None = None) -> TaskView:
-        """End a task without a result, and all that is open below it."""
+        """Cancel a task and its open subtasks."""
         return await self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/cancel", body=end or TaskEnd())
 
     async def history(

@@ -1,5 +1,4 @@
 """The fleet on one machine: embedded Postgres and Valkey, and a supervisor for every process.
 
-Production gives both servers by URL and lets its own platform supervise; nothing outside this package
-knows that it exists, except the command line.
+In production both servers are given by URL and the platform supervises. Only the command line imports this package.
 """

@@ -1,4 +1,4 @@
-"""One child process: started in a group of its own, read line by line, and stopped with all that it started."""
+"""One child process: started in its own process group, read line by line, and stopped with its descendants."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Child:
     async def ended(self) -> int:
         """Wait for its end and return its exit code; a signal's number comes negative.
 
-        Whatever it left behind in its group is killed, so that a restart never runs beside an old one.
+        Kills the rest of its group, so that a restart never runs beside an old process.
         """
         code = await self._process.wait()
         if not self._swept:
@@ -106,7 +106,7 @@ class Child:
         return code
 
     async def stop(self) -> None:
-        """Ask it to end; after the spec's bound kill its group."""
+        """Send the stop signal; kill the group after the spec's timeout."""
         if self.alive:
             try:
                 self._process.send_signal(self.spec.stop_signal)
@@ -129,7 +129,7 @@ class Child:
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
-            pass  # nobody is left in it; macOS says so with the second
+            pass  # The group is empty; macOS raises the second.
 
     async def _read_lines(self) -> None:
         rest = b""

@@ -1,4 +1,4 @@
-"""The command line of each process of the fleet: the one place that spells them.
+"""The command line of each process of the fleet: the only place that builds them.
 
 Each process is named by its module and never imported, so that signals, exit codes and logs are its own.
 """
@@ -36,7 +36,7 @@ def worker_command(
     """Return the command line of one worker process.
 
     Threads, since a slot of the pool only waits for a coroutine on the process's one loop; no gossip and no mingle,
-    since workers have nothing to tell each other that is not in Postgres.
+    since all state that workers share is in Postgres.
     """
     return [
         *_celery(WORKER_APP, "worker"),
@@ -47,13 +47,13 @@ def worker_command(
 
 
 def beat_command(*, log_level: str = "warning") -> list[str]:
-    """Return the command line of the metronome. It keeps no file: what is due stands in Postgres."""
+    """Return the command line of beat. It keeps no schedule file: due times are in Postgres."""
     return [*_celery(BEAT_APP, "beat"), "--pidfile=", "--loglevel", log_level]
 
 
 def flower_command(*, host: str, port: int) -> list[str]:
-    """Return the command line of Flower. It has the app of the clock, which is the lightest: it reads the broker."""
-    # It warns of each inspection that no worker answered, which is what happens until the first one is up.
+    """Return the command line of Flower. It loads the app of beat, the lightest that knows the broker."""
+    # Otherwise it warns of each inspection without an answer until the first worker is up.
     options = {"address": host, "port": port, "max-tasks": FLOWER_MAX_TASKS, "conf": FLOWER_CONFIG, "logging": "error"}
     return [*_celery(BEAT_APP, "flower"), *(f"--{name}={value}" for name, value in options.items())]
 

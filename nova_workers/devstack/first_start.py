@@ -1,4 +1,4 @@
-"""What a database needs before the fleet can serve: the schema, a tenant with agents, and a key to come in with."""
+"""Prepares a database for the fleet: the schema, a tenant with agents, and an API key."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ async def _migrate(database_url: str) -> None:
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
-    _, said = await child.communicate()
+    _, stderr = await child.communicate()
     if child.returncode != 0:
         raise Unavailable(
-            f"The database cannot be migrated: {said.decode(errors='replace').strip()} Check NOVA_DATABASE_URL, and "
+            f"The database cannot be migrated: {stderr.decode(errors='replace').strip()} Check NOVA_DATABASE_URL, and "
             "that its user may create tables and the extension 'vector'.",
             server="postgres",
         )
@@ -122,7 +122,7 @@ async def _ensure_tenant(connection: Connection) -> None:
 
 
 async def _working_key(connection: Connection, secret: str) -> str | None:
-    """Return a new key unless `secret` is a good one."""
+    """Return a new key unless `secret` is valid."""
     if secret and await find_key(connection, hash_secret(secret)) is not None:
         return None
     # The owner of this machine: every scope. Each home has a key of its own, so that each can be revoked alone.

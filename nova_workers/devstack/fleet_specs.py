@@ -1,4 +1,4 @@
-"""The specs of the fleet's own processes: command, environment, and how each shows that it serves."""
+"""The specs of the fleet's own processes: command, environment and readiness check."""
 
 from __future__ import annotations
 

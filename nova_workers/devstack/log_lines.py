@@ -1,4 +1,4 @@
-"""The children's lines on one terminal, each with the name of its process in front."""
+"""Output of all child processes on one terminal, each line prefixed with the process's name."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ _OWN_NAME = "nova"
 
 
 class LineSink(Protocol):
-    """Takes lines from above (the supervisor) and brings them to whoever reads them."""
+    """Receives the output of processes and of the supervisor."""
 
     def line(self, name: str, text: str) -> None:
         """Take one line of a process."""
@@ -32,7 +32,7 @@ class TerminalLines:
     Args:
         stream: Where to; stdout when left out.
         width: Room for the longest name.
-        children: False keeps the children's lines to itself, for a display that has better things to show.
+        children: False drops the children's lines.
     """
 
     def __init__(self, stream: TextIO | None = None, *, width: int = 8, children: bool = True) -> None:

@@ -54,7 +54,7 @@ class _Kept:
 
 
 class Supervisor:
-    """Keeps groups of processes running until it is told to stop them."""
+    """Keeps groups of processes running until `stop`."""
 
     def __init__(self, sink: LineSink, policy: RestartPolicy | None = None) -> None:
         self._sink = sink
@@ -90,7 +90,7 @@ class Supervisor:
             raise self._failure.result()
 
     async def failed(self) -> ProcessGaveUp:
-        """Wait until a process fails too often, and return what to tell the operator."""
+        """Wait until a process fails too often, and return the error for the operator."""
         return await asyncio.shield(self._failure)
 
     async def stop(self) -> None:
@@ -114,7 +114,7 @@ class Supervisor:
         if kept.child is not None:
             await kept.child.stop()
         if kept.keeper is not None:
-            # Not cancelled: a process that it is about to start must not get away.
+            # Awaited rather than canceled: a process that it is starting would be orphaned.
             await kept.keeper
 
     async def _keep(self, kept: _Kept) -> None:

@@ -30,9 +30,9 @@ async def export_folder(
     It is as of one moment. Runs that have not ended are left out, and so are the values of secrets.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInput(f"{str(folder)!r} is there already, and is not empty. Name another.", field="dir")
+        raise InvalidInput(f"{str(folder)!r} exists and is not empty. Choose another.", field="dir")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Under another name until it is whole.
+    # Written under another name until it is complete.
     making = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     making.mkdir(mode=_PRIVATE)
     try:
@@ -59,12 +59,15 @@ async def import_folder(
     session: Session,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nova export` wrote.")],
     merge: Annotated[
-        bool, typer.Option("--merge", help="Keep what is there already, and add the rest. Else that refuses the whole.")
+        bool,
+        typer.Option(
+            "--merge", help="Keep existing rows and add the rest. Without it, an existing row refuses the import."
+        ),
     ] = False,
 ) -> None:
     """Read a folder of `nova export` into the tenant, whole or not at all."""
     rows = read_folder(folder)
-    # Before anything is sent: what is no export at all is told without a fleet.
+    # Fails before connecting if the folder is not an export.
     first = next(rows)
 
     async def lines() -> AsyncGenerator[bytes]:

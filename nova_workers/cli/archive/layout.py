@@ -1,4 +1,4 @@
-"""Where the rows of an archive stand in a folder. Both ways go by these names."""
+"""The path of each archive row in a folder; export and import share these names."""
 
 import json
 import re
@@ -32,7 +32,7 @@ PLAIN_LISTS: Final = {"memories": "memories.json", "secrets": "secrets.json"}
 """Tables that are a file of their own, a list."""
 
 NOTE_FIELDS: Final = ("id", "title", "shared", "pinned", "created_at", "updated_at")
-"""What stands above a note's text. Its agent is that of the folder."""
+"""Front matter of a note. The folder names its agent."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}\Z")
 
@@ -41,7 +41,7 @@ def place(*names: str) -> Path:
     """Return a relative path of names that come from elsewhere.
 
     Raises:
-        InvalidInput: One of them is not a plain name, and might lead out of the folder.
+        InvalidInput: A name is not plain, and might lead out of the folder.
     """
     for name in names:
         if _NAME.match(name) is None:
@@ -50,7 +50,7 @@ def place(*names: str) -> Path:
 
 
 def skill_file(name: str, path: str) -> Path:
-    """Return where a file of a skill stands.
+    """Return the path of a skill's file.
 
     Raises:
         InvalidInput: The path leads out of the skill's folder.

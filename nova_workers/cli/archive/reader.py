@@ -23,11 +23,11 @@ def read_folder(root: Path) -> Iterator[bytes]:
     """Yield the lines of an archive. Parents come before what belongs to them.
 
     Raises:
-        InvalidInput: The folder is none of an archive, or a file of it cannot be read; the message names it.
+        InvalidInput: The folder is not an export, or a file in it cannot be read; the message names it.
     """
     settings = root / "settings.json"
     if not settings.is_file():
-        raise InvalidInput(f"{str(root)!r} is no folder of `nova export`: it has no settings.json.", field="dir")
+        raise InvalidInput(f"{str(root)!r} is not a folder of `nova export`: it has no settings.json.", field="dir")
     yield _line("archive", _json(settings))
     agents = sorted(path for path in (root / "agents").glob("*") if path.is_dir())
     for agent in agents:
@@ -56,7 +56,7 @@ def _agent(folder: Path) -> Iterator[bytes]:
     agent = _json(file)
     spec, version = agent.get("spec"), agent.get("version")
     if not isinstance(spec, dict) or agent.get("id") != folder.name:
-        raise InvalidInput(f"{str(file)!r} is not of agent {folder.name!r}, or has no spec.", field=file.name)
+        raise InvalidInput(f"{str(file)!r} does not belong to agent {folder.name!r}, or has no spec.", field=file.name)
     instructions = folder / "instructions.md"
     if instructions.is_file():
         spec["instructions"] = _read(instructions, bytes.decode)

@@ -1,7 +1,7 @@
-"""`make demo`: a fleet of its own on this machine, talk and work on it, what they left, and the end.
+"""`make demo`: start a fleet on this machine, send messages and tasks, show the ledger, and stop it.
 
-Everything is real: the servers, the processes, HTTP, and the `anthropic` engine. Only without a key is the
-model a stand-in on loopback, and then the demo says so. Data goes to a temporary home that is deleted.
+The servers, the processes, HTTP and the `anthropic` engine are real. Without an API key the model is a stand-in on
+loopback, and the demo prints that. Data goes to a temporary home that is deleted.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _POLL_S = 0.1
 
 
 class _QuietLines:
-    """Keeps the processes' lines to itself, and shows the last of them when something went wrong."""
+    """Buffers the processes' output, and prints the last lines after a failure."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -66,13 +66,13 @@ class _Demo:
         self._client = client
 
     async def talk(self) -> list[Watched]:
-        """Send the messages; return what became of each."""
+        """Send the messages; return each run and its timing."""
         first = await self._client.threads.create(ThreadCreate(agent_id=AGENT))
         answered = [
             await self._send(first, "What happens to a message that I send?", "One message"),
             await self._send(first, f"Remember that {FACT}.", "A tool call: the agent saves to memory"),
         ]
-        # Nothing of the first conversation is in the second one: only the memory is shared.
+        # The second conversation shares only the memory with the first.
         second = await self._client.threads.create(ThreadCreate(agent_id=AGENT))
         answered.append(await self._send(second, QUESTION, "Another conversation recalls it"))
         if ANSWER not in (answered[-1].run.text or "").lower():
@@ -80,7 +80,7 @@ class _Demo:
         return answered
 
     async def titled(self, thread_id: str) -> ThreadView:
-        """Return a thread when the effects have named it, or as it stands after a while."""
+        """Return a thread when the effects have titled it, or without a title after `_EFFECTS_S`."""
         deadline_s = time.monotonic() + _EFFECTS_S
         while True:
             thread = await self._client.threads.get(thread_id)

@@ -33,7 +33,7 @@ class FlowerTask:
 
 
 def process_table(pids: Mapping[str, int], state: StackState) -> Table:
-    """Return what runs, and where it listens."""
+    """Return the processes and their addresses."""
     where = {
         "api": state.api_url,
         "flower": state.flower_url,
@@ -52,7 +52,7 @@ def process_table(pids: Mapping[str, int], state: StackState) -> Table:
 def ledger_table(
     runs: Sequence[RunView], threads: Mapping[str, ThreadView], turns: Mapping[str, Sequence[TurnView]]
 ) -> Table:
-    """Return the runs with what the ledger says of their turns."""
+    """Return the runs with the facts of their turns in the ledger."""
     table = _table("thread", "title", "run", "status", "steps", "tools", "tokens in/out", "cost", "in queue", "took")
     for run in runs:
         turn = next((turn for turn in turns[run.thread_id] if turn.run_id == run.id), None)
@@ -74,7 +74,7 @@ def ledger_table(
 
 
 def messages_table(thread_id: str, messages: Sequence[MessageView]) -> Table:
-    """Return the messages of a thread, as they went over the wire."""
+    """Return the messages of a thread as stored."""
     table = _table("message", "role", f"content, in thread …{thread_id[-6:]}")
     for message in messages:
         table.add_row(message.kind, message.role, short("  ".join(_block(block) for block in message.content), 76))
@@ -123,7 +123,7 @@ async def flower_tasks(url: str) -> list[FlowerTask]:
             worker=str(row.get("worker") or ""),
         )
         for row in rows
-        # A tick that expired before anybody took it has no name.
+        # A tick that expired before a worker received it has no name.
         if row.get("name")
     ]
 

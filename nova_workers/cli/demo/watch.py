@@ -1,4 +1,4 @@
-"""The demo's view of one run: its words and tools as they come, and how long they took."""
+"""The demo's view of one run: text and tool calls as they arrive, and their timing."""
 
 import time
 from contextlib import aclosing
@@ -26,7 +26,7 @@ class Watched:
 
     @property
     def times(self) -> str:
-        """Both in words."""
+        """Both times as text."""
         first = "none" if self.first_token_ms is None else f"{self.first_token_ms:.0f} ms"
         return f"first word after {first} · done after {self.whole_ms:.0f} ms"
 
@@ -34,7 +34,7 @@ class Watched:
 async def watch_run(
     console: Console, client: NovaClient, run_id: str, *, began_s: float, brief: bool = False
 ) -> Watched:
-    """Print what a run says and does until it is over.
+    """Print a run's text and tool calls until it ends.
 
     Args:
         console: Where to.

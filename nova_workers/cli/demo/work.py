@@ -1,4 +1,4 @@
-"""The demo's second half: what an agent does without being spoken to."""
+"""The demo's second half: work that a trigger or a task starts."""
 
 import asyncio
 import time

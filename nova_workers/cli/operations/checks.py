@@ -1,4 +1,4 @@
-"""What `nova doctor` looks at. Each check returns findings, and never raises for what it was made to find."""
+"""The checks of `nova doctor`. Each returns findings, and never raises for a fault that it detects."""
 
 import importlib.util
 import re
@@ -30,19 +30,19 @@ __all__ = ["Finding", "check_api", "check_broker", "check_database", "check_embe
 
 MIN_POSTGRES = 150_000
 MIN_PGVECTOR = (0, 8)
-"""Older ones cannot go on along the index when the filters leave too few: `hnsw.iterative_scan`."""
+"""The first with `hnsw.iterative_scan`, which continues along the index when filters leave too few rows."""
 MAX_SKEW_S = 2.0
-"""Leases last 30 s and are renewed after 10 s: two seconds are far below what could matter, and far above NTP."""
+"""Leases last 30 s and are renewed after 10 s: two seconds are well below what matters, and above the error of NTP."""
 
 _CONNECT_S = 5
 _NO_TENANT = "-"
-"""The form of a tenant's id, and nobody's."""
+"""A well-formed tenant id that no tenant has."""
 _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found, and, unless it is good, how to mend it.
+    """The result of one check, and how to fix a fault.
 
     `warn` is for what works but should not stay so; only `fail` makes the doctor's exit code 1.
     """
@@ -54,8 +54,8 @@ class Finding:
 
 
 def check_variables(environ: Mapping[str, str]) -> list[Finding]:
-    """Look for variables that were meant for a setting and are none."""
-    mend = "correct its name, or take it away; docs/configuration.md lists every setting"
+    """Look for NOVA_ variables that name no setting."""
+    mend = "correct its name, or remove it; docs/configuration.md lists every setting"
     return [Finding("settings", "warn", sentence, mend) for sentence in unknown_variables(environ)]
 
 
@@ -124,12 +124,12 @@ async def check_api(client: NovaClient, target: Target) -> list[Finding]:
     try:
         await client.healthz()
     except NovaError as error:
-        return [Finding("api", "fail", error.message, "start it with `nova up` or `nova api`, or mend --api-url")]
+        return [Finding("api", "fail", error.message, "start it with `nova up` or `nova api`, or correct --api-url")]
     found = [Finding("api", "ok", f"{target.url}, from {target.url_source}")]
     try:
         await client.readyz()
     except NovaError as error:
-        mend = "mend what its message names; the API log tells more"
+        mend = "fix what the message names; see the API log"
         found.append(Finding("api ready", "fail", error.message, mend))
     else:
         found.append(Finding("api ready", "ok", "reaches its servers"))
@@ -155,7 +155,7 @@ async def _check_search(connection: asyncpg.Connection) -> list[Finding]:
     except asyncpg.UndefinedTableError:
         return []  # the schema is checked for itself
     if not tenants:
-        return [Finding("search index", "ok", "all that was said before is in it")]
+        return [Finding("search index", "ok", "all earlier messages are in it")]
     detail = f"the past of {tenants} tenant{'s' if tenants > 1 else ''} is being looked through for what is missing"
     return [Finding("search index", "ok", detail)]
 
@@ -232,7 +232,7 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
 
 
 async def _scopes(client: NovaClient) -> list[Scope]:
-    """Return the scopes of a key, found out by asking for something harmless with each."""
+    """Return the scopes of a key, by trying a harmless request for each."""
     questions: dict[Scope, Callable[[], Awaitable[object]]] = {
         "runs": partial(client.threads.list, limit=1),
         "agents": partial(client.agents.list, limit=1),
@@ -248,7 +248,7 @@ async def _scopes(client: NovaClient) -> list[Scope]:
         except Forbidden:
             continue
         except NotFound:
-            pass  # Only an operator is told that there is no such tenant.
+            pass  # Only an operator gets this answer; others get Forbidden.
         found.append(scope)
     return found
 
@@ -268,7 +268,7 @@ def _check_workers(workers: list[WorkerView]) -> Finding:
     missing = [queue for queue in QUEUES if queue not in served]
     if missing:
         mend = f"start one with `nova worker --queues {','.join(missing)}`"
-        return Finding("workers", "fail", f"nobody serves {', '.join(missing)}", mend)
+        return Finding("workers", "fail", f"no worker serves {', '.join(missing)}", mend)
     slots = sum(worker.slots for worker in alive)
     busy = sum(worker.busy for worker in alive)
     return Finding("workers", "ok", f"{len(alive)} alive, {busy} of {slots} slots busy")
@@ -276,10 +276,10 @@ def _check_workers(workers: list[WorkerView]) -> Finding:
 
 def _skew(name: str, there_s: float, before_s: float, after_s: float) -> Finding:
     skew_s = there_s - (before_s + after_s) / 2
-    told = f"{skew_s * 1000:+.0f} ms"
+    shown = f"{skew_s * 1000:+.0f} ms"
     if abs(skew_s) <= MAX_SKEW_S + (after_s - before_s) / 2:
-        return Finding(name, "ok", told)
-    return Finding(name, "fail", f"{told} from this machine's", "run NTP (chrony or systemd-timesyncd) on both")
+        return Finding(name, "ok", shown)
+    return Finding(name, "fail", f"{shown} from this machine's", "run NTP (chrony or systemd-timesyncd) on both")
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`nova doctor`: look at everything, and say how to mend it."""
+"""`nova doctor`: check the installation, and say how to fix each fault."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"
 
 @remote(app, "doctor")
 async def doctor(session: Session) -> None:
-    """Check everything, and say how to mend it. Exits with 1 when something fails."""
+    """Check everything, and say how to fix it. Exits with 1 when something fails."""
     servers = find_servers(session.settings)
     looked = await asyncio.gather(
         check_database(servers.database_url),
@@ -49,7 +49,7 @@ async def doctor(session: Session) -> None:
 
 
 def show(out: Output, findings: list[Finding]) -> None:
-    """Write one line a finding, and under it how to mend it."""
+    """Write each finding in one line, with its fix below."""
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         mark, style = _MARKS[finding.state]

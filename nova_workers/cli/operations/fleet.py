@@ -1,4 +1,4 @@
-"""`nova fleet`: depth and workers at a glance; pause and resume."""
+"""`nova fleet`: queues and workers; pause and resume."""
 
 from typing import Annotated
 
@@ -34,9 +34,9 @@ async def pause(
     session: Session,
     agent: AgentOption = None,
     scope: ScopeOption = None,
-    reason: Annotated[str | None, typer.Option(help="Why; shown to whoever waits.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; shown for waiting runs.")] = None,
 ) -> None:
-    """Start nothing new. What runs goes on, what is queued keeps."""
+    """Start no new runs. Running ones continue, queued ones stay queued."""
     _show(session, await session.client.fleet.pause(_which(agent, scope, reason)))
 
 
@@ -57,7 +57,7 @@ def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPau
 
 
 def _pauses(view: FleetView, which: FleetPause) -> int:
-    """Count them: an operator sees those of all tenants, which are not told apart."""
+    """Count matching pauses. An operator sees those of all tenants, without their tenant."""
     return sum((switch.scope, switch.target) == (which.scope, which.agent_id) for switch in view.switches)
 
 
@@ -97,8 +97,8 @@ def _show(session: Session, view: FleetView) -> None:
             ],
         )
     else:
-        told = "No worker is shown: none is alive, or the key lacks the operator scope. `nova doctor` tells which."
-        out.note(told, "yellow")
+        text = "No worker is shown: none is alive, or the key lacks the operator scope. `nova doctor` shows which."
+        out.note(text, "yellow")
     for switch in view.switches:
         because = f": {switch.reason}" if switch.reason else ""
         out.note(f"paused {_about(switch.scope, switch.target)} since {stamp(switch.created_at)}{because}", "yellow")

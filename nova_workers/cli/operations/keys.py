@@ -36,7 +36,7 @@ async def create(
     scope: Annotated[list[str] | None, typer.Option(metavar="SCOPE", help=_SCOPES)] = None,
     days: Annotated[float | None, typer.Option(min=0.0, help="How long it lives. Default: until revoked.")] = None,
 ) -> None:
-    """Make a key. Its secret is shown this once."""
+    """Make a key. Its secret is shown only once."""
     given: dict[str, object] = {"name": name}
     if scope:
         given["scopes"] = scope
@@ -52,7 +52,7 @@ async def create(
 
 @remote(app, "revoke")
 async def revoke(session: Session, keys: Annotated[list[str], typer.Argument(help="Ids of keys.")]) -> None:
-    """End keys. They stop working within seconds."""
+    """Revoke keys. They stop working within seconds."""
     for key in keys:
         await session.client.keys.revoke(key)
         if not session.out.json:

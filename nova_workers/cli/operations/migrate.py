@@ -17,7 +17,7 @@ __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
 
-StatusOption = Annotated[bool, typer.Option("--status", help="Only tell; exit with 1 when there is something to do.")]
+StatusOption = Annotated[bool, typer.Option("--status", help="Only report; exit with 1 if a migration is due.")]
 
 FirstKeyOption = Annotated[
     bool, typer.Option("--first-key", help="Then make a tenant, its agents and a key, unless there is one.")
@@ -28,7 +28,7 @@ _UNREACHABLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 @app.command("migrate")
 def migrate(status: StatusOption = False, first_key: FirstKeyOption = False, json_mode: JsonOption = False) -> None:
-    """Bring the database's schema to this version. Does nothing when it is there.
+    """Migrate the database's schema to this version. Does nothing if it is current.
 
     With --first-key the key is the last line, this once; it has every scope.
     """
@@ -56,7 +56,7 @@ def migrate(status: StatusOption = False, first_key: FirstKeyOption = False, jso
         out.note("The first key, with every scope. Keep it now: it is not shown again.", "yellow")
         out.text(key)
     elif first_key and not status and not out.json:
-        out.note("There is a key already, and no other was made. `nova keys create` makes more.", "yellow")
+        out.note("A key exists, so none was made. `nova keys create` makes more.", "yellow")
     if after != needed:
         raise typer.Exit(1)
 

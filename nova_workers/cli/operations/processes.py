@@ -1,4 +1,4 @@
-"""`nova up`, `api`, `worker`, `beat` and `flower`: this process becomes the one that is asked for.
+"""`nova up`, `api`, `worker`, `beat` and `flower`: replace this process with the named one.
 
 Each is started by the name of its module, never imported: the command line stays light, and signals, exit
 codes and logs are those of the real process.
@@ -77,7 +77,7 @@ def worker(
 
 @app.command("beat")
 def beat() -> None:
-    """Run the metronome. Two or more do no harm."""
+    """Run the scheduler of periodic tasks. Several at once do no harm."""
     settings = _read_settings()
     _become(beat_command(log_level=settings.telemetry.log_level), _broker(settings))
 
@@ -94,7 +94,7 @@ def flower(
 
 
 def _read_settings() -> Settings:
-    """Return the settings, and name on stderr each variable that was meant for one and is none."""
+    """Return the settings, and print a warning for each NOVA_ variable that names none."""
     settings = load_settings()
     for sentence in unknown_variables(os.environ):
         sys.stderr.write(f"nova: {sentence}\n")
@@ -103,7 +103,7 @@ def _read_settings() -> Settings:
 
 def _servers(settings: Settings) -> dict[str, str]:
     """Return the variables that join a process to the servers that were given, else to those of `nova up`."""
-    # Each raises, and says how to get one, when there is none.
+    # Each raises with advice if no server is found.
     database_url = find_servers(settings).database_url or settings.require_database_url()
     return {"NOVA_DATABASE_URL": database_url, **_broker(settings)}
 
@@ -114,7 +114,7 @@ def _broker(settings: Settings) -> dict[str, str]:
 
 
 def _need_port(host: str, port: int) -> None:
-    """Refuse a port that another program has, in words: the process itself would end with a traceback.
+    """Refuse a port in use with an error; the process itself would end with a traceback.
 
     Raises:
         ConfigurationError: It cannot be listened on.
@@ -122,7 +122,7 @@ def _need_port(host: str, port: int) -> None:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As the servers do: a port whose last connections are being forgotten is free.
+            # As the servers do, so that a port with connections in TIME_WAIT counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:

@@ -32,7 +32,7 @@ async def list_runs(
     thread: Annotated[str | None, typer.Option(help="Only those of this thread.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
     status: Annotated[RunStatus | None, typer.Option(help="Only those in this state.")] = None,
-    queue: Annotated[RunQueue | None, typer.Option(help="Only those of this line.")] = None,
+    queue: Annotated[RunQueue | None, typer.Option(help="Only those in this queue.")] = None,
     limit: LimitOption = 20,
     cursor: CursorOption = None,
 ) -> None:
@@ -87,14 +87,14 @@ async def cancel(
     if not named and not everything:
         raise InvalidInput("Which runs? Give ids, --thread, --agent, --status or --all.")
     canceled = running = 0
-    # `--all` is every state in turn: the API asks for at least one condition.
+    # `--all` cancels each state in turn, since the API needs at least one condition.
     for which in [named] if named else [{"status": state} for state in ("scheduled", "queued", "waiting", "running")]:
         done = await session.client.runs.cancel_all(build(BulkCancel, which))
         canceled, running = canceled + done.canceled, running + done.requested
     if session.out.json:
         session.out.document({"canceled": canceled, "requested": running})
     else:
-        session.out.text(f"canceled {canceled} that stood in line or waited; {running} running, which stop in a moment")
+        session.out.text(f"canceled {canceled} queued or waiting; {running} running, which stop in a moment")
 
 
 @remote(app, "answer")
@@ -123,7 +123,7 @@ async def edit(
 
 @remote(app, "withdraw")
 async def withdraw(session: Session, runs: Annotated[list[str], typer.Argument(help="Ids of queued runs.")]) -> None:
-    """Take runs that are still queued out of their lines."""
+    """Remove runs that are still queued."""
     for run in runs:
         await session.client.runs.withdraw(run)
         if not session.out.json:

@@ -1,4 +1,4 @@
-"""`nova search`: find what was said."""
+"""`nova search`: search messages by words and meaning."""
 
 from datetime import datetime
 from typing import Annotated
@@ -29,7 +29,7 @@ async def search(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_HITS, help="Most messages.")] = 10,
 ) -> None:
-    """Search what people and agents said, best first."""
+    """Search the messages of people and agents, best match first."""
     found = await session.client.history.search(
         " ".join(query), agent_id=agent, since=_local(since), until=_local(until), limit=limit
     )

@@ -150,7 +150,7 @@ def _show_facts(session: Session, thread: ThreadView) -> None:
 
 def _show_message(session: Session, message: MessageView) -> None:
     out = session.out
-    # Results of tools travel in a user's message, but no user wrote them.
+    # Tool results are in messages of the user role, but a user did not write them.
     if any(block.get("type") != "tool_result" for block in message.content):
         out.text()
         style = "bold cyan" if message.role == "user" else "bold green"
@@ -162,7 +162,7 @@ def _show_message(session: Session, message: MessageView) -> None:
 
 
 def describe_block(block: ContentBlock) -> tuple[str, str]:
-    """Return a content block in words, and the style that fits it."""
+    """Return a content block as text, and its style."""
     match block.get("type"):
         case "text":
             return str(block.get("text", "")), ""

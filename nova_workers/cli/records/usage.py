@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _MIN_BAR_CELLS = 8
 _MAX_BAR_CELLS = 60
 _OTHER_CELLS = 64
-"""What the other columns take of a terminal's width, with room for an id of usual length."""
+"""Width of the other columns, with room for an id of usual length."""
 
 
 @remote(app, "usage")
@@ -27,7 +27,7 @@ async def usage(
         int, typer.Option(min=1, max=MAX_USAGE_DAYS, help="How many days of the fleet's time zone, with today.")
     ] = 14,
 ) -> None:
-    """Show what was used: tokens and cost by day, agent or model.
+    """Show tokens and cost by day, agent or model.
 
     The bars are of cost, or of tokens where nothing has a known cost.
     """

@@ -97,7 +97,7 @@ class _Talk:
         return True
 
     async def say(self, text: str) -> None:
-        """Have one turn. What fails is told, and the conversation goes on; in a pipe it ends the command."""
+        """Run one turn. An error is printed and the conversation continues; in a pipe it ends the command."""
         try:
             await self._turn(text)
         except NovaError as error:

@@ -118,7 +118,7 @@ def _keys() -> KeyBindings:
 def _history(path: Path) -> History:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What a person types is private: nobody else reads it.
+        # Typed text is private to its user.
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     except OSError:
         return InMemoryHistory()

@@ -115,7 +115,7 @@ async def follow(
         end = await _show_all(session, run_id, view, joined=joined) or end
     if not session.out.json:
         view.finish()
-        # Whoever looks on at a run later did not wait from its start, or not to its end.
+        # A client that attached later did not wait from the start, so the run's own times count.
         if started_s is None:
             seconds = took_s(await session.client.runs.get(run_id))
         else:
@@ -160,11 +160,11 @@ def outcome_code(status: str, *, interrupted: bool) -> int:
 
 
 def why_it_waits(run: RunView) -> str:
-    """Return why a run that was just accepted does not run yet, in words."""
+    """Return the reason why an accepted run does not run yet, as text."""
     if run.status == "scheduled":
         return f"starts at {stamp(run.start_at)}"
     if run.waiting_for:
-        # A pause and a missing worker are told as sentences, all else by its name.
+        # Pauses and missing workers come as sentences, other reasons as nouns.
         sentence = " is paused" in run.waiting_for or NO_WORKER_ALIVE in run.waiting_for
         return run.waiting_for if sentence else f"waits for {run.waiting_for}"
     return f"queued behind {run.position}" if run.position else "queued"

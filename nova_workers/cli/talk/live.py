@@ -73,7 +73,7 @@ class LiveView:
         """Show one event."""
         match event:
             case Token(agent=str(agent)) | Reasoning(agent=str(agent)) | AssistantMessage(agent=str(agent)):
-                # What a subagent says to itself; what it found out comes back as the result of a call.
+                # A subagent's own text; its result arrives as a tool result.
                 self.doing(f"{agent} works")
             case Token(text=text):
                 self._write(text)
@@ -170,7 +170,7 @@ class LiveView:
 
     def _show_tool(self, event: ToolStatus | ToolUseSummary) -> None:
         if isinstance(event, ToolUseSummary):
-            # It repeats what the end of the call said, for clients that show nothing else of tools.
+            # Repeats the result of the call, for clients that show no other tool events.
             if event.summary != self._told:
                 self.note(f"  {short(event.summary, _SUMMARY_CHARS)}")
         elif event.status == "running":
@@ -290,7 +290,7 @@ def wait_line(event: Waiting) -> str:
 
 
 def limit_line(limit: Limit) -> str:
-    """Return in words that a run's turn ended at one of its own bounds."""
+    """Return the text for a turn that ended at one of its limits."""
     return f"stopped at its limit of {limit}"
 
 

@@ -34,7 +34,7 @@ async def missing_worker_noted(session: Session, run_id: str, note: Callable[[st
 async def _look(session: Session, run_id: str, note: Callable[[str, str], None]) -> None:
     await asyncio.sleep(_FIRST_LOOK_S)
     while True:
-        # Who waits for the run hears of an API that fails from the wait itself.
+        # The wait itself reports an API that fails.
         with suppress(NovaError):
             run = await session.client.runs.get(run_id)
             if run.waiting_for and NO_WORKER_ALIVE in run.waiting_for:

@@ -127,20 +127,20 @@ def _show_accepted(session: Session, run: RunView) -> None:
 
 
 async def _wait(session: Session, run: RunView, started_s: float) -> str:
-    told: set[str] = set()
+    shown: set[str] = set()
     while run.status not in ENDED_RUNS:
         run = await session.client.runs.result(run.id)
-        asked = [wait for wait in run.waits if wait.request.kind in ("user", "approval") and wait.id not in told]
+        asked = [wait for wait in run.waits if wait.request.kind in ("user", "approval") and wait.id not in shown]
         for wait in asked:
-            told.add(wait.id)
+            shown.add(wait.id)
             session.out.note(
                 f"⏸ waits for {run.waiting_for}; see `nova waits`, answer with `nova runs answer {run.id}`"
             )
         if run.status == "waiting":
-            # The API answers at once while a person is asked: the run's events say when it goes on.
+            # The API answers at once while the run waits for a person; its events show when it continues.
             await _until_it_ends(session, run.id)
     if run.status == "merged" and run.merged_into:
-        # The answer is in the turn that it joined.
+        # The answer is in the run that it was merged into.
         return await _wait(session, await session.client.runs.get(run.merged_into), started_s)
     return _show_result(session, run, started_s)
 

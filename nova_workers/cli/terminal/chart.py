@@ -1,4 +1,4 @@
-"""Bars of characters: they need no colour, and say the same where there is none."""
+"""Bars of characters: readable without colour."""
 
 __all__ = ["BAR_CELLS", "bar"]
 
@@ -6,7 +6,7 @@ BAR_CELLS = 20
 
 
 def bar(part: float, whole: float, cells: int = BAR_CELLS) -> str:
-    """Return a bar that is full where `part` reaches `whole`. Anything above nothing shows."""
+    """Return a bar that is full at `part` = `whole`. Any part above 0 is visible."""
     if whole <= 0 or part <= 0:
         return "·" * cells
     filled = min(cells, max(1, round(cells * part / whole)))

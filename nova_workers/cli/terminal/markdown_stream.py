@@ -1,4 +1,4 @@
-"""Markdown that is still being written, as lines that are final.
+"""Streams Markdown to a terminal as lines that no longer change.
 
 What was given out is never drawn again, so answers of any length end up whole in the scrollback, and notes, typed
 lines and a resized terminal harm nothing. The price: the last lines wait until what follows cannot change them.
@@ -14,7 +14,7 @@ _HELD_LINES = 2
 """Rendered lines at the end of a block that more text may still change: the last wraps, the one before may join it."""
 
 _RENDER_EVERY_CHARS = 40
-"""Rendering costs as much as the open block is long: not for every token."""
+"""Rendering costs time in proportion to the open block, so not for every token."""
 
 _FENCES = ("```", "~~~")
 
@@ -54,7 +54,7 @@ class MarkdownStream:
         return done
 
     def close(self) -> str:
-        """Return all that was held back. A fence that is open goes on in what is fed next."""
+        """Return all buffered text. An open fence continues in the next feed."""
         fence = _open_fence(self._block)
         done = self._rest_of(self._block)
         self._block = f"{fence}\n" if fence else ""
@@ -76,7 +76,7 @@ class MarkdownStream:
     def _rendered(self, block: str) -> list[str]:
         with self._console.capture() as captured:
             self._console.print(SafeMarkdown(block))
-        # Rich fills lines with blanks to the edge, which would be copied with them.
+        # Rich pads lines with blanks to the edge; copied text would contain them.
         lines = [line.rstrip(" ") for line in captured.get().split("\n")]
         while lines and not lines[-1].strip():
             lines.pop()

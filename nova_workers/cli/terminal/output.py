@@ -31,7 +31,7 @@ _GAP = 2
 
 
 def printable(text: str) -> str:
-    """Return text without control characters: what a model or a tool says must not drive the terminal."""
+    """Return text without control characters: output of a model or tool must not control the terminal."""
     return text.translate(_UNPRINTABLE)
 
 
@@ -62,7 +62,7 @@ def age(seconds: float | None) -> str:
 
 
 def money(usd: float | None) -> str:
-    """Return a cost, or that it is not known."""
+    """Return a cost as text, or 'cost unknown'."""
     if usd is None:
         return "cost unknown"
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
@@ -81,18 +81,18 @@ class Output:
         self.stderr = stderr or sys.stderr
         self.json = json_mode
         self.tty = self.stdout.isatty() and not json_mode
-        # A pipe has no width: nothing is cut there.
+        # A pipe has no width, so nothing is cut.
         self._console = Console(file=self.stdout, highlight=False, width=None if self.tty else 100_000)
         self._notes = Console(file=self.stderr, highlight=False, soft_wrap=True)
 
     @property
     def console(self) -> Console:
-        """What lays out text for stdout."""
+        """The rich console of stdout."""
         return self._console
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal; None where stdout is none, and nothing need fit."""
+        """Columns of the terminal; None if stdout is not a terminal."""
         return self._console.width if self.tty else None
 
     def document(self, value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
@@ -112,7 +112,7 @@ class Output:
         self._console.print(Text(printable(text), style=style), soft_wrap=True)
 
     def render(self, renderable: RenderableType) -> None:
-        """Write what rich lays out. It must not hold control characters; for a terminal only."""
+        """Write a rich renderable without control characters; for a terminal only."""
         self._console.print(renderable)
 
     def note(self, text: str, style: str = "dim") -> None:
@@ -133,9 +133,9 @@ class Output:
         self._fitted(columns, cells)
 
     def _fitted(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
-        """Write a table for a terminal, and say which columns it has no room for."""
+        """Write a table for a terminal, and name the columns that did not fit."""
         layout = lay_out(columns, cells, width=self._console.width, gap=_GAP)
-        # The line between two columns is a blank of its own.
+        # Rich adds one blank between columns.
         table = Table(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0), header_style="bold"
         )
@@ -143,7 +143,7 @@ class Output:
         for at in shown:
             heading, kind = column if isinstance(column := columns[at], tuple) else (column, "whole")
             if layout is None or kind == "fold":
-                # Where not even the columns that stay have room, all go on in further lines: nothing is lost.
+                # If not even the fixed columns fit, all columns fold.
                 width = None if layout is None else layout.widths[at]
                 table.add_column(heading, overflow="fold", width=width)
             else:

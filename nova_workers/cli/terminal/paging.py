@@ -20,7 +20,7 @@ T = TypeVar("T", bound=BaseModel)
 def show_page(
     out: Output, page: Page[T], columns: Sequence[Column], row: Callable[[T], Sequence[str]], *, nothing: str
 ) -> None:
-    """Write a page as a table, or whole as JSON; say how to get the next one."""
+    """Write a page as a table, or whole as JSON; print how to get the next one."""
     if out.json:
         out.document(page)
         return

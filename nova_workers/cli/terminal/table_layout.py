@@ -9,11 +9,11 @@ from rich.cells import cell_len
 __all__ = ["Column", "Layout", "lay_out"]
 
 Column = str | tuple[str, Literal["text", "fold", "spare"]]
-"""A table's column: its heading, and what becomes of it where room is short. ``text`` is cut with an ellipsis,
+"""A table's column: its heading, and what happens to it if space is short. ``text`` is cut with an ellipsis,
 ``fold`` goes on in further lines, ``spare`` is left out; every other is shown whole."""
 
 _LEAST = {"text": 12, "fold": 32}
-"""Cells that a column which gives way keeps. An id and a blank fit into 32, so that folding does not break one."""
+"""Minimum cells of a column that shrinks. An id and a blank fit into 32, so that folding does not break one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,11 @@ _DEFAULT = "the fleet's default"
 
 
 class _Twice(yaml.YAMLError):
-    """A key is there twice. Readers of YAML and JSON would take the last one and say nothing."""
+    """A duplicate key. Parsers of YAML and JSON would silently take the last one."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice in one mapping."""
+    """Refuses duplicate keys in a mapping."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -48,7 +48,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as such, and lists as they are read best."""
+    """Writes multi-line texts as blocks, and short lists in one line."""
 
 
 def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -62,7 +62,7 @@ _Dumper.add_representer(str, _write_text)
 
 
 def agent_yaml(agent: AgentView) -> str:
-    """Return an agent as a file that `create` and `edit` take; what has its default is left out."""
+    """Return an agent as a file that `create` and `edit` take; fields with default values are left out."""
     spec = {"id": agent.id, **agent.spec.model_dump(mode="json", exclude_defaults=True)}
     return yaml.dump(spec, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
@@ -115,7 +115,7 @@ def read_spec(file: str) -> dict[str, Any]:
     """Return the configuration in a YAML or JSON file, as `show` writes it or without what is around it.
 
     Raises:
-        InvalidInput: It cannot be read, or is no such thing.
+        InvalidInput: It cannot be read, or is not an agent configuration.
     """
     source = "stdin" if file == "-" else file
     text = sys.stdin.read() if file == "-" else _read_file(file)
@@ -129,7 +129,7 @@ def parse_object(text: str, source: str) -> dict[str, Any]:
     """Return a JSON object.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: It is not one.
     """
     try:
         value = json.loads(text, object_pairs_hook=_once)

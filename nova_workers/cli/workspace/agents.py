@@ -164,7 +164,7 @@ async def edit(
     if regrants:
         present = await agents.get(agent)
         given |= regranted(present.spec.model_dump(mode="json"), capability or (), skill or (), revoke or ())
-        # A patch replaces a field as a whole: what somebody else granted meanwhile would be lost.
+        # A patch replaces a whole field, so a concurrent grant would be lost.
         if_version = if_version or present.version
     _show(session, await agents.patch(agent, build(AgentPatch, given), if_version=if_version))
 

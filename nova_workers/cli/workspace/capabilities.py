@@ -66,7 +66,7 @@ def _show(session: Session, capability: dict[str, Any]) -> None:
 
 
 def _inputs(schema: dict[str, Any]) -> Iterator[str]:
-    """Return a tool's inputs, each with its form, and whether it may be left out."""
+    """Return a tool's inputs, each with its type and whether it is optional."""
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         left_out = "" if name in required else ", optional"
@@ -74,7 +74,7 @@ def _inputs(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _form(field: dict[str, Any]) -> str:
-    """Return what a value must be, in a word or two."""
+    """Return the type of a value as text."""
     if choices := field.get("enum"):
         return " | ".join(map(str, choices))
     if "const" in field:

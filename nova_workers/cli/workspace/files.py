@@ -45,7 +45,7 @@ async def get(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Fetch a file. Without --force nothing that is there is overwritten."""
+    """Fetch a file. Existing files are overwritten only with --force."""
     found = await session.client.files.get(file)
     content = await session.client.files.read(file)
     if output == "-":
@@ -78,7 +78,7 @@ async def delete(session: Session, files: Annotated[list[str], typer.Argument(he
 
 
 def local_name(name: str) -> str:
-    """Return the name to save under in the current directory: whatever a server says, no path and nothing hidden."""
+    """Return a safe file name for the current directory: without a path, and not hidden."""
     last = printable(name).replace("\\", "/").rpartition("/")[2].strip().lstrip(".")
     return last or "file"
 

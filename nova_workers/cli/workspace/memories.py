@@ -43,7 +43,7 @@ async def create(
 
 @remote(app, "delete")
 async def delete(session: Session, memories: Annotated[list[str], typer.Argument(help="Ids of memories.")]) -> None:
-    """Forget facts."""
+    """Delete memories."""
     for memory in memories:
         await session.client.memories.delete(memory)
         if not session.out.json:

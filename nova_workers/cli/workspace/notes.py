@@ -124,7 +124,7 @@ async def pin(session: Session, note: NoteArgument) -> None:
 
 @remote(app, "unpin")
 async def unpin(session: Session, note: NoteArgument) -> None:
-    """Let go of a pinned note."""
+    """Unpin a note."""
     await _patch(session, note, NotePatch(pinned=False))
 
 

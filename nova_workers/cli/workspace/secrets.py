@@ -1,4 +1,4 @@
-"""`nova secrets`: set and remove what agents may use and nobody reads."""
+"""`nova secrets`: set, list and remove secrets of agents; values are never shown."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Set and remove what agents may use and nobody reads.",
+    help="Set and remove secrets of agents; values are never shown.",
 )
 
 NameArgument = Annotated[str, typer.Argument(help="Capital letters, digits and underscores, such as GITHUB_TOKEN.")]
@@ -32,7 +32,7 @@ async def set_secret(
 ) -> None:
     """Make a secret or give it another value, which is read from stdin, or asked for on a terminal.
 
-    Never as an argument: what runs on a machine can be listed with its arguments, and a shell keeps a history.
+    Not an argument: other users can list the arguments of processes, and shells keep a history.
     """
     _check(name)
     value = _read_value(name)
@@ -91,7 +91,7 @@ async def rotate(session: Session) -> None:
 
 
 def _check(name: str) -> None:
-    # Before it becomes part of a path.
+    # Checked before it becomes part of a path.
     if re.fullmatch(SECRET_NAME_PATTERN, name) is None:
         raise InvalidInput(
             f"{name!r} is no name of a secret: at most 64 capital letters, digits, underscores; a letter first."
@@ -101,7 +101,7 @@ def _check(name: str) -> None:
 def _read_value(name: str) -> str:
     if sys.stdin.isatty():
         return typer.prompt(name, hide_input=True, confirmation_prompt=True, err=True)
-    # What `echo` adds is no part of it.
+    # Without the newline that `echo` adds.
     return sys.stdin.read().removesuffix("\n").removesuffix("\r")
 
 

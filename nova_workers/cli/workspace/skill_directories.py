@@ -1,4 +1,4 @@
-"""Skills as directories on this machine's disk: read to be added, and written where they are wanted."""
+"""Skills as directories on this machine's disk: reading and writing."""
 
 import os
 from base64 import b64decode, b64encode
@@ -26,13 +26,13 @@ _PASSED_OVER = frozenset({"__pycache__", "node_modules"})
 def read_skill(directory: Path) -> tuple[str, SkillPut, tuple[str, ...]]:
     """Read a skill's directory.
 
-    Hidden files and what programs leave behind are passed over.
+    Hidden files and files that programs generate are skipped.
 
     Returns:
         Its name, the skill, and the paths that were passed over.
 
     Raises:
-        InvalidInput: It is no directory of a skill, or holds a symbolic link; the message names the file.
+        InvalidInput: It is not a skill's directory, or holds a symbolic link; the message names the file.
     """
     root = directory.resolve()
     try:
@@ -61,7 +61,7 @@ def write_skill(directory: Path, skill: SkillDetail, files: Iterable[SkillFileCo
 
     Raises:
         Conflict: There is something of that name already.
-        InvalidInput: The server named a path that leads outside, or the disk takes it not.
+        InvalidInput: The server named a path that leads outside, or a file cannot be written.
     """
     target = directory / skill.name
     checked = check_files(SkillFile(file.path, b64decode(file.content_base64), file.executable) for file in files)

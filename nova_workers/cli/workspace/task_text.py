@@ -1,4 +1,4 @@
-"""Tasks as text: shown whole, and what happened to them in words."""
+"""Tasks as text: a task with its plan, and its history."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -53,19 +53,19 @@ def show_task(out: Output, task: TaskView) -> None:
 
 
 def change_words(change: TaskChangeView) -> str:
-    """Return what a change was beyond its kind, in words; nothing where the kind says it all."""
-    told = dict(change.details)
+    """Return the details of a change as text; empty if its kind has none."""
+    details = dict(change.details)
     match change.kind:
         case "created":
-            words = _beginning(told)
+            words = _created(details)
         case "updated":
-            words = [_field(name, values) for name, values in told.items()]
+            words = [_field(name, values) for name, values in details.items()]
         case "steps_replaced" | "step_updated":
-            words = _steps(told)
+            words = _steps(details)
         case "resource_added" | "resource_removed":
-            words = [_resource(told.get("resource", {}))]
+            words = [_resource(details.get("resource", {}))]
         case _:
-            words = [_fact(name, value) for name, value in told.items() if name not in {"step_id", "status"}]
+            words = [_fact(name, value) for name, value in details.items() if name not in {"step_id", "status"}]
     return "; ".join(word for word in words if word)
 
 
@@ -81,28 +81,28 @@ def _resource(resource: Mapping[str, Any]) -> str:
     return _named(f"{resource.get('kind')} {resource.get('value')}", resource.get("title"))
 
 
-def _beginning(told: Mapping[str, Any]) -> Iterable[str]:
-    yield f"{told.get('status', 'draft')}, for {told.get('owner_agent_id', 'nobody')}"
-    if steps := told.get("steps"):
+def _created(details: Mapping[str, Any]) -> Iterable[str]:
+    yield f"{details.get('status', 'draft')}, for {details.get('owner_agent_id', 'no agent')}"
+    if steps := details.get("steps"):
         yield f"steps {_titles(steps)}"
-    for resource in told.get("resources", ()):
+    for resource in details.get("resources", ()):
         yield _resource(resource)
 
 
 def _field(name: str, values: Mapping[str, Any]) -> str:
     label = "owner" if name == "owner_agent_id" else name
     if name == "description":
-        # The old and the new one are too long for a line.
+        # Both values are too long for a line.
         return label
     return f"{label} from {_quoted(values.get('from'))} to {_quoted(values.get('to'))}"
 
 
-def _steps(told: Mapping[str, Any]) -> Iterable[str]:
+def _steps(details: Mapping[str, Any]) -> Iterable[str]:
     for verb in ("added", "removed"):
-        if steps := told.get(verb):
+        if steps := details.get(verb):
             yield f"{verb} {_titles(steps)}"
     moved: list[str] = []
-    for step in told.get("changed", ()):
+    for step in details.get("changed", ()):
         number = f"step {step.get('position', 0) + 1}"
         words = list(_changed_step(step))
         moved += [] if words else [number]

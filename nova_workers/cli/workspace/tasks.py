@@ -39,9 +39,7 @@ app = typer.Typer(
 TaskArgument = Annotated[int, typer.Argument(min=1, max=MAX_TASK_ID, help="The task's number.")]
 TitleOption = Annotated[str | None, typer.Option(help="What is to be reached.")]
 OwnerOption = Annotated[str | None, typer.Option(help="The agent that works on it.")]
-DescriptionOption = Annotated[
-    str | None, typer.Option(help="What whoever works on it needs to know; @FILE reads a file.")
-]
+DescriptionOption = Annotated[str | None, typer.Option(help="What its agent needs to know; @FILE reads a file.")]
 OutcomeOption = Annotated[str | None, typer.Option(help="What came of it, or why it is canceled; @FILE reads a file.")]
 StepOption = Annotated[list[str] | None, typer.Option("--step", help="A step of its plan; may be given again.")]
 UrlOption = Annotated[list[str] | None, typer.Option("--url", help="An address it works with; may be given again.")]
@@ -115,7 +113,7 @@ async def edit(
 
 @remote(app, "activate")
 async def activate(session: Session, task: TaskArgument) -> None:
-    """Have a draft worked on."""
+    """Activate a draft, so that its agent works on it."""
     _show(session, await session.client.tasks.activate(task))
 
 
@@ -125,7 +123,7 @@ async def run_now(
     task: TaskArgument,
     follow_it: Annotated[bool, typer.Option("--follow", help="Show the run until it is over.")] = False,
 ) -> None:
-    """Have an active task worked on now, whatever the hour, also one that is parked."""
+    """Start work on an active task now, also outside working hours or if it is parked."""
     run = await session.client.tasks.run(task)
     if follow_it:
         end = await follow(session, run.id, LiveView(session.out))
@@ -139,13 +137,13 @@ async def run_now(
 
 @remote(app, "complete")
 async def complete(session: Session, task: TaskArgument, outcome: OutcomeOption = None) -> None:
-    """End a task well. It must have no open subtasks."""
+    """Complete a task. It must have no open subtasks."""
     _show(session, await session.client.tasks.complete(task, _end(outcome)))
 
 
 @remote(app, "cancel")
 async def cancel(session: Session, task: TaskArgument, outcome: OutcomeOption = None) -> None:
-    """End a task without a result, and all that is open below it."""
+    """Cancel a task and its open subtasks."""
     _show(session, await session.client.tasks.cancel(task, _end(outcome)))
 
 
@@ -168,7 +166,7 @@ async def plan(
     step: Annotated[list[str], typer.Option("--step", help="A step, in order; may be given again.")],
     add: Annotated[bool, typer.Option("--add", help="After the steps that are there, which all stay.")] = False,
 ) -> None:
-    """Give a task its whole plan anew. A step with the title of one that is there stays that step; others go."""
+    """Replace a task's plan. A step with the title of an existing one keeps its state; others are removed."""
     present = await session.client.tasks.get(task)
     kept = [{"id": each.id, "title": each.title} for each in present.steps]
     steps = kept + [{"title": title} for title in step] if add else _matched(kept, step)
@@ -178,7 +176,7 @@ async def plan(
 
 @remote(app, "attach")
 async def attach(session: Session, task: TaskArgument, url: UrlOption = None, path: PathOption = None) -> None:
-    """Give a task something more that it works with."""
+    """Attach a URL or a path to a task."""
     resources = [build(TaskResourceAdd, each) for each in _resources(url, path)]
     if not resources:
         raise InvalidInput("Nothing to attach: give --url or --path.")

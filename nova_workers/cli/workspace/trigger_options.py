@@ -47,10 +47,10 @@ OverlapOption = Annotated[
     str | None, typer.Option(help="While an earlier run is open: skip, queue or cancel_other. Default: skip.")
 ]
 CatchupOption = Annotated[
-    str | None, typer.Option(help="Of slots that nobody fired in time: once (the latest) or each. Default: once.")
+    str | None, typer.Option(help="For occurrences missed: fire once (the latest) or each. Default: once.")
 ]
 CatchupWindowOption = Annotated[
-    int | None, typer.Option(help="How many seconds late a slot may fire; later it is skipped. Default: 3600.")
+    int | None, typer.Option(help="How many seconds late an occurrence may fire; later it is skipped. Default: 3600.")
 ]
 MaxRunsOption = Annotated[int | None, typer.Option(help="Most runs of a day; 0 for no limit.")]
 MaxCostOption = Annotated[float | None, typer.Option(help="US dollars of a day; 0 for no limit.")]
@@ -101,7 +101,7 @@ def bounds(
     pause_after: int | None,
     gate: str | None,
 ) -> dict[str, Any]:
-    """Return the fields that say how often and whether a slot fires, as far as they were given."""
+    """Return the given fields that limit how often and whether an occurrence fires."""
     values: dict[str, Any] = {
         "jitter_s": jitter,
         "overlap": overlap,
@@ -113,7 +113,7 @@ def bounds(
         "gate": _gate(gate),
     }
     found = {name: value for name, value in values.items() if value is not None}
-    # Empty is what takes something away.
+    # An empty value removes the field.
     return found | {name: "" for name in ("max_runs_per_day", "max_cost_usd_per_day") if found.get(name) == 0}
 
 

@@ -1,4 +1,4 @@
-"""`nova triggers`: when agents start by themselves."""
+"""`nova triggers`: start agents at times or on demand."""
 
 import json
 from datetime import datetime
@@ -44,7 +44,7 @@ from nova_workers.errors import InvalidInput
 __all__ = ["app"]
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Let agents start by themselves."
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Start agents at times or on demand."
 )
 
 _COLUMNS: tuple[Column, ...] = (
@@ -80,7 +80,7 @@ async def show(session: Session, trigger: TriggerArgument) -> None:
 async def create(
     session: Session,
     agent: Annotated[str, typer.Argument(help="The agent that starts.")],
-    prompt: Annotated[str, typer.Argument(help="What it is told each time.")],
+    prompt: Annotated[str, typer.Argument(help="The message of each run.")],
     cron: CronOption = None,
     at: AtOption = None,
     every: EveryOption = None,
@@ -114,7 +114,7 @@ async def create(
 async def edit(
     session: Session,
     trigger: TriggerArgument,
-    prompt: Annotated[str | None, typer.Option(help="What the agent is told each time.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="The message of each run.")] = None,
     cron: CronOption = None,
     at: AtOption = None,
     every: EveryOption = None,
@@ -149,7 +149,7 @@ async def on(session: Session, trigger: TriggerArgument) -> None:
 
 @remote(app, "off")
 async def off(session: Session, trigger: TriggerArgument) -> None:
-    """Switch a trigger off. It keeps."""
+    """Switch a trigger off without deleting it."""
     await _show(session, await session.client.triggers.patch(trigger, TriggerPatch(enabled=False)))
 
 
@@ -172,7 +172,7 @@ async def preview(
 
 @remote(app, "resume")
 async def resume(session: Session, trigger: TriggerArgument) -> None:
-    """End a trigger's pause. It goes on with its next slot."""
+    """End a trigger's pause. It continues with its next occurrence."""
     await _show(session, await session.client.triggers.resume(trigger))
 
 
@@ -190,7 +190,7 @@ async def fire(session: Session, trigger: TriggerArgument) -> None:
 async def firings(
     session: Session, trigger: TriggerArgument, limit: LimitOption = 50, cursor: CursorOption = None
 ) -> None:
-    """List what came of a trigger's slots, the latest first."""
+    """List the outcomes of a trigger's occurrences, the latest first."""
     page = await session.client.triggers.firings(trigger, limit=limit, cursor=cursor)
     show_page(session.out, page, _FIRING_COLUMNS, _firing_row, nothing="Nothing came of it yet.")
 
@@ -271,7 +271,7 @@ def _next_time(trigger: TriggerView) -> str:
 
 
 def _local(firing: Firing) -> str:
-    """Return its time by the trigger's clocks, to the second: jitter gives it a fraction that nobody plans by."""
+    """Return its time in the trigger's zone, without the fraction that jitter adds."""
     return datetime.fromisoformat(firing.local).isoformat(" ", "seconds")
 
 

@@ -1,4 +1,4 @@
-"""`nova webhooks`: tell programs elsewhere what happens here."""
+"""`nova webhooks`: notify other programs of what happens here."""
 
 import asyncio
 from typing import Annotated, get_args
@@ -25,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Tell programs elsewhere what happens here.",
+    help="Notify other programs of what happens here.",
 )
 
 _COLUMNS: tuple[Column, ...] = (
@@ -39,7 +39,7 @@ _SENT_COLUMNS: tuple[Column, ...] = (
 _LOOK_S = 0.2
 
 WebhookArgument = Annotated[str, typer.Argument(help="The webhook's id.")]
-_KINDS = f"What it hears of, again for more: {', '.join(get_args(WebhookKind))}."
+_KINDS = f"A kind to send, may be repeated: {', '.join(get_args(WebhookKind))}."
 KindsOption = Annotated[list[str] | None, typer.Option("--kind", help=_KINDS)]
 
 
@@ -107,7 +107,7 @@ async def send_test(
     webhook: WebhookArgument,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the first try.")] = 30.0,
 ) -> None:
-    """Send a webhook something that means nothing, and tell how that went."""
+    """Send a webhook a test message, and show the outcome."""
     delivery = await session.client.webhooks.test(webhook)
     try:
         async with asyncio.timeout(wait):

@@ -24,7 +24,7 @@ _STATUS_LINE = 7
 """Of `postmaster.pid`, from 0."""
 
 _SETTINGS = {
-    # Nobody but the owner of the socket's folder gets in, so the servers need no password.
+    # Only the owner of the socket's folder can connect, so no password is needed.
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "max_connections": "200",
@@ -32,7 +32,7 @@ _SETTINGS = {
     "effective_cache_size": "1GB",
     "work_mem": "8MB",
     "maintenance_work_mem": "128MB",
-    # A commit waits for its flush, always: what was accepted is on disk. These only make the writes fewer.
+    # Each commit waits for its flush, so accepted runs are on disk. These only reduce writes.
     "max_wal_size": "2GB",
     "checkpoint_timeout": "15min",
     # SSDs, as every laptop has.
@@ -42,7 +42,7 @@ _SETTINGS = {
     # One machine, one fleet: nothing replicates.
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    # The terminal belongs to the fleet: trouble only.
+    # The fleet's terminal shows errors only.
     "log_min_messages": "fatal",
     "log_checkpoints": "off",
     "timezone": "UTC",
@@ -53,7 +53,7 @@ _SETTINGS = {
 }
 
 THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
-"""Settings for a database that nobody will miss: tests only."""
+"""Settings for disposable databases of tests."""
 
 
 class EmbeddedPostgres:
@@ -163,8 +163,7 @@ def _choose_user(data: Path) -> OsUser | None:
         account = pwd.getpwuid(data.stat().st_uid)
     else:
         account = pwd.getpwnam("nobody")
-    # Root's own home is closed to others. Opening it up, as is often done, would outlive this process;
-    # a capability does not.
+    # Other accounts cannot enter root's home. Changing its mode would outlive this process; a capability does not.
     reachable = all(_may_enter(folder) for folder in (*data.parents, *postgres_programs().parents))
     return OsUser(account.pw_uid, account.pw_gid, override_access=not reachable)
 

@@ -26,7 +26,7 @@ def socket_folder(data: Path, *, owner_uid: int | None = None) -> Path:
         owner_uid: Who runs the server; None for this process's own user.
 
     Raises:
-        ConfigurationError: Somebody else already owns a folder of that name.
+        ConfigurationError: The folder exists and belongs to another user.
     """
     if len(os.fsencode(data / _LONGEST_NAME)) <= _MAX_PATH_BYTES:
         return data
@@ -41,6 +41,6 @@ def socket_folder(data: Path, *, owner_uid: int | None = None) -> Path:
         if folder.is_symlink() or not folder.is_dir() or info.st_uid != owner or info.st_mode & 0o077:
             raise ConfigurationError(
                 f"{str(folder)!r} must be a private folder for a server's socket, but it is something else or "
-                "somebody else's. Remove it, or set NOVA_HOME to a shorter path."
+                "belongs to another user. Remove it, or set NOVA_HOME to a shorter path."
             ) from None
     return folder

@@ -41,11 +41,11 @@ class EmbeddedValkey:
             "unixsocketperm": "600",
             "dir": str(self._data),
             "databases": str(self._databases),
-            # A doorbell that is lost is rung again by the reconciler: one second of them is a fair price.
+            # The reconciler rings lost doorbells again, so losing one second of them is acceptable.
             "appendonly": "yes",
             "appendfsync": "everysec",
             "save": "",
-            # Evicting a lock or a queue is never right; a full Redis must say so.
+            # Locks and queues must never be evicted; a full Redis must fail.
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
             "loglevel": "warning",

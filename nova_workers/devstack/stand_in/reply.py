@@ -1,4 +1,4 @@
-"""What the local stand-in for a model can say."""
+"""Replies of the local stand-in for a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer: words, and at most one tool call."""
+    """One answer: text, and at most one tool call."""
 
     text: str
     tool: ToolUse | None = None

@@ -1,4 +1,4 @@
-"""What the local stand-in for a model answers: a handful of rules on the last message. It is not a language model.
+"""Rules of the local stand-in for a model, on the last message. It is not a language model.
 
 It knows enough to show what a fleet does with a real one: it streams, it calls the memory tools, it uses
 what they return, it works through a task, and it names conversations.
@@ -29,7 +29,7 @@ _HOW = re.compile(r"\b(how|what happens|explain|describe|why)\b", re.IGNORECASE)
 
 _JOURNEY = (
     "Your message became a row in Postgres before anyone said it was accepted, so it cannot be lost. A doorbell in "
-    "Valkey woke a worker; the worker took the lock of this thread and a fence that only grows, so nobody else can "
+    "Valkey woke a worker; the worker took the lock of this thread and a fence that only grows, so no other worker can "
     "write here. Each step is committed before the next one starts: if the worker dies now, another goes on after "
     "the last finished step. These words come to you as live events while all of that happens."
 )
@@ -49,7 +49,7 @@ _TOOL_FAILED = "The tool said: "
 def reply_to(request: Mapping[str, Any]) -> Reply:
     """Answer a request to the Messages API, given as its JSON body."""
     messages: Sequence[Mapping[str, Any]] = request.get("messages") or [{}]
-    asked = _last_words(messages)
+    asked = _last_user_text(messages)
     results = _blocks(messages[-1], "tool_result")
     failed = any(result.get("is_error") for result in results)
     plan, last = _text_of(request.get("system")), _results_text(results)
@@ -102,7 +102,7 @@ def _title(excerpt: str) -> str:
     return " ".join(words[:_TITLE_WORDS]) or "A new conversation"
 
 
-def _last_words(messages: Sequence[Mapping[str, Any]]) -> str:
+def _last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of the latest message that has one and is the user's."""
     for message in reversed(messages):
         if message.get("role") == "user" and (text := _text_of(message.get("content"))):

@@ -1,4 +1,4 @@
-"""A model server on loopback that speaks the Anthropic wire: `fakellm` renders it, `stand_in` decides what is said.
+"""A model server on loopback that speaks the Anthropic wire: `fakellm` renders replies, `rules` chooses them.
 
 The real `anthropic` engine talks to it over HTTP, so everything between the engine and the terminal is what a
 real model would exercise.
@@ -65,7 +65,7 @@ def _rule(reply: Reply) -> dict[str, Any]:
 
 
 async def _with_input_tokens(chunks: AsyncIterator[str], input_tokens: int) -> AsyncIterator[str]:
-    """Pass a stream on with a plausible size of the request, which fakellm always gives as 1."""
+    """Pass a stream on with an estimated input size; fakellm always reports 1."""
     async for chunk in chunks:
         if chunk.startswith(_START):
             event = orjson.loads(chunk.removeprefix(_START))

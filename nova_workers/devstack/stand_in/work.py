@@ -20,12 +20,12 @@ def work_reply(asked: str, plan: str, *, begun: Collection[str], last: str) -> R
 
     Args:
         asked: The message that the turn began with.
-        plan: What the prompt says of the task.
+        plan: The prompt's section about the task.
         begun: Ids of steps that were marked in this turn.
-        last: What the latest tool said; empty before the first.
+        last: Result of the latest tool; empty before the first.
 
     Returns:
-        What to say and do next; None where the message is another.
+        The next reply; None if the message is not a work prompt.
     """
     found = _WORK.match(asked)
     if found is None:

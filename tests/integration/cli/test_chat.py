@@ -37,7 +37,7 @@ class Terminal:
     def __init__(self, nova: Nova, *arguments: str) -> None:
         self._master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (40, 200))
-        # Nobody here answers where the cursor is.
+        # This terminal does not answer queries for the cursor position.
         env = {**os.environ, **nova.env, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "nova_workers.cli", *arguments],

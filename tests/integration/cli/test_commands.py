@@ -262,7 +262,7 @@ def test_everything_is_cancelled_with_all_only(nova: Nova, script: Script) -> No
     wait_for(lambda: _run(nova, running)["status"] == "running")
     assert "--all" in nova("runs", "cancel").err
     told = nova.good("runs", "cancel", "--all").out
-    assert "that stood in line or waited; 1 running, which stop in a moment" in told
+    assert "queued or waiting; 1 running, which stop in a moment" in told
     assert _ended(nova, running)["status"] == "canceled"
 
 

@@ -1,4 +1,4 @@
-"""Each failure that the doctor finds names how to mend it."""
+"""Each failure that `nova doctor` finds comes with a fix."""
 
 import asyncio
 import socket
@@ -26,12 +26,12 @@ def _finding(done: Done, name: str) -> Any:
     return found[0]
 
 
-def _fails(done: Done, name: str, mend: str) -> None:
+def _fails(done: Done, name: str, fix: str) -> None:
     assert done.code == 1
     assert done.json["ok"] is False
     finding = _finding(done, name)
     assert finding["state"] == "fail", finding
-    assert mend in finding["mend"]
+    assert fix in finding["mend"]
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, postgres_u
         assert nova.good("migrate", "--status", NOVA_DATABASE_URL=url).code == 0
         assert "The first key" in nova.good("migrate", "--first-key", NOVA_DATABASE_URL=url).err
         again = nova.good("migrate", "--first-key", NOVA_DATABASE_URL=url)
-        assert "There is a key already, and no other was made." in again.err
+        assert "A key exists, so none was made." in again.err
     finally:
         asyncio.run(run_sql("DROP DATABASE migrate_me WITH (FORCE)"))
 

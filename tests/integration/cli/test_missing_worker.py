@@ -1,4 +1,4 @@
-"""A fleet without a worker: a command that waits for a run says so, once."""
+"""A fleet without a worker: a command that waits for a run reports it once."""
 
 import asyncio
 import os

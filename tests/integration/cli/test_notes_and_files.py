@@ -38,7 +38,7 @@ def test_notes_are_written_shown_changed_and_deleted(nova: Nova, tmp_path: Path)
     note_id = made["id"]
     assert note_id in nova.good("notes", "list", "--pinned", "--agent", "nova").out
     shown = nova.good("notes", "show", note_id)
-    # A pipe gets the Markdown as it is; what is told about it goes to stderr, without control characters.
+    # A pipe gets the Markdown as it is; notes about it go to stderr, without control characters.
     assert shown.out == "# Plan\n\n\x1b[2Jdo it\n\n"
     assert "The plan" in shown.err
     assert nova.good("notes", "show", note_id, "--json").json["content"] == "# Plan\n\n\x1b[2Jdo it\n"

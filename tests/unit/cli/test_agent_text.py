@@ -1,4 +1,4 @@
-"""Agents as text: what is written for a file is read again, and what changed is told in lines."""
+"""Agents as text: a written file can be read again, and changes are shown as a diff."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -13,7 +13,7 @@ _NOVA = [sys.executable, "-m", "nova_workers.cli"]
 _COMMANDS = (["--help"], ["version"], ["version", "--json"], ["send", "--help"], ["--version"])
 
 
-def _hears_interrupts() -> None:
+def _receive_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -103,7 +103,7 @@ sys.exit(importlib.import_module(program).main())
 def test_ctrl_c_while_a_program_loads_or_ends_is_quiet(program: str, moment: str, arguments: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PRESSED, program, moment, *arguments],
-        preexec_fn=_hears_interrupts,
+        preexec_fn=_receive_interrupts,
         capture_output=True,
         text=True,
         check=False,

@@ -92,7 +92,7 @@ _PLAN = "<Task>\nTask 3: Tidy up\nSteps (0 of 2 done):\n- [ ] Sweep [tst_01A]\n 
 
 
 def _work(*calls: ToolUse, says: str = "", is_error: bool = False) -> dict[str, Any]:
-    """Return the request after these calls, the last of which says so."""
+    """Return the request after these calls, the last of which reports that."""
     request = after(work_words(3), says, is_error=is_error) if calls else said(work_words(3))
     request["system"] = [{"type": "text", "text": f"You are Nova.\n{_PLAN}"}]
     for call in calls:
