@@ -11,7 +11,7 @@ _DEFAULT = "the fleet's default"
 
 
 def describe_agent(agent: AgentView) -> str:
-    """Return what there is to know of an agent, but the content of its responsibilities."""
+    """Return an agent's configuration as text, without the content of its responsibilities."""
     spec = agent.spec
     lines = {
         "id": agent.id,
@@ -39,7 +39,7 @@ def describe_duties(spec: AgentSpec) -> str:
 
 
 def _grants(grants: Mapping[str, CapabilityGrant]) -> str:
-    # Configurations stay out: they may name hosts, programs and secrets that are none of another agent's business.
+    # Without configurations: they may name hosts, programs and secrets.
     return ", ".join(
         name if grant.tools is None else f"{name} (only {', '.join(grant.tools) or 'no tool'})"
         for name, grant in grants.items()

@@ -1,4 +1,4 @@
-"""Whom an agent may ask: by `ask_agent`, or in the place of a person who does not answer."""
+"""Which agents an agent may ask: by `ask_agent`, or when a person does not answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def granted_delegation(context: CapabilityContext, field: str) -> AgentsConfig:
         raise InvalidInput(f"{field}: you may not ask other agents. Leave it out.", field=field)
     rule = _rule_on_asking(context.agent.permissions.approvals)
     if rule is not None and rule.decision != "always":
-        # Nobody can be asked when it comes to it: the person has not answered.
+        # Such a call would need approval by the person, who has not answered.
         raise InvalidInput(f"{field}: your calls of {ASK_AGENT} need permission. Leave it out.", field=field)
     return AgentsConfig.model_validate(grant.config)
 

@@ -29,8 +29,8 @@ def default_registry(
 ) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet.
 
-    Without `embedder` conversations are searched by words alone; without `dispatcher` runs that tools put in line wait
-    for the reconciler. Without `serve` capabilities are described and checked, and never served.
+    Without `embedder`, message search uses words alone; without `dispatcher`, runs that tools queue wait for the
+    reconciler. Without `serve`, capabilities are described and checked, but not served.
 
     Raises:
         ConfigurationError: Two have the same name, or two tools have.

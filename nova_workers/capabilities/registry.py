@@ -72,7 +72,7 @@ class CapabilityRegistry:
         """
         self._capabilities: dict[str, Capability] = {}
         self._serve = serve
-        # What a capability also is, is asked once: a look at a protocol takes 10 µs, and a run has a dozen grants.
+        # Protocols are checked once: isinstance takes 10 µs, and a run has a dozen grants.
         self._checks: dict[str, ChecksGrants] = {}
         self._reveals: dict[str, RevealsSecrets] = {}
         self._tools: set[str] = set()
@@ -151,9 +151,8 @@ class CapabilityRegistry:
     async def resolve(self, spec: AgentSpec, context: CapabilityContext) -> dict[str, McpServer]:
         """Return the MCP servers of a run by name.
 
-        Those that are granted come first, in the order of the configuration, then those that runs of its kind get by
-        themselves. Last come those with tools that nobody knows yet: of two tools of one name the first keeps it, and
-        rules for ours are not to miss them because a server from outside calls its own the same.
+        Granted ones come first, in the order of the configuration, then injected ones. Those with unknown tools come
+        last: of two tools with the same name the first keeps it, so that an external server cannot replace ours.
 
         Raises:
             InvalidInput: As `validate`; a capability may have gone since the agent was written.
@@ -183,7 +182,7 @@ class CapabilityRegistry:
         return {name: self._serve(resolved)}
 
     async def revealed(self, connection: Connection, spec: AgentSpec, tenant_id: str) -> tuple[Revealed, ...]:
-        """Return the secrets that a run of this agent may meet. Asks nobody where no capability reveals any.
+        """Return the secrets that a run of this agent may see. No query if no capability reveals any.
 
         Raises:
             InvalidInput: As `validate`.

@@ -58,10 +58,10 @@ class CapabilityParts:
     embedder: Embedder | None = None
     """Makes the vectors of queries; None where this process has none."""
     dispatcher: Dispatcher | None = None
-    """Rings for runs that tools put in line; None leaves that to the reconciler."""
+    """Rings for runs that tools queue; None leaves that to the reconciler."""
 
     def ring_deliveries(self) -> None:
-        """Ring for what a tool handed over. Without anybody who rings, the next tick finds it."""
+        """Ring for deliveries that a tool added. Without a dispatcher, the next tick finds them."""
         if self.dispatcher is not None:
             self.dispatcher.ring_deliveries()
 
@@ -86,12 +86,12 @@ class CapabilityContext:
 
     @property
     def background(self) -> bool:
-        """Whether nobody sits in front of the answer."""
+        """Whether no person waits for the answer."""
         return self.queue == "background"
 
 
 class ToolInput(BaseModel):
-    """Base of a tool's arguments. An argument that the tool does not know is an error, not a wish unheard."""
+    """Base of a tool's arguments. An unknown argument is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -101,7 +101,7 @@ InputT = TypeVar("InputT", bound=ToolInput)
 
 @dataclass(frozen=True, slots=True)
 class ToolDeclaration(Generic[InputT]):
-    """A tool, as the model is told of it, and what runs it.
+    """A tool: its description for the model, and the function that runs it.
 
     Attributes:
         name: Unique among all capabilities; prefixed with the capability's name.
@@ -151,7 +151,7 @@ Servers = McpServer | DeclaredServer | Mapping[str, McpServer]
 
 @runtime_checkable
 class RevealsSecrets(Protocol):
-    """What a capability also is whose tools can bring secrets into a run."""
+    """A capability whose tools can bring secrets into a run."""
 
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None
@@ -169,7 +169,7 @@ class RevealsSecrets(Protocol):
 
 @runtime_checkable
 class ChecksGrants(Protocol):
-    """What a capability also is whose configuration needs more than a form, such as the operator's permission."""
+    """A capability that checks configurations beyond their form, such as the operator's permission."""
 
     def check_grant(self, config: BaseModel, field: str) -> None:
         """Check a configuration, when it is written and when it is used.
@@ -190,10 +190,10 @@ class Capability(Protocol):
     Attributes:
         name: The key under which agents are granted it.
         description: One sentence, for those who choose.
-        tools: All its tools, known without starting anything. None: they are its servers' own, and nobody knows them
-            before one answers.
+        tools: All its tools, known without starting anything. None: they are its servers' own, unknown before one
+            answers.
         config: The form of a grant's configuration.
-        injected: None: agents are granted it. Else it is never granted: each run gets it for which this says so.
+        injected: None: agents are granted it. Otherwise it is never granted: each run for which this is true gets it.
     """
 
     name: str

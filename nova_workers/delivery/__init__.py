@@ -1,1 +1,1 @@
-"""What goes outside: the outbox's rows on their way to webhooks and other channels."""
+"""Sends the rows of the outbox to webhooks and other channels."""

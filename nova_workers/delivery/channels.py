@@ -1,4 +1,4 @@
-"""Which ways to the world outside each agent has: made and resolved once, when the process starts."""
+"""The delivery channels of each agent, built and resolved once at process start."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from nova_workers.workspace.secrets import Secrets
 __all__ = ["CHANNEL_GROUP", "EVERYONE", "WEBHOOKS", "ChannelParts", "ChannelRoutes", "load_channels"]
 
 CHANNEL_GROUP = "nova_workers.channels"
-"""The entry-point group in which packages bring channels: each a function from `ChannelParts` to a channel."""
+"""The entry-point group of channels: each entry is a function from `ChannelParts` to a channel."""
 
 WEBHOOKS = "webhooks"
-"""The channel that is ours. It has a lane for each webhook; any other channel is one lane."""
+"""The built-in channel. It has one lane per webhook; any other channel is one lane."""
 
 EVERYONE = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelParts:
-    """What a channel is made of.
+    """What a channel may use.
 
     Attributes:
-        outbound: Requests to the public internet, under the guard.
-        secrets: Of the tenants: a bot's token is a secret by name.
-        database: For a channel that keeps something of its own.
+        outbound: Guarded requests to the public internet.
+        secrets: Of the tenants: a bot's token is a named secret.
+        database: For a channel with state of its own.
     """
 
     outbound: Outbound
@@ -44,11 +44,11 @@ class ChannelRoutes:
         """Resolve names to channels.
 
         Args:
-            channels: What there is.
-            by_agent: Names of channels by an agent's id; ``*`` is for all agents that are not named.
+            channels: The installed channels.
+            by_agent: Names of channels by agent id; ``*`` is for all other agents.
 
         Raises:
-            ConfigurationError: Two channels have one name, or there is none of a name.
+            ConfigurationError: Two channels have the same name, or a name is unknown.
         """
         self._channels: dict[str, DeliveryChannel] = {}
         for channel in channels:
@@ -72,7 +72,7 @@ class ChannelRoutes:
         return tuple(self._channels)
 
     def of(self, agent_id: str | None) -> tuple[str, ...]:
-        """Return the names of an agent's channels; None is the fleet itself."""
+        """Return the names of an agent's channels; None means the fleet itself."""
         named = None if agent_id is None else self._by_agent.get(agent_id)
         return self._by_agent.get(EVERYONE, ()) if named is None else named
 
@@ -89,15 +89,15 @@ class ChannelRoutes:
 def load_channels(
     wanted: Collection[str], parts: ChannelParts, *, found: Collection[EntryPoint] | None = None
 ) -> list[DeliveryChannel]:
-    """Make those of the installed channels that are wanted. What nobody wants is not even imported.
+    """Build the installed channels that are in `wanted`; others are not imported.
 
     Args:
         wanted: Names of entry points.
-        parts: What they are made of.
-        found: What is installed; None looks.
+        parts: Passed to each.
+        found: The installed entry points; None finds them.
 
     Raises:
-        ConfigurationError: One cannot be made; the message says which and why.
+        ConfigurationError: One cannot be built; the message names it and the cause.
     """
     made: list[DeliveryChannel] = []
     for entry in entry_points(group=CHANNEL_GROUP) if found is None else found:
@@ -112,6 +112,6 @@ def _loaded(entry: EntryPoint) -> Callable[[ChannelParts], DeliveryChannel]:
         return entry.load()
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
-            f"The channel {entry.name!r} cannot be loaded from {entry.value!r}: {error}. Mend the package, or take the "
+            f"The channel {entry.name!r} cannot be loaded from {entry.value!r}: {error}. Fix the package, or take the "
             "name out of NOVA_DELIVERY__CHANNELS."
         ) from error

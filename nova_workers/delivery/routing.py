@@ -1,4 +1,4 @@
-"""From what happened to whom it is told: a row of the outbox for each webhook and channel that wants it."""
+"""Routes events to their receivers: one row in the outbox for each webhook and channel that subscribes."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,26 +19,26 @@ _BATCH: Final = 200
 
 
 class InboxRouter:
-    """Passes on what came into the inbox. The inbox's own row stays as it is, for the person who looks there."""
+    """Copies new inbox items to the agent's channels and webhooks. The inbox's row does not change."""
 
     def __init__(self, database: Database, routes: ChannelRoutes) -> None:
         self._database = database
         self._routes = routes
 
     async def route_due(self) -> int:
-        """Pass on a batch, each item once. Any number of processes may do it at the same time.
+        """Route a batch, each item once. Any number of processes may do this concurrently.
 
         Returns:
-            How many items there were. As long as it is not 0, there may be more.
+            How many items were routed. If it is not 0, there may be more.
         """
         async with self._database.transaction() as connection:
             items = await take_unrouted(connection, limit=_BATCH)
             if items:
-                listening = await list_subscriptions(connection, {item.tenant_id for item in items})
-                await add_deliveries(connection, [new for item in items for new in self._fan_out(item, listening)])
+                subscriptions = await list_subscriptions(connection, {item.tenant_id for item in items})
+                await add_deliveries(connection, [new for item in items for new in self._fan_out(item, subscriptions)])
         return len(items)
 
-    def _fan_out(self, item: DeliveryItem, listening: Sequence[Subscription]) -> list[NewDelivery]:
+    def _fan_out(self, item: DeliveryItem, subscriptions: Sequence[Subscription]) -> list[NewDelivery]:
         fanned: list[NewDelivery] = []
         for name in self._routes.of(item.agent_id):
             if name != WEBHOOKS:
@@ -46,14 +46,14 @@ class InboxRouter:
                 continue
             fanned += [
                 _copy(item, one.id, webhook_id=one.id)
-                for one in listening
+                for one in subscriptions
                 if one.wants(item.tenant_id, item.kind, item.agent_id)
             ]
         return fanned
 
 
 class RunEndEffect:
-    """The effect that tells webhooks of a run's end. The ledger makes it for runs that somebody listens to."""
+    """Queues deliveries of a run's end for the webhooks that subscribe to it."""
 
     batch_size = 100
     at_once = 2
@@ -70,15 +70,15 @@ class RunEndEffect:
         """Put the ends of these runs into the outbox. See `EffectHandler.handle`."""
         async with self._database.transaction() as connection:
             ends = await read_run_ends(connection, [effect.run_id for effect in effects])
-            await self._tell(connection, ends)
+            await self._add_deliveries(connection, ends)
         self._dispatcher.ring_deliveries()
 
     async def close(self) -> None:
         """Do nothing."""
 
-    async def _tell(self, connection: Connection, ends: Sequence[RunEnd]) -> None:
-        listening = await list_subscriptions(connection, {end.tenant_id for end in ends})
-        told = [
+    async def _add_deliveries(self, connection: Connection, ends: Sequence[RunEnd]) -> None:
+        subscriptions = await list_subscriptions(connection, {end.tenant_id for end in ends})
+        deliveries = [
             NewDelivery(
                 id=new_id("dlv"),
                 tenant_id=end.tenant_id,
@@ -92,10 +92,10 @@ class RunEndEffect:
             )
             for end in ends
             if WEBHOOKS in self._routes.of(end.agent_id)
-            for one in listening
+            for one in subscriptions
             if one.wants(end.tenant_id, "run_completed", end.agent_id)
         ]
-        await add_deliveries(connection, told)
+        await add_deliveries(connection, deliveries)
 
 
 def _copy(item: DeliveryItem, target: str, *, webhook_id: str | None = None) -> NewDelivery:

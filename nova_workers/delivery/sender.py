@@ -1,7 +1,7 @@
-"""The sender: claims what is due in the outbox, has channels hand it over, writes how it went.
+"""The sender: claims due deliveries from the outbox, sends them over their channels and records the results.
 
-What is due lives in the ledger's rows, so it survives every process and every doorbell, and is handed over at least
-once: a process that dies between the answer and its note of it leaves a row that is tried again, under the same id.
+The state is in the ledger's rows, so it survives crashes and lost doorbells. Delivery is at least once: after a crash
+between the receiver's answer and its record, the row is sent again under the same id.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from nova_workers.observability.metrics import Metrics
 __all__ = ["DeliverySender"]
 
 _ROUND_S: Final = 30.0
-"""A round claims nothing new after this, and ends: its slot is for others too. Who called rings again."""
+"""A round stops claiming after this time and ends, to free its worker slot. The caller rings again."""
 
 _SETTLE_S: Final = 45.0
-"""What a lease has beside the longest try: for the way to the database and back, when it is busy."""
+"""Added to the longest attempt in a lease: time to record the result in a busy database."""
 
 _RELEASE_S: Final = 2.0
 
@@ -52,8 +52,8 @@ class DeliverySender:
         """Keep what is handed in; nothing is started.
 
         Args:
-            database: Where the rows are.
-            settings: Bounds, pauses and when to give up.
+            database: Of the ledger.
+            settings: Limits, pauses and number of attempts.
             routes: The channels.
             clock: Measures durations; due times are the database's.
             metrics: Outcomes and durations.
@@ -73,16 +73,16 @@ class DeliverySender:
         self._draining = False
 
     async def run_due(self) -> int:
-        """Pass on what came into the inbox, and hand over what is due.
+        """Route new inbox items, and send due deliveries.
 
-        Goes on as long as something is due, within a bound. An address that is slow costs the others nothing: its own
-        few tries wait, the rest are claimed anew as each of theirs ends.
+        Continues while something is due, within a time limit. A slow address does not delay others: attempts per
+        address are limited, and more are claimed whenever an attempt ends.
 
         Returns:
-            How much there was. As long as it is not 0, there may be more: ring again.
+            How many items were processed. If it is not 0, there may be more: ring again.
 
         Raises:
-            Unavailable: The database cannot be reached; whatever was claimed is due again after its lease.
+            Unavailable: The database cannot be reached; claimed deliveries are due again after their lease.
         """
         if self._draining:
             return 0
@@ -98,7 +98,7 @@ class DeliverySender:
                 mine |= started
                 if not mine:
                     break
-                # With more to come, the first place that is free takes it. With nothing left, who puts in more rings.
+                # If more may be due, claim as soon as one attempt ends. Otherwise a new delivery rings the doorbell.
                 when = asyncio.FIRST_COMPLETED if started or full else asyncio.ALL_COMPLETED
                 ended, mine = await asyncio.wait(mine, return_when=when)
                 failures += [error for task in ended if not task.cancelled() and (error := task.exception())]
@@ -113,7 +113,7 @@ class DeliverySender:
         return done
 
     def drain(self) -> None:
-        """Stop for good: tries under way are stopped and given back. On the loop; returns at once."""
+        """Stop permanently: cancel the attempts in progress and release them. On the loop; returns at once."""
         self._draining = True
         for task in self._trying:
             task.cancel()
@@ -123,9 +123,9 @@ class DeliverySender:
         await self._routes.close()
 
     async def _start_due(self) -> tuple[set[asyncio.Task[None]], bool]:
-        """Claim what is due and there is room for. Returns the tries that began, and whether there was no room."""
+        """Claim due deliveries up to the limit. Returns the attempts started, and whether the limit was reached."""
         settings, names = self._settings, self._routes.names
-        # One at a time: what one round claims, the next one counts.
+        # Serialized, because each claim counts the deliveries of those before it.
         async with self._claiming:
             room = settings.at_once - self._under_way.total()
             if room <= 0:
@@ -172,9 +172,9 @@ class DeliverySender:
 
     async def _deliver(self, channel: str, item: DeliveryItem) -> str:
         if item.attempt > self._settler.most_attempts:
-            return await self._settler.give_up(item, "The worker was lost in every try.")
+            return await self._settler.fail_finally(item, "The worker was lost in every attempt.")
         try:
-            # Over the channel's own bound, which says more.
+            # Above the channel's own time limit, whose error has more detail.
             async with asyncio.timeout(self._settings.timeout_s + 5):
                 status = await self._routes.channel(channel).deliver(item)
         except DeliveryFailed as failed:
@@ -183,7 +183,7 @@ class DeliverySender:
             return await self._settler.failed(item, DeliveryFailed("There was no answer in time.", retryable=True))
         except NovaError as error:
             return await self._settler.not_tried(item, error.message)
-        except Exception as error:  # the loop head of deliveries: a channel may be anybody's
+        except Exception as error:  # the loop head of deliveries: a channel may be third-party code
             _log.exception("delivery.crashed", delivery_id=item.id, channel=channel)
             return await self._settler.not_tried(item, f"{type(error).__name__}: {error}")
         return await self._settler.delivered(item, status)

@@ -1,4 +1,4 @@
-"""How a try ended, and what follows: another after a pause, the end, or a webhook that is switched off."""
+"""Records the result of an attempt: delivered, retried after a pause, failed, or its webhook disabled."""
 
 import random
 from collections.abc import Sequence
@@ -28,29 +28,29 @@ Outcome = Literal["delivered", "retried", "failed"]
 
 _ERROR_CHARS: Final = 1_000
 _REST_S: Final = (5.0, 300.0)
-"""First and longest rest of an address that fails: it gets one try at a time, and whoever waits there waits long."""
+"""First and longest pause of a failing address, which gets one attempt at a time."""
 _MOST_ASKED_S: Final = 3_600.0
-"""Longest pause that an address may ask for."""
+"""Longest pause that a receiver may request."""
 
 _log = structlog.get_logger(__name__)
 
 
 def pause_s(pauses: Sequence[float], attempt: int, *, spread: float, asked_s: float | None = None) -> float:
-    """Return how long to wait after a failed try.
+    """Return how long to wait after a failed attempt.
 
     Args:
         pauses: After the first, the second...
-        attempt: The try that failed, from 1; there is a pause for it.
-        spread: A random number from 0 to 1. The pause is up to a fifth longer, so that what failed together does not
-            come back together.
-        asked_s: What the receiver asks for at least.
+        attempt: The failed attempt, from 1; there is a pause for it.
+        spread: A random number from 0 to 1. The pause is up to a fifth longer, so that deliveries that failed together
+            are not retried together.
+        asked_s: The minimum that the receiver requests.
     """
     longer = pauses[attempt - 1] * (1 + spread / 5)
     return max(longer, min(asked_s or 0.0, _MOST_ASKED_S))
 
 
 class Settler:
-    """Writes how tries ended. Each is a transaction; one that came too late, after its lease, changes nothing."""
+    """Records results of attempts, each in one transaction. A result after the lease expired changes nothing."""
 
     def __init__(self, database: Database, settings: DeliverySettings, rng: random.Random) -> None:
         self._database = database
@@ -59,18 +59,18 @@ class Settler:
 
     @property
     def most_attempts(self) -> int:
-        """After so many tries a delivery has failed."""
+        """The maximum number of attempts."""
         return len(self._settings.retry_s) + 1
 
     async def delivered(self, item: DeliveryItem, response_status: int | None) -> Outcome:
-        """Write that an item was handed over."""
+        """Record that an item was delivered."""
         async with self._database.connection() as connection:
             await settle_delivered(connection, item, response_status)
         _log.debug("delivery.done", **_fields(item), response_status=response_status)
         return "delivered"
 
     async def failed(self, item: DeliveryItem, failed: DeliveryFailed) -> Outcome:
-        """Write that the receiver did not take an item, and what that means for the webhook."""
+        """Record that the receiver did not accept an item, and count the webhook's failure."""
         ended = self._describe(
             item,
             failed.message,
@@ -81,21 +81,21 @@ class Settler:
         async with self._database.transaction() as connection:
             if await settle_failed(connection, item, ended) and item.webhook_id is not None:
                 await self._count(connection, item, ended, unwanted=failed.unwanted)
-        return self._told(item, ended)
+        return self._outcome(item, ended)
 
     async def not_tried(self, item: DeliveryItem, error: str) -> Outcome:
-        """Write that an item did not even leave: no fault of the receiver."""
+        """Record that an item could not be sent, which is not the receiver's fault."""
         ended = self._describe(item, error, retryable=True)
         async with self._database.connection() as connection:
             await settle_failed(connection, item, ended)
-        return self._told(item, ended)
+        return self._outcome(item, ended)
 
-    async def give_up(self, item: DeliveryItem, error: str) -> Outcome:
-        """Write that an item has failed."""
+    async def fail_finally(self, item: DeliveryItem, error: str) -> Outcome:
+        """Record that an item has failed permanently."""
         ended = FailedTry(error, final=True)
         async with self._database.connection() as connection:
             await settle_failed(connection, item, ended)
-        return self._told(item, ended)
+        return self._outcome(item, ended)
 
     def _describe(
         self,
@@ -129,7 +129,7 @@ class Settler:
             await add_deliveries(connection, [_notice(item, failing)])
             _log.warning("webhook.disabled", **_fields(item), failures=failing.failures, why=failing.disabled_reason)
 
-    def _told(self, item: DeliveryItem, ended: FailedTry) -> Outcome:
+    def _outcome(self, item: DeliveryItem, ended: FailedTry) -> Outcome:
         if ended.final:
             _log.error("delivery.failed", **_fields(item), error=ended.error)
             return "failed"
@@ -140,10 +140,10 @@ class Settler:
 
 
 def _notice(item: DeliveryItem, failing: Failing) -> NewDelivery:
-    """Return what the inbox is told when a webhook is switched off."""
+    """Return the inbox notification for a disabled webhook."""
     text = (
         f"The webhook {item.webhook_id} ({failing.url}) was switched off. {failing.disabled_reason} "
-        f"Once it is mended, switch it on: nova webhooks enable {item.webhook_id}"
+        f"Once it is fixed, switch it on: nova webhooks enable {item.webhook_id}"
     )
     payload = {"text": text, "webhook_id": item.webhook_id}
     return NewDelivery(new_id("dlv"), item.tenant_id, "notification", INBOX, payload)

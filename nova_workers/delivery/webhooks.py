@@ -1,4 +1,4 @@
-"""The channel of webhooks: one signed request for each try, as the Standard Webhooks specification has it."""
+"""The webhook channel: one signed request per attempt, by the Standard Webhooks specification."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -25,22 +25,22 @@ EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "run_completed": "run.completed",
     "test": "webhook.test",
 }
-"""What a receiver sees as ``type``."""
+"""The event's ``type``, by kind."""
 
 
 class WebhookChannel:
-    """Sends each item to the address of its webhook, and nowhere else: no redirect is followed."""
+    """Sends each item to the address of its webhook. Redirects are not followed."""
 
     name = WEBHOOKS
 
     def __init__(self, database: Database, webhooks: Webhooks, outbound: Outbound, *, max_body_bytes: int) -> None:
-        """Keep what is handed in.
+        """Store the parts.
 
         Args:
-            database: Where addresses are.
-            webhooks: Opens their secrets.
-            outbound: Carries requests, to the public internet only.
-            max_body_bytes: The longest body that is sent.
+            database: Of the ledger.
+            webhooks: Decrypts their secrets.
+            outbound: Sends requests, to the public internet only.
+            max_body_bytes: The longest body to send.
         """
         self._database = database
         self._webhooks = webhooks
@@ -51,8 +51,8 @@ class WebhookChannel:
         """Send one item, and return the status of the answer, one of 2xx. See `DeliveryChannel.deliver`.
 
         Raises:
-            DeliveryFailed: The address did not take it.
-            Conflict: Its secret cannot be opened. That is no fault of the address.
+            DeliveryFailed: The address did not accept it.
+            Conflict: Its secret cannot be decrypted, which is not the receiver's fault.
         """
         endpoint = await self._endpoint(item)
         body = body_of(item)
@@ -62,7 +62,7 @@ class WebhookChannel:
             )
         headers = {
             "content-type": "application/json",
-            # The time is the database's: a host whose clock is off would sign what every receiver refuses as old.
+            # The database's time: receivers refuse as old what a host with a wrong clock signs.
             **signed_headers(item.id, endpoint.at, body, self._webhooks.keys(endpoint)),
         }
         try:
@@ -84,7 +84,7 @@ class WebhookChannel:
         if not endpoint.enabled:
             raise DeliveryFailed("The webhook is switched off.", retryable=True)
         try:
-            # What the operator allows may have changed since the address was given.
+            # The operator's rules may have changed since the address was set.
             self._webhooks.check_url(endpoint.url)
         except InvalidInput as error:
             raise DeliveryFailed(error.message, retryable=False) from error
@@ -92,7 +92,7 @@ class WebhookChannel:
 
 
 def body_of(item: DeliveryItem) -> bytes:
-    """Return the body that tells of an item: its type, when it happened, and what there is to know of it."""
+    """Return the body for an item: type, time and data."""
     about = {
         "delivery_id": item.id,
         "agent_id": item.agent_id,
@@ -118,5 +118,5 @@ def _refused(answer: OutboundResponse) -> DeliveryFailed:
 
 
 def _retry_after_s(text: str) -> float | None:
-    """Return the pause that a receiver asks for in seconds. A date is not looked at: its clock is not ours."""
+    """Return the pause that a receiver requests in seconds. A date is ignored: the receiver's clock may differ."""
     return float(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None

@@ -1,1 +1,1 @@
-"""What follows a run: its messages become vectors, its thread gets a title. Driven by rows, never by the run."""
+"""Post-run work: indexing of messages, titles of threads. Driven by rows in the ledger, never by the run."""

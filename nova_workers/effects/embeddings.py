@@ -1,4 +1,4 @@
-"""The `embeddings` effect: what was said in a run is found again, by its words and by its meaning."""
+"""The `embeddings` effect: indexes the messages of a run for search by words and by meaning."""
 
 from collections.abc import Sequence
 
@@ -21,20 +21,20 @@ __all__ = ["EmbeddingEffect"]
 class EmbeddingEffect:
     """Indexes the user's messages and the answer of each run, many runs at once.
 
-    Every message has its words once, and at most one vector a model: doing a run again does what is missing. Words
-    wait for no turn, so that a message is found by them while the provider is busy, or away.
+    Every message is indexed once by words, and has at most one vector per model: repeating a run adds what is missing.
+    Words are saved first, so that a message can be found while the embedding provider is busy or unavailable.
     """
 
     def __init__(
         self, database: Database, provider: EmbeddingProvider | None, *, batch_size: int, at_once: int = 1
     ) -> None:
-        """Keep what is handed in.
+        """Store the parts.
 
         Args:
-            database: Where texts come from and vectors go.
-            provider: None turns vectors off: messages are found by their words alone.
-            batch_size: Most runs of one call, and most texts of one call of the provider.
-            at_once: Most calls at the same time; the local model does one after the other anyway.
+            database: Source of texts and store of vectors.
+            provider: None turns vectors off: search uses words alone.
+            batch_size: Maximum runs per call, and texts per call of the provider.
+            at_once: Maximum concurrent calls; the local model processes one at a time anyway.
         """
         self._database = database
         self._provider = provider

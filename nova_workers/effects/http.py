@@ -65,8 +65,8 @@ class HttpEmbeddings:
         said = f"{status}: {response.text[:300]}"
         if status in {401, 403, 404}:
             raise ConfigurationError(
-                f"The embedding server at {self._url!r} refused us with {said}. Check NOVA_EFFECTS__EMBEDDING_API_KEY, "
-                "NOVA_EFFECTS__EMBEDDING_BASE_URL and NOVA_EFFECTS__EMBEDDING_MODEL.",
+                f"The embedding server at {self._url!r} refused the request with {said}. Check "
+                "NOVA_EFFECTS__EMBEDDING_API_KEY, NOVA_EFFECTS__EMBEDDING_BASE_URL and NOVA_EFFECTS__EMBEDDING_MODEL.",
                 status=status,
             )
         if status in {400, 413, 422}:
@@ -79,10 +79,12 @@ class HttpEmbeddings:
             vectors: list[Vector] = [[float(number) for number in item["embedding"]] for item in data]
         except (ValueError, TypeError, KeyError) as error:
             raise Unavailable(
-                f"The embedding server at {self._url!r} answered with something else than a list of vectors "
+                f"The embedding server at {self._url!r} did not answer with a list of vectors "
                 f"({type(error).__name__}: {error}).",
                 server="embeddings",
             ) from error
         if len(vectors) != count or len({len(vector) for vector in vectors}) != 1:
-            raise Unavailable(f"The embedding server gave {len(vectors)} vectors for {count} texts, or of many widths.")
+            raise Unavailable(
+                f"The embedding server gave {len(vectors)} vectors for {count} texts, or of different lengths."
+            )
         return vectors

@@ -1,11 +1,11 @@
-"""Embeddings on this machine, in one child process that costs the turns nothing.
+"""Embeddings on this machine, in one child process that does not slow down turns.
 
-The model takes 4 to 30 ms of CPU a window and 172 MB: on the loop it would stop every turn of the process, in a
-thread it would hold up the interpreter and stay in the worker's memory. So it runs in a child of low priority
-that is started at the first text, replaced when it dies, and let go when it has been idle for a while.
+The model takes 4 to 30 ms of CPU per window and 172 MB: on the event loop it would block every turn of the process, in
+a thread it would hold the interpreter's lock and stay in the worker's memory. So it runs in a child of low priority
+that is started for the first text, replaced when it dies, and stopped after an idle time.
 
-The child is in a session of its own: Ctrl-C and a signal to the worker's group do not reach it. It ends when its
-stdin ends, so it cannot outlive this process. It keeps no state, so it is killed without ceremony.
+The child has its own session: Ctrl-C and signals to the worker's process group do not reach it. It ends when its stdin
+ends, so it cannot outlive this process. It keeps no state, so it can be killed at any time.
 """
 
 import array
@@ -37,8 +37,7 @@ _CHILD_ENVIRONMENT: Final = {
     "MALLOC_MMAP_THRESHOLD_": "1048576",
 }
 _TEXTS_AT_ONCE: Final = 4
-"""Texts of one exchange with the child: then another caller has a turn, so that a query waits for 4 texts and not for a
-whole batch of an effect."""
+"""Texts per exchange with the child. Callers alternate, so that a query waits for 4 texts and not for a whole batch."""
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +57,7 @@ class LocalEmbeddings:
 
         Args:
             timeout_s: Most time of one call of `embed`; then the child is replaced.
-            idle_s: After this long without a text the child is let go.
+            idle_s: The child is stopped after this long without a text.
         """
         self._timeout_s = timeout_s
         self._idle_s = idle_s
@@ -78,7 +77,7 @@ class LocalEmbeddings:
         if not texts:
             return []
         vectors: list[Vector] = []
-        self._keep()
+        self._begin_call()
         try:
             async with asyncio.timeout(self._timeout_s):
                 for start in range(0, len(texts), _TEXTS_AT_ONCE):
@@ -89,15 +88,16 @@ class LocalEmbeddings:
         except TimeoutError as error:
             self._kill()
             raise Unavailable(
-                f"The embedding process did not answer for {self._timeout_s:g} s and was stopped; it starts anew.",
+                f"The embedding process did not answer for {self._timeout_s:g} s and was stopped; "
+                "the next call restarts it.",
                 texts=len(texts),
             ) from error
         finally:
-            self._let_go_later()
+            self._end_call()
         return vectors
 
     async def close(self) -> None:
-        """End the child at once; a call that is under way fails."""
+        """Kill the child; a call in progress fails."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -118,7 +118,7 @@ class LocalEmbeddings:
             raise Unavailable(f"The embedding process gave {len(numbers)} numbers for {count} texts.")
         return [numbers[i : i + self.dimensions] for i in range(0, len(numbers), self.dimensions)]
 
-    # Below: on the one thread that talks to the child, but for `_kill`.
+    # The methods below run on the child's thread, except `_kill`.
 
     def _ask(self, body: bytes) -> bytes:
         for last in (False, True):
@@ -128,7 +128,7 @@ class LocalEmbeddings:
                 status = self._reap()
                 if self._closed or last:
                     raise Unavailable(
-                        f"The embedding process ended (status {status}) before it answered; it starts anew.",
+                        f"The embedding process ended (status {status}) before it answered; the next call restarts it.",
                         status=status,
                     ) from error
                 _log.warning("embeddings.child_replaced", status=status)
@@ -166,23 +166,23 @@ class LocalEmbeddings:
         return status
 
     def _kill(self) -> None:
-        # From any thread: the pipe breaks, and the thread that reads from it comes to its end.
+        # Thread-safe: the pipe breaks, which ends the read on the child's thread.
         child = self._child
         if child is not None:
             child.kill()
 
-    def _keep(self) -> None:
+    def _begin_call(self) -> None:
         self._calls += 1
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
 
-    def _let_go_later(self) -> None:
+    def _end_call(self) -> None:
         self._calls -= 1
         if self._calls == 0 and not self._closed:
-            self._idle_timer = asyncio.get_running_loop().call_later(self._idle_s, self._let_go)
+            self._idle_timer = asyncio.get_running_loop().call_later(self._idle_s, self._stop_child)
 
-    def _let_go(self) -> None:
+    def _stop_child(self) -> None:
         self._thread.submit(self._reap)
 
 

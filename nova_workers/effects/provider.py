@@ -1,4 +1,4 @@
-"""The seam to whatever turns text into vectors."""
+"""The seam to providers of text embeddings."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -6,11 +6,11 @@ from typing import Protocol
 __all__ = ["EmbeddingProvider", "Vector"]
 
 Vector = Sequence[float]
-"""Numbers of 32-bit precision, of length 1 as a vector."""
+"""A unit vector of 32-bit floats."""
 
 
 class EmbeddingProvider(Protocol):
-    """Turns texts into vectors whose cosine says how near their meanings are.
+    """Turns texts into vectors whose cosine measures similarity of meaning.
 
     Above the seam: effects and search. Below it: a child process with a local model, or a server.
     """
@@ -26,10 +26,10 @@ class EmbeddingProvider(Protocol):
         Raises:
             Unavailable: The provider does not answer now; try again.
             InvalidInput: It refuses one of the texts.
-            ConfigurationError: It refuses us: key, URL or model are wrong, or a package is missing.
+            ConfigurationError: Key, URL or model are wrong, or a package is missing.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of processes and connections."""
+        """Release processes and connections."""
         ...

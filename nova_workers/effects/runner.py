@@ -1,7 +1,7 @@
-"""The chain of effects: claims what is due, has it done, writes how it ended.
+"""Claims due effects, calls their handlers and records the results.
 
-The chain lives in the ledger's rows, so it survives every process and every doorbell. A run's effects are done
-in the order of their positions; an effect that failed for good does not hold up those behind it.
+The state is in the ledger's rows, so it survives crashes and lost doorbells. A run's effects are handled in the order
+of their positions; one that failed permanently does not block the next.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ from nova_workers.observability.tracing import Tracing
 __all__ = ["EffectRunner", "backoff_s"]
 
 _TIMEOUT_S: Final = 90.0
-"""Most time of one handler call: a batch of 64 long texts takes 9 s on a busy core, a title 30 s."""
+"""Time limit of a handler call: a batch of 64 long texts takes 9 s on a busy core, a title 30 s."""
 
 _START_WINDOW_S: Final = 30.0
-"""A claimed effect whose turn has not come after this is given back: its call might outlast its lease."""
+"""A claimed effect that has waited this long for a permit is released: its call might outlast its lease."""
 
-_IN_WAITING: Final = 8
-"""Batches of a kind that may wait for a turn. Each holds a slot of the worker; the rest wait in the ledger."""
+_MAX_WAITING: Final = 8
+"""Batches of a kind that may wait for a permit. Each occupies a worker slot; the rest wait in the ledger."""
 
 _LEASE: Final = timedelta(seconds=_START_WINDOW_S + _TIMEOUT_S + 10)
-"""An effect whose worker died is due again after this."""
+"""An effect whose worker crashed is due again after this."""
 
 _RELEASE_S: Final = 2.0
-"""Most time to give effects back when the worker stops."""
+"""Time limit to release effects when the worker stops."""
 
 _ERROR_CHARS: Final = 2_000
 
@@ -47,13 +47,13 @@ _log = structlog.get_logger(__name__)
 
 
 def backoff_s(attempt: int, *, base_s: float, max_s: float, spread: float) -> float:
-    """Return how long to wait after a failed try.
+    """Return how long to wait after a failed attempt.
 
-    Doubles with each try up to `max_s`; of that, between half and all, so that effects that failed together
-    do not come back together.
+    Doubles with each attempt up to `max_s`; between half and all of that, so that effects that failed together are not
+    retried together.
 
     Args:
-        attempt: The try that failed, from 1.
+        attempt: The failed attempt, from 1.
         base_s: The wait after the first.
         max_s: The longest wait.
         spread: A random number from 0 to 1.
@@ -63,7 +63,7 @@ def backoff_s(attempt: int, *, base_s: float, max_s: float, spread: float) -> fl
 
 
 class EffectRunner:
-    """Works off the effects that are due. Any number of runners, in any number of processes, share the rows."""
+    """Handles due effects. Any number of runners, in any number of processes, share the rows."""
 
     def __init__(
         self,
@@ -98,32 +98,32 @@ class EffectRunner:
         self._working: set[asyncio.Task[None]] = set()
         self._permits = {kind: asyncio.Semaphore(handler.at_once) for kind, handler in self._handlers.items()}
         self._open: Counter[str] = Counter()
-        """Batches of each kind that were begun, or are being claimed."""
+        """Batches of each kind that are in progress or being claimed."""
 
     async def run_due(self) -> int:
-        """Work off one round of effects that are due.
+        """Handle one round of due effects.
 
-        When cancelled or drained, what is not done yet is given back at once and its attempt is not counted.
+        When canceled or drained, unfinished effects are released at once and their attempt is not counted.
 
         Returns:
-            How many effects were claimed. As long as it is not 0, more may be due: ring again. Of a kind that has
-            enough in waiting none are claimed; whoever ends one of those rings.
+            How many effects were claimed. If it is not 0, more may be due: ring again. A kind with enough waiting
+            batches is not claimed; the call that finishes one of those rings again.
 
         Raises:
-            Unavailable: The database cannot be reached; whatever was claimed is due again after its lease.
+            Unavailable: The database cannot be reached; claimed effects are due again after their lease.
         """
         if self._draining or not self._settings.enabled or not self._handlers:
             return 0
-        claimed, given_up = await self._claim()
+        claimed, exhausted = await self._claim()
         claimed_s = self._clock.monotonic_s()
-        for effect in given_up:
+        for effect in exhausted:
             self._count(effect, "failed")
             _log.error("effect.failed", **_fields(effect), error="its worker was lost in every attempt")
         await self._run_all(self._split(claimed), claimed_s)
-        return len(claimed) + len(given_up)
+        return len(claimed) + len(exhausted)
 
     def drain(self) -> None:
-        """Stop for good: calls under way are cancelled and their effects given back. On the loop; returns at once."""
+        """Stop permanently: cancel the calls in progress and release their effects. On the loop; returns at once."""
         self._draining = True
         for task in self._working:
             task.cancel()
@@ -134,7 +134,7 @@ class EffectRunner:
             await handler.close()
 
     async def _claim(self) -> tuple[list[DueEffect], list[DueEffect]]:
-        room = {kind: handler.at_once + _IN_WAITING - self._open[kind] for kind, handler in self._handlers.items()}
+        room = {kind: handler.at_once + _MAX_WAITING - self._open[kind] for kind, handler in self._handlers.items()}
         batches = Counter({kind: min(room[kind], self._handlers[kind].at_once) for kind in room if room[kind] > 0})
         if not batches:
             return [], []
@@ -151,7 +151,7 @@ class EffectRunner:
             self._open.subtract(batches)
 
     async def _run_all(self, batches: Sequence[Sequence[DueEffect]], claimed_s: float) -> None:
-        """Wait for every batch, also for those beside one that fails; give back those that were stopped."""
+        """Wait for every batch, even if one fails; release those that were canceled."""
         if not batches:
             return
         work = {asyncio.create_task(self._run_batch(batch, claimed_s)): batch for batch in batches}
@@ -208,7 +208,7 @@ class EffectRunner:
     async def _attempt(
         self, part: Callable[[Sequence[DueEffect]], Awaitable[None]], batch: Sequence[DueEffect]
     ) -> Exception | None:
-        """Have one part done, and return why it was not."""
+        """Call one part of a handler, and return its error."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 await part(batch)

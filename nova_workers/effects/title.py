@@ -1,4 +1,4 @@
-"""The `title` effect: a few words that say what a conversation is about."""
+"""The `title` effect: a short title for a conversation."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _MAX_TOKENS: Final = 64
 _TIMEOUT_S: Final = 45.0
 _MAX_WORDS: Final = 6
 _TAG: Final = "<conversation>"
-"""Around what the model is shown. An answer with it repeats the question."""
+"""Encloses the excerpt. An answer that contains it repeats the question."""
 _RAMBLING_WORDS: Final = 12
 """More words than this are an answer, not a title."""
 _MAX_CHARS: Final = 80
@@ -41,10 +41,10 @@ _log = structlog.get_logger(__name__)
 
 
 def clean_title(answer: str) -> str | None:
-    """Return the title in a model's answer, of at most 6 words and 80 characters; None when there is none in it.
+    """Return the title in a model's answer, of at most 6 words and 80 characters; None if it has none.
 
     Takes the first line, without label, quotation marks, markdown or full stop. An answer that apologises, explains,
-    repeats the question or goes on and on is none.
+    repeats the question or rambles has none.
     """
     line = next((line for line in answer.splitlines() if line.strip(_WRAPPING)), "")
     plain = _LABEL.sub("", line.strip(_WRAPPING)).strip(_WRAPPING)
@@ -71,18 +71,18 @@ def _within(words: Sequence[str]) -> str:
 class TitleEffect:
     """Names a thread once it has two messages of the user and no title.
 
-    A cheap model does it. What that costs is counted in the metrics and logged; it is not part of the run's usage,
-    which was final before.
+    Uses a cheap model. Its cost is counted in the metrics and logged; it is not part of the run's usage, which was
+    already final.
     """
 
     batch_size = 1
     at_once = 4
 
     def __init__(self, database: Database, engine: Engine, *, metrics: Metrics) -> None:
-        """Keep what is handed in.
+        """Store the parts.
 
         Args:
-            database: Where threads are.
+            database: Of the ledger.
             engine: Makes the one model call; not closed here, since runs use it too.
             metrics: Tokens and cost.
         """
@@ -94,7 +94,7 @@ class TitleEffect:
         """Do nothing: all of it needs the model."""
 
     async def handle(self, effects: Sequence[DueEffect]) -> None:
-        """Name the threads of these runs that want a title. See `EffectHandler.handle`.
+        """Name the threads of these runs that need a title. See `EffectHandler.handle`.
 
         Raises:
             EngineFailure: The model could not be asked.
@@ -116,7 +116,7 @@ class TitleEffect:
                     await set_title(connection, effect.tenant_id, effect.thread_id, title)
 
     async def close(self) -> None:
-        """Do nothing: the engine is somebody else's."""
+        """Do nothing: the engine's owner closes it."""
 
     async def _ask(self, effect: DueEffect, opening: Opening) -> str | None:
         result = await self._engine.run(

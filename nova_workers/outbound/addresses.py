@@ -1,4 +1,4 @@
-"""Which addresses are the public internet, and nobody's own network.
+"""Which addresses belong to the public internet, not to a private network.
 
 An address is refused unless it is known to be public: what is not on the list of what is let through stays out. The
 registries are IANA's special-purpose address registries (RFC 6890) for IPv4 and IPv6.
@@ -19,7 +19,7 @@ _NOT_PUBLIC_4: Final = tuple(
         "100.64.0.0/10",  # carrier-grade NAT; Alibaba's metadata is 100.100.100.200
         "127.0.0.0/8",  # loopback
         "168.63.129.16/32",  # Azure's host agent, in a range that is public otherwise
-        "169.254.0.0/16",  # link-local; everybody else's metadata is 169.254.169.254
+        "169.254.0.0/16",  # link-local; the other clouds' metadata is 169.254.169.254
         "172.16.0.0/12",  # private
         "192.0.0.0/24",  # protocol assignments; Oracle's metadata is 192.0.0.192
         "192.0.2.0/24",  # documentation

@@ -1,4 +1,4 @@
-"""Requests to servers of somebody else, at addresses that a model or a user chose.
+"""Requests to external servers, at addresses that a model or a user chose.
 
 The guard stands in the transport, under the client: every request passes it, a redirect as much as the first. It
 resolves the name once, refuses unless *every* address is public, and connects to one of those that it checked. So a

@@ -1,4 +1,4 @@
-"""What an agent is told when it is to work on a task and nobody said anything."""
+"""The message that starts an agent's work on a task."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What starts by itself: work on tasks, upkeep of what is stored."""
+"""The task scheduler."""

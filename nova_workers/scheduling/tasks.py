@@ -1,8 +1,7 @@
-"""The task scheduler: has agents work on their active tasks, again and again, until there is nothing left to do.
+"""The task scheduler: starts runs on active tasks until each task ends or is parked.
 
-A tick may run in any number of copies, twice, or not at all. What it does to a task is one transaction under the lock
-of the task's tree: the run and what the task says of it are there together or not at all, and whoever comes second
-finds nothing due. A bell that is lost after that is rung again by the reconciler.
+Ticks may overlap, repeat or fail. Each change of a task is one transaction under the lock of the task's tree, which
+writes the run and the task together, so a concurrent tick finds nothing due. The reconciler repeats lost doorbells.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["TaskScheduler", "Ticked"]
 _log = structlog.get_logger(__name__)
 
 _MOST_OF_A_TENANT = 200
-"""Invocations that one tick starts for a tenant; the next tick goes on."""
+"""Invocations that one tick starts for a tenant; the next tick continues."""
 _MOST_OVER = 2_000
 
 _Work = Callable[[Connection, str, TaskView], Awaitable[Doorbell | None]]
@@ -41,14 +40,14 @@ _Work = Callable[[Connection, str, TaskView], Awaitable[Doorbell | None]]
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a tick did: invocations that it found over, and tasks that it started or parked."""
+    """What a tick did: invocations that had ended, and tasks that it started or parked."""
 
     settled: int
     looked_at: int
 
 
 class TaskScheduler:
-    """Starts invocations, and parks tasks on which they would be in vain."""
+    """Starts invocations, and parks tasks that cannot make progress."""
 
     def __init__(self, database: Database, dispatcher: Dispatcher, settings: TaskSettings) -> None:
         self._database = database
@@ -56,10 +55,10 @@ class TaskScheduler:
         self._settings = settings
 
     async def tick(self) -> Ticked:
-        """Note which invocations are over, then start those that are due.
+        """Record which invocations ended, then start those that are due.
 
         Raises:
-            Unavailable: The database does not answer; the next tick finds all of it again.
+            Unavailable: The database does not answer; the next tick does the work.
         """
         async with self._database.connection() as connection:
             over = await schedule.find_over(connection, limit=_MOST_OVER)
@@ -70,10 +69,10 @@ class TaskScheduler:
         return Ticked(len(over), len(due))
 
     async def run_now(self, tenant_id: str, task_id: int) -> str:
-        """Have a task worked on at once, whatever the hour, also one that is parked.
+        """Start an invocation of a task now, even if it is not due or is parked.
 
         Returns:
-            The run; where an invocation is in flight already, that one.
+            The run; if an invocation is in progress already, that one.
 
         Raises:
             NotFound: There is no such task, or its owner was deleted.
@@ -95,7 +94,7 @@ class TaskScheduler:
         return accepted.run_id
 
     async def _each(self, tasks: Sequence[tuple[str, int]], work: _Work) -> None:
-        """Work on each task in a transaction of its own. One that fails is left to the next tick."""
+        """Process each task in its own transaction. One that fails is left to the next tick."""
         for tenant_id, task_id in tasks:
             try:
                 bell = await self._alone(tenant_id, task_id, work)
@@ -109,7 +108,7 @@ class TaskScheduler:
 
     async def _alone(self, tenant_id: str, task_id: int, work: _Work) -> Doorbell | None:
         async with self._database.transaction() as connection:
-            # Whoever holds the tree changes it, or is another scheduler: either way the next tick sees what came of it.
+            # The lock's holder changes the tree, or is another scheduler: the next tick sees the result.
             if not await lock_tree(connection, tenant_id, task_id, wait=False):
                 return None
             task = await find_task(connection, tenant_id, task_id)
@@ -144,7 +143,7 @@ class TaskScheduler:
     async def _begin(
         self, connection: Connection, tenant_id: str, task: TaskView, *, asked_for: bool = False
     ) -> Accepted | None:
-        """Put an invocation into the line of the task's thread. None where the owner was deleted."""
+        """Queue an invocation on the task's thread. None if the owner was deleted."""
         thread_id = await ensure_thread(connection, tenant_id, task)
         if thread_id is None:
             return None
@@ -178,7 +177,7 @@ def _check_active(task: TaskView) -> None:
 
 
 def _waits(task: TaskView) -> str | None:
-    """Return what a task waits for: it has nothing to do itself while others do all that is left of its plan."""
+    """Return what a task waits for, if all remaining steps of its plan are open subtasks."""
     left = [step for step in task.steps if not step.done]
     subtasks = [step.subtask for step in left if step.subtask is not None]
     others = [subtask.id for subtask in subtasks if subtask.status in {"draft", "active"}]
@@ -194,14 +193,14 @@ def _gone(task: TaskView) -> str:
 async def _give_notice(
     connection: Connection, tenant_id: str, task: TaskView, last: schedule.Invocation | None, reason: str
 ) -> None:
-    """Tell the person, in the name of the invocation that was the last."""
+    """Notify the person, as the last invocation."""
     if last is None:
         return
     text = (
-        f"Task {task.id} ({task.title}) is parked: {reason}. Nobody works on it until it is changed, "
+        f"Task {task.id} ({task.title}) is parked: {reason}. Work stops until it is changed, "
         f"or started with `nova tasks run {task.id}`."
     )
-    # One more than the run itself may say: this is not the agent's voice.
+    # One more than the run itself may send: this one is from the scheduler.
     await hand_over(
         connection,
         Sender(tenant_id, last.agent_id, last.thread_id, last.run_id),

@@ -1,4 +1,4 @@
-"""What stands between a model and what its tools can do: who may call what."""
+"""Policies on tool calls, and web pages as text."""
 
 from nova_workers.tools.pages import WebPages
 from nova_workers.tools.policy import CommandPolicy, ToolPolicy, Verdict

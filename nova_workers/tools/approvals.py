@@ -15,8 +15,8 @@ _MAIN_ARGUMENTS = ("command", "file_path", "path", "pattern", "url", "query", "p
 """What a call is about, where it has several texts; the first that it has."""
 
 _MAX_JSON_CHARS = 1_000_000
-"""Matching is done on the event loop. A model's longest response is far shorter; what is longer is vouched for by no
-rule, and slips past none."""
+"""Matching runs on the event loop. A model's longest response is far shorter; no rule permits a longer text, and each
+other rule applies to it."""
 
 
 def first_rule(rules: Iterable[ApprovalRule], tool_name: str, params: JsonObject) -> ApprovalRule | None:

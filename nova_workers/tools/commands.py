@@ -1,8 +1,8 @@
 """What a shell command line says, as far as it can be known without running it.
 
-A shell can hide anything from a reader: variables, ``eval``, a script that it fetches. So a line is read for two uses
-with opposite care. To *forbid*, every simple command that can be seen is looked at, its disguises taken off. To
-*vouch* for a line (`CommandLine.transparent`), nothing in it may be hidden at all.
+A shell line can hide commands: variables, ``eval``, a script that it downloads. So it is parsed for two uses. To
+*forbid*, every visible simple command is checked, without its wrappers. To *permit* a line
+(`CommandLine.transparent`), nothing in it may be hidden.
 """
 
 import fnmatch
@@ -59,8 +59,7 @@ BUILT_IN_DENIALS = (
     "*:(){*:|:*",
     "* /etc/shadow*",
 )
-"""A seat belt and no wall: it stops a model that means well and errs. What a model that means ill must not reach has to
-be out of its reach: by trust, by the sandbox, by the machine."""
+"""A guard against mistakes, not against an adversarial model: that needs trust levels, a sandbox or another machine."""
 
 _RECURSIVE = re.compile(r"^(?:-[a-zA-Z]*[rR][a-zA-Z]*|--recursive)$")
 _WIPED = frozenset({"/", "/*", "/.", "~", "~/", "~/*", "$HOME", "$HOME/", "$HOME/*", "${HOME}", "..", "../", "../*"})

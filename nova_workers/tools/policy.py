@@ -23,7 +23,7 @@ from nova_workers.tools.commands import BUILT_IN_DENIALS, MAX_COMMANDS, MAX_LINE
 __all__ = ["MAX_REPEATS", "CommandPolicy", "ToolPolicy", "Verdict"]
 
 MAX_REPEATS = 3
-"""How often a run may make the same shell command. A model that repeats itself more often is going round in circles."""
+"""How often a run may run the same shell command. A model that repeats it more often is in a loop."""
 
 _QUOTE_CHARS = 300
 
@@ -33,12 +33,11 @@ class Verdict:
     """What the policy says of a call.
 
     Attributes:
-        kind: ``ask`` is neither: a person decides. Whoever can let the run wait for that person does; whoever cannot
-            treats it as a refusal.
+        kind: ``ask``: a person decides. A caller that can suspend the run does; any other treats it as a refusal.
         rule: What decided: ``repeat``, ``trust``, or a list and its pattern, as in ``deny: rm *`` and
             ``never: note_*``.
-        reason: Of a refusal, for the model: what is wrong, and what it may do instead. Of a question, for the person
-            who decides: what is to be done, and why it is asked. None if allowed.
+        reason: Of a refusal, for the model: what is wrong, and what to do instead. Of a question, for the person: what
+            the call does, and why it needs approval. None if allowed.
     """
 
     kind: Literal["allow", "deny", "ask"]
@@ -124,10 +123,9 @@ class CommandPolicy:
 
 
 class ToolPolicy:
-    """Judges the tool calls of one run, and remembers what it needs to of them.
+    """Judges the tool calls of one run, and counts them.
 
-    What it remembers can be had from the run's journal, so that a run that goes on in another worker is judged as if it
-    had stayed: `remember` takes the calls that were made before.
+    `remember` restores the counts from the run's journal when a run continues in another worker.
     """
 
     def __init__(self, trust: TrustLevel, commands: CommandPolicy) -> None:

@@ -1,7 +1,7 @@
-"""The backfill: what was said and cannot be searched gets its words, and its vector of the model that is set now.
+"""The backfill: indexes messages that search cannot find yet, by words and with a vector of the configured model.
 
-The effect does it for each run that ends. What is left for here: runs that ended while effects were off, those whose
-effects failed for good, and, after a change of the model, all of them.
+The effect does this for each run that ends. The backfill handles runs that ended while effects were off, those whose
+effects failed permanently and, after a change of the model, all runs.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _SETTLED: Final = timedelta(minutes=5)
 """Runs that ended less long ago are the effect's. It is far above what a transaction takes."""
 
 _IDLE: Final = timedelta(minutes=10)
-"""A tenant of whom nothing was left is looked at again after this."""
+"""A tenant with nothing left is checked again after this."""
 
 _PROVIDER_AWAY: Final = timedelta(minutes=1)
 _FAILED: Final = timedelta(minutes=10)
-"""A tenant whose portion failed in a way that nobody foresaw is tried again after this."""
+"""A tenant whose portion failed unexpectedly is retried after this."""
 
 _LEASE: Final = timedelta(minutes=5)
 """Above what a portion may take; a portion of a worker that died is taken again after it."""
 
 _PATIENCE: Final = timedelta(minutes=7)
-"""A cursor of another model is taken over once nobody worked on it for this long: its last worker is gone, or idle."""
+"""A cursor of another model is taken over after this long without work on it: its last worker is gone, or idle."""
 
 _EFFECTS_LATE: Final = timedelta(seconds=1)
 _WAITING: Final = 10
@@ -59,7 +59,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Backfill:
-    """Makes what is missing, portion by portion, tenant by tenant. Any number of copies share the cursors."""
+    """Indexes what is missing, portion by portion, tenant by tenant. Any number of instances share the cursors."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Backfill:
         return done
 
     def drain(self) -> None:
-        """Stop for good, giving back what is held. On the loop; returns at once."""
+        """Stop permanently and release the cursors held. On the loop; returns at once."""
         self._draining = True
         for work in self._working:
             work.cancel()
@@ -156,12 +156,12 @@ class Backfill:
             _log.warning("backfill.put_off", tenant_id=cursor.tenant_id, error=str(error), pause_s=move.pause.seconds)
             return False
         except Exception:
-            # Whatever it was, it was in this tenant's portion: the others go on.
+            # The error is in this tenant's portion: continue with the others.
             move.pause = _FAILED
             _log.exception("backfill.failed", tenant_id=cursor.tenant_id, pause_s=move.pause.seconds)
             return True
         finally:
-            # Also when the worker stops: somebody else goes on at once, and not after the lease.
+            # Also when the worker stops, so that another continues at once and not after the lease.
             await asyncio.shield(self._give_back(move))
 
     async def _give_back(self, move: _Move) -> None:
@@ -213,7 +213,7 @@ class Backfill:
 
 
 class _Move:
-    """Where a cursor goes when it is given back: until it is told otherwise, it stays, and is due again at once."""
+    """Where a cursor moves when it is released. By default it stays, and is due again at once."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor

@@ -45,7 +45,7 @@ class Backfilled:
 
 
 class PortionMaker:
-    """Makes what runs lack. One that cannot be done holds up no other."""
+    """Indexes what runs lack. A run that fails does not block the others."""
 
     def __init__(self, database: Database, embedder: Embedder | None, *, batch: int) -> None:
         """Keep what is handed in.
@@ -78,7 +78,7 @@ class PortionMaker:
                 await forget_deleted(connection, [run.thread_id for run in runs])
 
     async def _save_words(self, keys: Sequence[tuple[str, str]], done: Backfilled) -> list[tuple[str, str]]:
-        """Make the words of runs, and return the runs. One of whom that fails is left out, and holds up no other."""
+        """Index the words of runs, and return the runs that succeeded. A run that fails does not block the others."""
         try:
             async with self._database.connection() as connection:
                 done.words += await save_texts(connection, keys, max_chars=MAX_WORD_CHARS)
@@ -117,7 +117,7 @@ class PortionMaker:
             vectors = await embedder.embed([item.text for item in texts])
         except InvalidInput as error:
             if len(texts) > 1:
-                # One of them: the others shall have theirs.
+                # One text was refused: embed them one by one.
                 for item in texts:
                     await self._save(embedder, [item], done)
                 return

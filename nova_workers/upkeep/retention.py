@@ -1,7 +1,7 @@
 """Retention: rows that are older than the operator wants, and threads by their agent's policy.
 
-A tick goes round its duties, one bounded batch each, until nothing is left or its time is over: so one duty that is far
-behind holds up no other.
+A tick cycles through its duties, one bounded batch each, until nothing is left or its time is over, so that a duty with
+a large backlog does not block the others.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Tick:
 
 
 class Retention:
-    """Deletes what is too old. Any number of copies share the work: rows that one holds the others pass over."""
+    """Deletes what is too old. Any number of instances share the work, skipping rows locked by others."""
 
     def __init__(
         self,

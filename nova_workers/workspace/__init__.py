@@ -1,5 +1,5 @@
-"""What people and agents keep beside conversations, and both change: one module a kind of thing.
+"""What people and agents keep beside conversations: one module per kind.
 
-Above: the HTTP routes and the capabilities, which speak to people and to models. Below: the ledger's SQL. The rules
-live here, so that both doors keep the same ones.
+Above: the HTTP routes and the capabilities. Below: the ledger's SQL. The rules live here, so that both entry points
+apply the same ones.
 """

@@ -1,7 +1,7 @@
 """What agents may hand to people, and how often.
 
-A run in the background has no other voice: its answer goes nowhere. Each of the bounds is exact, also for tools that
-work at the same time, and keeps an agent that lost its way from filling somebody's evening, or the disk.
+A background run has no other way to reach a person. Each limit is exact, also for concurrent tools, and keeps a faulty
+agent from flooding the inbox or the disk.
 """
 
 from nova_workers.contracts.content import JsonObject
@@ -18,7 +18,7 @@ MAX_NOTIFICATION_CHARS = 4_000
 
 
 async def notify(database: Database, sender: Sender, text: str) -> bool:
-    """Tell the person something. The same words again in one run are said once.
+    """Notify the person. The same text is sent once per run.
 
     Args:
         database: Where the outbox is.

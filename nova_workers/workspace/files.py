@@ -77,7 +77,7 @@ def file_name(name: str) -> str:
 
 
 def media_type_of(name: str) -> str:
-    """Return the media type that a name promises. Nobody looks into the file."""
+    """Return the media type for a name. The content is not checked."""
     return _TYPES.get(PurePosixPath(name).suffix.lower(), _BINARY)
 
 
@@ -135,7 +135,7 @@ async def read_file(database: Database, tenant_id: str, file_id: str) -> tuple[S
 
 
 async def delete_file(database: Database, tenant_id: str, file_id: str) -> None:
-    """Delete a file, and its delivery if nobody has delivered it yet.
+    """Delete a file, and its delivery if it is still pending.
 
     Raises:
         NotFound: There is none in this tenant.

@@ -82,7 +82,7 @@ class History:
     ) -> dict[str, list[Excerpt]]:
         """Return what stands around hits, by thread, in the order of the best hit of each.
 
-        What overlaps or touches is one excerpt, so that nothing is told twice.
+        Overlapping and adjacent windows become one excerpt, so that no message occurs twice.
         """
         async with self._database.connection() as connection:
             placed = await messages_around(

@@ -107,7 +107,7 @@ async def get_note(database: Database, tenant_id: str, note_id: str, *, reader: 
 async def change_note(
     database: Database, tenant_id: str, note_id: str, change: NoteChange, *, sender: Sender | None = None
 ) -> NoteView:
-    """Change a note, as a whole or not at all. Nobody's change in between is lost.
+    """Change a note atomically. No concurrent change is lost.
 
     Args:
         database: Where it is.
@@ -136,7 +136,7 @@ async def change_note(
 
 
 async def delete_note(database: Database, tenant_id: str, note_id: str, *, writer: str | None = None) -> None:
-    """Delete a note, and its delivery if nobody has delivered it yet.
+    """Delete a note, and its delivery if it is still pending.
 
     Args:
         database: Where it is.

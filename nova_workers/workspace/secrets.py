@@ -50,7 +50,7 @@ class Secrets:
         async with self._database.connection() as connection:
             if await ledger.count_secrets(connection, tenant_id, beside=name) >= MAX_SECRETS:
                 raise LimitExceeded(
-                    f"There are {MAX_SECRETS} secrets already, which is the most. Delete those that nobody uses.",
+                    f"There are {MAX_SECRETS} secrets already, which is the most. Delete unused ones.",
                     limit=MAX_SECRETS,
                 )
             row = await ledger.put_secret(
@@ -111,7 +111,7 @@ class Secrets:
     ) -> dict[str, str]:
         """Return the values of those of these secrets that there are and that can be opened, by name; None is all.
 
-        What cannot be opened cannot be told to anybody either, so it is left out.
+        Values that cannot be decrypted cannot leak either, so they are left out.
         """
         opened: dict[str, str] = {}
         for row in await ledger.fetch_secrets(connection, tenant_id, names):

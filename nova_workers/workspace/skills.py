@@ -1,4 +1,4 @@
-"""Skills: what may be put into a tenant's library, what may be assigned, and what a model is told of them."""
+"""Skills: the tenant's library, their assignment to agents, and their section of the prompt."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def change_tenant(
     """Change what a patch names.
 
     Args:
-        scopes: Of whoever asks.
+        scopes: Of the caller's key.
 
     Raises:
         Forbidden: A scope is missing; says for which field.

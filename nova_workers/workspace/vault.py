@@ -1,7 +1,7 @@
 """The cipher of secrets at rest: AES-256-GCM under master keys that are not in the database.
 
-Tenant and name are bound to each ciphertext as associated data. So a row that somebody moves to another name, or to
-another tenant, does not open there.
+Tenant and name are bound to each ciphertext as associated data, so that a row moved to another name or tenant cannot be
+decrypted there.
 """
 
 import os

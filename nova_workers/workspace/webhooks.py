@@ -34,7 +34,7 @@ _TEST_WORDS = "This is a test. Nothing happened."
 
 
 class Webhooks:
-    """The rules of webhooks, for whoever changes them and for whoever sends."""
+    """The rules of webhooks, for changes and for sending."""
 
     def __init__(self, database: Database, vault: Vault, *, allow_hosts: Collection[str] = ()) -> None:
         """Take what is needed.
@@ -114,7 +114,7 @@ class Webhooks:
         return WebhookSecret(webhook=view, secret=secret)
 
     async def test(self, tenant_id: str, webhook_id: str) -> DeliveryView:
-        """Put a delivery that says nothing in line for a webhook, and return it.
+        """Queue an empty test delivery for a webhook, and return it.
 
         Raises:
             NotFound: There is no such webhook.
@@ -129,7 +129,7 @@ class Webhooks:
             return await get_delivery(connection, tenant_id, delivery_id)
 
     async def replay(self, tenant_id: str, delivery_id: str) -> DeliveryView:
-        """Put a delivery that ended in line again, under the same id.
+        """Queue an ended delivery again, under the same id.
 
         Raises:
             NotFound: There is no such delivery.

@@ -1,4 +1,4 @@
-"""Speech to text and back, with whatever is installed on the worker."""
+"""Speech to text and text to speech, with the programs installed on the worker."""
 
 from nova_workers.capabilities.audio.speech import find_speaker
 from nova_workers.capabilities.audio.transcription import find_transcriber

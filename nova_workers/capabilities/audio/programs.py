@@ -1,4 +1,4 @@
-"""Programs that hear and speak: what they get of our environment, and what becomes of their failures."""
+"""Runs speech programs with a limited environment, and turns their failures into tool errors."""
 
 import os
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ async def run_program(
     """
     name = Path(command[0]).name
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    # What a model is missing must not come over the network in the middle of a turn.
+    # Missing models must not be downloaded in the middle of a turn.
     environment["HF_HUB_OFFLINE"] = "1"
     bounds = Bounds(timeout_s, head_bytes=_OUTPUT_BYTES)
     try:

@@ -34,7 +34,7 @@ class Transcriber(Protocol):
     """Turns a recording into text. Above it: the tool. Below it: a program or a server."""
 
     async def transcribe(self, recording: Path, language: str | None) -> str:
-        """Return what is said in a file that nobody else can change meanwhile.
+        """Return the transcript of a file that no other process can change meanwhile.
 
         Args:
             recording: The file; its suffix is that of its format.

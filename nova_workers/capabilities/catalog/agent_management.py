@@ -58,7 +58,7 @@ class _Get(ToolInput):
 
 
 class _Described(ToolInput):
-    """What both a new and a changed agent are told by."""
+    """Fields of both a new and a changed agent."""
 
     description: Annotated[
         str | None, Field(max_length=2_000, description="What it is for; other agents choose it by this.")
@@ -108,7 +108,7 @@ class _Update(_Described):
 
 
 class _AgentTools:
-    """Rights are looked up in the manager's newest version: what was taken from it meanwhile it cannot give."""
+    """Rights come from the manager's newest version: it cannot grant what was revoked meanwhile."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents

@@ -1,4 +1,4 @@
-"""The `agents` capability: who else there is, and asking them."""
+"""The `agents` capability: lists the other agents, and asks them."""
 
 from typing import Annotated, Any
 

@@ -63,7 +63,7 @@ class _Speak(ToolInput):
 
 
 class _AudioTools:
-    """What hears and speaks works on copies: the agent's directory is open to whatever the agent runs meanwhile."""
+    """Speech programs work on copies, because the agent's own programs may change its directory meanwhile."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
@@ -104,7 +104,7 @@ class _AudioTools:
         return Confinement((str(self._settings.agent_directory(context.tenant_id, context.agent_id)),))
 
     def _copy_in(self, confinement: Confinement, path: str, target: Path) -> None:
-        """Copy a recording to where nobody else changes it. Blocks."""
+        """Copy a recording into a private directory. Blocks."""
         most = self._settings.audio.max_bytes
         try:
             with (

@@ -55,7 +55,7 @@ class _BrowserCapability:
             )
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
-        """Return the server of one run. Nobody else is given the same."""
+        """Return the server of one run. It is not shared with other runs."""
         command = self._require("capabilities.browser")
         assert isinstance(config, _Config)  # noqa: S101 - as above
         if _is_url(command):

@@ -53,7 +53,7 @@ class _Read(ToolInput):
 
 
 class _HistoryTools:
-    """An agent sees its own threads, and of those not the one it is in: that one it has before its eyes."""
+    """An agent sees its own threads except the current one, which is in its model context."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -120,7 +120,7 @@ def _heading(thread_id: str, title: str | None) -> str:
 
 
 def _lines(excerpts: Sequence[Excerpt], chars: int, shown: dict[str, str]) -> list[str]:
-    """Return a message a line; those that were looked for are marked, and named so that one can read on from them."""
+    """Return one line per message; hits are marked and named by id, so that the agent can read on from them."""
     lines: list[str] = []
     for at, excerpt in enumerate(excerpts):
         if at:

@@ -168,7 +168,7 @@ class _Config(BaseModel):
 
 
 class _McpCapability:
-    """Its tools are those of the servers, which nobody knows before they answer."""
+    """Its tools are those of the servers, unknown before they answer."""
 
     name = "mcp"
     description = "Tools of MCP servers from outside: programs on the workers, or servers behind a URL."

@@ -1,4 +1,4 @@
-"""The `notifications` capability: how a run that nobody watches speaks to the person. Never granted."""
+"""The `notifications` capability: lets a background run notify the person. Never granted."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The `secrets` capability: values that an agent uses and that nobody else sees."""
+"""The `secrets` capability: values that an agent uses, redacted from everything stored or shown."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -57,7 +57,7 @@ class _Update(ToolInput):
 
 
 class _SecretTools:
-    """Each value that passes is made known to the run's redactor before anybody else sees it."""
+    """Registers each value with the run's redactor before it is returned."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets

@@ -89,7 +89,7 @@ _Gate = Annotated[
     ),
 ]
 _WEB_TOOL = "WebFetch"
-"""What a `url` gate does: whoever lacks this tool reaches no address by way of a trigger either."""
+"""An agent without this tool must not reach an address by a `url` gate either."""
 _BRAKES = ("max_runs_per_day", "max_cost_usd_per_day", "pause_after_failures")
 _TriggerId = Annotated[
     str, StringConstraints(pattern=r"^trg_[0-9A-Z]{26}$"), Field(description="As trigger_list gives it.")
@@ -155,7 +155,7 @@ class _Delete(ToolInput):
 
 
 class _TriggerTools:
-    """An agent sees and changes the triggers that start itself, whoever made them, and no others."""
+    """An agent sees and changes only the triggers that start it, including those made by others."""
 
     def __init__(self, parts: CapabilityParts) -> None:
         self._database = parts.database

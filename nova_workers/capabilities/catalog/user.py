@@ -49,7 +49,7 @@ class _UserTools:
     async def ask(self, context: CapabilityContext, given: _Ask) -> AskUser:
         question = _question(given)
         if question.escalate_to is not None:
-            # An agent that is asked in a person's place is asked all the same.
+            # Escalation asks an agent, so the rules of delegation apply.
             config = granted_delegation(context, "escalate_to")
             await check_delegation(self._database, context, config, question.escalate_to, field="escalate_to")
         return question

@@ -1,1 +1,1 @@
-"""Agents: the one door through which their configuration is written."""
+"""Agents: the only writer of their configuration."""

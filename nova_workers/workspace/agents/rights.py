@@ -59,7 +59,7 @@ def inherited(maker: AgentSpec) -> dict[str, object]:
 def granted(wish: GrantWish, manager: AgentSpec, target: AgentSpec) -> dict[str, CapabilityGrant]:
     """Return the grants that a wish comes to.
 
-    What the target has it may keep, whole or in part, whoever gave it.
+    The target may keep what it already has, in whole or in part.
 
     Args:
         wish: All capabilities that the target is to have.

@@ -1,7 +1,7 @@
-"""The one door through which agents are written, for people and for agents.
+"""The only writer of agents, for people and for agents.
 
-Every change is checked whole before anything is written, makes a version that says who made it, and takes effect in
-the runs that begin after it: a run keeps the version of its first claim.
+Every change is validated before it is written, creates a version with its author, and takes effect in runs that begin
+after it: a run keeps the version of its first claim.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PERSON = "person"
 """Who made a version that came through the API."""
 
 Edit = Callable[[Connection, AgentView], Awaitable[AgentSpec]]
-"""Makes the new configuration from the agent as it stands, while nobody else can change it."""
+"""Returns the new configuration from the agent's current one, under its lock."""
 
 Permit = Callable[[Connection, AgentView], Awaitable[None]]
 """Raises where the agent must not be deleted."""
@@ -61,7 +61,7 @@ class Agents:
             await self._check(connection, tenant_id, spec)
             if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
                 raise LimitExceeded(
-                    f"There are {MAX_AGENTS} agents already, which is the most. Delete those that nobody needs.",
+                    f"There are {MAX_AGENTS} agents already, which is the most. Delete unused ones.",
                     limit=MAX_AGENTS,
                 )
             return await ledger.create_agent(connection, tenant_id, agent_id, spec, created_by=actor)

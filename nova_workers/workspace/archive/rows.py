@@ -122,7 +122,7 @@ def _skill(row: JsonObject) -> JsonObject:
 
 
 def _check_trigger(row: JsonObject) -> None:
-    """What fires by itself must be right when it is written: nobody looks on when it is not."""
+    """Check a trigger when it is written, because no person sees an error when it fires."""
     given = {name: row[name] for name in TriggerCreate.model_fields if name in row}
     try:
         trigger = TriggerCreate.model_validate(given)

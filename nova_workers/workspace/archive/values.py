@@ -1,7 +1,6 @@
 """What the values of an archive's rows must be, where code reads more from them than Postgres checks. Pure.
 
-Whoever wrote such a value in this fleet had it checked then; whoever reads it reads rows of many tenants, and does not
-ask again.
+Values written in this fleet were checked when they were written; readers of rows of many tenants do not check again.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _FORMS: Final[Mapping[str, Mapping[str, TypeAdapter[Any]]]] = {
     "tool_calls": {"params": _OBJECT, "result": TypeAdapter(_Blocks | None)},
     "compactions": {"trigger": TypeAdapter(CompactionTrigger)},
     "usage": {"agent_id": _AGENT},
-    # A run that has ended waits for nothing, and whoever looks for waits that are due looks at all tenants' at once.
+    # A run that has ended must not have a wait: the query for due waits reads those of all tenants.
     "run_waits": {
         "status": TypeAdapter(EndedWaitStatus),
         "request": wait_adapter,

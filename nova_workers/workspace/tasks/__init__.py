@@ -1,1 +1,1 @@
-"""Tasks: the one door for people and for agents."""
+"""Tasks: the operations of people and agents."""

@@ -1,4 +1,4 @@
-"""A change to a task: one transaction under the lock of its tree, and the bells that ring after it."""
+"""A change to a task: one transaction under the lock of its tree, and the doorbells after its commit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["TaskDesk", "Work", "no_task"]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a change works with. Lives as long as its transaction."""
+    """The operations of one change, valid for its transaction."""
 
     connection: Connection
     tenant_id: str
@@ -34,7 +34,7 @@ class Work:
     bells: list[Doorbell] = field(default_factory=list[Doorbell])
 
     async def take(self, task_id: int) -> TaskView:
-        """Lock the task's tree and return the task; whoever acts may change it.
+        """Lock the task's tree and return the task, if the actor may change it.
 
         Raises:
             NotFound: There is no such task.
@@ -60,7 +60,7 @@ class Work:
         return task
 
     async def record(self, task_id: int, kind: str, details: Mapping[str, Any]) -> None:
-        """Add to the task's history. What a person changes is worked on at once, what an agent changes in its time."""
+        """Add to the task's history. After a person's change the task is due at once, after an agent's as scheduled."""
         await record_change(
             self.connection,
             self.tenant_id,
@@ -73,11 +73,11 @@ class Work:
         )
 
     async def wake(self, task_id: int) -> None:
-        """Have an active task worked on at once, whoever acts."""
+        """Make an active task due at once, for any actor."""
         await schedule.wake(self.connection, self.tenant_id, task_id)
 
     async def stop_work(self, task_ids: Sequence[int]) -> None:
-        """Have what was begun for tasks stopped; not the run of who acts."""
+        """Cancel the runs of tasks, except the actor's own run."""
         run_id = self.actor.run_id
         self.bells.extend(await schedule.stop_work(self.connection, self.tenant_id, task_ids, but_run_id=run_id))
 
@@ -106,10 +106,10 @@ class Work:
         return thread_id
 
     async def wake_owner(self, task: TaskView, words: str, about: Mapping[str, Any]) -> None:
-        """Put a message to the owner in the line of the task's thread, unless it is the one who acts there now.
+        """Queue a message to the owner on the task's thread, unless the actor's run is on that thread.
 
-        In the same transaction: what the message tells of and the message are there together, or not at all. The run
-        that answers it is an invocation like those of the scheduler. An owner that was deleted is not woken.
+        The message and the change that it reports are one transaction. The run that answers it is an invocation like
+        those of the scheduler. A deleted owner gets none.
         """
         thread_id = await ensure_thread(self.connection, self.tenant_id, task)
         if thread_id is None or thread_id == self.actor.thread_id:
@@ -138,7 +138,7 @@ class TaskDesk:
 
     @asynccontextmanager
     async def change(self, tenant_id: str, actor: TaskActor) -> AsyncGenerator[Work]:
-        """Lend a transaction. After its commit the bells of the runs that it made are rung."""
+        """Open a transaction. After its commit the doorbells of its runs ring."""
         async with self.database.transaction() as connection:
             work = Work(connection, tenant_id, actor)
             yield work

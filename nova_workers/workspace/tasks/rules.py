@@ -52,7 +52,7 @@ class TaskActor:
 
 
 PERSON = TaskActor()
-"""Whoever came through the API: the key's scope was checked there."""
+"""A caller of the API, which has checked the key's scope."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Tasks: made, moved, given to others, ended. The one door for people and for agents.
+"""Creates, changes, delegates and ends tasks, for people and for agents.
 
-Every change is one transaction under the lock of the task's whole tree, leaves a row in its history, and what it wakes
-is in the ledger with it. So two callers never lose an update of each other, and no wake-up is lost.
+Every change is one transaction under the lock of the task's tree, with a row in its history and the runs it queues. So
+concurrent callers lose no update and no run.
 """
 
 from __future__ import annotations

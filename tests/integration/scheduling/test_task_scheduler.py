@@ -161,7 +161,7 @@ async def test_a_task_that_nothing_moves_is_parked_with_a_notice(office: Office)
     parked = await office.get(task)
     assert (parked.parked_reason, parked.work_at) == ("3 runs in a row changed nothing", None)
     assert await office.notices() == [
-        f"Task {task.id} (Tidy up) is parked: 3 runs in a row changed nothing. Nobody works on it until it is changed, "
+        f"Task {task.id} (Tidy up) is parked: 3 runs in a row changed nothing. Work stops until it is changed, "
         f"or started with `nova tasks run {task.id}`."
     ]
     await office.pass_hour()
