@@ -45,7 +45,7 @@ check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling, 
 	$(BIN)/python deploy/environment/check_history.py
 	$(BIN)/basedpyright
 
-format: $(DEV) ## Mend what can be mended by itself
+format: $(DEV) ## Fix what can be fixed automatically
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

@@ -45,7 +45,7 @@ def ping(key: str) -> None:
 
 @app.task(name=SLEEP)
 def sleep(key: str, total: int, seconds: float) -> None:
-    """Sleep; the last of `total` says so."""
+    """Sleep; the last of `total` reports the end."""
     time.sleep(seconds)
     if next(_ended.setdefault(key, itertools.count(1))) == total:
         _tell(key, 0.0)

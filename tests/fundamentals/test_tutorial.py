@@ -28,7 +28,7 @@ _SHORT_LEASES = {
 
 @pytest.fixture
 def reader(tmp_path: Path) -> dict[str, str]:
-    """The environment of somebody who reads the page: a home of their own, and `nova` on the PATH."""
+    """The environment of a reader of the page: an own home, and `nova` on the PATH."""
     shim = tmp_path / "bin" / "nova"
     shim.parent.mkdir()
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nova_workers.cli "$@"\n')
@@ -77,7 +77,7 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(
     assert "Done." in after("cat > slow.json")
     assert "mention the weather" in after("--on-busy steer")
     assert re.search(r"canceled.*", after("--on-busy interrupt"))
-    # Killed, and nobody has noticed; then resumed.
+    # Killed, and not noticed yet; then resumed.
     at = next(index for index, (command, _) in enumerate(said) if "SIGKILL" in command)
     assert re.search(r"^status +running\b", said[at][1], re.MULTILINE)
     assert re.search(r"^status +succeeded", said[at + 1][1], re.MULTILINE)

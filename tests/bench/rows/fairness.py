@@ -18,7 +18,7 @@ _TURN_S = 0.2
 _SLACK_S = 0.1
 
 _STARTED_AFTER = "SELECT EXTRACT(EPOCH FROM started_at - created_at)::float8 FROM runs WHERE id = $1"
-# Whoever was claimed while the run stood in line: in the length of a turn, each slot takes one.
+# Runs claimed while the measured run was queued: in the length of a turn, each slot takes one.
 _WENT_BEFORE = """
 SELECT count(*)
   FROM runs mine JOIN runs other ON other.started_at >= mine.created_at AND other.started_at < mine.started_at
@@ -50,7 +50,7 @@ async def measure_fairness(bench: Bench) -> Result:
         ),
         notes=(
             f"From the run's row to its claim; one worker with {_SLOTS} slots, all of them busy; {len(waited_s)} "
-            f"messages, each after the one before it has ended. {left:,} runs were still in line at the end.",
+            f"messages, each after the one before it has ended. {left:,} runs were still queued at the end.",
         ),
         details={"waited_ms": [each * 1000 for each in waited_s], "left": left},
     )

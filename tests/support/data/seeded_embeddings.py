@@ -1,4 +1,4 @@
-"""A provider of vectors without a model: each text has a direction of its own."""
+"""An embedding provider without a model: each text seeds its own vector."""
 
 import math
 import random
@@ -11,11 +11,11 @@ __all__ = ["SeededEmbeddings", "seeded_vector"]
 
 
 class SeededEmbeddings:
-    """Gives each text a direction of its own, and remembers its calls.
+    """Gives each text its own vector, and records its calls.
 
     Attributes:
         calls: The texts of each call.
-        fails: Whether it is away.
+        fails: Whether it is unavailable.
     """
 
     def __init__(self, dimensions: int = 384, model: str = "directions") -> None:

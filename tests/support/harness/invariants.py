@@ -1,4 +1,4 @@
-"""What must hold of the ledger at any moment, and once everything has come to its end."""
+"""Invariants of the ledger: at any moment, and after all runs have ended."""
 
 from __future__ import annotations
 

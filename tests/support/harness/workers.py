@@ -1,4 +1,4 @@
-"""Workers in this very process: the real run protocol on real servers, with faults and doorbells in the test's hand."""
+"""Workers in the test process: the real run protocol on real servers; the test controls faults and doorbells."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LOOK_S = 0.005
 
 
 class Doorbells:
-    """The twin of `CeleryDispatcher`: doorbells wait here until a test delivers, doubles, drops or reorders them."""
+    """The dispatcher of the harness: doorbells wait here until a test delivers, duplicates, drops or reorders them."""
 
     def __init__(self) -> None:
         self.waiting: list[Doorbell] = []
@@ -53,7 +53,7 @@ class Doorbells:
         self.deliveries_rung = 0
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
-        """Ring for runs that stand in line."""
+        """Ring for queued runs."""
         self.waiting.extend(bells)
 
     def ring_deliveries(self) -> None:
@@ -71,7 +71,7 @@ class Doorbells:
 
 
 class Worker:
-    """One worker of the harness. Build it with `Harness.worker`."""
+    """One worker of the harness. Create it with `Harness.worker`."""
 
     def __init__(self, harness: Harness, name: str, *, clock: Clock) -> None:
         self.name = name
@@ -140,7 +140,7 @@ class Worker:
             run.abort.abort("drain")
 
     async def crash(self) -> None:
-        """Die now: whatever it does, nothing reaches a server any more."""
+        """Crash: no further request reaches a server."""
         self.faults.dead = True
         await self.stop()
 
@@ -164,7 +164,7 @@ class Harness:
 
     Attributes:
         engine: The engine of all workers.
-        bells: Doorbells that nobody answered yet.
+        bells: Doorbells that were not answered yet.
     """
 
     tenant_id = "ten_test"
@@ -278,7 +278,7 @@ class Harness:
         return worker.answer(bell)
 
     async def expire_leases(self) -> None:
-        """Let the time pass in which dead workers' leases and locks run out."""
+        """Expire the leases and locks of dead workers."""
         await self.database.execute(
             "UPDATE runs SET lease_expires_at = now() - interval '1 second' WHERE status = 'running'"
         )
@@ -287,7 +287,7 @@ class Harness:
             await self.redis.delete(*locks)
 
     async def recover(self) -> int:
-        """Let dead workers' leases run out, and reconcile. Returns how many runs went back to the line."""
+        """Expire dead workers' leases, and reconcile. Returns the number of requeued runs."""
         await self.expire_leases()
         return (await self.reconciler.reconcile()).recovered
 
@@ -319,14 +319,14 @@ class Harness:
                 await asyncio.sleep(_LOOK_S)
 
     async def begin(self, worker: Worker, text: str, door: str, **fields: Any) -> tuple[Accepted, asyncio.Task[None]]:
-        """Send a message, and return its run and its slot when it stands before a door."""
+        """Send a message, and return its run and its slot when it is blocked at a door."""
         accepted = await self.submit(text, **fields)
         slot = await self.start_next(worker)
         await self.engine.reached(door)
         return accepted, slot
 
     async def age_doorbells(self) -> None:
-        """Let the time pass after which a doorbell that nobody answered counts as lost."""
+        """Let the time pass after which an unanswered doorbell counts as lost."""
         await self.database.execute("UPDATE runs SET rang_at = now() - interval '1 hour' WHERE status = 'queued'")
 
     async def transcript(self, run_id: str) -> list[Row]:

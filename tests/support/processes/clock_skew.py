@@ -1,4 +1,4 @@
-"""A wrong wall clock for one process: what the C library tells it is so many seconds off."""
+"""A skewed wall clock for one process, by a preloaded C library."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Nova:
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - it only sets what a signal does
+            preexec_fn=_restore_interrupts,  # noqa: PLW1509 - it only sets what a signal does
         )
         try:
             yield Child(process)
@@ -92,8 +92,8 @@ class Nova:
                     stream.close()
 
 
-def _hear_interrupts() -> None:
-    """Undo what a shell does to jobs in its background, and all that they start: they do not hear Ctrl-C."""
+def _restore_interrupts() -> None:
+    """Restore the handler of Ctrl-C, which a shell disables for background jobs and their children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -56,7 +56,7 @@ def fleet_env(settings: Settings) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
+    """Return a free port of loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -112,7 +112,7 @@ class FleetProcess:
         return self._process.poll()
 
     def kill(self) -> None:
-        """Kill the process and its children, as a lost machine would: nothing is said, nothing is cleaned up."""
+        """Kill the process and its children, as a lost machine would: without a message or cleanup."""
         self._signal_session(signal.SIGKILL)
         self._process.wait()
 
@@ -140,7 +140,7 @@ class FleetProcess:
 
     def _signal_session(self, number: signal.Signals) -> None:
         try:
-            # The session was made for this process, so its group holds it and its children, and nobody else.
+            # The session was made for this process, so its group holds only it and its children.
             os.killpg(self.pid, number)
         except ProcessLookupError:
             pass

@@ -47,7 +47,7 @@ async def count(ctx: Context[Any]) -> str:
 
 @server.tool()
 async def hang() -> str:
-    """Never answer; remember when it was cancelled."""
+    """Never answer; record a cancellation."""
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
@@ -58,7 +58,7 @@ async def hang() -> str:
 
 @server.tool()
 def cancelled() -> str:
-    """Say which calls were cancelled."""
+    """Return the canceled calls."""
     return ",".join(_cancelled)
 
 

@@ -1,7 +1,7 @@
 """A model server on loopback that speaks the wire of the Messages API, and misbehaves on request.
 
-It is written on bare sockets because a web framework would mend what the tests need broken: streams that stall, that
-end in mid-event, that close without a word. What a well-behaved server sends is tested with `fakellm` as well,
+It is written on bare sockets because a web framework would repair what the tests need broken: streams that stall, that
+end in mid-event, that close without a response. What a well-behaved server sends is tested with `fakellm` as well,
 which we did not write.
 """
 
@@ -61,7 +61,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Drop:
-    """No response: the connection closes without a word."""
+    """No response: the connection closes without a response."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A web server on loopback that sends exactly the bytes it is told to, for the tests of what fetches from strangers."""
+"""A web server on loopback that sends exactly the given bytes, for tests of requests to untrusted hosts."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback: a real HTTP server that keeps what it got and answers as it is told."""
+"""A receiver of webhooks on loopback: a real HTTP server that keeps its requests and sends the configured answers."""
 
 import asyncio
 import base64
