@@ -1,7 +1,7 @@
-"""Puts a message together from the raw events of its stream.
+"""Assembles a message from the raw events of its stream.
 
-The SDK's stream helper does the same, parses a tool's input anew with every piece of it, and makes two further
-objects for each token: 92 µs against 38 µs (measured). Its accumulator is this one's oracle in the tests.
+The SDK's stream helper does the same, but parses a tool's input again with every piece, and creates two more objects
+per token: 92 µs against 38 µs (measured). The tests compare this accumulator with the SDK's.
 """
 
 from typing import Any
@@ -33,15 +33,15 @@ _USAGE_TOTALS = (
     "iterations",
     "fallback_credit",
 )
-"""Counts that grow through the stream. A delta that leaves one out leaves it as it was."""
+"""Cumulative counts. A delta without one leaves it unchanged."""
 
 
 class Accumulator:
     """A message so far.
 
     Attributes:
-        content: The blocks as the provider sent them. A block is whole once it has ended.
-        complete: Whether the stream came to its end.
+        content: The blocks as the provider sent them. A block is complete once it has ended.
+        complete: Whether the stream ended.
     """
 
     def __init__(self) -> None:
@@ -54,10 +54,10 @@ class Accumulator:
         self._pieces: dict[tuple[int, str], list[str]] = {}
 
     def take(self, event: BetaRawMessageStreamEvent) -> ContentBlock | None:
-        """Take any event but a delta of a block.
+        """Process any event but a block delta.
 
         Returns:
-            The tool call that the event completes, if it does.
+        The tool call that the event completes, if any.
 
         Raises:
             LookupError: The event is about a block that never began.
@@ -80,10 +80,9 @@ class Accumulator:
         return None
 
     def delta(self, index: int, delta: BetaRawContentBlockDelta) -> None:
-        """Take a piece of a block.
+        """Process a block delta.
 
-        Raises:
-            LookupError: The block never began.
+        Raises: LookupError: The block never began.
         """
         block = self.content[index]
         kind = block["type"]
@@ -114,7 +113,7 @@ class Accumulator:
         block = event.content_block
         self.content.append(block.to_dict(mode="json"))
         if block.type == "fallback":
-            # From here on another model answers.
+            # From here another model answers.
             self.model = block.to.model
 
     def _append(self, index: int, key: str, piece: str) -> None:
@@ -128,7 +127,8 @@ class Accumulator:
                 block[key] = block.get(key, "") + "".join(pieces)
         given = "".join(self._pieces.pop((index, "input"), ()))
         if given:
-            # Text that is not JSON stays text. A response that was cut has half a call at its end, which is dropped.
+            # Text that is not JSON stays text. A response that was cut off may end with a partial call, which is
+            # dropped.
             block["input"] = parse_input(given)
         return block if block["type"] == "tool_use" else None
 

@@ -1,8 +1,8 @@
-"""How the provider is told of the form that the final answer must have.
+"""Converts the output schema to the provider's grammar.
 
-The provider's grammar knows a part of JSON Schema only. What it cannot express, the SDK moves into descriptions. What
-the SDK cannot take either is asked for in words, and so is an object of which nothing is said but that it is one: the
-grammar would let through ``{}`` and nothing else. The turn checks the answer in each case.
+The provider's grammar supports only a part of JSON Schema. The SDK moves what it cannot express into descriptions. A
+schema that the SDK cannot convert goes into the prompt, as does an object without listed properties, for which the
+grammar would allow only ``{}``. The turn validates the answer in each case.
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ __all__ = ["answer_grammar"]
 
 
 def answer_grammar(schema: Mapping[str, Any]) -> JsonObject | None:
-    """Return the schema as the provider's grammar takes it; None where it cannot."""
+    """Return the schema for the provider's grammar; None if it cannot be expressed."""
     try:
         grammar = transform_schema(dict(schema))
     except (ValueError, TypeError, AttributeError, AssertionError):
-        # Whatever the SDK's walk over the schema stumbles on: lists of types, schemas that are only true, and the like.
+        # The SDK raises any of these for lists of types, schemas that are just `true`, and the like.
         return None
     return None if _admits_nothing(grammar) else grammar
 
 
 def _admits_nothing(node: Any) -> bool:
-    """Whether an object is in it that may have no property."""
+    """Return whether the schema contains an object without properties."""
     if isinstance(node, list):
         return any(map(_admits_nothing, node))
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""The keys of a process: a client for each profile, all on one pool of connections."""
+"""The process's API clients: one per credential profile, all with one connection pool."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ _CONNECT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One way to be known to the provider.
+    """A credential profile for the provider.
 
     Attributes:
-        name: Goes into logs, messages and metrics.
-        api_key: None takes what the SDK finds in the environment.
-        base_url: None takes the engine's.
+        name: Appears in logs, messages and metrics.
+        api_key: None uses the SDK's environment variables.
+        base_url: None uses the engine's.
     """
 
     name: str = "default"
@@ -40,7 +40,7 @@ class Clients:
         max_connections: int,
         trace_content: bool = False,
     ) -> None:
-        """Build the clients. They connect at their first request, on the loop of that request.
+        """Create the clients. They connect at their first request, on that request's loop.
 
         Raises:
             ConfigurationError: The environment names credentials that cannot be read, or two profiles have one name.
@@ -57,7 +57,7 @@ class Clients:
                     api_key=profile.api_key,
                     base_url=profile.base_url or base_url,
                     timeout=timeout,
-                    # What is tried again, and how often, is decided in one place, and that is not the SDK.
+                    # Retries are decided in one place: `nova_workers.engines.resilience`.
                     max_retries=0,
                     http_client=self._http,
                     open_telemetry={"traces": {"content_mode": "content" if trace_content else "metadata_only"}},
@@ -77,5 +77,5 @@ class Clients:
         return self._clients[profile]
 
     async def close(self) -> None:
-        """Close the pool of connections."""
+        """Close the connection pool."""
         await self._http.aclose()

@@ -1,18 +1,17 @@
 """The engine on the `anthropic` SDK.
 
-What is the SDK's and what is ours. The SDK speaks HTTP, parses the stream's events, and converts MCP content
-(`beta.messages`, `lib.tools.mcp.mcp_content`). Its retries are off: `nova_workers.engines.resilience` decides what is
-tried again, with which key and which model. The loop around it is the turn that all engines share, and not the SDK's
-tool runner (2.12, `lib/tools/_beta_runner.py`), because the run protocol needs four seams that the runner does not
-have:
+The SDK handles HTTP, parses the stream's events, and converts MCP content (`beta.messages`,
+`lib.tools.mcp.mcp_content`). Its retries are off: `nova_workers.engines.resilience` decides about retries, keys and
+models. The loop is the turn that all engines share, and not the SDK's tool runner (2.12, `lib/tools/_beta_runner.py`),
+because the run protocol needs four things that the runner does not offer:
 
-- it runs a response's tools one after the other; a step's calls run at the same time here;
+- it runs a response's tools sequentially; here a step's calls run concurrently;
 - a tool's function gets its input but not its call id, so that the results of two calls with equal input could not
   be journalled apart, nor one of them be resumed after a crash;
-- it runs tools inside the iteration that also asks the model, so an abort can cut a tool only by closing the
-  runner, and the transcript then lacks results that had come;
-- `append_messages` at a step boundary hands the whole turn over to the caller, so steering would mean to run the
-  tools ourselves anyway.
+- it runs tools inside the iteration that also calls the model, so an abort can stop a tool only by closing the runner,
+  and the transcript then lacks results that had arrived;
+- `append_messages` at a step boundary leaves the rest of the turn to the caller, so with steering we would have to run
+  the tools ourselves.
 
 Native tools are `nova_workers.engines.native`, by trust; MCP servers work at every level; subagents are
 `nova_workers.engines.subagents`.
@@ -60,8 +59,8 @@ _DEFAULT_MODEL = "sonnet"
 class AnthropicEngine:
     """Executes turns through the Messages API.
 
-    One client, with one pool of connections, serves all turns of the process; a turn costs no thread. A transcript
-    is what `options.history` says: the API keeps none, so `session_id` resumes nothing and none is returned.
+    One client with one connection pool serves all turns of the process; turns need no threads. The transcript is
+    `options.history`: the API keeps none, so `session_id` is ignored and none is returned.
     """
 
     name = "anthropic"
@@ -85,25 +84,24 @@ class AnthropicEngine:
         connections: ConnectionPool | None = None,
         trace_content: bool = False,
     ) -> None:
-        """Build the client. It connects at the first turn, on the loop of that turn.
+        """Create the client. It connects in the first turn, on that turn's loop.
 
         Args:
-            api_key: None takes what the SDK finds in the environment; without any, each turn fails as
-                ``auth_failure``.
-            base_url: None takes ANTHROPIC_BASE_URL, then the SDK's own.
-            profiles: Several keys, in order of preference, in place of `api_key`.
+            api_key: None uses the SDK's environment variables; without any key, each turn fails with ``auth_failure``.
+            base_url: None uses ANTHROPIC_BASE_URL, or else the SDK's default.
+            profiles: Several keys, in order of preference, instead of `api_key`.
             aliases: Overrides of the alias map.
-            max_tokens: Most tokens of a response, where the options do not say.
-            request_timeout_s: Longest silence of the provider.
-            first_byte_timeout_s: Longest wait until a response begins; then another try, or another model.
-            max_connections: Turns that stream at the same time.
-            max_retries: Tries after the first for one response, where `resilience` does not say.
+            max_tokens: Default limit of a response's tokens.
+            request_timeout_s: Longest pause in the provider's response.
+            first_byte_timeout_s: Longest wait until a response begins; then it is retried, or another model is used.
+            max_connections: Limit of turns that stream concurrently.
+            max_retries: Retries per response; used only without `resilience`.
             prices: Overrides of the price list, by alias or id.
-            windows: What models take and give; None knows what the list says.
-            resilience: What the process shares of retries, cool-downs, breakers and limits; None shares nothing.
-            native: The native tools, offered by trust; None offers those on files only.
-            connections: The process's MCP connections, which the engine closes; None makes some of its own.
-            trace_content: Whether spans of model calls record what is said.
+            windows: Limits of models; None uses the list's.
+            resilience: The process's shared cool-downs, breakers and rate limits; None shares nothing.
+            native: The native tools, offered by trust; None offers only the file tools.
+            connections: The process's MCP connections, which the engine closes; None creates its own pool.
+            trace_content: Whether spans of model calls record content.
 
         Raises:
             ConfigurationError: The environment names credentials that cannot be read.
@@ -146,7 +144,7 @@ class AnthropicEngine:
             below = _options_of(agent, options)
             allowed = AllowedTools(shared, agent.tools, nested.on_tool_progress)
             responder = self._responder(below, allowed, _allowed_of(native.server_tools, agent))
-            # What stops the turn cancels the call that this runs in.
+            # A stop of the parent turn cancels the call in which this runs.
             with Interruption() as interruption:
                 spent = Budget(below, parent=budget)
                 turn = Turn(
@@ -203,7 +201,7 @@ class AnthropicEngine:
         return ResilientResponder(provider, models, self._resilience)
 
     def _unpriced(self, options: EngineOptions) -> EngineError | None:
-        """A bound on cost that could not be kept is refused before anything is spent."""
+        """Return an error for a cost budget that cannot be enforced, before anything is spent."""
         model = self._resolve(options.model or _DEFAULT_MODEL)
         if options.cost_budget_usd is None or self._prices.knows(model):
             return None
@@ -216,7 +214,7 @@ class AnthropicEngine:
         )
 
     def _untempered(self, options: EngineOptions) -> EngineError | None:
-        """A temperature that the model would not take is refused, not left out in silence."""
+        """Return an error for a temperature that the model does not support, instead of ignoring the temperature."""
         model = self._resolve(options.model or _DEFAULT_MODEL)
         if options.temperature is None or options.thinking_budget_tokens or takes_temperature(model):
             return None
@@ -228,7 +226,7 @@ class AnthropicEngine:
         )
 
     async def close(self) -> None:
-        """Close the pools of connections."""
+        """Close the connection pools."""
         self._native.close()
         await self._resilience.close()
         await self._connections.close()
@@ -245,12 +243,12 @@ def _block(content: McpContent) -> ContentBlock:
     try:
         return dict(mcp_content(content))
     except UnsupportedMCPValueError:
-        # Audio, links and odd files: the model is told that there was something.
+        # Audio, links and other files: the model gets a note with the type.
         return plain_block(content)
 
 
 def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:
-    """Return a subagent's options: its own prompt and bounds, and of the turn's what says how things are done."""
+    """Return a subagent's options: its own prompt, model and limits, with the turn's other settings."""
     return EngineOptions(
         cwd=options.cwd,
         directories=options.directories,
@@ -267,7 +265,7 @@ def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:
 
 
 def _offered(tools: TurnTools, server_tools: tuple[JsonObject, ...], options: EngineOptions) -> tuple[str, ...] | None:
-    """Return the names of the tools that the model was offered; None where it was not asked."""
+    """Return the names of the tools that the model was offered; None if no model was called."""
     if tools.offered is None:
         return None
     return (*(str(tool["name"]) for tool in server_tools), *tools.offered, *((TASK_TOOL,) if options.agents else ()))

@@ -1,4 +1,4 @@
-"""What the SDK raises, in the engine contract's vocabulary."""
+"""Maps the SDK's exceptions to the engine contract's failures."""
 
 import math
 import re
@@ -32,7 +32,7 @@ _INVALID = _Verdict("model_error", retryable=False, cause="request")
 _NO_KEY = _Verdict("auth_failure", retryable=False, cause="request")
 
 _BY_TYPE: dict[str, _Verdict] = {
-    # ``error.type`` of the body. It says more than the status: an error in mid-stream has status 200.
+    # ``error.type`` of the body. It is more specific than the status: an error within a stream has status 200.
     "authentication_error": _REFUSED,
     "permission_error": _FORBIDDEN,
     "billing_error": _REFUSED,
@@ -55,22 +55,22 @@ _BY_STATUS: dict[int, _Verdict] = {
     429: _RATE_LIMITED,
 }
 _OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exceed context", "too many tokens")
-"""The provider has no code for it: a request over the context window is an invalid request with these words."""
+"""The provider has no code for requests over the context window: they are invalid requests with these messages."""
 
 _REFUSED_BLOCK = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?")
-"""How the provider names a block in its message, such as ``messages.2.content.0.image.source.base64.data: …``."""
+"""The provider's path of a block in an error message, e.g. ``messages.2.content.0.image.source.base64.data: …``."""
 _ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
 
 _NOT_WRITABLE = "not JSON compliant"
-"""What the encoder says of a request with NaN or infinity."""
+"""The encoder's message for a request with NaN or infinity."""
 
-_MEND_KEY = "Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
+_SET_KEY = "Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
 
 
 def failure_of(error: Exception) -> EngineFailure:
-    """Return the failure that `error` means for a turn. ``unknown`` for what nobody foresaw.
+    """Return the failure that `error` means for a turn; ``unknown`` for unexpected exceptions.
 
-    The place of a `ContentRefused` counts messages as the request has them.
+    The place of a `ContentRefused` counts messages as in the request.
     """
     if isinstance(error, EngineFailure):
         return _found_in_reading(error)
@@ -93,7 +93,7 @@ def failure_of(error: Exception) -> EngineFailure:
 
 
 def _found_in_reading(failure: EngineFailure) -> EngineFailure:
-    """A stream that ended too early, or a response that makes no sense: our own finding, and the wire's fault."""
+    """Return the failure for a truncated stream or an invalid response, which we detected ourselves."""
     if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
         return failure
     return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=_OUT_OF_ORDER.cause)
@@ -104,24 +104,24 @@ def _judge(error: Exception) -> _Verdict:
         case anthropic.APIStatusError():
             return _judge_status(error)
         case anthropic.APIConnectionError() | anthropic.APIResponseValidationError() | httpx2.TransportError():
-            # A connection that broke in mid-stream surfaces as the transport's own error.
+            # A connection that breaks within a stream raises the transport's own error.
             return _OUT_OF_ORDER
         case anthropic.CredentialsError() | TypeError() if _is_about_the_key(error):
             return _NO_KEY
         case ValueError() | LookupError() | RuntimeError() | OverflowError():
-            # Else the stream is not what the protocol says: broken JSON, or events out of order.
+            # Otherwise the stream violates the protocol: broken JSON, or events out of order.
             return _INVALID if _is_data_defect(error) else _OUT_OF_ORDER
         case _:
             return _Verdict("unknown", retryable=False, cause="request")
 
 
 def _is_about_the_key(error: Exception) -> bool:
-    # The TypeError is what the SDK raises without any credentials.
+    # Without any credentials the SDK raises a TypeError.
     return isinstance(error, anthropic.CredentialsError) or "authentication" in str(error)
 
 
 def _is_data_defect(error: Exception) -> bool:
-    """Return whether a request cannot be written, or a response nests too deep to be read: no other try can help."""
+    """Return whether a request cannot be encoded, or a response nests too deep to be parsed: retries cannot help."""
     if isinstance(error, UnicodeEncodeError | RecursionError | OverflowError):
         return True
     return isinstance(error, ValueError) and _NOT_WRITABLE in str(error)
@@ -131,7 +131,7 @@ def _judge_status(error: anthropic.APIStatusError) -> _Verdict:
     kind: str | None = error.type
     verdict = _BY_STATUS.get(error.status_code) or (_BY_TYPE.get(kind) if kind else None)
     if verdict is None:
-        # Of a server that speaks no error body, 5xx is its own trouble and 4xx ours.
+        # Without an error body, 5xx is the server's fault and 4xx ours.
         verdict = _OUT_OF_ORDER if error.status_code >= 500 or error.status_code < 400 else _INVALID
     says = (error.api_message or error.message).lower()
     if verdict is _INVALID and any(words in says for words in _OVERFLOW_WORDS):
@@ -140,7 +140,7 @@ def _judge_status(error: anthropic.APIStatusError) -> _Verdict:
 
 
 def _retry_after_s(error: Exception) -> float | None:
-    """Return what the provider asks to wait, in seconds; it says so in one of three forms."""
+    """Return the provider's requested wait in seconds, from any of its three formats."""
     if not isinstance(error, anthropic.APIStatusError):
         return None
     headers = error.response.headers
@@ -167,8 +167,8 @@ def _say(error: Exception) -> str:
         case anthropic.APIConnectionError() | httpx2.TransportError():
             return f"The connection to the model provider failed: {error or type(error).__name__}"
         case TypeError() if "authentication" in str(error):
-            return f"There is no key for the model provider. {_MEND_KEY}"
+            return f"There is no key for the model provider. {_SET_KEY}"
         case anthropic.CredentialsError():
-            return f"The key for the model provider cannot be read: {error} {_MEND_KEY}"
+            return f"The key for the model provider cannot be read: {error} {_SET_KEY}"
         case _:
             return f"{type(error).__name__}: {error}"

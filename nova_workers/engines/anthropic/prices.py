@@ -1,4 +1,4 @@
-"""What model calls cost: the operator's prices, and then the price list of `genai-prices`."""
+"""The cost of model calls: by the operator's prices, or else by the price list of `genai-prices`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _THOUSAND = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """US dollars for a million tokens, and for a thousand of the provider's web searches."""
+    """US dollars per million tokens, and per thousand of the provider's web searches."""
 
     input: float
     output: float
@@ -31,7 +31,7 @@ class ModelPrice:
     web_search: float = 10.0
 
     def cost_usd(self, tokens: TokenUsage, searches: int) -> float:
-        """Return what `tokens` and `searches` cost."""
+        """Return the cost of `tokens` and `searches`."""
         return (
             tokens.input_tokens * self.input
             + tokens.output_tokens * self.output
@@ -41,24 +41,24 @@ class ModelPrice:
 
 
 class Prices:
-    """Counts tokens and prices them. A model without a known price is warned of once."""
+    """Converts usage and adds its cost. Warns once of each model without a known price."""
 
     def __init__(self, overrides: Mapping[str, ModelPrice] | None = None) -> None:
-        """Take the operator's prices, by model id; they go before the list's."""
+        """Take the operator's prices by model id, which take precedence over the list's."""
         self._overrides = dict(overrides or {})
         self._unlisted: set[str] = set()
         self._warned_of: set[str] = set()
-        # The first look-up reads the list: 0.2 s (measured) that no turn should pay on the event loop.
+        # The first lookup loads the list, which takes 0.2 s (measured): not on the event loop during a turn.
         self._listed("", TokenUsage(), 0)
 
     def usage(self, usage: BetaUsage, model: str, asked: str | None = None) -> TokenUsage:
-        """Return the provider's counts in the contract's terms, with the price of the tokens and of web searches.
+        """Return the provider's counts as the contract's usage, with the cost of tokens and web searches.
 
         Args:
             usage: The counts.
             model: The model that answered, as the provider names it.
-            asked: The model that was asked for, which counts where the answer's name has no price: a provider may
-                answer in the name of a dated snapshot, a gateway in one of its own.
+            asked: The requested model, used if the answering model's name has no price: a provider may answer with the
+                name of a dated snapshot, a gateway with one of its own.
         """
         details = usage.output_tokens_details
         searches = 0 if usage.server_tool_use is None else usage.server_tool_use.web_search_requests
@@ -88,7 +88,7 @@ class Prices:
         return self._cost_usd((model,), TokenUsage(), 0) is not None
 
     def _cost_usd(self, models: tuple[str, ...], tokens: TokenUsage, searches: int) -> float | None:
-        """Return the price by the first of the names that the operator gave one, else by the first that is listed."""
+        """Return the cost by the first name with an operator's price, or else by the first listed name."""
         for model in models:
             if model in self._overrides:
                 return self._overrides[model].cost_usd(tokens, searches)
@@ -101,7 +101,7 @@ class Prices:
     def _listed(self, model: str, tokens: TokenUsage, searches: int) -> float | None:
         if model in self._unlisted:
             return None
-        # The price list counts cached tokens among the input and prices them apart.
+        # The price list includes cached tokens in the input and prices them separately.
         priced = Usage(
             input_tokens=tokens.input_tokens + tokens.cache_read_tokens + tokens.cache_write_tokens,
             cache_read_tokens=tokens.cache_read_tokens,

@@ -1,10 +1,10 @@
 """Builds requests to the Messages API.
 
-The provider caches a request's prefix up to each of at most four marks: tools, then system, then messages. Ours stand
-where what changes less often ends: after the tools, after the part of the system prompt that all turns of the agent
-share, after the conversation before this turn, and (the mark at the request's top level) after the last message. The
-mark after the old conversation is there because the provider looks for an earlier entry only twenty blocks back, and
-one step with many calls is longer.
+The provider caches a request's prefix up to each of at most four marks, in the order tools, system, messages. We set
+them where the less frequently changing parts end: after the tools, after the part of the system prompt that all turns
+of the agent share, after the conversation before this turn, and (the mark at the request's top level) after the last
+message. The mark after the earlier conversation is needed because the provider looks for a cached prefix only twenty
+blocks back, and one step with many calls is longer.
 """
 
 import re
@@ -27,12 +27,12 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 """Blocks that the provider refuses at the end of a message, and with a mark on them."""
 _NO_OUTPUT = "(no output)"
 _ADAPTIVE_SINCE = (4, 6)
-"""From this version on a model decides itself how much to think; a budget is deprecated, and refused from 4.7."""
+"""From this version on a model chooses its amount of thinking; a budget is deprecated, and refused from 4.7."""
 _NO_TEMPERATURE_SINCE = (4, 7)
 """From this version on a request with a temperature is refused."""
 _LEAST_THINKING_TOKENS = 1024
 _ANSWER_TOKENS = 1024
-"""Room for the answer beside the thinking, where `max_tokens` covers both."""
+"""Tokens reserved for the answer besides the thinking, since `max_tokens` covers both."""
 _MAX_NAME_CHARS = 128
 _TOOL_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_NAME_CHARS}}}")
 _NOT_ALLOWED_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -48,15 +48,15 @@ def fixed_part(
     server_tools: Sequence[JsonObject] = (),
     unreachable: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return what is the same in every request of a turn.
+    """Return the part that is the same in every request of a turn.
 
     Args:
-        model: Its id.
-        options: As the engine got them.
-        tools: What the turn offers.
-        default_max_tokens: Where the options do not say.
+        model: The model's id.
+        options: The engine's options.
+        tools: The turn's tools.
+        default_max_tokens: Used if the options set none.
         server_tools: Tools that the provider runs.
-        unreachable: Servers whose tools are missing. The model is told, after everything that is cached.
+        unreachable: Servers whose tools are missing. A note to the model follows the cached parts.
     """
     request: dict[str, Any] = {"model": model, "max_tokens": options.max_tokens or default_max_tokens}
     grammar = None if options.output_schema is None else answer_grammar(options.output_schema)
@@ -74,18 +74,18 @@ def fixed_part(
         request["thinking"] = _thinking(model, budget_tokens)
         request["max_tokens"] = max(request["max_tokens"], budget_tokens + _ANSWER_TOKENS)
     elif options.temperature is not None and takes_temperature(model):
-        # The SDK has dropped the parameter; the models that take it still do, but not while they think.
+        # The SDK has dropped the parameter. Some models still support it, but not together with thinking.
         request["extra_body"] = {"temperature": options.temperature}
     return request
 
 
 def takes_temperature(model: str) -> bool:
-    """Return whether the provider takes a temperature for a model."""
+    """Return whether the provider accepts a temperature for a model."""
     return _version(model) < _NO_TEMPERATURE_SINCE
 
 
 def with_cap(fixed: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    """Return a fixed part whose response fits in `max_tokens`; thinking that leaves an answer no room is left out."""
+    """Return the fixed part with a response of at most `max_tokens`, without thinking if that leaves no room for it."""
     request = {**fixed, "max_tokens": min(fixed["max_tokens"], max_tokens)}
     thinking = request.get("thinking", {})
     room = request["max_tokens"] - _ANSWER_TOKENS
@@ -121,13 +121,13 @@ def with_messages(fixed: Mapping[str, Any], messages: Sequence[Message], history
 
 
 def place_in(messages: Sequence[Message], place: BlockPlace) -> BlockPlace:
-    """Return where a block of a request stands in the conversation, which has messages that are not sent."""
+    """Return the position in the conversation of a block of a request, which omits some of the messages."""
     sent = [at for at, message in enumerate(messages) if _sendable(message)]
     return replace(place, message=sent[place.message]) if place.message < len(sent) else place
 
 
 def without_last_thoughts(content: Sequence[ContentBlock]) -> list[ContentBlock]:
-    """Return the blocks of a response without thinking at its end, as one has that was cut while the model thought."""
+    """Return the blocks without trailing thinking, which a response has that was cut off while the model thought."""
     kept = list(content)
     while kept and kept[-1].get("type") in _THOUGHTS:
         kept.pop()
@@ -158,21 +158,21 @@ def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: boo
 
 
 def _sendable(message: Message) -> list[ContentBlock]:
-    """Return the blocks of a message as the provider takes them, whatever the ledger kept; none to leave it out."""
+    """Return the blocks of a stored message in a form that the provider accepts; empty to omit the message."""
     if message.role == "assistant":
         return [_with_fit_name(block) for block in without_last_thoughts(message.content)]
     return [_result(block) if block.get("type") == "tool_result" else block for block in message.content]
 
 
 def _with_fit_name(block: ContentBlock) -> ContentBlock:
-    """Return a call under a name that the provider takes, also where a model made the name up."""
+    """Return a call with a name that the provider accepts, even if a model invented the name."""
     if block.get("type") != "tool_use" or _TOOL_NAME.fullmatch(block["name"]):
         return block
     return {**block, "name": _NOT_ALLOWED_IN_NAMES.sub("_", block["name"])[:_MAX_NAME_CHARS]}
 
 
 def _result(block: ContentBlock) -> ContentBlock:
-    """Return a tool's result with something to see in it: blank text is refused, and so is an error without a word."""
+    """Return a tool result with visible content: the provider refuses blank text, and errors without text."""
     given = block.get("content") or ()
     parts = (text_block(given),) if isinstance(given, str) else given
     seen = [part for part in parts if part.get("type") != "text" or part["text"].strip()]
@@ -206,6 +206,6 @@ def _thinking(model: str, budget_tokens: int) -> JsonObject:
 
 
 def _version(model: str) -> tuple[int, int]:
-    """Return the model's version; 0.0 for a name that says none, which is then sent what it is asked for."""
+    """Return the model's version; 0.0 for a name without one, whose requests are then not adapted."""
     name = parse_model(model)
     return (0, 0) if name is None else name.version

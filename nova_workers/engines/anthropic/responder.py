@@ -30,7 +30,7 @@ _ENDINGS: dict[BetaStopReason | None, Ending] = {
     "max_tokens": "max_tokens",
     "model_context_window_exceeded": "max_tokens",
     "tool_use": "tools",
-    # A server tool takes long, or the provider compacted: the response goes back as it is, and the model goes on.
+    # A server tool takes long, or the provider compacted: the response is sent back, and the model continues.
     "pause_turn": "resume",
     "compaction": "resume",
 }
@@ -39,13 +39,12 @@ _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How responses are read, for all turns of a process.
+    """The process's settings for reading responses.
 
     Attributes:
         prices: The price list.
-        first_byte_timeout_s: Longest wait until a response begins. One that has begun may take its time.
-        trace_content: Whether the SDK records on its spans what is said. It finds the answer only in a stream that its
-            own helper puts together, which is the slower way.
+        first_byte_timeout_s: Longest wait until a response begins; a response that has begun may take longer.
+        trace_content: Whether the SDK's spans record content, which requires its slower stream helper.
     """
 
     prices: Prices
@@ -54,7 +53,7 @@ class Reading:
 
 
 class OfferedTools(Protocol):
-    """What the model is offered, known once the servers are connected."""
+    """The tools offered to the model, known once the servers are connected."""
 
     async def connect(self) -> Mapping[str, ToolDefinition]:
         """Return all tools by name, in a stable order."""
@@ -67,12 +66,11 @@ class OfferedTools(Protocol):
 
 
 BuildRequest = Callable[[str, Mapping[str, ToolDefinition], tuple[str, ...]], dict[str, Any]]
-"""Makes the part of the request that stays the same through the turn: of the model, the tools, and servers that are
-away."""
+"""Builds the constant part of a turn's requests from the model, the tools, and the unreachable servers."""
 
 
 class AnthropicResponder:
-    """Makes the tries of one turn: implements `nova_workers.engines.resilience.Provider`."""
+    """Makes the attempts of one turn: implements `nova_workers.engines.resilience.Provider`."""
 
     name = "anthropic"
 
@@ -86,14 +84,14 @@ class AnthropicResponder:
         *,
         history: int,
     ) -> None:
-        """Take what all responses of a turn share.
+        """Set up what all responses of a turn share.
 
         Args:
             clients: The process's clients.
             tools: The turn's tools; connected at the first response.
             reading: How responses are read.
-            build_request: See there.
-            windows: What models take.
+            build_request: See `BuildRequest`.
+            windows: Limits of models.
             history: How many of the messages are older than the turn.
         """
         self._clients = clients
@@ -111,18 +109,18 @@ class AnthropicResponder:
         return self._clients.profiles
 
     async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
-        """Try once. See `Provider.attempt`."""
+        """Make one attempt. See `Provider.attempt`."""
         messages = self._clients.of(route.profile).beta.messages
         request = await self._request(route, ask)
         message = Accumulator()
         silence = asyncio.timeout(self._reading.first_byte_timeout_s)
         try:
-            # A token is passed on from here and from no function below: each call costs time for every token.
+            # Tokens are forwarded here and not in a helper function, which would cost time for every token.
             async with silence:
                 traced = self._reading.trace_content
                 opened = messages.stream(**request) if traced else await messages.create(**request, stream=True)
                 async with opened as stream:
-                    # The helper gives the raw events, among others of its own that the accumulator ignores.
+                    # The helper yields the raw events, and events of its own that the accumulator ignores.
                     async for event in cast("AsyncIterable[BetaRawMessageStreamEvent]", stream):
                         if event.type != "content_block_delta":
                             self._take(event, message, draft, silence, route)
@@ -160,7 +158,7 @@ class AnthropicResponder:
         silence: asyncio.Timeout,
         route: Route,
     ) -> None:
-        """Take any event but a piece of a block."""
+        """Process any event but a block delta."""
         call = message.take(event)
         if call is not None:
             draft.call(call)
@@ -171,7 +169,7 @@ class AnthropicResponder:
             draft.begin()
 
     def _failure(self, error: Exception, silence: asyncio.Timeout, route: Route) -> EngineFailure:
-        """Return what any exception of the SDK means for the turn, in the words of the contract."""
+        """Return the contract's failure for an exception of the SDK."""
         if isinstance(error, TimeoutError) and silence.expired():
             error = _broken(
                 f"The model provider did not begin to answer within {self._reading.first_byte_timeout_s:g} s."
@@ -209,7 +207,7 @@ def _broken(why: str) -> EngineFailure:
 
 
 def _refusal(message: Accumulator) -> EngineFailure:
-    """Return the failure of a refused response: its text must not be taken for an answer."""
+    """Return the failure for a refusal, whose text must not count as an answer."""
     details = message.stop_details
     why = (details.explanation or details.category) if details is not None else None
     return EngineFailure(
@@ -218,7 +216,7 @@ def _refusal(message: Accumulator) -> EngineFailure:
 
 
 def _replayable(content: list[ContentBlock], ending: Ending) -> tuple[ContentBlock, ...]:
-    """Return the blocks that the provider takes back: no blank text, no call that was cut off, no thoughts at last."""
+    """Return the blocks that the provider accepts again: no blank text, no partial call, no thinking at the end."""
     answered = {block.get("tool_use_id") for block in content}
     kept = [
         block

@@ -1,4 +1,4 @@
-"""The provider's own search, which no call of the turn's tools goes through: authorization and reporting."""
+"""Authorization and reporting of the provider's own web search, which is not a call of the turn's tools."""
 
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ __all__ = ["AnnouncedSearches", "permitted"]
 
 
 async def permitted(native: Toolset, listener: TurnListener) -> Toolset:
-    """Return the tools, without the provider's where the caller does not let a search through.
+    """Return the tools, without the provider's search if the caller does not allow it.
 
-    It is asked once, without a query: the provider chooses the query and runs it without asking. So a search that needs
-    a person's permission is not offered either.
+    Authorization is requested once and without a query, since the provider chooses queries and runs them itself. So a
+    search that needs a person's approval is not offered either.
 
     Raises:
-        RunLost: The listener said so.
+        RunLost: The listener raised it.
     """
     if not native.server_tools:
         return native
@@ -27,7 +27,7 @@ async def permitted(native: Toolset, listener: TurnListener) -> Toolset:
 
 
 class AnnouncedSearches(ForwardingListener):
-    """Reports searches as other calls are reported, once their response is complete."""
+    """Reports searches like other calls, once their response is complete."""
 
     async def on_step(self, step: StepRecord) -> StepVerdict:
         """Report the searches of the step before it is committed."""

@@ -1,4 +1,4 @@
-"""What models take and give in one call: the one place that knows, for compaction as for fallback."""
+"""Context windows and output limits of models, for compaction and for fallback."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from nova_workers.engines.resilience import ModelLimits
 __all__ = ["Windows"]
 
 _OUTPUT_TOKENS = {
-    # The provider's own bounds where they are below what turns ask for; it refuses a request over them.
+    # The provider's limits where they are below what turns request; it refuses requests over them.
     "claude-3-haiku": 4_096,
     "claude-3-opus": 4_096,
     "claude-3-sonnet": 4_096,
@@ -20,11 +20,11 @@ _OUTPUT_TOKENS = {
     "claude-opus-4-2025": 32_000,
 }
 _UNKNOWN_TOKENS = 200_000
-"""The smallest window of any model of the provider that is in service."""
+"""The smallest window of the provider's current models."""
 
 
 class Windows:
-    """Context windows: from the operator, then from the list of `genai-prices`, then the one for unknown models.
+    """Context windows: the operator's, then those listed by `genai-prices`, then the default for unknown models.
 
     Implements `nova_workers.contracts.ports.ModelWindows`.
     """
@@ -36,12 +36,12 @@ class Windows:
         aliases: Mapping[str, str] | None = None,
         unknown_tokens: int = _UNKNOWN_TOKENS,
     ) -> None:
-        """Take what the operator says.
+        """Take the operator's settings.
 
         Args:
             overrides: Windows in tokens, by alias or id.
             aliases: Overrides of the alias map.
-            unknown_tokens: The window of a model that nobody knows.
+            unknown_tokens: The window of an unknown model.
         """
         self._aliases = dict(aliases or {})
         self._overrides = {resolve_model(name, self._aliases): tokens for name, tokens in (overrides or {}).items()}

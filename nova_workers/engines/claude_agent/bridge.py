@@ -1,9 +1,9 @@
-"""All tools of the turn that the program does not bring itself, as one MCP server of this process.
+"""One in-process MCP server with all tools of the turn that the program does not have itself.
 
-Servers that are child processes or behind a URL are bridged too, and not handed to the program: so their headers and
-environments stay here, their connections are shared as with any other engine, and a dead one is the same tool error.
-The turn runs its own calls, under its timeouts and with its authorization, and the bridge carries questions and
-answers. The calls of subagents the bridge runs itself.
+Servers that are child processes or behind a URL are bridged too, and not passed to the program: so their headers and
+environments stay in this process, their connections are shared as with any other engine, and failures give the same
+tool errors. The turn runs its own calls, with its timeouts and authorization, and the bridge only transports requests
+and results. Calls of subagents are run by the bridge.
 """
 
 import base64
@@ -36,7 +36,7 @@ from nova_workers.errors import ToolFailure
 __all__ = ["bridge_server"]
 
 _CALL_ID = "claudecode/toolUseId"
-"""Where the program says in a request which of the model's calls it is for."""
+"""The field of a request's metadata with the id of the model's call."""
 _MAX_RESULT = "anthropic/maxResultSizeChars"
 """Where a tool says how long its results may be before the program keeps them in a file and shows a preview."""
 _MOST_RESULT_CHARS = 500_000
@@ -48,9 +48,9 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
     """Return the server.
 
     Args:
-        tools: What is behind it.
+        tools: The tools that it serves.
         gate: Where the calls of the turn itself are asked for.
-        max_output_chars: Longest text of a result that a subagent gets.
+        max_output_chars: Limit of a result's text for a subagent.
     """
 
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
@@ -60,8 +60,8 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
                     name=tool.name,
                     description=tool.description,
                     input_schema=tool.input_schema,
-                    # The program runs the calls of a step at the same time only if all are said to only read. It
-                    # draws no other conclusion from it here: what may run is decided by `authorize_tool`.
+                    # The program runs a step's calls concurrently only if all are declared read-only. Here the hint has
+                    # no other effect: `authorize_tool` decides what may run.
                     annotations=ToolAnnotations(read_only_hint=True),
                     _meta={_MAX_RESULT: _MOST_RESULT_CHARS},
                 )

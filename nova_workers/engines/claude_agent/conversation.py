@@ -1,4 +1,4 @@
-"""One run of the program, as the turn talks with it."""
+"""The turn's communication with one run of the program."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -29,10 +29,10 @@ __all__ = ["Boundary", "Conversation", "Ended", "Frame", "Parts"]
 _log = structlog.get_logger(__name__)
 
 _HOOK_TIMEOUT_S = 7 * 86_400.0
-"""A hook waits for a commit, and a commit waits as long as the database is away. The turn has its own limits."""
+"""A hook waits for a commit, which waits while the database is unavailable. The turn has its own limits."""
 _CLOSING_S = 10.0
 _BATCH_EVENT = cast("HookEvent", "PostToolBatch")
-"""The program has it and the SDK passes it on; only the SDK's list of names does not know it (0.2.187)."""
+"""The program sends this event and the SDK forwards it, but it is missing in the SDK's type (0.2.187)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +44,18 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The program is gone."""
+    """The program has exited."""
 
     complaints: str
 
 
 Frame = JsonObject | Boundary | Ended
-"""What comes next: a message of the main conversation as the program wrote it, or one of the two above."""
+"""A message of the main conversation as the program wrote it, or one of the two classes above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a conversation is made with, beside its launch."""
+    """What a conversation needs besides its launch."""
 
     bridge: Server[Any]
     gate: CallGate
@@ -65,7 +65,7 @@ class Parts:
 
 
 class Conversation:
-    """Starts the program, sorts what it writes, and says what the turn says. Must be closed."""
+    """Starts the program, dispatches its messages, and sends it those of the turn. Must be closed."""
 
     def __init__(self, launch: Launch, parts: Parts) -> None:
         self.mirrored: list[JsonObject] = []
@@ -80,14 +80,14 @@ class Conversation:
         self._driver = asyncio.create_task(self._drive(), name="claude-agent")
 
     async def next(self) -> Frame:
-        """Wait for what comes next."""
+        """Wait for the next frame."""
         frame = await self._frames.get()
         if isinstance(frame, dict) and frame.get("type") == "result":
             self.idle = True
         return frame
 
     def put_back(self, frame: Frame) -> None:
-        """Make a frame the next one again. Only where no other has come meanwhile, or order does not matter."""
+        """Put a frame back at the front of the queue."""
         rest: list[Frame] = [frame]
         while not self._frames.empty():
             rest.append(self._frames.get_nowait())
@@ -95,28 +95,28 @@ class Conversation:
             self._frames.put_nowait(item)
 
     async def say(self, content: tuple[ContentBlock, ...]) -> None:
-        """Say something as the user. Returns when it is written."""
+        """Send a user message. Returns when it is written."""
         written = asyncio.Event()
         self.idle = False
         self._to_say.put_nowait((content, written))
         waiting = asyncio.create_task(written.wait())
         try:
-            # A program that has ended takes no message, and says so in its frames.
+            # A program that has ended reads no message; its frames report the end.
             await asyncio.wait((waiting, self._driver), return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
 
     def freeze(self) -> None:
-        """Stop the program where it stands. Returns at once."""
+        """Suspend the program. Returns at once."""
         self._process.freeze()
 
     async def close(self) -> None:
-        """End the program and all that came of it."""
-        # First the program: the SDK would wait for it to end by itself. Then the SDK, which notices; a cancellation
-        # would cut it short in its own cleaning up.
+        """End the program and all its descendants."""
+        # End the program first, since the SDK would wait for it to exit. The SDK then notices and cleans up, which a
+        # cancellation would interrupt.
         await self._process.close()
         if not self._begun:
-            # It still waits for the program's first answer, and would for a minute.
+            # It still waits for the program's first message, with a timeout of a minute.
             self._driver.cancel()
         _, late = await asyncio.wait((self._driver,), timeout=_CLOSING_S)
         if late:
@@ -127,10 +127,10 @@ class Conversation:
         complaint = ""
         try:
             async for _ in query(prompt=self._messages(), options=self._options(), transport=self._process):
-                # The messages were sorted as they were written; the SDK answers control requests meanwhile.
+                # `_sort` has processed the messages already; the SDK answers control requests here.
                 pass
         except Exception as error:
-            # The head of this task. The SDK raises when the program ends or speaks nonsense: the turn sees its end.
+            # The SDK raises if the program exits or violates the protocol; the turn gets `Ended`.
             complaint = f"{type(error).__name__}: {error}"
             _log.debug("claude_program_failed", error=complaint, complaints=self._process.complaints)
         finally:
@@ -141,7 +141,7 @@ class Conversation:
             content, written = await self._to_say.get()
             message = {"role": "user", "content": list(content)}
             yield {"type": "user", "session_id": "", "message": message, "parent_tool_use_id": None}
-            # The generator goes on once the message is written.
+            # The SDK resumes the generator once the message is written.
             written.set()
 
     def _options(self) -> ClaudeAgentOptions:
@@ -154,12 +154,12 @@ class Conversation:
             agents=dict(self._parts.agents) or None,
             skills=list(self._parts.skills),
             forward_subagent_text=True,
-            # What users write is never looked through for file names to attach or commands to run.
+            # Do not scan user messages for file names to attach or commands to run.
             verbatim_prompts=True,
         )
 
     async def _before_call(self, given: HookInput, call_id: str | None, _: HookContext) -> SyncHookJSONOutput:
-        """Hold a call until it may run. To let it through means no opinion: the trust's own rules still decide."""
+        """Hold a call until the turn admits it. The program's own permission rules still apply after that."""
         about = cast("JsonObject", given)
         if about.get("agent_id"):
             self._parts.gate.pass_by(str(call_id))
@@ -192,7 +192,7 @@ class Conversation:
         kind = message.get("type")
         parent = message.get("parent_tool_use_id")
         if kind == "transcript_mirror":
-            # Files of subagents lie below the session's own.
+            # Transcripts of subagents are in a directory below the session's.
             if "/subagents/" not in str(message.get("filePath")):
                 self.mirrored += message.get("entries") or []
         elif parent is not None:

@@ -1,15 +1,15 @@
 """The engine on the Claude Agent SDK: Claude Code as a library.
 
-Each turn runs the Claude Code program that ships with the SDK as a child process, in a private home, in step with the
-turn that all engines share (see `nova_workers.engines.claude_agent.responder`). A turn is dearer than with the
+Each turn runs the Claude Code program that ships with the SDK as a child process, in a private home, synchronised with
+the turn that all engines share (see `nova_workers.engines.claude_agent.responder`). A turn costs more than with the
 `anthropic` engine: a process of 215 MB and 0.5 to 0.7 s of CPU before the first token (measured). `max_processes`
-bounds them.
+limits them.
 
-**Sessions.** Every turn leaves a session in the store that the options bring, and the next turn resumes it if it tells
-the same conversation as the ledger; else, and after a crash, the session is made anew from the ledger's messages, to
-the last committed step. So any worker goes on with any conversation, also with one that another engine began.
+**Sessions.** Every turn saves a session in the options' store, and the next turn resumes it if its conversation equals
+the ledger's. Otherwise, and after a crash, a new session is created from the ledger's messages up to the last committed
+step. So any worker can continue any conversation, including one that another engine began.
 
-**What the program does not give**, and what is done about it:
+**Limits of the program**, and how they are handled:
 
 - `temperature`: it has no such option; a turn with one is refused.
 - A key and a model are a program's for its life. Keys, cool-downs, breakers, rate limits and other models are those of
@@ -81,7 +81,7 @@ class ClaudeAgentEngine:
         prices: Mapping[str, ModelPrice] | None = None,
         connections: ConnectionPool | None = None,
     ) -> None:
-        """Keep what turns share. A program is started by each turn, so that one that is missing fails no worker.
+        """Set up what turns share. Each turn starts its program, so a missing program does not fail the worker.
 
         Args:
             environment: The worker's. The program gets of it what lets it find programs, certificates and proxies, and
@@ -156,7 +156,7 @@ class ClaudeAgentEngine:
                 callbacks or TurnListener(),
                 launcher=Launcher(self._settings, options, self._left_to_the_program(trust), home),
                 home=home,
-                # Files are the program's, and so is the shell, unless commands are to be confined.
+                # The program has its own file tools, and its own shell unless commands are confined.
                 native=own.only("WebFetch", *((SHELL_TOOL,) if self._confines_commands else ())),
                 own=own,
                 session_id=session_id,
@@ -166,11 +166,11 @@ class ClaudeAgentEngine:
             await asyncio.to_thread(home.remove)
 
     def _left_to_the_program(self, trust: TrustLevel) -> TrustLevel:
-        """Return what the program is trusted with itself: where commands are confined, they are not its own."""
+        """Return the program's trust: if commands are confined, it must not run them itself."""
         return "controlled" if trust == "unrestricted" and self._confines_commands else trust
 
     async def close(self) -> None:
-        """Let go of threads and connections. Programs end with their turns."""
+        """Close threads and connections. Programs end with their turns."""
         self._native.close()
         await self._shared.resilience.close()
         await self._shared.connections.close()
@@ -181,7 +181,7 @@ class ClaudeAgentEngine:
 
 
 def _complete(profiles: Sequence[Profile], base_url: str | None, environment: Mapping[str, str]) -> tuple[Profile, ...]:
-    """Return the profiles with what they leave to the environment."""
+    """Return the profiles with missing values taken from the environment."""
     url = base_url or environment.get("ANTHROPIC_BASE_URL")
     return tuple(
         replace(

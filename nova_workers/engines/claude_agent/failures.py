@@ -1,4 +1,4 @@
-"""What the program reports as an error, in the engine contract's vocabulary."""
+"""Maps errors that the program reports to the engine contract's failures."""
 
 import re
 
@@ -31,14 +31,14 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], _Verdict], ...] = (
     (re.compile(r"rate.?limit", re.I), ("rate_limit", True, "rate_limit")),
     (re.compile(r"overloaded|api error|connection|timed? ?out|stream", re.I), _OUT_OF_ORDER),
 )
-"""Errors that carry no status: the program says them in words only. The first that fits counts."""
+"""Patterns for errors without a status. The first match counts."""
 
 
 _ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.I)
 
 
 def failure_of(result: JsonObject) -> EngineFailure:
-    """Return the failure that a result message tells of: an `AttemptFailed` where it is the provider's."""
+    """Return the failure in a result message: an `AttemptFailed` if it is the provider's."""
     said = _said(result)
     status = result.get("api_error_status")
     verdict = _judge(status if isinstance(status, int) else None, said)
@@ -47,13 +47,13 @@ def failure_of(result: JsonObject) -> EngineFailure:
         return EngineFailure(message, kind="unknown", retryable=False)
     kind, retryable, cause = verdict
     if cause == "request" and kind == "model_error" and _ABOUT_MEDIA.search(said):
-        # The program counts messages in its own way.
+        # The program numbers messages differently, so the place is unknown.
         return ContentRefused(message)
     return AttemptFailed(message, kind=kind, retryable=retryable, cause=cause)
 
 
 def program_ended(complaints: str) -> EngineFailure:
-    """Return the failure of a program that ended without a result. It says nothing of a key or the model."""
+    """Return the failure of a program that ended without a result; it is no verdict on a key or the model."""
     kind, retryable, _ = _judge(None, complaints) or ("unknown", True, None)
     return EngineFailure(
         f"The Claude Code program ended before the turn did. It said: {complaints or 'nothing'}",

@@ -1,8 +1,8 @@
-"""Where the program's loop waits for ours.
+"""Synchronises the program's loop with ours.
 
-The program runs its own loop; the run protocol needs it to stand still at two places, and its hooks make it: before
-each call until the call is committed and authorized, and after a step's calls until the step is committed. This is the
-first of them; the second is a frame of the conversation.
+The program runs its own loop. The run protocol requires it to wait at two points, which its hooks implement: before
+each call, until the call is committed and authorized; and after a step's calls, until the step is committed. This
+module is the first; the second is a frame of the conversation.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class _Call:
 
 
 class CallGate:
-    """The calls of the step that the program is in, by the model's id."""
+    """The calls of the program's current step, by the model's id."""
 
     def __init__(self) -> None:
         self._calls: dict[str, _Call] = {}
@@ -44,15 +44,15 @@ class CallGate:
         return call.refusal
 
     def pass_by(self, call_id: str) -> None:
-        """Note a call that is none of the turn's own: a subagent makes it."""
+        """Record a call that a subagent makes, not the turn itself."""
         self._foreign.add(call_id)
 
     def is_ours(self, call_id: str) -> bool:
-        """Return whether the turn itself makes the call, and so will answer it."""
+        """Return whether the turn itself makes the call and provides its result."""
         return call_id not in self._foreign
 
     async def ask(self, call_id: str, given: JsonObject) -> ToolOutcome:
-        """Ask for a call of one of our tools to be run, and wait for its outcome."""
+        """Request that the turn runs a call of one of our tools, and wait for the outcome."""
         call = self._call(call_id)
         call.asked = given
         call.news.set()
@@ -61,7 +61,7 @@ class CallGate:
         return call.answer
 
     def settle(self, call_id: str, outcome: ToolOutcome) -> None:
-        """Take what the program says came of a call."""
+        """Record the outcome of a call that the program reports."""
         call = self._call(call_id)
         if call.outcome is None:
             call.outcome = outcome
@@ -70,18 +70,18 @@ class CallGate:
     # The turn's side.
 
     def let_through(self, call_id: str) -> None:
-        """Let the call run."""
+        """Allow the call to run."""
         self._call(call_id).verdict.set()
 
     def refuse(self, call_id: str, reason: str) -> None:
-        """Refuse the call, if nobody let it through."""
+        """Refuse the call, unless it was allowed already."""
         call = self._call(call_id)
         if not call.verdict.is_set():
             call.refusal = reason
             call.verdict.set()
 
     async def news(self, call_id: str) -> ToolOutcome | JsonObject:
-        """Wait for what the program does with a call: its outcome, or what one of our tools is asked to do."""
+        """Wait for the program: for the outcome of its own call, or for the arguments of a call of our tool."""
         call = self._call(call_id)
         await call.news.wait()
         if call.outcome is not None:
@@ -90,12 +90,12 @@ class CallGate:
         return call.asked
 
     def answer(self, call_id: str, outcome: ToolOutcome) -> None:
-        """Answer what the program asked for."""
+        """Set the outcome of a call that the program requested."""
         call = self._call(call_id)
         if call.answer is None:
             call.answer = outcome
             call.answered.set()
 
     def begin_step(self) -> None:
-        """Forget the calls of the step before: nothing says that a model never uses an id again."""
+        """Forget the previous step's calls, since a model may use an id again."""
         self._calls.clear()

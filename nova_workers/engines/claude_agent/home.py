@@ -1,7 +1,7 @@
-"""The program's home for one turn: a private directory that goes with the turn, and how to start the program in it.
+"""The program's home for one turn: a private directory that is removed with the turn, and the environment for it.
 
-Nothing of the machine's user reaches the program: no settings, credentials, memories or sessions but those that the
-turn brings. And nothing but model calls leaves the machine: telemetry, updates and error reports are off.
+The program sees no settings, credentials, memories or sessions of the machine's user, only those of the turn. Only
+model calls leave the machine: telemetry, updates and error reports are off.
 """
 
 import json
@@ -40,7 +40,7 @@ _INHERITED = frozenset(
         "no_proxy",
     }
 )
-"""Of the worker's environment, all that the program gets."""
+"""The only variables of the worker's environment that the program gets."""
 _QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "DISABLE_TELEMETRY",
@@ -52,25 +52,25 @@ _QUIET = (
     "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL",
     "CLAUDE_CODE_DISABLE_TERMINAL_TITLE",
 )
-"""Nothing goes out that no turn asked for."""
+"""Disables network traffic that no turn requested."""
 _PLAIN = (
-    # A turn ends when its result is there: nothing of it goes on in the background or on a schedule.
+    # A turn ends with its result: nothing may continue in the background or on a schedule.
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
     "CLAUDE_CODE_DISABLE_CRON",
-    # What an agent knows and can do is configuration of ours.
+    # Our configuration determines an agent's knowledge and abilities.
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY",
     "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS",
     "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS",
-    # It would answer a broken stream with the whole answer again, after its tokens were told.
+    # After a broken stream it would repeat the whole answer, although tokens were already forwarded.
     "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK",
-    # Bypassing permissions is refused to root unless the program is told that the machine is a sandbox. Whether it
-    # is one was decided by whoever gave the agent unrestricted trust.
+    # The program refuses root to bypass permissions unless this variable is set. The operator decided about that by
+    # giving the agent unrestricted trust.
     "IS_SANDBOX",
 )
 _SKILLS = Path(".claude", "skills")
 _PREFIX = "nova-claude-"
 _STALE_S = 2 * 86_400.0
-"""No turn lasts this long."""
+"""Age at which a home is stale; no turn lasts this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Home:
         (directory / f"{session_id}.jsonl").write_text("".join(lines), encoding="utf-8")
 
     def write_prompt(self, text: str) -> Path:
-        """Return a file that holds the system prompt: an argument is too short for some, and shown to everybody."""
+        """Write the system prompt to a file: arguments have a length limit, and every user can read them."""
         path = self.base / "prompt.txt"
         path.write_text(text, encoding="utf-8")
         return path
@@ -182,7 +182,7 @@ def make_home(cwd: str | None, directories: Sequence[str], skills: Sequence[Skil
 
 
 def sweep() -> None:
-    """Remove homes that workers left behind when they were killed."""
+    """Remove stale homes of killed workers."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_S:
@@ -190,7 +190,7 @@ def sweep() -> None:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what the program may have of an environment."""
+    """Return the variables of an environment that the program may have."""
     return {name: value for name, value in environment.items() if name in _INHERITED}
 
 

@@ -1,4 +1,4 @@
-"""From a turn's options to the program's command line and environment."""
+"""Converts a turn's options to the program's command line and environment."""
 
 import json
 import uuid
@@ -28,7 +28,7 @@ _SETTINGS = json.dumps({"skipWebFetchPreflight": True, "includeCoAuthoredBy": Fa
 
 @dataclass(frozen=True, slots=True)
 class ProgramSettings:
-    """What is the same in all turns of a process.
+    """Settings that are the same in all turns of a process.
 
     Attributes:
         program: The executable; None looks for it.
@@ -36,7 +36,7 @@ class ProgramSettings:
         profiles: The keys, in order of preference. One that is None makes its turns fail as ``auth_failure``; a base
             URL that is None is the program's own.
         aliases: Overrides of the alias map.
-        max_tokens: Most tokens of a response, where the options do not say.
+        max_tokens: Default limit of a response's tokens.
         max_retries: How often the program tries a model call again.
         request_timeout_s: Longest wait for the provider.
     """
@@ -55,7 +55,7 @@ class ProgramSettings:
 
 
 class Launcher:
-    """Makes the launches of one turn."""
+    """Creates the launches of one turn."""
 
     def __init__(self, settings: ProgramSettings, options: EngineOptions, trust: TrustLevel, home: Home) -> None:
         self._settings = settings
@@ -70,7 +70,7 @@ class Launcher:
         return resolve_model(alias_or_id, self._settings.aliases)
 
     def prepare(self) -> None:
-        """Write what the program reads beside its session. Blocks shortly."""
+        """Write the files that the program reads besides its session. Blocks briefly."""
         self._home.write_prompt(self._prompt())
         if self._home.skills and self._trust == "controlled":
             self._home.offer_skills()
@@ -133,7 +133,7 @@ class Launcher:
 
     def _setting_sources(self) -> str:
         if self._trust == "unrestricted":
-            # It has a shell: there is nothing that the project's settings could start and it could not.
+            # It has a shell, so it can already start anything that the project's settings could.
             return "user,project"
         return "user" if self.skills else ""
 
@@ -156,7 +156,7 @@ class Launcher:
             "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(most if cap is None else min(most, cap)),
             "MCP_TOOL_TIMEOUT": tool_timeout_ms,
             "BASH_MAX_TIMEOUT_MS": tool_timeout_ms,
-            # The turn has cut it already; cut again it would be other than what the ledger says.
+            # The turn has cut it already; cut again, it would differ from the ledger.
             "MAX_MCP_OUTPUT_TOKENS": str(options.max_tool_output_chars),
             **{f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL": self.resolve(alias) for alias in ALIASES},
         }
@@ -166,5 +166,5 @@ class Launcher:
 
 
 def new_session_id() -> str:
-    """Return an id in the only form that the program takes."""
+    """Return an id in the only form that the program accepts."""
     return str(uuid.uuid4())

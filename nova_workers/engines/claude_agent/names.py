@@ -1,11 +1,11 @@
-"""Tool names: ours, and those by which the program knows the same tools."""
+"""Maps our tool names to the program's."""
 
 from nova_workers.contracts.native import FILE_TOOLS, SHELL_TOOL
 
 __all__ = ["BRIDGE", "BRIDGE_PATTERN", "BUILT_IN", "SUBAGENT_TOOL", "own_name", "program_name"]
 
 BRIDGE = "nova"
-"""The one MCP server that the program is given. Behind it are all servers of the turn."""
+"""The program's only MCP server, which bridges all servers of the turn."""
 BRIDGE_PATTERN = f"mcp__{BRIDGE}"
 """The permission rule that allows every tool of it."""
 

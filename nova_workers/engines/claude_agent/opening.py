@@ -1,4 +1,4 @@
-"""Begins a turn's conversation: from a stored session if there is one that fits, else from the ledger's messages."""
+"""Starts a turn's conversation from a matching stored session, or else from the ledger's messages."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ __all__ = ["SessionOpener"]
 _log = structlog.get_logger(__name__)
 
 _CONTINUE = (text_block("Continue from where you left off."),)
-"""What the program itself says when it goes on with a turn that was interrupted."""
+"""The program's own prompt for continuing an interrupted turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Beginning:
 
 
 class SessionOpener:
-    """Opens the conversation of one turn, and knows afterwards what is to be stored of it."""
+    """Opens the conversation of one turn, and provides the session to store afterwards."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class SessionOpener:
             try:
                 return await self._begin(_Beginning(self._resumed_id, base, past[history:], prompt))
             except EngineFailure as failure:
-                # Transparently: the caller gets an answer in either case, and a new session.
+                # The caller gets an answer in either case, and a new session.
                 _log.warning("session_not_resumed", session_id=self._resumed_id, why=failure.message)
         return await self._begin(_Beginning(None, (), past, prompt))
 
@@ -102,7 +102,7 @@ class SessionOpener:
             parent = None if compacted else beginning.parent_id
             added = entries if compacted else (*self._added, *entries)
         else:
-            # The program was stopped: what it wrote may end in the middle. The ledger's words do not.
+            # The program was stopped, so its transcript may be truncated. The ledger's messages are complete.
             parent = None
             added = tuple(self._entries(messages))
         return NewSession(self._session_id, parent, added, fingerprint(messages))
@@ -171,7 +171,7 @@ async def _begun(conversation: Conversation) -> tuple[str, ...]:
 
 
 def _split(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[ContentBlock, ...] | None]:
-    """Return what goes into the transcript, and what is then said."""
+    """Return the messages for the transcript, and the prompt that follows."""
     if messages[-1].role == "assistant":
         return tuple(messages), _CONTINUE
     since_model = len(messages)

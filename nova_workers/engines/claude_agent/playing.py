@@ -1,4 +1,4 @@
-"""One turn: puts together what it needs, plays it, stores its session, and leaves nothing behind."""
+"""Runs one turn: sets up its parts, executes it, stores its session, and cleans up."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Shared:
     """What all turns of a process share.
 
     Attributes:
-        slots: Places for programs that run at the same time.
+        slots: Limits the programs that run concurrently.
         profiles: The keys, in order of preference.
         resilience: Cool-downs, breakers and limits, as all engines of the provider share them.
     """
@@ -59,7 +59,7 @@ class Shared:
 
 
 class ClaudeTurn:
-    """Plays one turn, once."""
+    """Executes one turn, once."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ClaudeTurn:
         responder = ResilientResponder(behind, models, shared.resilience)
         limit = options.max_tool_output_chars
         tools = ClaudeTools(self._tools, self._own, self._gate, lambda: behind.running, limit)
-        # Whatever the turn is doing at that moment, the program does nothing more.
+        # Suspend the program at once, whatever the turn is doing.
         release = abort.subscribe(lambda _: self._freeze()) if abort is not None else None
         try:
             with Interruption(abort, self._options.timeout_s) as interruption:
@@ -121,7 +121,7 @@ class ClaudeTurn:
             await self._close()
 
     async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
-        """Start the program, as soon as there is a place for it."""
+        """Start the program as soon as a slot is free."""
         if not self._holds_slot:
             await self._shared.slots.acquire()
             self._holds_slot = True
@@ -138,7 +138,7 @@ class ClaudeTurn:
         return Conversation(launch, parts)
 
     async def _stored(self, result: EngineResult, content: tuple[ContentBlock, ...]) -> EngineResult:
-        """Store the session of a turn that has ended. One that is requeued or waits goes on from its journal."""
+        """Store the session of an ended turn. A turn that is requeued or waits continues from its journal instead."""
         sessions = self._options.sessions
         if sessions is None:
             return result
@@ -186,5 +186,5 @@ def _block(content: McpContent) -> ContentBlock:
     try:
         return dict(mcp_content(content))
     except UnsupportedMCPValueError:
-        # Audio, links and odd files: the model is told that there was something.
+        # Audio, links and other files: the model gets a note with the type.
         return plain_block(content)

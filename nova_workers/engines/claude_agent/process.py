@@ -30,7 +30,7 @@ KEY_FD_VARIABLE = "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR"
 
 _CHUNK_BYTES = 1 << 16
 _MAX_LINE_BYTES = 128 << 20
-"""A message may carry images; a line beyond this is no message."""
+"""Limit of a line. A message may contain images, but is never longer than this."""
 _STDERR_LINES = 20
 
 
@@ -45,7 +45,7 @@ class Launch:
 
 
 class ClaudeProcess(Transport):
-    """One run of the program. Every message that it writes is shown to `on_message` first, in the order of the wire."""
+    """One run of the program. `on_message` gets each of its messages first, in order."""
 
     def __init__(self, launch: Launch, on_message: Callable[[JsonObject], None]) -> None:
         self._launch = launch
@@ -66,7 +66,7 @@ class ClaudeProcess(Transport):
 
         Raises:
             OSError: It cannot be started.
-            ConnectionError: It is not wanted any more.
+            ConnectionError: The conversation was closed meanwhile.
         """
         if self._closed:
             raise ConnectionError("The conversation was closed before the program started")
@@ -131,7 +131,7 @@ class ClaudeProcess(Transport):
                 self._on_message(message)
                 yield message
         if not self._closed:
-            # The SDK may be waiting for an answer, and hears only of errors that there will be none.
+            # The SDK may be waiting for a response; only an error ends that wait.
             raise ConnectionError("The Claude Code program has ended")
 
     async def _read_stderr(self) -> None:
@@ -141,13 +141,13 @@ class ClaudeProcess(Transport):
             self._stderr.append(line.decode(errors="replace"))
 
     def freeze(self) -> None:
-        """Let the program do nothing more. Returns at once; `close` ends it."""
+        """Suspend the program. Returns at once; `close` ends it."""
         if self.is_ready():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._running().pid, signal.SIGSTOP)
 
     async def close(self) -> None:
-        """End the program and all processes that came of it. Calling it again changes nothing."""
+        """End the program and all its descendants. Calling it again changes nothing."""
         self._closed = True
         if self._process is not None:
             await self._end()
@@ -192,11 +192,11 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _parsed(line: bytes) -> JsonObject | None:
-    """Return the message of a line; None for what is none: some builds of the program write notes between."""
+    """Return the message of a line; None for other text, which some builds of the program write."""
     if not line.lstrip().startswith(b"{"):
         return None
     try:
         return cast("JsonObject", json.loads(line))
     except ValueError:
-        # The program was cut in mid-line.
+        # The program was killed within a line.
         return None

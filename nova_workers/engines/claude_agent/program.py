@@ -1,4 +1,4 @@
-"""Where the Claude Code program is."""
+"""Finds the Claude Code program."""
 
 import shutil
 from pathlib import Path

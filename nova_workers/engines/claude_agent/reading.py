@@ -1,4 +1,4 @@
-"""Puts a response together from the raw events of the Messages API that the program passes on."""
+"""Assembles a response from the raw events of the Messages API that the program forwards."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ class ResponseReader:
         self.complete = False
 
     def take(self, event: JsonObject) -> None:
-        """Take an event, and pass on what a reader wants to see at once.
+        """Process an event, and forward text and reasoning at once.
 
         Raises:
             TurnStopped: The turn must stop.
@@ -67,16 +67,16 @@ class ResponseReader:
 
     @property
     def begun(self) -> bool:
-        """Whether anything of the response has come."""
+        """Whether any of the response has arrived."""
         return bool(self._usage or self._blocks)
 
     @property
     def calls_tools(self) -> bool:
-        """Whether the whole response calls tools that the program runs."""
+        """Whether the response calls tools that the program runs."""
         return any(block.get("type") == "tool_use" for block in self._blocks.values())
 
     def response(self, ending: Ending | None = None) -> Response:
-        """Return the whole response.
+        """Return the complete response.
 
         Raises:
             EngineFailure: The model refused.
@@ -119,7 +119,7 @@ class ResponseReader:
 
 
 def usage_of(prices: Prices, counts: JsonObject, model: str, asked: str | None = None) -> TokenUsage:
-    """Return counts in the API's words in the contract's, priced. Counts that are no numbers are taken as none.
+    """Convert the API's counts to the contract's usage with its cost. Counts that are not integers are ignored.
 
     `model` is the one that answered, `asked` the one that was asked for.
     """

@@ -1,13 +1,13 @@
-"""The program as the turn sees it: a model that answers. `tools` is the other half.
+"""The program as the turn's model. `tools` is the other half of the adapter.
 
-The program has its own loop, and the turn is one too. They run in step: the turn asks for a response, the program's
-stream gives it; the turn runs its calls, the program is let through to them one by one; the turn commits the step, the
-program is held until then. So every promise of the turn (journal, steering, authorization, budgets, aborts) holds
-here because it is the same code that keeps it.
+The program and the turn are two loops, which are synchronised: the turn requests a response, and the program's stream
+provides it; the turn runs the response's calls, and the program may make them one by one; the program waits until the
+turn has committed the step. So journal, steering, authorization, budgets and aborts work as in other engines, because
+the same code implements them.
 
-Between the two stands what stands before any provider (`nova_workers.engines.resilience`): it says with which key and
-model the next response is asked for, and learns what came of it. A program has one key and one model: where another is
-to be taken, a new program goes on from the conversation as it is.
+As with any provider, `nova_workers.engines.resilience` is in between: it selects the key and model of the next
+response, and evaluates the outcome. A program has one key and one model; to use another, a new program continues the
+conversation.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ from nova_workers.errors import EngineFailure
 __all__ = ["ClaudeProvider", "Opener"]
 
 _OWN_TOKENS = 10_000
-"""What the program puts before a conversation: its tools and reminders, about."""
+"""Estimated tokens of what the program adds to a conversation: its tools and reminders."""
 
 
 class Opener(Protocol):
-    """Begins the conversation of a turn."""
+    """Starts the conversation of a turn."""
 
     async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
         """Start the program with everything said so far, up to where the model has to speak.
@@ -87,7 +87,7 @@ class ClaudeProvider:
         self._estimate = TokenEstimate()
         self._steering: list[Message] = []
         self._counted = TokenUsage()
-        self._told: dict[str, TokenUsage] = {}
+        self._reported: dict[str, TokenUsage] = {}
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -100,23 +100,23 @@ class ClaudeProvider:
 
     @property
     def running(self) -> bool:
-        """Whether a program runs, which then carries out the calls."""
+        """Whether a program runs, which then makes the calls."""
         return self._conversation is not None
 
     async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
         """Get the next response. See `Provider.attempt`."""
-        conversation = await self._at_work(route, ask)
+        conversation = await self._running_program(route, ask)
         try:
             response = await self._read(conversation, draft)
         except EngineFailure as failure:
             self._failed = True
             if isinstance(failure, AttemptFailed) and failure.cause == "key" and self._keys[route.profile] is None:
-                # There is no key that could rest.
+                # Without a key there is nothing to cool down.
                 failure.cause = "request"
             raise
         if response.ending == "tools" and admit(response, ask.messages).amended:
-            # The program's own transcript holds what the model sent, and the program would send that again. The turn
-            # runs the calls itself, and another program goes on from the ledger's messages.
+            # The program would send the model's original response again, which is in its own transcript. So the turn
+            # runs the calls itself, and a new program continues from the ledger's messages.
             await self._leave(conversation)
         used = response.usage
         self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
@@ -130,7 +130,7 @@ class ClaudeProvider:
         """See `Provider.limits`."""
         return self._windows.limits(model)
 
-    async def _at_work(self, route: Route, ask: Ask) -> Conversation:
+    async def _running_program(self, route: Route, ask: Ask) -> Conversation:
         """Return the program with that key and model, at the point where it asks the model."""
         current = self._route
         same = current is not None and (current.model, current.profile) == (route.model, route.profile)
@@ -144,12 +144,12 @@ class ClaudeProvider:
         return self._conversation
 
     async def _leave(self, conversation: Conversation) -> None:
-        """End a program. What it had to say is in the messages, and what it counted is in the usage."""
+        """End a program, whose messages and usage are recorded already."""
         self._conversation = None
         await conversation.close()
         self._gate.begin_step()
         self._steering = []
-        self._counted, self._told = TokenUsage(), {}
+        self._counted, self._reported = TokenUsage(), {}
 
     async def _go_on(self, conversation: Conversation, ask: Ask) -> None:
         self._steering += ask.steering
@@ -176,11 +176,11 @@ class ClaudeProvider:
                 case {"type": "stream_event", "event": event}:
                     if event.get("type") == "message_start":
                         if reader.complete:
-                            # The program asks again by itself: the answer was cut, and it wants the rest.
+                            # The answer was cut off, and the program requests the rest by itself.
                             conversation.put_back(frame)
                             self._counted += draft.usage
                             return reader.response("resume")
-                        reader = self._anew(reader, draft)
+                        reader = self._restarted(reader, draft)
                         draft.begin()
                     reader.take(event)
                     if reader.complete and reader.calls_tools:
@@ -189,11 +189,11 @@ class ClaudeProvider:
                 case _:
                     pass
 
-    def _anew(self, reader: ResponseReader, draft: Draft) -> ResponseReader:
-        """Return the reader of a response. What came of one that broke off and is asked for again is void.
+    def _restarted(self, reader: ResponseReader, draft: Draft) -> ResponseReader:
+        """Return a new reader for a response. The parts of a response that broke off before are void.
 
         Raises:
-            EngineFailure: It was shown to somebody who cannot be told so.
+            EngineFailure: Parts were shown that cannot be retracted.
         """
         if reader.begun:
             if not draft.restartable:
@@ -208,7 +208,7 @@ class ClaudeProvider:
         return ResponseReader(draft, self._prices, None if self._route is None else self._route.model)
 
     async def _pass(self, conversation: Conversation, boundary: Boundary) -> None:
-        """Let the program ask the model again, with what has been said meanwhile."""
+        """Let the program call the model again, with the steering messages."""
         steering, self._steering = self._steering, []
         for message in steering:
             await conversation.say(message.content)
@@ -218,15 +218,15 @@ class ClaudeProvider:
     def _end(self, result: JsonObject, reader: ResponseReader, draft: Draft) -> Response:
         if result.get("is_error") or result.get("subtype") != "success":
             raise failure_of(result)
-        draft.extra_usage += self._untold(result, draft.usage)
+        draft.extra_usage += self._unreported(result, draft.usage)
         if not reader.complete:
-            # The program ended its turn without a last word of the model.
+            # The program ended its turn without a final response of the model.
             text = str(result.get("result") or "")
             return Response((text_block(text),) if text.strip() else (), "end", draft.usage, draft.model)
         return reader.response("resume" if self._steering else None)
 
-    def _untold(self, result: JsonObject, last: TokenUsage) -> TokenUsage:
-        """Return what the program used and no response of the main conversation told: subagents, its own compaction."""
+    def _unreported(self, result: JsonObject, last: TokenUsage) -> TokenUsage:
+        """Return usage that no response of the main conversation had: of subagents, and of compaction."""
         extra = TokenUsage()
         self._counted += last
         for model, counts in (result.get("modelUsage") or {}).items():
@@ -239,19 +239,19 @@ class ClaudeProvider:
                 "server_tool_use": {"web_search_requests": counts.get("webSearchRequests")},
             }
             used = usage_of(self._prices, named, model)
-            told = self._told.get(model, TokenUsage())
+            told = self._reported.get(model, TokenUsage())
             if self._route is not None and model == self._route.model:
                 told += self._counted
                 self._counted = TokenUsage()
             rest = _less(used, told)
-            self._told[model] = used
+            self._reported[model] = used
             if rest.total_tokens:
                 extra += rest
         return extra
 
 
 def _refusals(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    """Return the calls of the last step that have an error for their result, and what it says."""
+    """Return the calls of the last step that failed, with their error messages."""
     for message in reversed(messages):
         results = [block for block in message.content if block.get("type") == "tool_result"]
         if results:

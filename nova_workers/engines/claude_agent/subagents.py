@@ -1,4 +1,4 @@
-"""What is seen of subagents. The program runs them; their messages carry the id of the call that began them."""
+"""Reporting of subagents. The program runs them; their messages have the id of the call that started them."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,19 +14,19 @@ _SILENT = TurnListener()
 
 
 class Subagents:
-    """Reports what the subagents of a turn do, each to the listener that the caller has for it."""
+    """Reports the activity of a turn's subagents, each to its own listener."""
 
     def __init__(self, listener: TurnListener) -> None:
         self._listener = listener
         self._of_call: dict[str, TurnListener] = {}
 
     def begin(self, call_id: str, given: JsonObject) -> None:
-        """Note a call that begins a subagent."""
+        """Record a call that starts a subagent."""
         name = str(given.get("subagent_type") or "subagent")
         self._of_call[call_id] = self._listener.subagent(call_id, name)
 
     def show(self, parent_call_id: str, message: JsonObject) -> None:
-        """Pass on a message of a subagent."""
+        """Report a message of a subagent."""
         listener = self._of_call.get(parent_call_id, _SILENT)
         content: Any = message.get("message", {}).get("content")
         if message.get("type") != "assistant" or not isinstance(content, list):
@@ -47,5 +47,5 @@ class Subagents:
                     pass
 
     async def authorize(self, name: str, given: JsonObject) -> ToolAuthorization:
-        """Return whether a subagent may make a call. It answers to the same authority as the turn itself."""
+        """Return whether a subagent may make a call. The same rules apply as for the turn itself."""
         return await self._listener.authorize_tool(name, given)

@@ -1,4 +1,4 @@
-"""The program's tools as the turn sees them: its own, and those behind the bridge."""
+"""The turn's interface to the program's tools: its own, and those behind the bridge."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ __all__ = ["ClaudeTools"]
 
 
 class ClaudeTools:
-    """Implements the turn's `Tools`: the program runs its own, and asks for those behind the bridge."""
+    """Implements the turn's `Tools`: the program runs its own tools, and requests those behind the bridge."""
 
     def __init__(
         self, tools: TurnTools, own: Toolset, gate: CallGate, running: Callable[[], bool], max_output_chars: int
@@ -24,7 +24,7 @@ class ClaudeTools:
 
         Args:
             tools: Those behind the bridge.
-            own: Ours of the same names as the program's, for calls that waited while there was no program.
+            own: Our tools with the same names as the program's, for calls that waited and have no program any more.
             gate: Where the program waits for the turn.
             running: Whether the program runs.
             max_output_chars: Longest text of a result.
@@ -36,11 +36,11 @@ class ClaudeTools:
         self._max_output_chars = max_output_chars
 
     async def is_idempotent(self, name: str) -> bool:
-        """Return whether the tool may be run again after a crash. What the program runs is not asked to be."""
+        """Return whether the tool may be run again after a crash; never for the program's own tools."""
         return name not in BUILT_IN and await self._tools.is_idempotent(name)
 
     async def call(self, call: ToolCall) -> ToolOutcome:
-        """Let the program make the call, or make it where an earlier attempt left it open.
+        """Let the program make the call, or make it here if an earlier attempt left it open.
 
         Raises:
             ToolFailure: Its message goes to the model.
@@ -58,7 +58,7 @@ class ClaudeTools:
             answer = ToolOutcome((text_block(failure.message),), failed=True)
             raise
         except Exception as error:
-            # Only to answer the program; the turn says the same to the ledger.
+            # This only answers the program; the turn records the same error in the ledger.
             answer = ToolOutcome(
                 (text_block(f"{call.tool_name} failed: {type(error).__name__}: {error}"),), failed=True
             )

@@ -1,9 +1,9 @@
-"""The program's transcripts: how the ledger's messages become one, and what of the program's own is worth keeping.
+"""The program's transcripts: conversion of the ledger's messages, and selection of the program's entries to store.
 
-The program resumes from a file with one entry a line. Messages of the ledger become entries with the fields that the
-program needs and no more (2.1.330; the tests resume from such a file in every way that the engine does). So a turn
-can go on after a crash exactly where the journal ends, whoever executed it before, and a session that is gone costs
-the program's own notes but no word of the conversation.
+The program resumes from a file with one entry per line. Messages of the ledger become entries with only the fields that
+the program needs (2.1.330; the tests resume from such a file in every way that the engine does). So after a crash a
+turn can continue exactly where the journal ends, in any worker, and a missing session loses the program's own notes but
+nothing of the conversation.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from nova_workers.engines.claude_agent.names import own_name, program_name
 __all__ = ["entries_of", "fingerprint", "kept", "rebound", "to_own_names"]
 
 _TOLD = frozenset({"user", "assistant", "attachment", "system"})
-"""Kinds of entries that make up a conversation. The rest are the program's notes on requests, queues and costs."""
+"""Kinds of entries that form a conversation. Others are the program's notes on requests, queues and costs."""
 _REPLACEMENTS = "content-replacement"
 _COMPACTED = "compact_boundary"
 _NO_USAGE = {"input_tokens": 0, "output_tokens": 0}
@@ -67,10 +67,10 @@ def rebound(entries: Sequence[JsonObject], session_id: str) -> list[JsonObject]:
 
 
 def kept(entries: Iterable[JsonObject]) -> tuple[tuple[JsonObject, ...], bool]:
-    """Return what is worth keeping of the entries that the program wrote.
+    """Select the entries to store.
 
     Returns:
-        The entries, each once; and whether they need none before them, since the program compacted the conversation.
+    The entries, each once; and whether they are complete by themselves, since the program compacted the conversation.
     """
     by_id: dict[str, JsonObject] = {}
     for entry in entries:
@@ -85,7 +85,7 @@ def kept(entries: Iterable[JsonObject]) -> tuple[tuple[JsonObject, ...], bool]:
 
 
 def fingerprint(messages: Iterable[Message]) -> str:
-    """Return a value that is the same for the same conversation, before and after the ledger has stored it."""
+    """Return a hash that is equal for equal conversations, before and after storage in the ledger."""
     digest = hashlib.sha256()
     for message in messages:
         told = [message.role, storable_json(list(message.content))]

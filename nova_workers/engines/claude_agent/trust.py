@@ -1,4 +1,4 @@
-"""Trust in the program's own words: which of its tools there are, and which calls it lets through.
+"""Translates trust to the program's tools and permission rules.
 
 ============  =================  ======================================================================
 trust         permission mode    tools
@@ -8,15 +8,15 @@ controlled    dontAsk            files under the roots, WebSearch; Bash is disal
 unrestricted  bypassPermissions  the same and Bash, with the flag that allows to skip permissions
 ============  =================  ======================================================================
 
-Nothing is trusted to one bolt: a tool that trust withholds is not in the program's set of tools, and is not allowed
-either. ``dontAsk`` refuses whatever no rule allows, so a path outside the roots is refused; the program resolves
-symbolic links before it compares, and guards its own settings under ``.claude`` beside.
+Each restriction is enforced twice: a tool that trust withholds is neither in the program's tool set nor allowed by a
+rule. ``dontAsk`` refuses everything that no rule allows, including paths outside the roots; the program resolves
+symbolic links before it compares, and also protects its own settings under ``.claude``.
 
-Where the fleet confines commands, an unrestricted turn is a controlled one to the program, and the bridge offers our
-own Bash, in the sandbox.
+If the fleet confines commands, the program treats an unrestricted turn as controlled, and the bridge offers our own
+Bash in the sandbox.
 
-The program's WebFetch asks a service of its vendor about each host, and fetches from any address, private ones
-too. It is never offered. Where the fleet has a guarded fetcher, the bridge offers that one under the same name.
+The program's WebFetch sends each host name to a service of its vendor, and fetches from any address, including private
+ones. It is never offered. If the fleet has a guarded fetcher, the bridge offers that under the same name.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _RULE_SYNTAX = frozenset("()[]{}*?!,\\\n\r")
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What the program is told about permissions."""
+    """The program's permission settings."""
 
     mode: str
     tools: tuple[str, ...]
@@ -49,7 +49,7 @@ class Permissions:
 def permissions(
     trust: TrustLevel, roots: tuple[Path, ...], *, readable: tuple[Path, ...] = (), skills: bool, subagents: bool
 ) -> Permissions:
-    """Return what a trust level means.
+    """Return the permissions for a trust level.
 
     Args:
         trust: The level.
@@ -59,7 +59,7 @@ def permissions(
         subagents: Whether the turn has subagents. They have no tool that the turn has not.
 
     Raises:
-        EngineFailure: A root's path cannot be said in a rule.
+        EngineFailure: A root's path cannot be expressed in a rule.
     """
     helpers = (SUBAGENT_TOOL,) if subagents else ()
     if trust == "sandbox":

@@ -1,8 +1,8 @@
-"""What stands between a turn and a model that is out of order: keys, retries, breaker, rate limit, other models.
+"""Resilience against failing models: several keys, retries, breakers, rate limits, fallback models.
 
-Vendor-free, as the turn is. An engine implements `Provider` (one try, with one key, on one model) and gives its turn
-a `ResilientResponder` around it. What all workers share (cool-downs, breakers, rate limits) is in Redis; without Redis
-each process knows what it saw itself.
+Vendor-neutral, like the turn. An engine implements `Provider` (one attempt, with one key, on one model) and gives its
+turn a `ResilientResponder` around it. State that all workers share (cool-downs, breakers, rate limits) is in Redis;
+without Redis each process uses its own.
 """
 
 from nova_workers.engines.resilience.limiter import RateLimit, RateLimiter

@@ -9,9 +9,9 @@ from nova_workers.engines.resilience.policy import Policy
 __all__ = ["FAILURES_LIFE", "PROBE_POLL_S", "STRIKES_LIFE", "MemoryHealth"]
 
 PROBE_POLL_S = 0.5
-"""How often a call asks whether the probe has ended."""
+"""How often a waiting call checks whether the probe has ended."""
 STRIKES_LIFE = 2.0
-"""A key that works for this many times its last cool-down starts over with the first."""
+"""A key that works for this many times its last cool-down starts again with the shortest one."""
 FAILURES_LIFE = 3.0
 """Failures further apart than this many times the open time are not consecutive."""
 
@@ -36,7 +36,7 @@ class MemoryHealth:
     """Implements `HealthStore` without a server."""
 
     def __init__(self, policy: Policy, clock: Callable[[], float]) -> None:
-        """Take the numbers, and a monotonic clock in seconds."""
+        """Take the policy, and a monotonic clock in seconds."""
         self._policy = policy
         self._clock = clock
         self._breakers: dict[str, _Breaker] = {}

@@ -13,12 +13,12 @@ from nova_workers.engines.resilience.policy import Policy
 __all__ = ["HealthKeys", "RedisHealth"]
 
 _SCOPES = 2
-"""Cool-downs a profile: of the key altogether, and of the key with this model."""
+"""Cool-downs per profile: of the key for all models, and of the key with this model."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthKeys:
-    """Where the state lives: names of the breaker of a model, and of the cool-down of a profile (for a model)."""
+    """Redis keys of the breaker of a model, and of the cool-down of a profile (for a model)."""
 
     breaker: Callable[[str], str]
     cooldown: Callable[[str, str | None], str]
@@ -29,10 +29,10 @@ def _script(name: str) -> str:
 
 
 class RedisHealth:
-    """Implements `HealthStore` in Redis: one round trip a call, each atomic. Raises what the client raises."""
+    """Implements `HealthStore` in Redis, with one atomic round trip per call. Raises the client's errors."""
 
     def __init__(self, redis: Redis, keys: HealthKeys, policy: Policy, clock: Callable[[], float]) -> None:
-        """Take a client, where to keep what, the numbers, and a monotonic clock in seconds."""
+        """Take a client, the Redis keys, the policy, and a monotonic clock in seconds."""
         self._keys = keys
         self._policy = policy
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Questions to Redis that may go unanswered: bounded in time, and not asked again at once when it is away."""
+"""Optional requests to Redis: with a time limit, and a pause after a failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,16 +15,16 @@ _T = TypeVar("_T")
 
 
 class RedisLink:
-    """Whether Redis is there, as far as the last question showed."""
+    """Sends requests to Redis unless the last one failed recently."""
 
     def __init__(self, *, timeout_s: float, away_s: float, clock: Callable[[], float], purpose: str) -> None:
-        """Take the bounds.
+        """Take the limits.
 
         Args:
             timeout_s: Longest wait for an answer.
-            away_s: How long nothing is asked after a question that failed.
+            away_s: How long no request is sent after a failed one.
             clock: Monotonic, in seconds.
-            purpose: What cannot be shared meanwhile, for the log.
+            purpose: The state that is not shared meanwhile, for the log.
         """
         self._timeout_s = timeout_s
         self._away_s = away_s
@@ -33,7 +33,7 @@ class RedisLink:
         self._away_until_s = 0.0
 
     async def ask(self, question: Callable[[], Awaitable[_T]]) -> tuple[_T] | None:
-        """Return the answer in a tuple, or None when Redis is away."""
+        """Return the answer in a tuple, or None if Redis is unavailable."""
         if self._clock() < self._away_until_s:
             return None
         answer: tuple[_T] | None = None
@@ -43,15 +43,15 @@ class RedisLink:
         except (RedisError, TimeoutError, OSError) as error:
             self._away_until_s = self._clock() + self._away_s
             _log.warning("redis_not_asked", purpose=self._purpose, error=f"{type(error).__name__}: {error}")
-        _heed_cancellation()
+        _raise_lost_cancellation()
         return answer
 
 
-def _heed_cancellation() -> None:
+def _raise_lost_cancellation() -> None:
     """Raise a cancellation that the client lost.
 
-    It writes under `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes in the moment in
-    which what it waits for is done (measured: one abort in a few hundred). The turn would not hear of its abort.
+    The client writes under `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that arrives just when
+    its awaitable completes (measured: one abort in a few hundred). The turn would miss its abort.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

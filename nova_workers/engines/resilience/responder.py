@@ -1,15 +1,15 @@
-"""Gets a response in spite of keys that are spent, a network that breaks and models that are down.
+"""Gets a response despite exhausted keys, network failures and models that are down.
 
-What helps is tried in this order, within one step and before the turn hears of it:
+Remedies are tried in this order, within one step and invisible to the turn:
 
-1. another key, at once (the key rests, for all workers);
-2. time: the same again after a pause, a few times; a model whose breaker is open is waited for;
-3. another model of the chain, as soon as time alone would be waited for, or has not helped. The turn stays with it: its
-   prompt cache is warm there, and going back would pay for another.
+1. another key, at once (the failed key cools down for all workers);
+2. time: a few retries after pauses; a wait for an open breaker;
+3. another model of the chain, as soon as only waiting would be left, or retries have failed. The turn stays with that
+   model, because its prompt cache is filled there.
 
-A response that broke off after the reader saw some of it is asked for again only if the reader can be told that what it
-saw is void (`Draft.restartable`); else the step fails, and says that it may be tried again. So no client ever shows the
-beginning of one response and the end of another.
+A response that broke off after a reader saw some of it is requested again only if that part can be retracted
+(`Draft.restartable`); otherwise the step fails with a retryable error. So no client ever shows the beginning of one
+response and the end of another.
 """
 
 import asyncio
@@ -34,28 +34,28 @@ _log = structlog.get_logger(__name__)
 
 _WHY: dict[CooldownReason, str] = {"auth": "refused", "rate_limit": "over its rate limit"}
 _ANOTHER_MODEL_HELPS = {"key_for_model", "rate_limit", "transport", "model"}
-_NEWS_S = 1.0
-"""After this time in line a call asks again whether it may go."""
+_RECHECK_AFTER_S = 1.0
+"""After waiting this long for the rate limit, a call checks the model's health again."""
 _SMALLEST_ANSWER_TOKENS = 1_024
-"""A model with less room than this beside the conversation is no alternative."""
+"""A model whose window leaves less than this for the answer is not used as a fallback."""
 
 
 @dataclass(slots=True)
 class _Patience:
-    """What is left to a step on one model."""
+    """The retries and waits of a step with one model so far."""
 
     retries: int = 0
     paused_s: float = 0.0
     failed: set[str] = field(default_factory=set[str])
-    """Profiles that were refused or over their limit; again with one of them is a retry."""
+    """Profiles that were refused or over their limit; using one of them again counts as a retry."""
     last: EngineFailure | None = None
 
 
 class ResilientResponder:
-    """Implements the turn's `Responder` over a `Provider`. One a turn."""
+    """Implements the turn's `Responder` over a `Provider`. One per turn."""
 
     def __init__(self, provider: Provider, models: Sequence[str], resilience: Resilience) -> None:
-        """Take the turn's provider, its models (the wanted one, then its fallbacks), and what the process shares."""
+        """Take the turn's provider, its model followed by the fallbacks, and the process's shared state."""
         self._provider = provider
         self._models = list(dict.fromkeys(models))
         self._shared = resilience
@@ -83,25 +83,25 @@ class ResilientResponder:
     async def _admitted(
         self, model: str, ask: Ask, draft: Draft, patience: _Patience
     ) -> AsyncGenerator[tuple[Route, Grant]]:
-        """Wait until one try may be made, which the block makes. Swallows its failure if it is to be made again.
+        """Wait until the block may make one attempt. Suppresses its failure if the attempt is to be repeated.
 
         Raises:
-            AttemptFailed: This model cannot be tried, or not again.
+            AttemptFailed: No attempt, or no further attempt, is possible with this model.
         """
         while True:
             profiles, health = await self._admission(model, ask, patience)
             with self._shared.probing(model, health) as probe:
                 started_s = self._shared.clock()
                 route, grant = await self._grant(model, profiles, ask)
-                stood_in_line = self._shared.clock() - started_s > _NEWS_S
-                # A probe would only meet itself there.
-                if stood_in_line and not health.probe and not await self._is_open(route):
-                    # While the call stood in line the key or the model went out of order.
+                waited_long = self._shared.clock() - started_s > _RECHECK_AFTER_S
+                # A probe would only find its own probe there.
+                if waited_long and not health.probe and not await self._is_open(route):
+                    # The key or the model became unavailable while the call waited.
                     grant.settle(TokenUsage())
                     continue
-                # Not before: as long as nothing comes anew, what the reader saw is what there is.
+                # Not earlier: if no new attempt follows, the text that the reader saw stays valid.
                 draft.restart()
-                # A model that begins to answer is well, however long the answer takes.
+                # A model that begins to answer works, however long the answer takes.
                 draft.when_begun(partial(self._shared.answered, model, probe))
                 try:
                     yield route, grant
@@ -142,10 +142,10 @@ class ResilientResponder:
     async def _wait(
         self, wait_s: float, longest_s: float, failure: AttemptFailed, ask: Ask, patience: _Patience
     ) -> None:
-        """Wait for better times; raise `failure` where another model can go on, or it would take too long."""
+        """Wait; raise `failure` if another model can continue, or the wait would be too long."""
         if patience.paused_s + wait_s > longest_s or await self._another_model(ask, failure):
             raise failure
-        # All who wait are let go at the same time; a little spread keeps them from asking in the same moment.
+        # All waiting calls resume at the same time; jitter spreads their requests.
         wait_s += min(0.25, wait_s / 10) * self._shared.spread()
         patience.paused_s += wait_s
         await asyncio.sleep(wait_s)
@@ -161,9 +161,9 @@ class ResilientResponder:
         return Route(model, grant.profile, cap), grant
 
     async def _learn(self, route: Route, failure: AttemptFailed, probe: Probe) -> None:
-        """Tell all workers what the failure says of the key or the model."""
+        """Share with all workers what the failure shows about the key or the model."""
         if failure.cause != "transport" and not probe.reported:
-            # Of whether the model is well it says nothing; the next key is to try it.
+            # It is no verdict on the model, which the next key has to probe.
             await self._shared.health.release(route.model)
         match failure.cause:
             case "key" | "key_for_model":
@@ -189,7 +189,7 @@ class ResilientResponder:
         )
 
     async def _pause(self, route: Route, failure: AttemptFailed, patience: _Patience, draft: Draft) -> None:
-        """Make ready for the next try, or raise `failure` if there is none."""
+        """Prepare the next attempt, or raise `failure` if there is none."""
         patience.last = failure
         if failure.cause == "transport" or route.profile in patience.failed:
             patience.retries += 1
@@ -207,7 +207,7 @@ class ResilientResponder:
             await asyncio.sleep(pause_s)
 
     async def _another_model(self, ask: Ask, failure: EngineFailure) -> bool:
-        """Drop the models of the chain that do not take the conversation; return whether one is left."""
+        """Drop the models of the chain whose window is too small; return whether one is left."""
         while len(self._models) > 1:
             cap = await self._cap(self._models[1], ask)
             if cap is None or cap >= _SMALLEST_ANSWER_TOKENS:
@@ -223,7 +223,7 @@ class ResilientResponder:
         _log.warning("model_fallback", model=left, fallback=self._models[0], error=failure.message)
 
     async def _cap(self, model: str, ask: Ask) -> int | None:
-        """Return the most tokens that a response of `model` can have, beside the conversation."""
+        """Return the limit of the response's tokens of `model`, given the conversation."""
         limits = self._provider.limits(model)
         if limits.context_tokens is None:
             return limits.output_tokens

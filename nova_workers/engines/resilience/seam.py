@@ -1,4 +1,4 @@
-"""The seam to a vendor: above it retries, keys, breakers and limits; below it one try over the wire."""
+"""The seam to a vendor: above it retries, keys, breakers and limits; below it one attempt over the wire."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -9,23 +9,23 @@ from nova_workers.errors import EngineErrorKind, EngineFailure
 __all__ = ["AttemptFailed", "Cause", "ModelLimits", "NoMetrics", "Provider", "ResilienceMetrics", "Route"]
 
 Cause = Literal["key", "key_for_model", "rate_limit", "transport", "model", "request"]
-"""What a failed try tells, by what can help:
+"""Why an attempt failed, and what can help:
 
-- ``key``: the key is refused altogether: another key.
-- ``key_for_model``: it may not use this model: another key, then another model.
-- ``rate_limit``: this key and model are over a limit: another key, then another model, then time.
-- ``transport``: the provider or the way to it is out of order: time, then another model.
-- ``model``: there is no such model: another model.
-- ``request``: nothing helps; the same request fails everywhere.
+- ``key``: the key is refused; another key.
+- ``key_for_model``: the key may not use this model; another key, then another model.
+- ``rate_limit``: this key and model are over a limit; another key, then another model, then waiting.
+- ``transport``: the provider or the network fails; waiting, then another model.
+- ``model``: there is no such model; another model.
+- ``request``: nothing; the same request fails everywhere.
 """
 
 
 class AttemptFailed(EngineFailure):
-    """A try failed in a way that the seam understands. `Provider` raises it; what leaves the turn is the same object.
+    """A classified failure of an attempt, raised by `Provider`.
 
     Attributes:
-        cause: What can help.
-        retry_after_s: What the provider asks to wait, None where it does not say.
+        cause: The cause, which determines what can help.
+        retry_after_s: The provider's requested wait; None if it gives none.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class AttemptFailed(EngineFailure):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which way a try goes: a model, a profile's key, and a cap on the response where the model's window is small."""
+    """The route of an attempt: a model, a profile's key, and a cap on the response if the model's window is small."""
 
     model: str
     profile: str
@@ -55,7 +55,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """What a model takes and gives in one call; None where it is not known."""
+    """Limits of a model's context and output; None if unknown."""
 
     context_tokens: int | None = None
     output_tokens: int | None = None
@@ -66,7 +66,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """The vendor's name, as breakers and cool-downs go by it."""
+        """The vendor's name, which identifies it in breakers and cool-downs."""
         ...
 
     @property
@@ -75,10 +75,10 @@ class Provider(Protocol):
         ...
 
     async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
-        """Try once to get a response, streaming it through `draft`. May be cancelled at any await.
+        """Make one attempt to get a response, streaming it through `draft`. May be canceled at any await.
 
-        With `Draft.begin` it says that the response begins: that decides whether the model is well. What is said of
-        none counts as begun when it is whole.
+        It calls `Draft.begin` when the response begins, which proves that the model works. Otherwise a response counts
+        as begun when it is complete.
 
         Raises:
             AttemptFailed: There is no response, and something may help.
@@ -87,35 +87,35 @@ class Provider(Protocol):
         ...
 
     async def estimate_tokens(self, ask: Ask) -> int:
-        """Return about how many tokens the model has to read for `ask`."""
+        """Return an estimate of the tokens that the model reads for `ask`."""
         ...
 
     def limits(self, model: str) -> ModelLimits:
-        """Return what is known of a model."""
+        """Return the known limits of a model."""
         ...
 
 
 class ResilienceMetrics(Protocol):
-    """What is counted; `observability.metrics.Metrics` has this shape."""
+    """Metrics of resilience; `observability.metrics.Metrics` implements them."""
 
     def record_model_retry(self, model: str, cause: str) -> None:
-        """A try failed and is made again."""
+        """An attempt failed and is retried."""
         ...
 
     def record_cooldown(self, profile: str, reason: str) -> None:
-        """A key was put to rest."""
+        """A cool-down of a key began."""
         ...
 
     def record_fallback(self, model: str, fallback: str) -> None:
-        """A turn went on with another model."""
+        """A turn continued with another model."""
         ...
 
     def set_breaker_open(self, model: str, *, is_open: bool) -> None:
-        """What this process last heard of a model's breaker."""
+        """The state of a model's breaker as last seen by this process."""
         ...
 
     def observe_rate_limit_wait(self, model: str, waited_s: float) -> None:
-        """A call stood in line for the rate limit."""
+        """A call waited for the rate limit."""
         ...
 
 

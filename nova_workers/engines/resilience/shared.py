@@ -1,4 +1,4 @@
-"""What all turns of a process share of resilience."""
+"""The state of resilience that all turns of a process share."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ __all__ = ["Probe", "Resilience"]
 
 @dataclass(slots=True)
 class Probe:
-    """Whether what came of a call has been told, or need not be."""
+    """Whether the outcome of a call was reported, or need not be."""
 
     reported: bool
 
@@ -43,9 +43,9 @@ class Resilience:
 
     @contextmanager
     def probing(self, model: str, health: Health) -> Generator[Probe]:
-        """Let another call be the probe where the block ends without a report: it was stopped.
+        """Release the probe if the block ends without a report, because the turn was stopped.
 
-        Not awaited, since a turn that is stopped stops at once.
+        This happens in the background, since a turn must stop at once.
         """
         probe = Probe(reported=not health.probe)
         try:
@@ -55,9 +55,9 @@ class Resilience:
                 self._report(self.health.release(model), "release-probe")
 
     def answered(self, model: str, probe: Probe) -> None:
-        """Note that a model began to answer, and tell all workers where it was known to fail.
+        """Record that a model began to answer; if it was failing, report the recovery to all workers.
 
-        Not awaited, since the response streams on; and a model that is well costs no round trip.
+        The report is sent in the background while the response streams. A healthy model costs no round trip.
         """
         probe.reported = True
         if self.health.is_failing(model):
@@ -70,6 +70,6 @@ class Resilience:
         task.add_done_callback(self._reports.discard)
 
     async def close(self) -> None:
-        """Wait for what turns left to be said."""
+        """Wait for pending reports."""
         if self._reports:
             await asyncio.wait(self._reports)

@@ -1,4 +1,4 @@
-"""Breakers and cool-downs as a process sees them: shared while Redis is there, cheap while all is well."""
+"""Breakers and cool-downs of a process: shared while Redis is available, and cached while a model is healthy."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -16,12 +16,12 @@ _T = TypeVar("_T")
 class SharedHealth:
     """Implements `HealthStore` over a shared one.
 
-    A model that is well is asked for at most once in `Policy.health_cache_s` by a process; one that is not, at each
-    call. What this process sees is kept in memory as well, so that it goes on with that much when Redis goes away.
+    A process asks about a healthy model at most once in `Policy.health_cache_s`, and about a failing one at each call.
+    It also keeps its own observations in memory, to use if Redis becomes unavailable.
     """
 
     def __init__(self, shared: HealthStore | None, policy: Policy, clock: Callable[[], float]) -> None:
-        """Take the shared store (None: there is none), the numbers, and a monotonic clock in seconds."""
+        """Take the shared store (None: there is none), the policy, and a monotonic clock in seconds."""
         self._shared = shared
         self._own = MemoryHealth(policy, clock)
         self._policy = policy
@@ -33,7 +33,7 @@ class SharedHealth:
         self._failing: set[str] = set()
 
     def is_failing(self, model: str) -> bool:
-        """Return whether failures of a model are counted, or its breaker is open, as far as this process knows."""
+        """Return whether this process knows of recent failures of a model, or of its open breaker."""
         return model in self._failing
 
     async def admit(self, model: str, profiles: Sequence[str]) -> Health:

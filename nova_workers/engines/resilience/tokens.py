@@ -1,4 +1,4 @@
-"""About how many tokens a conversation has, without asking anybody."""
+"""A local estimate of a conversation's tokens."""
 
 import json
 from collections.abc import Sequence
@@ -13,27 +13,27 @@ CHARS_A_TOKEN = 3.5
 
 
 class TokenEstimate:
-    """Follows one turn: what the provider counted last is exact, what came since is reckoned by its length."""
+    """The estimate for one turn: the provider's last exact count, plus an estimate of later messages by length."""
 
     def __init__(self) -> None:
         self._known_messages = 0
         self._known_tokens = 0
 
     def learn(self, messages: int, tokens: int) -> None:
-        """Note what the provider counted.
+        """Record the provider's count.
 
         Args:
-            messages: How many messages it read.
-            tokens: All that it read of them, system prompt and tools included.
+            messages: How many messages it covers.
+            tokens: All tokens read, including system prompt and tools.
         """
         self._known_messages, self._known_tokens = messages, tokens
 
     def of(self, messages: Sequence[Message], fixed: Any) -> int:
-        """Return about how many tokens the model has to read.
+        """Return an estimate of the tokens that the model reads.
 
         Args:
             messages: The whole conversation.
-            fixed: System prompt and tools, as they go over the wire; looked at until something is known.
+            fixed: System prompt and tools as sent; used until there is an exact count.
         """
         tokens = self._known_tokens
         if not tokens:
