@@ -155,7 +155,7 @@ class Bench:
         self.runs: list[str] = []
         self.began = asyncio.Event()
         self.release = asyncio.Event()
-        self.cancelled = asyncio.Event()
+        self.canceled = asyncio.Event()
         self._meeting = asyncio.Barrier(2)
         self._tools: dict[str, tuple[bool, Callable[[Json], Awaitable[CallToolResult]]]] = {
             "add": (True, self._add),
@@ -205,7 +205,7 @@ class Bench:
         try:
             await self.release.wait()
         except asyncio.CancelledError:
-            self.cancelled.set()
+            self.canceled.set()
             raise
         return _said("released")
 

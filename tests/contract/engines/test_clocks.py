@@ -50,7 +50,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told(
     options = stage.options([HANGS, DONE], tool_timeout_s=0.2, mcp_servers=bench.servers())
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks()), 20)
     assert (result.stop_reason, result.text) == ("end_turn", "Done.")
-    assert bench.cancelled.is_set()
+    assert bench.canceled.is_set()
     call = result.tool_calls[0]
     assert call.status == "failed"
     assert call.error == "hang was stopped after 0.2 s. Whether it had an effect is not known."

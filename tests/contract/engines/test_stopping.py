@@ -30,7 +30,7 @@ async def test_an_abort_in_mid_token_keeps_the_text_so_far(stage: Stage, recorde
     assert recorder.records[-1].final
     assert recorder.records[-1].messages == result.messages
     if isinstance(stage, WireStage):
-        # The provider sees that nobody listens any more.
+        # The provider sees that the client disconnected.
         await asyncio.wait_for(stage.server.left.wait(), 10)
 
 
@@ -75,7 +75,7 @@ async def test_an_abort_in_mid_tool_cancels_it_and_gives_every_call_a_result(
     options = stage.options(answers, mcp_servers=bench.servers())
     callbacks = recorder.callbacks(on_tool_result=on_tool_result)
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort), 10)
-    assert bench.cancelled.is_set()
+    assert bench.canceled.is_set()
     assert result.stop_reason == "aborted"
     assert result.text == "Look"
     assert [call.status for call in result.tool_calls] == ["interrupted", "completed"]
@@ -84,7 +84,7 @@ async def test_an_abort_in_mid_tool_cancels_it_and_gives_every_call_a_result(
     assert record.final
     assert record.complete
     assert record.messages == result.messages
-    # What was cut is told in the record only: after a drain the journal must still show it in flight.
+    # Interrupted calls are only in the record: after a drain the journal must still show them in flight.
     assert [call.tool_name for call in recorder.results] == ["add"]
 
 
@@ -106,7 +106,7 @@ async def test_a_call_that_ends_while_the_turn_is_being_stopped_keeps_its_result
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort), 10)
     assert result.stop_reason == "aborted"
     assert [call.result for call in result.tool_calls] == [(text_block("released"),), (text_block("2"),)]
-    assert not bench.cancelled.is_set()
+    assert not bench.canceled.is_set()
 
 
 async def test_an_abort_during_a_commit_lets_the_commit_end(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
@@ -136,7 +136,7 @@ async def test_a_turn_that_takes_too_long_stops_with_timeout(stage: Stage, bench
     assert result.stop_reason == "timeout"
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("timeout", True)
-    assert bench.cancelled.is_set()
+    assert bench.canceled.is_set()
     assert_valid(result.messages)
 
 
@@ -159,7 +159,7 @@ async def test_a_lost_run_stops_without_another_callback(
 ) -> None:
     async def lost(*_: Any) -> Any:
         recorder.log.clear()
-        raise RunLost("somebody else has it")
+        raise RunLost("another worker has it")
 
     answers = [Answer("x", calls=(Call("add", {"a": 1, "b": 1}), Call("hang"))), Answer("never")]
     if where in ("on_step", "take_steering"):
@@ -172,14 +172,14 @@ async def test_a_lost_run_stops_without_another_callback(
     assert recorder.log == []
 
 
-async def test_a_cancelled_task_is_cancelled(stage: Stage, bench: Bench) -> None:
+async def test_a_canceled_task_is_canceled(stage: Stage, bench: Bench) -> None:
     options = stage.options([Answer(calls=(Call("hang"),))], mcp_servers=bench.servers())
     task = asyncio.create_task(stage.engine.run("hi", options, "sandbox", abort=AbortSignal()))
     await asyncio.wait_for(bench.began.wait(), 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert bench.cancelled.is_set()
+    assert bench.canceled.is_set()
 
 
 async def test_turns_at_the_same_time_do_not_mix(stage: Stage) -> None:

@@ -121,7 +121,7 @@ async def test_a_result_is_committed_before_the_others_of_its_step_end(stage: St
 
 
 @pytest.mark.parametrize(("tool", "said"), [("break", "it broke"), ("raise", "raise failed")])
-async def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(
+async def test_a_failing_tool_is_an_error_for_the_model_and_the_turn_continues(
     stage: Stage, bench: Bench, tool: str, said: str
 ) -> None:
     options = stage.options([Answer(calls=(Call(tool),)), Answer("Pity")], mcp_servers=bench.servers())
@@ -133,7 +133,7 @@ async def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(
     assert (result.text, result.stop_reason) == ("Pity", "end_turn")
 
 
-async def test_a_refused_call_does_not_run_and_the_model_hears_why(
+async def test_a_refused_call_does_not_run_and_the_model_gets_the_reason(
     stage: Stage, recorder: TurnRecorder, bench: Bench
 ) -> None:
     recorder.refuse = {"count": "Not on Sundays"}

@@ -101,7 +101,7 @@ async def test_a_refusal_is_an_error_that_says_why(server: ModelServer, engine: 
     assert error.message == "The model refused to answer: Not this"
 
 
-async def test_nobody_at_the_address_may_be_tried_again() -> None:
+async def test_a_refused_connection_is_retryable() -> None:
     engine = AnthropicEngine(api_key="k", base_url="http://127.0.0.1:1", max_retries=0)
     result = await engine.run("hi", EngineOptions(), "sandbox")
     await engine.close()

@@ -185,7 +185,7 @@ async def test_an_answer_without_content_ends_the_turn(
     assert_valid(result.messages)
 
 
-async def test_a_tool_that_nobody_has_is_told_to_the_model(
+async def test_an_unknown_tool_is_an_error_for_the_model(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     server.reply(Stream((Part("tool", ("toolu_1", "none", {})),)), HELLO)

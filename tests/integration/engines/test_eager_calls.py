@@ -40,7 +40,7 @@ class Room:
                 try:
                     await self.release.wait()
                 except asyncio.CancelledError:
-                    self.log.append("look cancelled")
+                    self.log.append("look canceled")
                     raise
             return CallToolResult(content=[TextContent(text=f"{params.name} saw {params.arguments}")])
 
@@ -102,7 +102,7 @@ async def test_a_response_that_breaks_off_takes_its_calls_with_it(server: ModelS
     server.reply(Stream((LOOK, Part("wait", room.began), Part("cut"))))
     result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks()), 30)
     assert result.stop_reason == "error"
-    assert room.log[-1] == "look cancelled"
+    assert room.log[-1] == "look canceled"
     assert (result.tool_calls, recorder.results) == ((), [])
 
 
@@ -113,7 +113,7 @@ async def test_an_abort_in_mid_response_cancels_eager_calls(server: ModelServer,
     await asyncio.wait_for(room.began.wait(), 10)
     abort.abort("cancel")
     result = await asyncio.wait_for(running, 10)
-    assert room.log == ["look began", "look cancelled"]
+    assert room.log == ["look began", "look canceled"]
     assert (result.stop_reason, result.text, result.tool_calls) == ("aborted", "So", ())
 
 
@@ -129,7 +129,7 @@ async def test_an_abort_after_the_response_interrupts_the_eager_call(
 
     callbacks = recorder.callbacks(on_tool_calls=on_tool_calls)
     result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks, abort=abort), 10)
-    assert room.log == ["look began", "look cancelled"]
+    assert room.log == ["look began", "look canceled"]
     assert [call.status for call in result.tool_calls] == ["interrupted"]
     assert_valid(result.messages)
 

@@ -109,7 +109,7 @@ def _lives(pid: int) -> bool:
 
 async def _until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(15):
-        while not true():  # noqa: ASYNC110 - another process tells nobody when it is gone
+        while not true():  # noqa: ASYNC110 - another process sends no event when it exits
             await asyncio.sleep(0.02)
 
 
@@ -155,7 +155,7 @@ async def test_a_child_of_one_turn_ends_with_it(play: Player) -> None:
     await _until(lambda: not _lives(pid))
 
 
-async def test_a_child_that_nobody_uses_is_let_go() -> None:
+async def test_an_unused_child_process_is_closed() -> None:
     play = Player(idle_s=0.05)
     pid = await play.pid(CHILD)
     await _until(lambda: not _lives(pid))
@@ -258,7 +258,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
     pids = tmp_path / "pids"
     rude = replace(MISBEHAVING, args=(*MISBEHAVING.args, str(pids)))
     abort = AbortSignal()
-    # After the first it reads no more, and the pipe is full: to tell it that a call is cancelled takes for ever.
+    # After the first it reads no more, and the pipe is full: to tell it of a canceled call takes for ever.
     calls = [{"name": "sulk"}, {"name": "sulk", "input": {"text": "x" * 500_000}}, {"name": "sulk"}]
     running = asyncio.create_task(play({"rude": rude}, calls, abort=abort))
     await _until(pids.exists)
@@ -351,7 +351,7 @@ class Web:
 
     def __init__(self) -> None:
         self.hung = asyncio.Event()
-        self.cancelled = asyncio.Event()
+        self.canceled = asyncio.Event()
         self._port = 0
         self._serving: AbstractAsyncContextManager[str]
 
@@ -383,7 +383,7 @@ class Web:
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                self.cancelled.set()
+                self.canceled.set()
                 raise
             return "late"
 
@@ -420,7 +420,7 @@ async def test_an_abort_reaches_an_http_server(play: Player, web: Web) -> None:
     abort.abort("cancel")
     assert (await running).stop_reason == "aborted"
     assert time.monotonic() - started_s < 5
-    await asyncio.wait_for(web.cancelled.wait(), 10)
+    await asyncio.wait_for(web.canceled.wait(), 10)
 
 
 async def test_an_http_server_that_goes_away_and_comes_back_is_reached_again(web: Web) -> None:

@@ -207,7 +207,7 @@ async def test_a_capabilitys_tool_of_a_native_name_goes_by_its_server(
         ({"tool": "Web*", "decision": "never"}, False),
     ],
 )
-async def test_the_providers_search_is_offered_where_it_needs_nobodys_permission(
+async def test_the_providers_search_is_offered_where_it_needs_no_approval(
     server: ModelServer, engine: AnthropicEngine, work: Path, rule: dict[str, str], offered: bool
 ) -> None:
     helper = SubagentConfig("Looks.", "You look.")

@@ -1,4 +1,4 @@
-"""What the provider asks to wait, in each of the forms in which it says so."""
+"""The provider's requested wait, in each of its formats."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

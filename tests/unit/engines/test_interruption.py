@@ -24,7 +24,7 @@ async def test_a_wait_outside_a_section_is_not() -> None:
             pytest.fail("The door is closed")
 
 
-async def test_a_signal_pulled_by_the_turn_itself_hits_no_later_wait() -> None:
+async def test_a_signal_set_by_the_turn_itself_interrupts_no_later_wait() -> None:
     abort = AbortSignal()
     with Interruption(abort) as interruption:
         with interruption.section():

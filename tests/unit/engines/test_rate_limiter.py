@@ -67,7 +67,7 @@ async def test_tokens_drawn_for_a_key_whose_requests_are_spent_are_there_for_its
     assert time.monotonic() - began_s < 5.6
 
 
-async def test_tokens_drawn_for_a_call_that_was_stopped_in_line_are_there_for_the_next() -> None:
+async def test_tokens_taken_for_a_call_stopped_in_the_queue_serve_the_next() -> None:
     limiter = _limiter(RateLimit(requests=1, tokens=1_000), window_s=4)
     began_s = time.monotonic()
     await limiter.take(["a"], MODEL, 100)

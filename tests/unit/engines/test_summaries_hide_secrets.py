@@ -1,4 +1,4 @@
-"""A summary is cut; a secret is taken out before, since of one that was cut nobody would know any more."""
+"""Secrets are redacted before a summary is cut, since a truncated secret would not be recognised."""
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import ToolCall

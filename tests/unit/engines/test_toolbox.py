@@ -76,7 +76,7 @@ async def test_a_tool_without_a_name_has_one(pool: ConnectionPool) -> None:
     assert await names(pool, s=ours("")) == {"s__": ""}
 
 
-async def test_servers_that_nobody_asks_for_again_are_forgotten() -> None:
+async def test_expired_entries_of_unused_servers_are_removed() -> None:
     pool = ConnectionPool(avoid_s=0.0)
     for number in range(3):
         with pytest.raises(ConnectionError):

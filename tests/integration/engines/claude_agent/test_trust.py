@@ -133,7 +133,7 @@ async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_coun
     callbacks = EngineCallbacks(authorize_tool=authorize)
     result = await engine.run("hi", given, "unrestricted", callbacks=callbacks)
     assert (result.error, result.text) == (None, "ok")
-    # The third time over all is the subagent's first; its second is one too many, whoever asked before.
+    # Calls of the turn and its subagent count together: the subagent's second call is one too many.
     assert (workspace / "ran").read_text() == "same\n" * 3
 
 

@@ -32,7 +32,7 @@ REQUEST = {"kind": "user", "question": "Which one?"}
 
 
 def _asking() -> dict[str, InProcessMcpServer]:
-    """Return a server with a tool that asks somebody, and one that answers at once."""
+    """Return a server with a tool that waits for a person, and one that answers at once."""
 
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
         names = ("ask", "count")
@@ -122,7 +122,7 @@ async def test_a_subagent_cannot_wait_and_is_told_so(engine: ClaudeAgentEngine, 
         return "You are the asker." in str(body.get("system"))
 
     server.reply_when(of_helper, calling(("mcp__nova__ask", {}), step=7), saying("I could not."))
-    server.reply(Stream((Part("tool", ("toolu_agent", "Agent", task)),)), saying("Nobody was asked."))
+    server.reply(Stream((Part("tool", ("toolu_agent", "Agent", task)),)), saying("No question was asked."))
     given = options(mcp_servers=_asking(), agents={"asker": helper})
     result = await engine.run("hi", given, "sandbox", callbacks=TurnRecorder().callbacks())
     nested += [str(body["messages"]) for body in server.requests if of_helper(None, body)]

@@ -35,7 +35,7 @@ class Stage:
 
 @pytest.fixture(params=["memory", "redis"])
 async def stage(request: pytest.FixtureRequest, redis: Redis, health_keys: HealthKeys) -> AsyncIterator[Stage]:
-    """Redis has a clock of its own, which nobody can move: there the test waits."""
+    """Redis has its own clock, which a test cannot move, so with Redis the test waits."""
     if request.param == "memory":
         clock = FakeClock()
 

@@ -30,7 +30,7 @@ class Arrivals:
         return max(sum(start <= at < start + window_s for at in self.times_s) for start in self.times_s)
 
 
-async def test_two_workers_together_never_exceed_it_and_nobody_fails(
+async def test_two_workers_together_never_exceed_it_and_no_turn_fails(
     server: ModelServer, make: Make, redis: Redis, counts: Counts
 ) -> None:
     arrivals = Arrivals(server)
@@ -107,7 +107,7 @@ async def test_a_request_larger_than_the_limit_takes_it_whole(server: ModelServe
         assert (await turn(engine, "z" * 10_000)).text == "Well done"
 
 
-async def test_an_abort_ends_the_wait_in_line(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_an_abort_ends_the_wait_for_the_rate_limit(server: ModelServer, make: Make, redis: Redis) -> None:
     server.reply(FINE)
     engine = make(redis=redis, limits={"*": RateLimit(requests=1)}, window_s=60)
     await turn(engine)
@@ -120,7 +120,9 @@ async def test_an_abort_ends_the_wait_in_line(server: ModelServer, make: Make, r
     assert len(server.requests) == 1
 
 
-async def test_standing_in_line_counts_as_waiting_for_the_model(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_waiting_for_the_rate_limit_counts_as_waiting_for_the_model(
+    server: ModelServer, make: Make, redis: Redis
+) -> None:
     server.reply(FINE)
     engine = make(redis=redis, limits={"*": RateLimit(requests=1)}, window_s=60)
     await turn(engine)

@@ -87,7 +87,7 @@ async def test_it_is_tried_five_times_again_and_not_more(server: ModelServer, ma
     assert "broken" in error.message
 
 
-async def test_nobody_at_the_address_is_tried_again(make: Make, counts: Counts) -> None:
+async def test_a_refused_connection_is_retried(make: Make, counts: Counts) -> None:
     error = error_of(await turn(make(policy=NO_BREAKER, base_url="http://127.0.0.1:1")))
     assert (error.kind, error.retryable, len(counts.retries)) == ("model_error", True, 5)
 

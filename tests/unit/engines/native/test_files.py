@@ -54,7 +54,7 @@ async def test_a_file_is_written_read_and_edited(hands: Hands) -> None:
         ("Edit", {"file_path": "big.txt", "old_string": "z", "new_string": "b"}, "exceeds"),
     ],
 )
-async def test_what_cannot_be_done_is_told(hands: Hands, name: str, given: dict[str, str], says: str) -> None:
+async def test_failures_are_reported_to_the_model(hands: Hands, name: str, given: dict[str, str], says: str) -> None:
     (hands.workdir / "big.txt").write_text("x" * 300_000)
     (hands.workdir / "binary.dat").write_bytes(b"\xff\xfe\x00")
     (hands.workdir / "twice.txt").write_text("a a")
@@ -210,9 +210,7 @@ async def test_edits_of_one_file_at_the_same_time_are_all_kept(hands: Hands) -> 
     assert (hands.workdir / "f").read_text() == "".join(f"[{at}]" for at in range(20))
 
 
-async def test_a_write_that_has_begun_is_over_when_its_cancelled_call_is(
-    hands: Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_canceled_call_waits_for_a_write_in_progress(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     true_open = Confinement.open_file

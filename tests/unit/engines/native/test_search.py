@@ -40,7 +40,7 @@ async def test_lines_are_found_with_their_place(hands: Hands, tree: Path) -> Non
 
 
 @pytest.mark.usefixtures("tree")
-async def test_what_cannot_be_searched_is_told(hands: Hands) -> None:
+async def test_invalid_searches_are_reported_to_the_model(hands: Hands) -> None:
     assert "unterminated" in await hands.failure("Grep", pattern="(")
     assert "no such file" in await hands.failure("Grep", pattern="x", path="nowhere")
     assert "outside" in await hands.failure("Grep", pattern="x", path="/etc")
@@ -67,7 +67,7 @@ async def test_a_hostile_expression_is_ended_in_time_and_holds_nobody_up(
     assert longest_s < 0.4
 
 
-async def test_a_search_that_is_cancelled_while_it_begins_leaves_no_descriptor(
+async def test_a_search_that_is_canceled_while_it_begins_leaves_no_descriptor(
     hands: Hands, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening, go_on, opened = threading.Event(), threading.Event(), list[int]()
@@ -87,7 +87,7 @@ async def test_a_search_that_is_cancelled_while_it_begins_leaves_no_descriptor(
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await searching
-    # The thread closes it, and may be a moment behind. The number may be somebody else's by then.
+    # The thread closes it, perhaps a moment later. Its number may be reused by then.
     async with asyncio.timeout(10):
         while _is_open_on(tree, opened[0]):  # noqa: ASYNC110 - another thread's work has no event
             await asyncio.sleep(0.005)

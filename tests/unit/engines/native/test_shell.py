@@ -96,7 +96,7 @@ async def _born(workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["exit", "timeout", "cancel"])
-async def test_nobody_that_a_command_started_outlives_it(hands: Hands, end: str) -> None:
+async def test_no_process_of_a_command_outlives_it(hands: Hands, end: str) -> None:
     command = FAMILY + "sleep 0.2; touch born; " + ("true" if end == "exit" else "wait")
     timeout_ms = 800 if end == "timeout" else 60_000
     call = asyncio.create_task(hands.outcome("Bash", command=command, timeout_ms=timeout_ms))

@@ -1,4 +1,4 @@
-"""Bash behind a real bubblewrap: what a command can do, and what it cannot, whoever the worker is."""
+"""Bash in a real bubblewrap sandbox: what a command can and cannot do, for any user of the worker."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _sleepers() -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("end", ["exit", "timeout", "cancel"])
-async def test_nobody_that_a_confined_command_started_outlives_it(hands: Hands, end: str) -> None:
+async def test_no_process_of_a_confined_command_outlives_it(hands: Hands, end: str) -> None:
     command = "setsid sleep 4321 & (trap '' TERM; sleep 4321) & touch born; "
     command += "true" if end == "exit" else "wait"
     timeout_ms = 800 if end == "timeout" else 60_000
@@ -164,7 +164,7 @@ def test_a_user_whose_home_is_the_root_directory_has_a_sandbox_too(monkeypatch: 
     assert subprocess.run(command, capture_output=True, check=False).stdout == b"/usr/bin/env\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="Only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="Only root can switch the user")
 def test_a_worker_that_is_not_root_confines_likewise(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     command = ShellSandbox.find(network=False).wrap(
