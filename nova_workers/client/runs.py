@@ -84,7 +84,7 @@ class Runs:
         return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
 
     async def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:
-        """Return a run when it ended, or as it stands when the server's patience ends."""
+        """Return a run when it ended, or its state at the server's wait limit."""
         return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}/wait", timeout_s=timeout_s)
 
     async def list(
@@ -109,7 +109,7 @@ class Runs:
         return await self._transport.fetch(Page[RunView], "GET", "/v1/runs", params=params)
 
     async def cancel(self, run_id: str) -> RunView:
-        """Ask a run to stop. `IllegalTransition` when it ended before."""
+        """Request the cancellation of a run. `IllegalTransition` if it has ended."""
         return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/cancel")
 
     async def cancel_many(self, which: BulkCancel) -> BulkCanceled:
@@ -127,7 +127,7 @@ class Runs:
                 return BulkCanceled(canceled=canceled, requested=requested)
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
-        """Give a waiting run what it waits for. `IllegalTransition` if it was answered already."""
+        """Answer a waiting run. `IllegalTransition` if it was answered already."""
         return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
 
     async def waits(
@@ -138,7 +138,7 @@ class Runs:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[WaitView]:
-        """Return a page of what runs wait for, newest first: what a person answers, unless `kind` says otherwise."""
+        """Return a page of waits, newest first; by default those that a person answers."""
         params: Params = {"kind": kind, "agent_id": agent_id, "limit": limit, "cursor": cursor}
         return await self._transport.fetch(Page[WaitView], "GET", "/v1/waits", params=params)
 
@@ -179,7 +179,7 @@ class Runs:
     async def events(
         self, run_id: str, *, after: EventCursor | None = None
     ) -> AsyncGenerator[tuple[EventCursor, Event]]:
-        """Yield a run's events from `after` on, in order, each once, until the run is over.
+        """Yield a run's events from `after` on, in order, each once, until the run ends.
 
         A dropped connection is taken up again after the last event seen. Event types that this client does not
         know are passed over. Close the generator (`contextlib.aclosing`) when leaving it early.

@@ -63,7 +63,7 @@ class Tasks:
         return await self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/activate")
 
     async def run(self, task_id: int) -> RunView:
-        """Have an active task worked on now, and return the run; the one in flight where there is one."""
+        """Start work on an active task now, and return its run, or the one in flight."""
         return await self._transport.fetch(RunView, "POST", f"/v1/tasks/{task_id}/run")
 
     async def complete(self, task_id: int, end: TaskEnd | None = None) -> TaskView:

@@ -1,4 +1,4 @@
-"""Requests to the API: one HTTP connection pool, repeats where a repeat is harmless, errors of our own tree.
+"""Requests to the API: one HTTP connection pool, retries of harmless requests, errors of `nova_workers.errors`.
 
 Below is `httpx2`; nothing above this module sees it.
 """
@@ -31,11 +31,11 @@ _REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how soon to try again: exponential, with full jitter, so that clients do not march in step."""
+    """How often and how soon to try again: exponential, with full jitter, so that clients do not retry in lockstep."""
 
     attempts: int = 15
-    """Failures in a row that are borne; the next one raises. With the waits below that is about 40 s: an API that
-    is deployed anew is back by then."""
+    """Failures in a row before an error is raised. With the waits below that is about 40 s, enough for
+    a redeployment of the API."""
     base_s: float = 0.1
     max_s: float = 5.0
 
@@ -110,14 +110,14 @@ class Transport:
         """Send a request and return its whole response, whose status is below 400 or one of `accept`.
 
         A request whose repeat changes nothing (by its method, or since it carries an Idempotency-Key) is sent
-        again when the connection broke under it or the API answered 503. A refused connection is not: whoever
-        asks wants to know at once that nobody is there.
+        again when the connection broke under it or the API answered 503. A refused connection is not:
+        the caller needs to learn at once that no API is there.
 
         Raises:
             NovaError: The API refused, or did not answer.
         """
         request = self._request(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
-        # The repeat of a change that was made, and whose answer was lost, would find another version than it expects.
+        # A retry of a change whose answer was lost would find another version than it expects.
         repeatable = method in _REPEATABLE_METHODS and "If-Match" not in request.headers
         repeatable = repeatable or "Idempotency-Key" in request.headers
         failures = 0
@@ -141,7 +141,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         silence_s: float = 60.0,
     ) -> AsyncGenerator[EventSource]:
-        """Open a stream of server-sent events. A server that says nothing for `silence_s` counts as gone.
+        """Open a stream of server-sent events. A server that sends nothing for `silence_s` counts as gone.
 
         Raises:
             NovaError: The API refused, did not answer, or the connection broke while it was read.
@@ -164,7 +164,7 @@ class Transport:
     async def download(
         self, path: str, *, accept: str, silence_s: float = 60.0
     ) -> AsyncGenerator[AsyncGenerator[bytes]]:
-        """Open an answer of any length, as the pieces that it comes in.
+        """Open an answer of any length, as a stream of chunks.
 
         Raises:
             NovaError: The API refused, did not answer, or the connection broke while it was read.
@@ -186,7 +186,7 @@ class Transport:
     async def upload(
         self, path: str, pieces: AsyncIterable[bytes], *, content_type: str, params: Params, silence_s: float = 600.0
     ) -> bytes:
-        """Send a body of any length, piece by piece, and return the answer's. Sent once: it cannot be repeated.
+        """Stream a request body of any length, and return the response's. Not retried.
 
         Raises:
             NovaError: The API refused, or did not answer.
@@ -214,7 +214,7 @@ class Transport:
         sent = dict(headers or {})
         content: bytes | None = None
         if body is not None:
-            # What was not set is not sent: a PATCH changes only what it names.
+            # Unset fields are not sent: a PATCH changes only the fields it names.
             content = body.model_dump_json(exclude_unset=True).encode()
             sent["Content-Type"] = "application/json"
         query = {name: value for name, value in (params or {}).items() if value is not None}

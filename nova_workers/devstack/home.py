@@ -1,4 +1,4 @@
-"""What a stack keeps under its home: one lock, and a file that says where everything is."""
+"""Files of a stack under its home: a lock, and the state file with its addresses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AlreadyRunning(Conflict):
 
 
 class StackState(BaseModel):
-    """What runs on a home, and where. The command line finds the fleet by it."""
+    """The running stack of a home, and its addresses. The command line finds the fleet by it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -70,7 +70,7 @@ def lock_home(home: Path) -> Generator[None]:
 
 
 def read_state(home: Path) -> StackState | None:
-    """Return what the state file says; None when there is none that can be read."""
+    """Return the content of the state file; None if it is missing or unreadable."""
     try:
         return StackState.model_validate_json((home / _STATE_FILE).read_bytes())
     except (OSError, ValidationError):
@@ -83,12 +83,12 @@ def write_state(home: Path, state: StackState) -> None:
 
 
 def remove_state(home: Path) -> None:
-    """Remove the state file: nothing runs any more."""
+    """Remove the state file after the stack stopped."""
     (home / _STATE_FILE).unlink(missing_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only this user may read; readers see the old one or the new one, never a half."""
+    """Write a file that only this user may read; readers see the old or the new one, never a part."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "w", encoding="utf-8") as stream:

@@ -40,7 +40,7 @@ def _check(result: int, call: str) -> None:
 
 
 def _become(uid: int, gid: int, *, override_access: bool) -> None:
-    """Leave root. With `override_access` keep the one capability that lets root read any path."""
+    """Drop root privileges. With `override_access` keep the one capability that lets root read any path."""
     libc = ctypes.CDLL(None, use_errno=True)
     if override_access:
         _check(libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl(PR_SET_KEEPCAPS)")
@@ -67,7 +67,7 @@ def _die_with_parent(parent: int, death_signal: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the module says; never returns."""
+    """Apply the options and exec the program; never returns."""
     parser = argparse.ArgumentParser(prog="launch")
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--death-signal", type=int, default=int(signal.SIGKILL))

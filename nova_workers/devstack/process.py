@@ -1,4 +1,4 @@
-"""What a child process is: data, so that the list of processes can be read, tested and changed."""
+"""The specification of a child process, as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nova up`: the stack in the foreground until Ctrl-C, SIGTERM, or a process that cannot be helped."""
+"""`nova up`: the stack in the foreground until Ctrl-C, SIGTERM, or a process that fails too often."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def run_stack(settings: Settings, options: StackOptions | None = None, sink: LineSink | None = None) -> int:
-    """Run the stack in the foreground and return the exit code: 0 when it was told to stop, else 1.
+    """Run the stack in the foreground and return the exit code: 0 after a signal, else 1.
 
     The first signal stops everything in order; a second one kills what is left at once.
 
@@ -48,21 +48,21 @@ def run_stack(settings: Settings, options: StackOptions | None = None, sink: Lin
 
 async def _run(settings: Settings, options: StackOptions, sink: LineSink) -> int:
     stack = Stack(settings, sink, options)
-    told = asyncio.Event()
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def on_signal(number: signal.Signals) -> None:
-        if told.is_set():
+        if stop_requested.is_set():
             sink.say(f"{number.name} again: killing what is left; nothing accepted is lost", alarm=True)
             stack.kill()
             return
         sink.say(f"{number.name}: stopping; once more kills at once")
-        told.set()
+        stop_requested.set()
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
     try:
-        return await _serve(stack, told, sink)
+        return await _serve(stack, stop_requested, sink)
     except NovaError as error:
         sink.say(error.message, alarm=True)
         return 1
@@ -71,8 +71,8 @@ async def _run(settings: Settings, options: StackOptions, sink: LineSink) -> int
         sink.say("stopped")
 
 
-async def _serve(stack: Stack, told: asyncio.Event, sink: LineSink) -> int:
-    stop = asyncio.create_task(told.wait())
+async def _serve(stack: Stack, stop_requested: asyncio.Event, sink: LineSink) -> int:
+    stop = asyncio.create_task(stop_requested.wait())
     start = asyncio.create_task(stack.start())
     failed = asyncio.create_task(stack.failed())
     try:

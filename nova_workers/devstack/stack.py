@@ -1,4 +1,4 @@
-"""The fleet on one machine: which processes, in which order, and where they listen."""
+"""The fleet on one machine: its processes, their order and their addresses."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = ["Stack", "StackOptions"]
 _FLOWER_PORT = 5555
 _LOOPBACK = "127.0.0.1"
 _OLD_SERVER_S = 40.0
-"""The servers of a stack that was killed shut down by themselves; Postgres may need this long."""
+"""The servers of a killed stack shut down by themselves; Postgres may take this long."""
 
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What `nova up` may be told.
+    """Options of `nova up`.
 
     Attributes:
         port: Of the API; None takes the setting, 0 a free one.
@@ -62,7 +62,7 @@ class _Servers:
 
 
 class Stack:
-    """Every process of the fleet, supervised. Holding the home's lock is the caller's business."""
+    """Every process of the fleet, supervised. The caller holds the home's lock."""
 
     def __init__(self, settings: Settings, sink: LineSink, options: StackOptions | None = None) -> None:
         self._settings = settings
@@ -124,7 +124,7 @@ class Stack:
         return state
 
     async def failed(self) -> str:
-        """Wait until a process fails too often, and return what to tell the operator."""
+        """Wait until a process fails too often, and return the error for the operator."""
         return (await self._supervisor.failed()).message
 
     async def stop(self) -> None:
@@ -186,7 +186,7 @@ class Stack:
         )
 
     async def _wait_for_an_old_one(self, spec: ProcessSpec) -> None:
-        """Wait until a server of a killed stack is gone: two on the same data would ruin it."""
+        """Wait until a server of a killed stack has exited: two on the same data would corrupt it."""
         deadline_s = time.monotonic() + _OLD_SERVER_S
         while spec.ready is not None and await spec.ready():
             if time.monotonic() > deadline_s:
@@ -212,7 +212,7 @@ def _environment(settings: Settings, servers: _Servers) -> dict[str, str]:
 
 
 def _master_keys(settings: Settings) -> dict[str, str]:
-    """Return what the processes get that keep and open secrets."""
+    """Return the variables with the master keys."""
     return {} if settings.secrets.keys else {"NOVA_SECRETS__KEYS": json.dumps(master_keys(settings.home))}
 
 
@@ -222,7 +222,7 @@ def _has_model(settings: Settings) -> bool:
 
 
 def _reachable(host: str) -> str:
-    """Return how to reach a server on this machine that listens on `host`."""
+    """Return the host name under which a server on this machine is reachable."""
     if host in ("0.0.0.0", ""):  # noqa: S104 - compared, not bound
         return _LOOPBACK
     return "[::1]" if host == "::" else f"[{host}]" if ":" in host else host

@@ -1,1 +1,1 @@
-"""`make demo`: a fleet of its own on this machine."""
+"""`make demo`: a temporary fleet on this machine."""

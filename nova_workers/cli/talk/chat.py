@@ -60,7 +60,7 @@ async def chat(
 
 
 class _Talk:
-    """The conversation: its thread, once there is one, and how a turn is had."""
+    """A conversation: its thread, once created, and its turns."""
 
     def __init__(self, session: Session, *, thread: str | None, agent: str, model: str | None, reasoning: bool) -> None:
         self._session = session
@@ -72,7 +72,7 @@ class _Talk:
         self.thread = thread
 
     async def open(self) -> None:
-        """Find out now, rather than after the first message, that there is no such fleet, key, thread or agent."""
+        """Fail before the first message if the fleet, key, thread or agent does not exist."""
         if self.thread:
             self._agent = (await self._session.client.threads.get(self.thread)).agent_id
         agent = await self._session.client.agents.get(self._agent)
@@ -80,7 +80,7 @@ class _Talk:
             self._session.out.note(f"{agent.spec.name} · Ctrl-C cancels a turn, Ctrl-D leaves, /help says more")
 
     def command(self, line: str) -> bool:
-        """Obey a line that begins with a slash; return whether to go on."""
+        """Run a command that begins with a slash; return whether to continue."""
         out = self._session.out
         match line:
             case "/quit" | "/exit":
@@ -119,7 +119,7 @@ class _Talk:
             view.doing(why_it_waits(run))
             with typed_lines(lambda line: self._steer(line, view)):
                 await follow(self._session, run.id, view, started_s=started_s)
-            # A line that came too late to join is a run of its own, which is next.
+            # A line that came too late to join the turn is a run of its own, shown next.
             while self._steering:
                 late = await self._steering.pop(0)
                 if late is not None and (await self._session.client.runs.get(late)).status != "merged":
@@ -146,7 +146,7 @@ class _Talk:
         self._steering.append(asyncio.get_running_loop().create_task(send()))
 
     async def _answer(self, asked: Waiting, text: str, view: LiveView) -> None:
-        """Take a line for the answer to what the run asks. A call is permitted or refused by a clear word only."""
+        """Answer the run's question with a line. Only an explicit yes or no permits or refuses a call."""
         answer = RunAnswer(text=text)
         if asked.kind == "approval":
             approve = _VERDICTS.get(text.strip().casefold())

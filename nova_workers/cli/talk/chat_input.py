@@ -1,4 +1,4 @@
-"""What a person types in `nova chat`: whole messages between turns, lines while a turn runs."""
+"""Input of `nova chat`: whole messages between turns, lines during a turn."""
 
 import asyncio
 import os
@@ -25,14 +25,14 @@ COMMANDS = {
     "/say": "send the rest of the line as it is; so does a second slash, as in //path",
     "/quit": "leave, as Ctrl-D does",
 }
-"""What a line that begins with a slash may be, and what it does."""
+"""The commands of a chat, and their help."""
 
 _TOGETHER_S = 0.05
-"""Lines that come within this time of each other were pasted: they are one message."""
+"""Lines within this time of each other were pasted, and are one message."""
 
 
 class Messages(Protocol):
-    """Where the messages of a conversation come from."""
+    """A source of messages of a conversation."""
 
     async def next(self) -> str | None:
         """Return the next one, or None when there are no more."""
@@ -40,12 +40,12 @@ class Messages(Protocol):
 
 
 def messages(*, interactive: bool, home: Path) -> Messages:
-    """Return what a person types on a terminal, with a history under `home`; else the lines of stdin."""
+    """Return the terminal's editor, with a history under `home`; else a reader of stdin's lines."""
     return _Prompt(home) if interactive else _Piped()
 
 
 def message_of(text: str) -> str | None:
-    """Return the message that a text means, or None where it is a command."""
+    """Return the message that a text stands for, or None for a command."""
     first, _, rest = text.partition(" ")
     if first in ("/say", "/steer") and rest.strip():
         return rest
@@ -62,7 +62,7 @@ class _Piped:
 
 
 class _Prompt:
-    """Enter sends; Alt-Enter or Ctrl-J begins a line, and a paste keeps its own. Ctrl-C drops what was typed."""
+    """Enter sends; Alt-Enter or Ctrl-J begins a line, and a paste keeps its own. Ctrl-C discards the input."""
 
     def __init__(self, home: Path) -> None:
         self._session: PromptSession[str] = PromptSession(
@@ -73,7 +73,7 @@ class _Prompt:
             completer=CommandCompleter(),
             complete_while_typing=True,
             key_bindings=_keys(),
-            # A box for completions is only drawn when there are some.
+            # Reserves no lines for completions.
             reserve_space_for_menu=0,
         )
 
@@ -88,10 +88,10 @@ class _Prompt:
 
 
 class CommandCompleter(Completer):
-    """Offers the commands for a message that begins with a slash, and nothing for any other."""
+    """Completes commands in a message that begins with a slash."""
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Return the commands that begin as the message does."""
+        """Yield the commands that start with the message."""
         typed = document.text
         if not typed.startswith("/") or any(letter.isspace() for letter in typed):
             return
@@ -127,7 +127,7 @@ def _history(path: Path) -> History:
 
 @contextmanager
 def typed_lines(take: Callable[[str], None]) -> Generator[None]:
-    """Hand over what is typed and ended with Enter inside the block; on a terminal only. A paste is one text."""
+    """Pass each line typed inside the block to the callback; on a terminal only. A paste is one text."""
     if not sys.stdin.isatty():
         yield
         return
@@ -146,7 +146,7 @@ def typed_lines(take: Callable[[str], None]) -> Generator[None]:
         nonlocal timer
         data = os.read(source, 65536)
         if not data:
-            # Ctrl-D on an empty line: the turn goes on, and there is nothing more to read.
+            # Ctrl-D on an empty line ends the input; the turn continues.
             loop.remove_reader(source)
             return
         held.append(data.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Following a run to its end, with Ctrl-C as its cancel."""
+"""Follow a run to its end; Ctrl-C cancels it."""
 
 import asyncio
 import signal
@@ -21,9 +21,9 @@ EXIT_INTERRUPTED = 130
 
 
 class Interrupt:
-    """What Ctrl-C means while a run is followed: first cancel the run, then leave at once.
+    """Handles Ctrl-C while a run is followed: the first cancels the run, the second exits at once.
 
-    A press before the run is known is kept, and cancels the run as soon as it is.
+    A press before the run's id is known cancels the run as soon as it is.
 
     Attributes:
         pressed: Whether there was one.
@@ -40,7 +40,7 @@ class Interrupt:
         self.leaving = False
 
     def arm(self, run_id: str) -> None:
-        """Name the run that a press cancels."""
+        """Set the run that Ctrl-C cancels."""
         self._run_id = run_id
         if self.pressed:
             self._cancel(run_id)
@@ -56,7 +56,7 @@ class Interrupt:
             self._cancel(self._run_id)
 
     async def settle(self) -> None:
-        """Wait until a cancel that was begun has reached the API."""
+        """Wait until a started cancel request ends."""
         if self._task is not None:
             await self._task
 
@@ -69,14 +69,14 @@ class Interrupt:
         try:
             await self._session.client.runs.cancel(run_id)
         except IllegalTransition:
-            pass  # It ended while we asked; the stream tells how.
+            pass  # The run ended meanwhile; the stream has its outcome.
         except NovaError as error:
             self._session.out.note(f"The cancel did not reach the run: {error.message}", "red")
 
 
 @asynccontextmanager
 async def on_interrupt(session: Session, view: LiveView | None = None) -> AsyncGenerator[Interrupt]:
-    """Give Ctrl-C the meaning of `Interrupt` inside the block."""
+    """Handle Ctrl-C with `Interrupt` inside the block."""
     interrupt = Interrupt(session, view)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupt.press)
@@ -94,7 +94,7 @@ async def on_interrupt(session: Session, view: LiveView | None = None) -> AsyncG
 async def follow(
     session: Session, run_id: str, view: LiveView, *, after: EventCursor | None = None, started_s: float | None = None
 ) -> StreamEnd | None:
-    """Show a run's events until it is over, then what it cost.
+    """Show a run's events until it ends, then its cost.
 
     A message that joined another run's turn is answered there, so the rest of that run is shown too.
 

@@ -1,4 +1,4 @@
-"""A run as it happens, on a terminal or in a pipe.
+"""Live view of a run, on a terminal or in a pipe.
 
 The answer goes to stdout as it comes, rendered as Markdown on a terminal; tools, waits and costs are notes on stderr.
 Nothing that was written is ever drawn again, so there is no flicker: the one line that is replaced, what the run is
@@ -35,7 +35,7 @@ __all__ = ["LiveView", "cost_line", "limit_line", "tool_line", "wait_line"]
 _WIPE = "\r\x1b[2K"
 _SUMMARY_CHARS = 100
 _TAIL_CHARS = 60
-"""As much of the line that is being written as the one transient line shows."""
+"""Most characters of an open line that the transient line shows."""
 _THOUGHT_STYLE = "dim italic"
 
 
@@ -79,7 +79,7 @@ class LiveView:
                 self._write(text)
                 self._step_has_text = True
             case AssistantMessage(text=text):
-                # Live, it repeats the tokens of its step; in a replay from the ledger there were none.
+                # In a live stream it repeats the step's tokens; a replay from the ledger has none.
                 if not self._step_has_text:
                     self._write(text)
                     self._step_has_text = True
@@ -98,7 +98,7 @@ class LiveView:
                 self._show_run(event)
 
     def doing(self, what: str) -> None:
-        """Say what happens right now, until something else is written. On a terminal only."""
+        """Show the current activity until the next write. On a terminal only."""
         if not self._shares_terminal or not self._at_line_start:
             return
         self._out.stderr.write(f"{_WIPE}\x1b[2m… {short(what, 70)}\x1b[0m")
@@ -111,7 +111,7 @@ class LiveView:
         self._out.note(text, style)
 
     def ask(self, event: Waiting) -> None:
-        """Say what the run waits for, and how a person answers where one is asked."""
+        """Print what the run waits for and, for a question, how to answer."""
         self.note(wait_line(event), "yellow" if event.question else "dim")
         if not event.question:
             return
@@ -219,7 +219,7 @@ class LiveView:
         self._step_has_text = False
 
     def _write(self, text: str) -> None:
-        """Write a piece of the answer. What a terminal would obey is taken out; a pipe gets the bytes as they are."""
+        """Write a piece of the answer. A terminal gets it without control characters; a pipe gets it unchanged."""
         self._wipe()
         self._end_thoughts()
         if self._wants_gap:
@@ -238,7 +238,7 @@ class LiveView:
             self.doing(self._markdown.tail[-_TAIL_CHARS:])
 
     def _settle(self) -> None:
-        """Make room for a note: wipe what is transient, and leave an open line of the answer alone in a pipe."""
+        """Prepare for a note: erase the transient line; in a pipe keep an open line of the answer."""
         self._wipe()
         self._end_thoughts()
         if self._markdown is not None:
@@ -261,7 +261,7 @@ class LiveView:
 
 
 def tool_line(event: ToolStatus, asked: str | None) -> str:
-    """Return a call that ended in one line: the tool, what it was asked, what came of it.
+    """Return an ended call in one line: the tool, its input and its outcome.
 
     Args:
         event: The end.

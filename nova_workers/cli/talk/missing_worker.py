@@ -1,4 +1,4 @@
-"""Says, while a command waits for a run, that no worker is alive to take it."""
+"""Warns a command that waits for a run if no worker is alive."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -17,7 +17,7 @@ _LOOK_EVERY_S = 5.0
 
 @asynccontextmanager
 async def missing_worker_noted(session: Session, run_id: str, note: Callable[[str, str], None]) -> AsyncGenerator[None]:
-    """Look at a run from time to time inside the block, and note once that there is no worker for it.
+    """Poll a run inside the block, and print one note if no worker is alive for it.
 
     Args:
         session: Where the run is.

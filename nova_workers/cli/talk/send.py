@@ -1,4 +1,4 @@
-"""`nova send`: one message, and its answer as it comes."""
+"""`nova send`: send one message and stream the answer."""
 
 import json
 import sys

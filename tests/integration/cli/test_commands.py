@@ -257,12 +257,12 @@ def test_queued_runs_are_edited_withdrawn_and_cancelled(nova: Nova) -> None:
     assert _run(nova, ids[1])["status"] == "canceled"
 
 
-def test_everything_is_cancelled_with_all_only(nova: Nova, script: Script) -> None:
+def test_everything_is_canceled_with_all_only(nova: Nova, script: Script) -> None:
     running = nova.good("send", script({"sleep_s": 60}), "--no-wait").out.strip()
     wait_for(lambda: _run(nova, running)["status"] == "running")
     assert "--all" in nova("runs", "cancel").err
-    told = nova.good("runs", "cancel", "--all").out
-    assert "queued or waiting; 1 running, which stop in a moment" in told
+    shown = nova.good("runs", "cancel", "--all").out
+    assert "queued or waiting; 1 running, which stop in a moment" in shown
     assert _ended(nova, running)["status"] == "canceled"
 
 
@@ -292,7 +292,7 @@ def test_an_agent_is_made_of_what_show_writes(nova: Nova) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "stdin", "told"),
+    ("arguments", "stdin", "shown"),
     [
         (("agents", "create", "Bad Id", "--name", "x"), "", "id:"),
         (("agents", "create", "x", "-f", "-"), "{", "not JSON"),
@@ -315,10 +315,12 @@ def test_an_agent_is_made_of_what_show_writes(nova: Nova) -> None:
         (("send", "x", "--metadata", "novalue"), "", "NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line(nova: Nova, arguments: tuple[str, ...], stdin: str, told: str) -> None:
+def test_what_cannot_be_done_is_reported_in_one_line(
+    nova: Nova, arguments: tuple[str, ...], stdin: str, shown: str
+) -> None:
     done = nova(*arguments, stdin=stdin)
     assert done.code == 1
-    assert told in done.err
+    assert shown in done.err
     assert done.out == ""
     assert len(done.err.splitlines()) == 1
     assert "Traceback" not in done.err

@@ -130,7 +130,7 @@ def test_a_key_that_may_not_run(nova: Nova) -> None:
     _fails(nova("doctor", "--json", NOVA_API_KEY=made["key"]), "key", "--scope runs")
 
 
-def test_the_scopes_of_a_key_are_all_told(nova: Nova) -> None:
+def test_all_scopes_of_a_key_are_shown(nova: Nova) -> None:
     every = get_args(Scope)
     assert f"may use {', '.join(every)}; from" in _finding(nova("doctor", "--json"), "key")["detail"]
     for given in (("workspace",), ("runs", "secrets"), ("agents", "operator")):

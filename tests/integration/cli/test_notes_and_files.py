@@ -58,7 +58,7 @@ def test_notes_are_written_shown_changed_and_deleted(nova: Nova, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "shown"),
     [
         (("notes", "create", "nobody", "x"), "nobody"),
         (("notes", "create", "Not A Slug", "x"), "agent_id"),
@@ -70,10 +70,10 @@ def test_notes_are_written_shown_changed_and_deleted(nova: Nova, tmp_path: Path)
         (("files", "delete", "file_nowhere"), "file_nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line(nova: Nova, arguments: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_done_is_reported_in_one_line(nova: Nova, arguments: tuple[str, ...], shown: str) -> None:
     done = nova(*arguments)
     assert done.code == 1
-    assert told in done.err
+    assert shown in done.err
     assert len(done.err.splitlines()) == 1
 
 

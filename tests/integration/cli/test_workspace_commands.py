@@ -36,9 +36,9 @@ def test_a_workspace_is_exported_and_read_again(nova: Nova, tmp_path: Path) -> N
 def test_a_folder_of_something_else_is_refused(nova: Nova, tmp_path: Path) -> None:
     done = nova("import", str(tmp_path))
     assert done.code == 1
-    assert "no folder of `nova export`" in done.err
+    assert "not a folder of `nova export`" in done.err
     nowhere = nova("import", str(tmp_path / "nope"), NOVA_API_URL="http://127.0.0.1:9")
-    assert "no folder of `nova export`" in nowhere.err, "told before anybody is asked"
+    assert "not a folder of `nova export`" in nowhere.err, "it fails before it connects"
     (tmp_path / "settings.json").write_text(json.dumps({"format": 1, "next_task_id": 1}))
     (tmp_path / "memories.json").write_text("{")
     done = nova("import", str(tmp_path))

@@ -78,7 +78,7 @@ def test_metadata_without_a_name_is_refused(pair: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "told"),
+    ("block", "shown"),
     [
         ({"type": "text", "text": "hi"}, "hi"),
         ({"type": "tool_use", "name": "Read", "input": {"path": "a"}}, '→ Read {"path": "a"}'),
@@ -89,8 +89,8 @@ def test_metadata_without_a_name_is_refused(pair: str) -> None:
         ({}, "[None]"),
     ],
 )
-def test_a_content_block_is_told_in_words(block: dict[str, object], told: str) -> None:
-    assert describe_block(block)[0] == told
+def test_a_content_block_is_shown_as_text(block: dict[str, object], shown: str) -> None:
+    assert describe_block(block)[0] == shown
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_failure_is_told_with_its_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "shown"),
     [
         (Waiting(kind="user", question="Tea?", options=("yes", "no")), "asks: Tea? [yes | no]"),
         (Waiting(kind="approval", question="Run 'make'?"), "asks: Run 'make'? [yes | no]"),
@@ -205,16 +205,16 @@ def test_a_failure_is_told_with_its_kind() -> None:
         (Steered(run_ids=("run_2", "run_3")), "2 messages joined"),
     ],
 )
-def test_what_happens_to_a_run_is_told(event: Event, told: str) -> None:
-    assert told in _piped(event)[1]
+def test_what_happens_to_a_run_is_shown(event: Event, shown: str) -> None:
+    assert shown in _piped(event)[1]
 
 
 @pytest.mark.parametrize(
-    ("cost", "told"), [(0.01234, "$0.0123"), (None, "cost unknown"), (12.345, "$12.35"), (0.0, "$0.0000")]
+    ("cost", "shown"), [(0.01234, "$0.0123"), (None, "cost unknown"), (12.345, "$12.35"), (0.0, "$0.0000")]
 )
-def test_the_last_line_tells_time_tokens_cost_and_the_run(cost: float | None, told: str) -> None:
+def test_the_last_line_shows_time_tokens_cost_and_the_run(cost: float | None, shown: str) -> None:
     usage = Usage(input_tokens=1000, output_tokens=20, cache_read_tokens=200, cost_usd=cost)
-    assert cost_line(usage, seconds=1.25, run_id="run_1") == f"1.2 s · 1,200 tokens in, 20 out · {told} · run_1"
+    assert cost_line(usage, seconds=1.25, run_id="run_1") == f"1.2 s · 1,200 tokens in, 20 out · {shown} · run_1"
 
 
 @pytest.mark.parametrize("limit", ["turns", "tokens", "cost"])
@@ -243,7 +243,7 @@ def test_a_cost_line_without_a_time_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "shown"),
     [
         ({"waiting_for": "a free worker"}, "waits for a free worker"),
         ({"waiting_for": "the fleet is paused: deploy"}, "the fleet is paused: deploy"),
@@ -251,5 +251,5 @@ def test_a_cost_line_without_a_time_has_none() -> None:
         ({}, "queued"),
     ],
 )
-def test_why_a_run_does_not_run_yet_is_a_sentence(fields: dict[str, Any], told: str) -> None:
-    assert why_it_waits(run_view(**fields)) == told
+def test_why_a_run_does_not_run_yet_is_a_sentence(fields: dict[str, Any], shown: str) -> None:
+    assert why_it_waits(run_view(**fields)) == shown

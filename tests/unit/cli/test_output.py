@@ -113,11 +113,11 @@ def test_facts_without_a_value_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "shown"),
     [(None, ""), (0.04, "0.0 s"), (59.94, "59.9 s"), (60, "1 min 0 s"), (3_725, "1 h 2 min"), (200_000, "2 d 7 h")],
 )
-def test_a_duration_is_told_in_two_units(seconds: float | None, told: str) -> None:
-    assert age(seconds) == told
+def test_a_duration_is_shown_in_two_units(seconds: float | None, shown: str) -> None:
+    assert age(seconds) == shown
 
 
 @pytest.mark.parametrize(

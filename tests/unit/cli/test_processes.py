@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_is_told_before_the_process_begins(tmp_path: Path, 
     assert done.err == f"nova: Port {port} of 127.0.0.1 is taken; give another with --port.\n"
 
 
-def test_an_address_that_is_not_ours_is_told_in_words(tmp_path: Path) -> None:
+def test_an_address_that_is_not_ours_is_an_error_of_one_line(tmp_path: Path) -> None:
     done = _refused(tmp_path, "flower", "--host", "192.0.2.1", **SERVERS)
     assert done.code == 1
     assert done.err.startswith("nova: 192.0.2.1, port 5555, cannot be listened on")
@@ -124,10 +124,10 @@ def test_version_names_this_installation(tmp_path: Path) -> None:
 def test_a_process_names_variables_that_are_no_settings_before_it_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        told = _refused(tmp_path, "api", "--port", port, **SERVERS, NOVA_API_PORT="7").err
-    assert "nova: NOVA_API_PORT is set, but is not a setting; did you mean NOVA_API__PORT?" in told
+        shown = _refused(tmp_path, "api", "--port", port, **SERVERS, NOVA_API_PORT="7").err
+    assert "nova: NOVA_API_PORT is set, but is not a setting; did you mean NOVA_API__PORT?" in shown
 
 
 def test_an_unknown_variable_of_a_section_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
-    told = _refused(tmp_path, "worker", **SERVERS, NOVA_WORKER__CONCURENCY="7").err
-    assert "NOVA_WORKER__CONCURENCY: there is no such field; did you mean 'concurrency'?" in told
+    shown = _refused(tmp_path, "worker", **SERVERS, NOVA_WORKER__CONCURENCY="7").err
+    assert "NOVA_WORKER__CONCURENCY: there is no such field; did you mean 'concurrency'?" in shown

@@ -1,4 +1,4 @@
-"""The children's lines on one terminal."""
+"""The processes' output on one terminal."""
 
 from __future__ import annotations
 
