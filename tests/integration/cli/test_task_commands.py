@@ -65,7 +65,7 @@ def test_a_task_is_run_now_and_shows_when_it_is_worked_on_next(nova: Nova) -> No
     assert f"Work on task {number} now." in followed.out
     shown = nova.good("tasks", "show", number).out
     run_id = nova.good("tasks", "show", number, "--json").json["working_run_id"]
-    assert re.search(rf"worked on in +{run_id}\nnext work +\d{{4}}-", shown)
+    assert re.search(rf"worked on in +{run_id} *\nnext work +\d{{4}}-", shown)
     assert re.search(r"next work", nova.good("tasks", "list").out)
 
     again = nova.good("tasks", "run", number)
