@@ -1,7 +1,7 @@
-"""The life of a run, told by small tests. Read from top to bottom.
+"""The life of a run in small tests. Read from top to bottom.
 
-`Harness` is a fleet in this process: the real front door, the real workers, the real Postgres and Valkey. Doorbells go
-where the test carries them, and the model is a engine that does what the message says.
+`Harness` is a fleet in the test process: real submission, real workers, real Postgres and Valkey. The test delivers the
+doorbells, and the model of `PlannedEngine` follows a plan in the message.
 """
 
 from __future__ import annotations
