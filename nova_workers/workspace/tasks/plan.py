@@ -19,8 +19,8 @@ from nova_workers.contracts.http.tasks import (
 from nova_workers.errors import Conflict, Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.tasks import plan as ledger
 from nova_workers.ledger.tasks import records as task_ledger
-from nova_workers.workspace.tasks.desk import TaskDesk, Work
 from nova_workers.workspace.tasks.rules import Plan, TaskActor, check_open, check_revision, make_plan
+from nova_workers.workspace.tasks.transaction import TaskTransaction, TaskTransactions
 
 __all__ = ["TaskPlans", "write_new"]
 
@@ -28,21 +28,21 @@ __all__ = ["TaskPlans", "write_new"]
 class TaskPlans:
     """Changes what tasks consist of. Each method is one transaction, and returns the task as it stands after it."""
 
-    def __init__(self, desk: TaskDesk) -> None:
-        self._desk = desk
+    def __init__(self, transactions: TaskTransactions) -> None:
+        self._transactions = transactions
 
     async def replace_steps(self, tenant_id: str, actor: TaskActor, task_id: int, given: StepsReplace) -> TaskView:
         """Give a task its whole plan anew. An equal one changes nothing.
 
         Raises:
-            NotFound, Forbidden: As `Work.take`.
+            NotFound, Forbidden: As `TaskTransaction.take`.
             Conflict: The task has changed since the revision that is given.
             InvalidInput, IllegalTransition: As `make_plan`; or the task has ended.
         """
-        async with self._desk.change(tenant_id, actor) as work:
-            task = await _take_open(work, task_id)
+        async with self._transactions.change(tenant_id, actor) as transaction:
+            task = await _take_open(transaction, task_id)
             check_revision(task, given.revision)
-            return await _apply(work, task, make_plan(task_id, task.steps, given.steps), "steps_replaced")
+            return await _apply(transaction, task, make_plan(task_id, task.steps, given.steps), "steps_replaced")
 
     async def update_step(
         self, tenant_id: str, actor: TaskActor, task_id: int, step_id: str, given: StepPatch
@@ -54,11 +54,11 @@ class TaskPlans:
             Forbidden: An agent has no part in the task.
             IllegalTransition: The task has ended, or the step follows its subtask.
         """
-        async with self._desk.change(tenant_id, actor) as work:
-            task = await _take_open(work, task_id)
+        async with self._transactions.change(tenant_id, actor) as transaction:
+            task = await _take_open(transaction, task_id)
             _find_step(task, step_id)
             steps = [_merged(step, given if step.id == step_id else StepPatch()) for step in task.steps]
-            return await _apply(work, task, make_plan(task_id, task.steps, steps), "step_updated")
+            return await _apply(transaction, task, make_plan(task_id, task.steps, steps), "step_updated")
 
     async def create_subtask(
         self, tenant_id: str, actor: TaskActor, task_id: int, step_id: str, given: SubtaskCreate
@@ -71,11 +71,11 @@ class TaskPlans:
             IllegalTransition: The task is not active, or the step is done or has a subtask.
             LimitExceeded: The tree is as deep as it may be, or there are too many open tasks.
         """
-        async with self._desk.change(tenant_id, actor) as work:
-            task = await work.take(task_id)
+        async with self._transactions.change(tenant_id, actor) as transaction:
+            task = await transaction.take(task_id)
             step = _find_step(task, step_id)
             _check_delegable(actor, task, step)
-            above = await task_ledger.list_ancestors(work.connection, tenant_id, task_id)
+            above = await task_ledger.list_ancestors(transaction.connection, tenant_id, task_id)
             if len(above) + 2 > MAX_TASK_DEPTH:
                 raise LimitExceeded(
                     f"Task {task_id} stands {len(above)} tasks deep; a subtask of it would be deeper than "
@@ -88,10 +88,10 @@ class TaskPlans:
                 status=given.status,
                 steps=given.steps,
             )
-            subtask_id = await write_new(work, new, parent=(task_id, step_id))
-            await ledger.link_step(work.connection, tenant_id, task_id, step_id, subtask_id)
-            await work.record(task_id, "subtask_created", {"step_id": step_id, "subtask_id": subtask_id})
-            return await work.read(subtask_id)
+            subtask_id = await write_new(transaction, new, parent=(task_id, step_id))
+            await ledger.link_step(transaction.connection, tenant_id, task_id, step_id, subtask_id)
+            await transaction.record(task_id, "subtask_created", {"step_id": step_id, "subtask_id": subtask_id})
+            return await transaction.read(subtask_id)
 
     async def add_resource(
         self, tenant_id: str, actor: TaskActor, task_id: int, given: TaskResourceAdd
@@ -99,13 +99,13 @@ class TaskPlans:
         """Add a resource and return it.
 
         Raises:
-            NotFound, Forbidden: As `Work.take`.
+            NotFound, Forbidden: As `TaskTransaction.take`.
             IllegalTransition: The task has ended.
             Conflict: The task has it already.
             LimitExceeded: The task has as many as it may.
         """
-        async with self._desk.change(tenant_id, actor) as work:
-            task = await _take_open(work, task_id)
+        async with self._transactions.change(tenant_id, actor) as transaction:
+            task = await _take_open(transaction, task_id)
             known = {resource.value: resource.id for resource in task.resources}
             if given.value in known:
                 raise Conflict(
@@ -115,9 +115,9 @@ class TaskPlans:
                 )
             if len(task.resources) >= MAX_RESOURCES:
                 raise LimitExceeded(f"Task {task_id} has {MAX_RESOURCES} resources, which is the most. Remove some.")
-            resource_id = await _write_resource(work, task_id, given)
-            await work.record(task_id, "resource_added", {"resource": {"id": resource_id, **given.model_dump()}})
-            found = await work.read(task_id)
+            resource_id = await _write_resource(transaction, task_id, given)
+            await transaction.record(task_id, "resource_added", {"resource": {"id": resource_id, **given.model_dump()}})
+            found = await transaction.read(task_id)
             return next(resource for resource in found.resources if resource.id == resource_id)
 
     async def remove_resource(self, tenant_id: str, actor: TaskActor, task_id: int, resource_id: str) -> ResourceView:
@@ -128,20 +128,20 @@ class TaskPlans:
             Forbidden: An agent has no part in the task.
             IllegalTransition: The task has ended.
         """
-        async with self._desk.change(tenant_id, actor) as work:
-            task = await _take_open(work, task_id)
+        async with self._transactions.change(tenant_id, actor) as transaction:
+            task = await _take_open(transaction, task_id)
             found = next((resource for resource in task.resources if resource.id == resource_id), None)
             if found is None:
                 raise NotFound(
                     f"Task {task_id} has no resource {resource_id!r}.", field="resource_id", resource_id=resource_id
                 )
-            await ledger.remove_resource(work.connection, tenant_id, task_id, resource_id)
+            await ledger.remove_resource(transaction.connection, tenant_id, task_id, resource_id)
             told = found.model_dump(include={"id", "kind", "value", "title"})
-            await work.record(task_id, "resource_removed", {"resource": told})
+            await transaction.record(task_id, "resource_removed", {"resource": told})
             return found
 
 
-async def write_new(work: Work, given: TaskCreate, *, parent: tuple[int, str] | None = None) -> int:
+async def write_new(transaction: TaskTransaction, given: TaskCreate, *, parent: tuple[int, str] | None = None) -> int:
     """Write a task with all that it begins with, and return its number.
 
     Raises:
@@ -150,52 +150,52 @@ async def write_new(work: Work, given: TaskCreate, *, parent: tuple[int, str] | 
         InvalidInput: A step of a new task has an id.
         LimitExceeded: There are too many open tasks.
     """
-    await work.need_agent(given.owner_agent_id)
+    await transaction.need_agent(given.owner_agent_id)
     values = [resource.value for resource in given.resources]
     if len(set(values)) < len(values):
         twice = next(value for at, value in enumerate(values) if value in values[:at])
         raise Conflict(f"Resource {twice!r} is given twice.", field="resources")
     task_id = await task_ledger.insert_task(
-        work.connection,
-        work.tenant_id,
+        transaction.connection,
+        transaction.tenant_id,
         title=given.title,
         description=given.description,
         owner_agent_id=given.owner_agent_id,
-        created_by=work.actor.name,
+        created_by=transaction.actor.name,
         parent=parent,
     )
     plan = make_plan(task_id, (), given.steps)
-    await ledger.write_steps(work.connection, work.tenant_id, task_id, plan.written)
+    await ledger.write_steps(transaction.connection, transaction.tenant_id, task_id, plan.written)
     for resource in given.resources:
-        await _write_resource(work, task_id, resource)
+        await _write_resource(transaction, task_id, resource)
     if given.status == "active":
-        await task_ledger.set_active(work.connection, work.tenant_id, task_id)
-        await work.bind_thread(await work.read(task_id))
+        await task_ledger.set_active(transaction.connection, transaction.tenant_id, task_id)
+        await transaction.bind_thread(await transaction.read(task_id))
     told = given.model_dump(exclude={"steps"}) | {"steps": plan.details.get("added", [])}
-    await work.record(task_id, "created", {name: value for name, value in told.items() if value})
+    await transaction.record(task_id, "created", {name: value for name, value in told.items() if value})
     return task_id
 
 
-async def _take_open(work: Work, task_id: int) -> TaskView:
-    task = await work.take(task_id)
+async def _take_open(transaction: TaskTransaction, task_id: int) -> TaskView:
+    task = await transaction.take(task_id)
     check_open(task)
     return task
 
 
-async def _apply(work: Work, task: TaskView, plan: Plan, kind: str) -> TaskView:
+async def _apply(transaction: TaskTransaction, task: TaskView, plan: Plan, kind: str) -> TaskView:
     if not plan.changes:
         return task
     if len(task.steps) - len(plan.dropped) + len(plan.details.get("added", ())) > MAX_STEPS:
         raise LimitExceeded(f"Task {task.id} would have more than {MAX_STEPS} steps.", field="steps")
-    await ledger.drop_steps(work.connection, work.tenant_id, task.id, plan.dropped)
-    await ledger.write_steps(work.connection, work.tenant_id, task.id, plan.written)
-    await work.record(task.id, kind, plan.details)
-    return await work.read(task.id)
+    await ledger.drop_steps(transaction.connection, transaction.tenant_id, task.id, plan.dropped)
+    await ledger.write_steps(transaction.connection, transaction.tenant_id, task.id, plan.written)
+    await transaction.record(task.id, kind, plan.details)
+    return await transaction.read(task.id)
 
 
-async def _write_resource(work: Work, task_id: int, given: TaskResourceAdd) -> str:
+async def _write_resource(transaction: TaskTransaction, task_id: int, given: TaskResourceAdd) -> str:
     return await ledger.add_resource(
-        work.connection, work.tenant_id, task_id, kind=given.kind, value=given.value, title=given.title
+        transaction.connection, transaction.tenant_id, task_id, kind=given.kind, value=given.value, title=given.title
     )
 
 

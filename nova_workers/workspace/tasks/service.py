@@ -22,7 +22,6 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.tasks import records as ledger
 from nova_workers.ledger.tasks.history import list_changes
 from nova_workers.ledger.tasks.plan import free_steps, mark_step_of
-from nova_workers.workspace.tasks.desk import TaskDesk, Work, no_task
 from nova_workers.workspace.tasks.plan import TaskPlans, write_new
 from nova_workers.workspace.tasks.rules import (
     PERSON,
@@ -32,6 +31,7 @@ from nova_workers.workspace.tasks.rules import (
     check_revision,
 )
 from nova_workers.workspace.tasks.section import describe_task, task_section
+from nova_workers.workspace.tasks.transaction import TaskTransaction, TaskTransactions, no_task
 
 __all__ = ["PERSON", "TaskActor", "Tasks", "describe_task", "task_section"]
 
@@ -46,8 +46,8 @@ class Tasks:
     def __init__(self, database: Database, dispatcher: Dispatcher | None = None) -> None:
         """Take the database, and what rings for the runs that changes make; without it the reconciler rings."""
         self._database = database
-        self._desk = TaskDesk(database, dispatcher)
-        self.plans = TaskPlans(self._desk)
+        self._transactions = TaskTransactions(database, dispatcher)
+        self.plans = TaskPlans(self._transactions)
 
     async def create(self, tenant_id: str, actor: TaskActor, given: TaskCreate) -> TaskView:
         """Make a task.
@@ -57,8 +57,8 @@ class Tasks:
             Conflict: A resource is given twice.
             LimitExceeded: There are as many open tasks as there may be.
         """
-        async with self._desk.change(tenant_id, actor) as work:
-            return await work.read(await write_new(work, given))
+        async with self._transactions.change(tenant_id, actor) as transaction:
+            return await transaction.read(await write_new(transaction, given))
 
     async def get(self, tenant_id: str, task_id: int) -> TaskView:
         """Return a task as it stands.
@@ -115,15 +115,15 @@ class Tasks:
             Conflict: It has changed since the revision that is given.
             IllegalTransition: It has ended, or does not go from its status to that one.
         """
-        async with self._desk.change(tenant_id, actor) as work:
-            task = await work.take(task_id)
+        async with self._transactions.change(tenant_id, actor) as transaction:
+            task = await transaction.take(task_id)
             check_revision(task, given.revision)
             if given.status is not None:
                 check_move(task_id, task.status, given.status)
             if given.model_fields_set - {"status", "revision"}:
                 check_open(task)
-                task = await _describe(work, task, given)
-            return task if given.status is None else await _move(work, task, given.status, None)
+                task = await _describe(transaction, task, given)
+            return task if given.status is None else await _move(transaction, task, given.status, None)
 
     async def activate(self, tenant_id: str, actor: TaskActor, task_id: int) -> TaskView:
         """Begin a draft: from now on it has a thread of its own, which its owner works on.
@@ -160,25 +160,25 @@ class Tasks:
     async def _end_or_begin(
         self, tenant_id: str, actor: TaskActor, task_id: int, status: TaskStatus, outcome: str | None
     ) -> TaskView:
-        async with self._desk.change(tenant_id, actor) as work:
-            task = await work.take(task_id)
+        async with self._transactions.change(tenant_id, actor) as transaction:
+            task = await transaction.take(task_id)
             check_move(task_id, task.status, status)
-            return await _move(work, task, status, outcome)
+            return await _move(transaction, task, status, outcome)
 
 
-async def _describe(work: Work, task: TaskView, given: TaskPatch) -> TaskView:
+async def _describe(transaction: TaskTransaction, task: TaskView, given: TaskPatch) -> TaskView:
     """Write the fields that are given and differ. A new owner of an active task gets a thread of its own for it."""
     fields = given.model_dump(include={"title", "description", "owner_agent_id"}, exclude_none=True)
     changed = {name: value for name, value in fields.items() if value != getattr(task, name)}
     if not changed:
         return task
     if "owner_agent_id" in changed:
-        await work.need_agent(changed["owner_agent_id"])
+        await transaction.need_agent(changed["owner_agent_id"])
     told = {name: {"from": getattr(task, name), "to": value} for name, value in changed.items()}
     task = task.model_copy(update=changed)
     await ledger.set_fields(
-        work.connection,
-        work.tenant_id,
+        transaction.connection,
+        transaction.tenant_id,
         task.id,
         title=task.title,
         description=task.description,
@@ -186,22 +186,22 @@ async def _describe(work: Work, task: TaskView, given: TaskPatch) -> TaskView:
     )
     handed_over = "owner_agent_id" in changed and task.status == "active"
     if handed_over:
-        await work.stop_work([task.id])
-        await work.bind_thread(task)
-    await work.record(task.id, "updated", told)
+        await transaction.stop_work([task.id])
+        await transaction.bind_thread(task)
+    await transaction.record(task.id, "updated", told)
     if handed_over:
-        await work.wake(task.id)
-    return await work.read(task.id)
+        await transaction.wake(task.id)
+    return await transaction.read(task.id)
 
 
-async def _move(work: Work, task: TaskView, status: TaskStatus, outcome: str | None) -> TaskView:
+async def _move(transaction: TaskTransaction, task: TaskView, status: TaskStatus, outcome: str | None) -> TaskView:
     """Do a legal move with all that follows from it."""
     if status == "active":
-        await ledger.set_active(work.connection, work.tenant_id, task.id)
-        thread_id = await work.bind_thread(task)
-        await work.record(task.id, "activated", {"thread_id": thread_id})
-        return await work.read(task.id)
-    below = await ledger.list_open_descendants(work.connection, work.tenant_id, task.id)
+        await ledger.set_active(transaction.connection, transaction.tenant_id, task.id)
+        thread_id = await transaction.bind_thread(task)
+        await transaction.record(task.id, "activated", {"thread_id": thread_id})
+        return await transaction.read(task.id)
+    below = await ledger.list_open_descendants(transaction.connection, transaction.tenant_id, task.id)
     if status == "done" and below:
         raise IllegalTransition(
             f"Task {task.id} cannot go from {task.status!r} to 'done' while subtasks of it are open: "
@@ -211,43 +211,47 @@ async def _move(work: Work, task: TaskView, status: TaskStatus, outcome: str | N
             to_status=status,
             open_subtasks=below,
         )
-    await ledger.end_task(work.connection, work.tenant_id, task.id, status, outcome=outcome, expected=task.status)
-    await work.stop_work([task.id, *below])
-    await _record_end(work, task, status, outcome, below)
-    ended = await work.read(task.id)
-    await _tell_parent(work, ended)
+    await ledger.end_task(
+        transaction.connection, transaction.tenant_id, task.id, status, outcome=outcome, expected=task.status
+    )
+    await transaction.stop_work([task.id, *below])
+    await _record_end(transaction, task, status, outcome, below)
+    ended = await transaction.read(task.id)
+    await _update_parent(transaction, ended)
     return ended
 
 
-async def _record_end(work: Work, task: TaskView, status: TaskStatus, outcome: str | None, below: list[int]) -> None:
+async def _record_end(
+    transaction: TaskTransaction, task: TaskView, status: TaskStatus, outcome: str | None, below: list[int]
+) -> None:
     told: dict[str, Any] = {"outcome": outcome, "canceled_with_it": below}
-    await work.record(
+    await transaction.record(
         task.id, "completed" if status == "done" else "canceled", {name: value for name, value in told.items() if value}
     )
     if status == "done":
-        await mark_step_of(work.connection, work.tenant_id, task.id)
+        await mark_step_of(transaction.connection, transaction.tenant_id, task.id)
         return
     await ledger.cancel_descendants(
-        work.connection,
-        work.tenant_id,
+        transaction.connection,
+        transaction.tenant_id,
         below,
-        actor=work.actor.name,
-        run_id=work.actor.run_id,
+        actor=transaction.actor.name,
+        run_id=transaction.actor.run_id,
         details={"canceled_with": task.id},
     )
-    await free_steps(work.connection, work.tenant_id, [task.id, *below])
+    await free_steps(transaction.connection, transaction.tenant_id, [task.id, *below])
 
 
-async def _tell_parent(work: Work, task: TaskView) -> None:
+async def _update_parent(transaction: TaskTransaction, task: TaskView) -> None:
     """Record a subtask's end with the task above, and wake the owner of that."""
     if task.parent_task_id is None:
         return
-    parent = await work.read(task.parent_task_id)
+    parent = await transaction.read(task.parent_task_id)
     about = {"subtask_id": task.id, "step_id": task.parent_step_id, "status": task.status}
     kind = "subtask_completed" if task.status == "done" else "subtask_canceled"
-    await work.record(parent.id, kind, {name: about[name] for name in ("subtask_id", "step_id")})
+    await transaction.record(parent.id, kind, {name: about[name] for name in ("subtask_id", "step_id")})
     if parent.status == "active":
-        await work.wake_owner(parent, _wake_words(parent, task), about)
+        await transaction.wake_owner(parent, _wake_words(parent, task), about)
 
 
 def _wake_words(parent: TaskView, task: TaskView) -> str:

@@ -47,7 +47,7 @@ class Team:
         return await self.agents.get("ten_1", agent_id)
 
     async def call(self, who: str, tool: str, tenant: str = "ten_1", **given: Any) -> str:
-        """Have an agent call a tool; an error is told after an exclamation mark."""
+        """Have an agent call a tool; an error is returned after an exclamation mark."""
         name = "self" if tool.startswith("self") else "agent-management"
         spec = AgentSpec(name="x", capabilities={name: CapabilityGrant()})
         servers = await self._registry.resolve(spec, CapabilityContext(tenant, who, "thr_1", "run_1"))

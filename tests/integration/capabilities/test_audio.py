@@ -25,7 +25,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
-from tests.integration.capabilities.desk import Desk
+from tests.integration.capabilities.tool_caller import ToolCaller
 from tests.support.harness.workers import Harness
 from tests.support.servers.api_stub import ApiStub, api_stub
 from tests.support.servers.model_server import Part, Stream, model_server
@@ -69,7 +69,7 @@ class Studio:
         self.directory = settings.agent_directory("ten_1", "a")
         self.directory.mkdir(parents=True, exist_ok=True)
         given: dict[str, Any] = {"trust": "controlled", "capabilities": {"audio": CapabilityGrant()}, **spec}
-        self._desk = Desk(database, settings=settings, **given)
+        self._caller = ToolCaller(database, settings=settings, **given)
 
     def record(self, name: str = "note.wav") -> Path:
         """Write a short recording of silence."""
@@ -84,11 +84,11 @@ class Studio:
 
     async def hear(self, path: str = "note.wav", **given: Any) -> str:
         """Transcribe."""
-        return await self._desk.call("audio_transcribe", path=path, **given)
+        return await self._caller.call("audio_transcribe", path=path, **given)
 
     async def say(self, text: str, **given: Any) -> str:
         """Speak."""
-        return await self._desk.call("audio_speak", text=text, **given)
+        return await self._caller.call("audio_speak", text=text, **given)
 
 
 def _audio(settings: Settings, **given: Any) -> Settings:

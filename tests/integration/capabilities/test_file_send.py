@@ -12,12 +12,12 @@ from nova_workers.config import Settings
 from nova_workers.confined import Confinement
 from nova_workers.ledger.database import Database, Row
 from nova_workers.workspace.files import MAX_FILES_PER_RUN
-from tests.integration.capabilities.desk import Desk, add_tenants
+from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 
 SECRET = "the secret outside"
 
-MakeDesk = Callable[..., Desk]
+MakeToolCaller = Callable[..., ToolCaller]
 
 
 @pytest.fixture(autouse=True)
@@ -36,12 +36,12 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def desk(database: Database, work: Path, tmp_path: Path) -> MakeDesk:
+def caller(database: Database, work: Path, tmp_path: Path) -> MakeToolCaller:
     """Makes a run of an agent that has files."""
 
-    def make(**given: Any) -> Desk:
+    def make(**given: Any) -> ToolCaller:
         settings = Settings.model_validate({"home": tmp_path, "tools": {"send_file_max_bytes": 1_000}})
-        return Desk(database, settings=settings, **{"trust": "controlled", **given})
+        return ToolCaller(database, settings=settings, **{"trust": "controlled", **given})
 
     return make
 
@@ -51,11 +51,11 @@ async def _files(database: Database) -> list[Row]:
 
 
 async def test_a_file_of_the_working_directory_arrives_with_its_delivery(
-    database: Database, desk: MakeDesk, work: Path
+    database: Database, caller: MakeToolCaller, work: Path
 ) -> None:
     (work / "out").mkdir()
     (work / "out" / "report ü.pdf").write_bytes(b"%PDF-\x00\xff")
-    said = await desk().call("file_send", path="out/report ü.pdf", caption="  For you\x00 ")
+    said = await caller().call("file_send", path="out/report ü.pdf", caption="  For you\x00 ")
     (file,) = await _files(database)
     assert said == f"Sent report ü.pdf (7 bytes) as {file['id']}."
     assert (file["tenant_id"], file["agent_id"], file["thread_id"], file["run_id"]) == ("ten_1", "a", "thr_1", "run_1")
@@ -76,19 +76,21 @@ async def test_a_file_of_the_working_directory_arrives_with_its_delivery(
 
 
 async def test_directories_of_the_agent_are_read_too(
-    database: Database, desk: MakeDesk, work: Path, tmp_path: Path
+    database: Database, caller: MakeToolCaller, work: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "x.csv").write_text("1,2")
-    assert (await desk(directories=(str(other),)).call("file_send", path=str(other / "x.csv"))).startswith("Sent x.csv")
-    assert (await desk().call("file_send", path=str(other / "x.csv"))).startswith("!'")
+    assert (await caller(directories=(str(other),)).call("file_send", path=str(other / "x.csv"))).startswith(
+        "Sent x.csv"
+    )
+    assert (await caller().call("file_send", path=str(other / "x.csv"))).startswith("!'")
     assert [file["media_type"] for file in await _files(database)] == ["text/csv"]
 
 
-async def test_an_agent_without_files_sends_text(database: Database, desk: MakeDesk, work: Path) -> None:
+async def test_an_agent_without_files_sends_text(database: Database, caller: MakeToolCaller, work: Path) -> None:
     (work / "here.txt").write_text("x")
-    sandbox = desk(trust="sandbox")
+    sandbox = caller(trust="sandbox")
     assert await sandbox.call("file_send", path="here.txt") == (
         "!You work without files (your trust is 'sandbox'). Give content and name, not path."
     )
@@ -123,7 +125,9 @@ async def test_an_agent_without_files_sends_text(database: Database, desk: MakeD
         "x" * 5_000,
     ],
 )
-async def test_nothing_else_is_read(database: Database, desk: MakeDesk, work: Path, tmp_path: Path, path: str) -> None:
+async def test_nothing_else_is_read(
+    database: Database, caller: MakeToolCaller, work: Path, tmp_path: Path, path: str
+) -> None:
     outside = tmp_path / "outside"
     (work / "sub").mkdir()
     (work / "link.txt").symlink_to(outside / "secret.txt")
@@ -133,7 +137,7 @@ async def test_nothing_else_is_read(database: Database, desk: MakeDesk, work: Pa
     (work / "dangling.txt").symlink_to(outside / "none.txt")
     (work / "loop").symlink_to("loop")
     os.mkfifo(work / "pipe")
-    said = await asyncio.wait_for(desk().call("file_send", path=path.format(outside=outside)), 10)
+    said = await asyncio.wait_for(caller().call("file_send", path=path.format(outside=outside)), 10)
     assert said.startswith("!")
     assert SECRET not in said
     assert await _files(database) == []
@@ -157,19 +161,21 @@ def test_a_link_that_appears_after_the_check_is_not_followed(work: Path, tmp_pat
         confinement.open_file(checked, os.O_RDONLY)
 
 
-async def test_another_agents_files_are_not_ones_own(database: Database, desk: MakeDesk, work: Path) -> None:
+async def test_another_agents_files_are_not_ones_own(database: Database, caller: MakeToolCaller, work: Path) -> None:
     (work / "mine.txt").write_text("x")
-    for stranger in (desk(agent_id="b"), desk(tenant_id="ten_2")):
+    for stranger in (caller(agent_id="b"), caller(tenant_id="ten_2")):
         assert (await stranger.call("file_send", path=str(work / "mine.txt"))).startswith("!")
         assert (await stranger.call("file_send", path="mine.txt")).startswith("!")
     assert await _files(database) == []
 
 
 @pytest.mark.parametrize("size", [1_000, 1_001])
-async def test_a_file_has_no_more_bytes_than_it_may(database: Database, desk: MakeDesk, work: Path, size: int) -> None:
+async def test_a_file_has_no_more_bytes_than_it_may(
+    database: Database, caller: MakeToolCaller, work: Path, size: int
+) -> None:
     (work / "big.bin").write_bytes(b"x" * size)
     for given in ({"path": "big.bin"}, {"content": "x" * size, "name": "big.bin"}):
-        said = await desk().call("file_send", **given)
+        said = await caller().call("file_send", **given)
         fits = size <= 1_000
         assert said.startswith("Sent" if fits else f"!A file that is sent has at most 1000 bytes, this one {size}.")
     # The second is the same file again.
@@ -177,14 +183,16 @@ async def test_a_file_has_no_more_bytes_than_it_may(database: Database, desk: Ma
 
 
 @proves("files.whole")
-async def test_the_same_file_again_in_one_run_is_sent_once(database: Database, desk: MakeDesk, work: Path) -> None:
+async def test_the_same_file_again_in_one_run_is_sent_once(
+    database: Database, caller: MakeToolCaller, work: Path
+) -> None:
     (work / "a.txt").write_text("x")
-    said = await asyncio.gather(*(desk().call("file_send", path="a.txt") for _ in range(4)))
+    said = await asyncio.gather(*(caller().call("file_send", path="a.txt") for _ in range(4)))
     assert len(set(said)) == 1
     (work / "a.txt").write_text("y")
-    await desk().call("file_send", path="a.txt")
-    await desk().call("file_send", path="a.txt", caption="again")
-    await desk(run_id="run_2").call("file_send", path="a.txt")
+    await caller().call("file_send", path="a.txt")
+    await caller().call("file_send", path="a.txt", caption="again")
+    await caller(run_id="run_2").call("file_send", path="a.txt")
     assert len(await _files(database)) == 4
     told = await database.fetch("SELECT payload FROM deliveries ORDER BY id")
     assert [row["payload"]["file_id"] for row in told] == [file["id"] for file in await _files(database)]
@@ -192,9 +200,9 @@ async def test_the_same_file_again_in_one_run_is_sent_once(database: Database, d
 
 @proves("files.whole", "deliveries.bounded")
 async def test_a_run_sends_no_more_files_than_it_may_and_keeps_none_that_it_does_not_send(
-    database: Database, desk: MakeDesk
+    database: Database, caller: MakeToolCaller
 ) -> None:
-    run = desk()
+    run = caller()
     said = await asyncio.gather(
         *(run.call("file_send", content=str(number), name=f"{number}.txt") for number in range(MAX_FILES_PER_RUN + 3))
     )
@@ -222,9 +230,9 @@ async def test_a_run_sends_no_more_files_than_it_may_and_keeps_none_that_it_does
     ],
 )
 async def test_bad_arguments_are_explained_to_the_model(
-    database: Database, desk: MakeDesk, given: dict[str, Any], says: str
+    database: Database, caller: MakeToolCaller, given: dict[str, Any], says: str
 ) -> None:
-    said = await desk().call("file_send", **given)
+    said = await caller().call("file_send", **given)
     assert said.startswith("!")
     assert says in said
     assert await _files(database) == []

@@ -12,7 +12,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.notes import MAX_NOTES_PER_AGENT, NoteChange, change_note
-from tests.integration.capabilities.desk import Desk, add_tenants
+from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 
 
@@ -21,8 +21,8 @@ async def tenants(database: Database) -> None:
     await add_tenants(database)
 
 
-async def _written(desk: Desk, title: str = "Plan", content: str = "one\ntwo\n") -> str:
-    return (await desk.call("note_create", title=title, content=content)).removeprefix("Created ").removesuffix(".")
+async def _written(caller: ToolCaller, title: str = "Plan", content: str = "one\ntwo\n") -> str:
+    return (await caller.call("note_create", title=title, content=content)).removeprefix("Created ").removesuffix(".")
 
 
 async def _content(database: Database, note_id: str) -> str:
@@ -35,34 +35,34 @@ async def _deliveries(database: Database) -> list[dict[str, Any]]:
 
 
 async def test_a_note_is_written_read_changed_and_deleted(database: Database) -> None:
-    desk = Desk(database)
-    note_id = await _written(desk, "  Plan ")
-    assert (await desk.call("note_read", note_id=note_id)).endswith("8 characters)\n\none\ntwo\n")
-    assert (await desk.call("note_list")).startswith(f"{note_id} 'Plan' (by a, ")
-    await desk.call("note_update", note_id=note_id, append="three")
-    await desk.call("note_update", note_id=note_id, old_text="two", new_text="2")
-    await desk.call("note_update", note_id=note_id, title="Better plan")
+    caller = ToolCaller(database)
+    note_id = await _written(caller, "  Plan ")
+    assert (await caller.call("note_read", note_id=note_id)).endswith("8 characters)\n\none\ntwo\n")
+    assert (await caller.call("note_list")).startswith(f"{note_id} 'Plan' (by a, ")
+    await caller.call("note_update", note_id=note_id, append="three")
+    await caller.call("note_update", note_id=note_id, old_text="two", new_text="2")
+    await caller.call("note_update", note_id=note_id, title="Better plan")
     assert await _content(database, note_id) == "one\n2\nthree"
-    await desk.call("note_update", note_id=note_id, append="four")
+    await caller.call("note_update", note_id=note_id, append="four")
     assert await _content(database, note_id) == "one\n2\nthree\nfour"
-    await desk.call("note_update", note_id=note_id, content="")
-    assert "(nothing)" in await desk.call("note_read", note_id=note_id)
-    assert "'Better plan'" in await desk.call("note_list")
-    assert await desk.call("note_delete", note_id=note_id) == f"Deleted {note_id}."
-    assert await desk.call("note_list") == "There are none."
-    assert await desk.call("note_read", note_id=note_id) == f"!There is no note {note_id!r}. Was it deleted?"
+    await caller.call("note_update", note_id=note_id, content="")
+    assert "(nothing)" in await caller.call("note_read", note_id=note_id)
+    assert "'Better plan'" in await caller.call("note_list")
+    assert await caller.call("note_delete", note_id=note_id) == f"Deleted {note_id}."
+    assert await caller.call("note_list") == "There are none."
+    assert await caller.call("note_read", note_id=note_id) == f"!There is no note {note_id!r}. Was it deleted?"
 
 
 @proves("notes.seen")
 async def test_other_agents_see_only_what_is_shared_and_change_nothing(database: Database) -> None:
-    owner, other, stranger = (Desk(database, *who) for who in (("ten_1", "a"), ("ten_1", "b"), ("ten_2", "a")))
+    owner, other, stranger = (ToolCaller(database, *who) for who in (("ten_1", "a"), ("ten_1", "b"), ("ten_2", "a")))
     note_id = await _written(owner)
     unknown = f"!There is no note {note_id!r}. Was it deleted?"
-    for desk in (other, stranger):
-        assert await desk.call("note_read", note_id=note_id) == unknown
-        assert await desk.call("note_update", note_id=note_id, append="x") == unknown
-        assert await desk.call("note_delete", note_id=note_id) == unknown
-        assert await desk.call("note_list", whose="others") == "There are none."
+    for caller in (other, stranger):
+        assert await caller.call("note_read", note_id=note_id) == unknown
+        assert await caller.call("note_update", note_id=note_id, append="x") == unknown
+        assert await caller.call("note_delete", note_id=note_id) == unknown
+        assert await caller.call("note_list", whose="others") == "There are none."
     await owner.call("note_share", note_id=note_id)
     assert note_id in await other.call("note_list", whose="others")
     assert (await other.call("note_read", note_id=note_id)).endswith("one\ntwo\n")
@@ -83,11 +83,11 @@ async def test_other_agents_see_only_what_is_shared_and_change_nothing(database:
 
 @proves("deliveries.note")
 async def test_the_user_is_told_of_a_note_once_a_run_and_not_of_one_that_was_taken_back(database: Database) -> None:
-    desk = Desk(database)
-    note_id = await _written(desk)
+    caller = ToolCaller(database)
+    note_id = await _written(caller)
     assert await _deliveries(database) == []
     for _ in range(2):
-        assert await desk.call("note_share", note_id=note_id) == f"{note_id} is shared."
+        assert await caller.call("note_share", note_id=note_id) == f"{note_id} is shared."
     assert await _deliveries(database) == [
         {
             "kind": "note",
@@ -98,40 +98,40 @@ async def test_the_user_is_told_of_a_note_once_a_run_and_not_of_one_that_was_tak
         }
     ]
     await database.execute("UPDATE deliveries SET status = 'delivered'")
-    await desk.call("note_share", note_id=note_id, shared=False)
-    await desk.call("note_share", note_id=note_id)
+    await caller.call("note_share", note_id=note_id, shared=False)
+    await caller.call("note_share", note_id=note_id)
     assert len(await _deliveries(database)) == 1
-    await Desk(database, run_id="run_2").call("note_share", note_id=note_id, shared=False)
-    await Desk(database, run_id="run_2").call("note_share", note_id=note_id)
+    await ToolCaller(database, run_id="run_2").call("note_share", note_id=note_id, shared=False)
+    await ToolCaller(database, run_id="run_2").call("note_share", note_id=note_id)
     assert len(await _deliveries(database)) == 2
-    await desk.call("note_share", note_id=note_id, shared=False)
+    await caller.call("note_share", note_id=note_id, shared=False)
     assert [row["run_id"] for row in await _deliveries(database)] == ["run_1"]
-    await Desk(database, run_id="run_3").call("note_share", note_id=note_id)
-    await desk.call("note_delete", note_id=note_id)
+    await ToolCaller(database, run_id="run_3").call("note_share", note_id=note_id)
+    await caller.call("note_delete", note_id=note_id)
     assert [row["run_id"] for row in await _deliveries(database)] == ["run_1"]
 
 
 async def test_notes_are_pinned_and_listed_page_by_page(database: Database) -> None:
-    desk = Desk(database)
-    ids = [await _written(desk, f"Note {number}") for number in range(3)]
-    await desk.call("note_pin", note_id=ids[0])
-    assert [line.split()[0] for line in (await desk.call("note_list", pinned=True)).splitlines()] == ids[:1]
-    newest, more = (await desk.call("note_list", limit=1)).splitlines()
+    caller = ToolCaller(database)
+    ids = [await _written(caller, f"Note {number}") for number in range(3)]
+    await caller.call("note_pin", note_id=ids[0])
+    assert [line.split()[0] for line in (await caller.call("note_list", pinned=True)).splitlines()] == ids[:1]
+    newest, more = (await caller.call("note_list", limit=1)).splitlines()
     assert newest.startswith(ids[2])
     assert more == f"There may be more: ask with before={ids[2]}."
-    rest = await desk.call("note_list", before=ids[2])
+    rest = await caller.call("note_list", before=ids[2])
     assert [line.split()[0] for line in rest.splitlines()] == [ids[1], ids[0]]
-    assert await desk.call("note_pin", note_id=ids[0], pinned=False) == f"{ids[0]} is not pinned any more."
-    assert await desk.call("note_list", pinned=True) == "There are none."
+    assert await caller.call("note_pin", note_id=ids[0], pinned=False) == f"{ids[0]} is not pinned any more."
+    assert await caller.call("note_list", pinned=True) == "There are none."
 
 
 async def test_a_long_note_is_read_in_parts(database: Database) -> None:
-    desk = Desk(database)
-    note_id = await _written(desk, content="x" * 30_000 + "the end")
-    first = await desk.call("note_read", note_id=note_id)
+    caller = ToolCaller(database)
+    note_id = await _written(caller, content="x" * 30_000 + "the end")
+    first = await caller.call("note_read", note_id=note_id)
     assert "the end" not in first
     assert first.endswith("(It goes on: read with start=30000.)")
-    assert (await desk.call("note_read", note_id=note_id, start=30_000)).endswith("\n\nthe end")
+    assert (await caller.call("note_read", note_id=note_id, start=30_000)).endswith("\n\nthe end")
 
 
 @proves("notes.passage")
@@ -139,9 +139,9 @@ async def test_a_long_note_is_read_in_parts(database: Database) -> None:
 async def test_a_passage_is_replaced_only_where_it_is_beyond_doubt(
     database: Database, content: str, says: str | None
 ) -> None:
-    desk = Desk(database)
-    note_id = await _written(desk, content=content)
-    said = await desk.call("note_update", note_id=note_id, old_text="ab", new_text="x")
+    caller = ToolCaller(database)
+    note_id = await _written(caller, content=content)
+    said = await caller.call("note_update", note_id=note_id, old_text="ab", new_text="x")
     assert await _content(database, note_id) == (content if says else "xa")
     if says:
         assert said.startswith("!old_text: 'ab' ")
@@ -149,17 +149,17 @@ async def test_a_passage_is_replaced_only_where_it_is_beyond_doubt(
 
 
 async def test_a_passage_that_overlaps_itself_is_in_doubt(database: Database) -> None:
-    desk = Desk(database)
-    note_id = await _written(desk, content="aaa")
-    assert "more than once" in await desk.call("note_update", note_id=note_id, old_text="aa", new_text="x")
+    caller = ToolCaller(database)
+    note_id = await _written(caller, content="aaa")
+    assert "more than once" in await caller.call("note_update", note_id=note_id, old_text="aa", new_text="x")
 
 
 @proves("notes.concurrent")
 async def test_changes_at_the_same_time_are_all_there(database: Database) -> None:
-    desk = Desk(database)
-    note_id = await _written(desk, content="")
+    caller = ToolCaller(database)
+    note_id = await _written(caller, content="")
     await asyncio.gather(
-        *(desk.call("note_update", note_id=note_id, append=f"line {number}") for number in range(8)),
+        *(caller.call("note_update", note_id=note_id, append=f"line {number}") for number in range(8)),
         change_note(database, "ten_1", note_id, NoteChange(title="By a person")),
     )
     row = await database.fetchrow("SELECT title, content FROM notes WHERE id = $1", note_id)
@@ -191,22 +191,22 @@ async def test_changes_at_the_same_time_are_all_there(database: Database) -> Non
 async def test_bad_arguments_are_explained_to_the_model(
     database: Database, tool: str, given: dict[str, Any], says: str
 ) -> None:
-    said = await Desk(database).call(tool, **given)
+    said = await ToolCaller(database).call(tool, **given)
     assert said.startswith("!")
     assert says in said
 
 
 async def test_text_that_no_database_takes_is_kept_as_well_as_can_be(database: Database) -> None:
-    desk = Desk(database)
-    note_id = await _written(desk, content="a\x00b")
+    caller = ToolCaller(database)
+    note_id = await _written(caller, content="a\x00b")
     assert await _content(database, note_id) == "a\ufffdb"
-    assert (await desk.call("note_update", note_id=note_id, append="\x00")).startswith("Changed")
+    assert (await caller.call("note_update", note_id=note_id, append="\x00")).startswith("Changed")
 
 
 async def test_a_note_grows_no_longer_than_it_may(database: Database) -> None:
-    desk = Desk(database)
-    note_id = await _written(desk, content="x" * MAX_NOTE_CHARS)
-    assert "at most 100000 characters; this one would have 100002" in await desk.call(
+    caller = ToolCaller(database)
+    note_id = await _written(caller, content="x" * MAX_NOTE_CHARS)
+    assert "at most 100000 characters; this one would have 100002" in await caller.call(
         "note_update", note_id=note_id, append="y"
     )
 
@@ -217,9 +217,9 @@ async def test_an_agent_has_no_more_notes_than_so_many(database: Database) -> No
         "SELECT 'note_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'x' FROM generate_series(1, $1::int) n",
         MAX_NOTES_PER_AGENT,
     )
-    said = await Desk(database).call("note_create", title="One more", content="")
+    said = await ToolCaller(database).call("note_create", title="One more", content="")
     assert said.startswith(f"!Agent 'a' has {MAX_NOTES_PER_AGENT} notes, which is the most.")
-    assert (await Desk(database, agent_id="b").call("note_create", title="x", content="")).startswith("Created")
+    assert (await ToolCaller(database, agent_id="b").call("note_create", title="x", content="")).startswith("Created")
 
 
 def test_the_tools_say_what_may_be_repeated(database: Database) -> None:

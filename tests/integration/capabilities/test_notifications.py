@@ -11,7 +11,7 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.deliveries import MAX_NOTIFICATION_CHARS, MAX_NOTIFICATIONS_PER_RUN
-from tests.integration.capabilities.desk import Desk, add_tenants
+from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 
 
@@ -27,15 +27,15 @@ async def _said(database: Database) -> list[str]:
 
 @proves("deliveries.background")
 async def test_only_runs_in_the_background_have_it_and_nobody_grants_it(database: Database) -> None:
-    assert "notifications" in await Desk(database, queue="background", capabilities={}).servers()
-    assert "notifications" not in await Desk(database).servers()
+    assert "notifications" in await ToolCaller(database, queue="background", capabilities={}).servers()
+    assert "notifications" not in await ToolCaller(database).servers()
     registry = default_registry(database, Settings(), SystemClock())
     with pytest.raises(InvalidInput, match="no capability 'notifications'"):
         registry.validate(AgentSpec(name="x", capabilities={"notifications": CapabilityGrant()}))
 
 
 async def test_a_notification_is_a_row_of_the_outbox(database: Database) -> None:
-    run = Desk(database, queue="background")
+    run = ToolCaller(database, queue="background")
     assert await run.call("notify_user", message=" Done\x00 ") == "The user will get it."
     (row,) = await database.fetch("SELECT * FROM deliveries")
     assert (row["tenant_id"], row["agent_id"], row["thread_id"], row["run_id"]) == ("ten_1", "a", "thr_1", "run_1")
@@ -49,27 +49,27 @@ async def test_a_notification_is_a_row_of_the_outbox(database: Database) -> None
 
 async def test_the_same_words_are_said_once_a_run(database: Database) -> None:
     said = await asyncio.gather(
-        *(Desk(database, queue="background").call("notify_user", message="Done") for _ in range(4))
+        *(ToolCaller(database, queue="background").call("notify_user", message="Done") for _ in range(4))
     )
     assert sorted(said) == [*["The user will get it."], *["You have said that already; it was not sent again."] * 3]
-    await Desk(database, queue="background", run_id="run_2").call("notify_user", message="Done")
+    await ToolCaller(database, queue="background", run_id="run_2").call("notify_user", message="Done")
     assert await _said(database) == ["Done", "Done"]
 
 
 @proves("deliveries.bounded")
 async def test_a_run_says_no_more_than_it_may(database: Database) -> None:
-    run = Desk(database, queue="background")
+    run = ToolCaller(database, queue="background")
     said = await asyncio.gather(
         *(run.call("notify_user", message=str(number)) for number in range(MAX_NOTIFICATIONS_PER_RUN + 2))
     )
     assert sum(text.startswith("!This run has handed 10 of the kind 'notification'") for text in said) == 2
     assert len(await _said(database)) == MAX_NOTIFICATIONS_PER_RUN
-    other = Desk(database, queue="background", run_id="run_2")
+    other = ToolCaller(database, queue="background", run_id="run_2")
     assert await other.call("notify_user", message="x") == "The user will get it."
 
 
 @pytest.mark.parametrize("message", ["", "   ", "x" * (MAX_NOTIFICATION_CHARS + 1), None, 7])
 async def test_what_is_no_message_is_explained_to_the_model(database: Database, message: object) -> None:
-    said = await Desk(database, queue="background").call("notify_user", message=message)
+    said = await ToolCaller(database, queue="background").call("notify_user", message=message)
     assert said.startswith("!notify_user was called with arguments that it cannot use: message: ")
     assert await _said(database) == []

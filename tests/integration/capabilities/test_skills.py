@@ -11,8 +11,8 @@ from nova_workers.config import Settings
 from nova_workers.contracts.skills import SkillFile
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.skills import remove_skill, save_skill
-from tests.integration.capabilities.desk import Desk, add_tenants
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
+from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 from tests.support.servers.model_server import model_server
 
@@ -32,8 +32,8 @@ async def add_skill(
         await save_skill(connection, tenants[0], name, skill_md(name, body), files)
 
 
-def desk(database: Database, *skills: str, **spec: Any) -> Desk:
-    return Desk(database, skills=list(skills), capabilities={}, **spec)
+def caller(database: Database, *skills: str, **spec: Any) -> ToolCaller:
+    return ToolCaller(database, skills=list(skills), capabilities={}, **spec)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def tenants(database: Database) -> None:
 @pytest.mark.usefixtures("tenants")
 async def test_a_skill_is_loaded_with_the_names_of_its_files_which_are_read_one_by_one(database: Database) -> None:
     await add_skill(database, "rhyme", files=FILES)
-    agent = desk(database, "rhyme")
+    agent = caller(database, "rhyme")
     assert await agent.call("skill_load", name="rhyme") == snapshot("""\
 Always greet in rhyme.
 
@@ -65,7 +65,7 @@ Files of this skill, which skill_read_file reads:
 async def test_a_long_file_is_read_piece_by_piece(database: Database) -> None:
     text = "".join(chr(97 + at % 26) for at in range(60_000))
     await add_skill(database, "rhyme", files=[SkillFile("long.txt", text.encode())])
-    agent = desk(database, "rhyme")
+    agent = caller(database, "rhyme")
     first = await agent.call("skill_read_file", name="rhyme", path="long.txt")
     piece, _, more = first.partition("\n\n")
     assert more == "[There is more: read on with offset=50000.]"
@@ -79,10 +79,10 @@ async def test_a_long_file_is_read_piece_by_piece(database: Database) -> None:
 async def test_an_agent_has_its_own_skills_and_no_others(database: Database) -> None:
     await add_skill(database, "rhyme")
     await add_skill(database, "whistle")
-    agent = desk(database, "rhyme")
+    agent = caller(database, "rhyme")
     assert await agent.call("skill_load", name="whistle") == "!You have no skill 'whistle'. You have rhyme."
     assert (await agent.call("skill_read_file", name="whistle", path="a")).startswith("!You have no skill")
-    stranger = Desk(database, "ten_2", skills=["rhyme"], capabilities={})
+    stranger = ToolCaller(database, "ten_2", skills=["rhyme"], capabilities={})
     assert (await stranger.call("skill_load", name="rhyme")).startswith("!Skill 'rhyme' was removed")
 
 
@@ -91,7 +91,7 @@ async def test_a_skill_that_went_after_it_was_assigned_is_a_tool_error(database:
     await add_skill(database, "rhyme")
     async with database.transaction() as connection:
         await remove_skill(connection, "ten_1", "rhyme")
-    said = await desk(database, "rhyme").call("skill_load", name="rhyme")
+    said = await caller(database, "rhyme").call("skill_load", name="rhyme")
     assert said == "!Skill 'rhyme' was removed from the library. Go on without it."
 
 
@@ -111,7 +111,7 @@ async def test_a_skill_that_went_after_it_was_assigned_is_a_tool_error(database:
 async def test_bad_arguments_are_explained_to_the_model(
     database: Database, tool: str, given: dict[str, Any], says: str
 ) -> None:
-    said = await desk(database, "rhyme").call(tool, **given)
+    said = await caller(database, "rhyme").call(tool, **given)
     assert said.startswith("!")
     assert says in said
 
@@ -130,7 +130,7 @@ async def test_the_tools_are_offered_to_agents_with_skills_that_have_no_files_of
     spec: dict[str, Any], offered: bool
 ) -> None:
     database = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
-    agent = Desk(database, capabilities={}, **spec)
+    agent = ToolCaller(database, capabilities={}, **spec)
     assert ("skills" in await agent.servers()) is offered
 
 

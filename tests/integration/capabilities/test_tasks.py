@@ -1,4 +1,4 @@
-"""The tasks capability on real Postgres: what the model is told, and that bad calls harm nothing."""
+"""The tasks capability on real Postgres: its answers, and that invalid calls change nothing."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ from nova_workers.contracts.http.tasks import (
     MAX_STEPS,
 )
 from nova_workers.ledger.database import Database
-from tests.integration.capabilities.desk import Desk, add_tenants
+from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 
 GRANT = {"tasks": CapabilityGrant()}
 NO_STEP = "tst_" + "0" * 26
@@ -30,8 +30,8 @@ async def tenants(database: Database) -> None:
 
 
 @pytest.fixture
-def desk(database: Database) -> Desk:
-    return Desk(database, capabilities=GRANT)
+def caller(database: Database) -> ToolCaller:
+    return ToolCaller(database, capabilities=GRANT)
 
 
 async def _rows(database: Database) -> list[Any]:
@@ -43,8 +43,8 @@ def _ids(said: str) -> list[str]:
     return re.findall(r"\[(t[a-z]{2}_[0-9A-Z]{26})\]", said)
 
 
-async def test_a_task_goes_through_its_whole_life(desk: Desk, database: Database) -> None:
-    said = await desk.call(
+async def test_a_task_goes_through_its_whole_life(caller: ToolCaller, database: Database) -> None:
+    said = await caller.call(
         "task_create",
         title="Find a flat",
         description="In the north.",
@@ -58,29 +58,29 @@ async def test_a_task_goes_through_its_whole_life(desk: Desk, database: Database
         f"Steps (0 of 2 done):\n- [ ] Look [{look}]\n- [ ] Visit [{visit}]\n"
         f"Resources:\n- url https://example.org [{resource}]\nRevision: 1"
     )
-    assert "Status: active" in await desk.call("task_update", task_id=1, status="active")
-    marked = await desk.call("task_update_step", task_id=1, step_id=look, done=True)
+    assert "Status: active" in await caller.call("task_update", task_id=1, status="active")
+    marked = await caller.call("task_update_step", task_id=1, step_id=look, done=True)
     assert marked == "1 of the 2 steps of task 1 are done."
-    said = await desk.call("task_create_subtask", task_id=1, step_id=visit, owner_agent_id="b")
+    said = await caller.call("task_create_subtask", task_id=1, step_id=visit, owner_agent_id="b")
     assert said.startswith("Made subtask 2.\n\nTask 2: Visit\nStatus: active\nOwner: b\nSubtask of task 1,")
-    assert await desk.call("task_complete", task_id=1) == (
+    assert await caller.call("task_complete", task_id=1) == (
         "!Task 1 cannot go from 'active' to 'done' while subtasks of it are open: 2. Complete or cancel them first."
     )
-    other = Desk(database, agent_id="b", run_id="run_2", capabilities=GRANT)
+    other = ToolCaller(database, agent_id="b", run_id="run_2", capabilities=GRANT)
     assert await other.call("task_complete", task_id=2, outcome="Nice one") == "Task 2 is done."
-    said = await desk.call("task_update_steps", task_id=1, steps=[{"id": visit, "title": "Visit"}, {"title": "Sign"}])
+    said = await caller.call("task_update_steps", task_id=1, steps=[{"id": visit, "title": "Visit"}, {"title": "Sign"}])
     assert f"Steps (1 of 2 done):\n- [x] Visit [{visit}]\n  Subtask 2: Visit (done, owner b)\n- [ ] Sign [" in said
-    said = await desk.call("task_add_resource", task_id=1, kind="file", value="lease.pdf", title="The lease")
+    said = await caller.call("task_add_resource", task_id=1, kind="file", value="lease.pdf", title="The lease")
     (added,) = re.findall(r"tre_\w+", said)
-    said = await desk.call("task_remove_resource", task_id=1, resource_id=added)
+    said = await caller.call("task_remove_resource", task_id=1, resource_id=added)
     assert said == "Removed file 'lease.pdf' from task 1."
-    assert await desk.call("task_complete", task_id=1) == "Task 1 is done. 1 of its 2 steps were not done."
-    assert await desk.call("task_list") == (
+    assert await caller.call("task_complete", task_id=1) == "Task 1 is done. 1 of its 2 steps were not done."
+    assert await caller.call("task_list") == (
         "2 (done, owner b, subtask of 1): Visit\n1 (done, owner a, 1 of 2 steps done): Find a flat"
     )
-    assert await desk.call("task_list", status="draft") == "There are no such tasks."
-    assert (await desk.call("task_list", limit=1)).endswith("There may be more: ask with before=2.")
-    history = (await desk.call("task_history", task_id=1)).splitlines()
+    assert await caller.call("task_list", status="draft") == "There are no such tasks."
+    assert (await caller.call("task_list", limit=1)).endswith("There may be more: ask with before=2.")
+    history = (await caller.call("task_history", task_id=1)).splitlines()
     assert [line.split()[3] for line in reversed(history)] == [
         "created",
         "activated",
@@ -92,7 +92,7 @@ async def test_a_task_goes_through_its_whole_life(desk: Desk, database: Database
         "resource_removed",
         "completed",
     ]
-    assert (await desk.call("task_history", task_id=1, limit=1)).endswith("There may be more: ask with before=9.")
+    assert (await caller.call("task_history", task_id=1, limit=1)).endswith("There may be more: ask with before=9.")
 
 
 @pytest.mark.parametrize(
@@ -149,31 +149,32 @@ async def test_a_task_goes_through_its_whole_life(desk: Desk, database: Database
     ],
 )
 async def test_a_bad_call_is_explained_to_the_model_and_changes_nothing(
-    desk: Desk, database: Database, tool: str, given: dict[str, Any], says: str
+    caller: ToolCaller, database: Database, tool: str, given: dict[str, Any], says: str
 ) -> None:
-    await desk.call("task_create", title="There")
+    await caller.call("task_create", title="There")
     before = await _rows(database)
-    said = await desk.call(tool, **given)
+    said = await caller.call(tool, **given)
     assert said.startswith("!")
     assert says in said
     assert await _rows(database) == before
 
 
-async def test_text_that_no_database_takes_is_mended(desk: Desk) -> None:
-    said = await desk.call(
+async def test_text_that_no_database_takes_is_mended(caller: ToolCaller) -> None:
+    said = await caller.call(
         "task_create", title="a\x00b\nc", description="d\x00", steps=[{"title": "s\x00", "details": "\x00"}]
     )
     assert "Task 1: a\ufffdb c\n" in said
     assert "- [ ] s\ufffd [" in said
-    assert await desk.call("task_update", task_id=1, status="active")
+    assert await caller.call("task_update", task_id=1, status="active")
     assert (
-        await desk.call("task_complete", task_id=1, outcome="\x00") == "Task 1 is done. 1 of its 1 steps were not done."
+        await caller.call("task_complete", task_id=1, outcome="\x00")
+        == "Task 1 is done. 1 of its 1 steps were not done."
     )
 
 
-async def test_an_agent_without_a_part_in_a_task_reads_it_and_no_more(desk: Desk, database: Database) -> None:
+async def test_an_agent_without_a_part_in_a_task_reads_it_and_no_more(caller: ToolCaller, database: Database) -> None:
     step, resource = _ids(
-        await desk.call(
+        await caller.call(
             "task_create",
             title="Mine",
             status="active",
@@ -181,7 +182,7 @@ async def test_an_agent_without_a_part_in_a_task_reads_it_and_no_more(desk: Desk
             resources=[{"kind": "file", "value": "x"}],
         )
     )
-    other = Desk(database, agent_id="b", capabilities=GRANT)
+    other = ToolCaller(database, agent_id="b", capabilities=GRANT)
     before = await _rows(database)
     for tool, given in (
         ("task_update", {"title": "x"}),
@@ -197,7 +198,7 @@ async def test_an_agent_without_a_part_in_a_task_reads_it_and_no_more(desk: Desk
         assert said.startswith("!Task 1 belongs to agent 'a'"), said
     assert "Task 1: Mine" in await other.call("task_get", task_id=1)
     assert await _rows(database) == before
-    stranger = Desk(database, "ten_2", capabilities=GRANT)
+    stranger = ToolCaller(database, "ten_2", capabilities=GRANT)
     assert await stranger.call("task_get", task_id=1) == "!There is no task 1."
     assert await stranger.call("task_cancel", task_id=1) == "!There is no task 1."
     assert await stranger.call("task_list") == "There are no such tasks."
@@ -205,7 +206,7 @@ async def test_an_agent_without_a_part_in_a_task_reads_it_and_no_more(desk: Desk
 
 async def test_a_database_that_is_down_is_a_tool_error() -> None:
     nowhere = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
-    assert (await Desk(nowhere, capabilities=GRANT).call("task_list")).startswith("!The database did not answer")
+    assert (await ToolCaller(nowhere, capabilities=GRANT).call("task_list")).startswith("!The database did not answer")
 
 
 def test_the_tools_say_what_may_be_run_again(database: Database) -> None:

@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS
-from tests.integration.capabilities.desk import Desk, add_tenants
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
+from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 from tests.support.servers.model_server import model_server
 
@@ -25,11 +25,11 @@ async def tenants(database: Database) -> None:
     await add_tenants(database)
 
 
-def desk(database: Database, tenant_id: str = "ten_1", agent_id: str = "a", **more: Any) -> Desk:
-    return Desk(database, tenant_id, agent_id, capabilities={"triggers": {}}, **more)
+def caller(database: Database, tenant_id: str = "ten_1", agent_id: str = "a", **more: Any) -> ToolCaller:
+    return ToolCaller(database, tenant_id, agent_id, capabilities={"triggers": {}}, **more)
 
 
-async def make(agent: Desk, **given: Any) -> str:
+async def make(agent: ToolCaller, **given: Any) -> str:
     said = await agent.call("trigger_create", **{**DAILY, **given})
     found = re.match(r"Made (trg_\w{26})", said)
     assert found is not None, said
@@ -44,7 +44,7 @@ async def row(database: Database, trigger_id: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("tenants")
 async def test_a_trigger_is_made_listed_changed_and_deleted(database: Database) -> None:
-    agent = desk(database)
+    agent = caller(database)
     said = await agent.call("trigger_create", **DAILY, timezone="Asia/Kathmandu", title="News")
     assert re.fullmatch(
         r"Made trg_\w{26} 'News': cron 30 9 \* \* mon-fri \(Asia/Kathmandu\)\. "
@@ -71,8 +71,8 @@ async def test_a_trigger_is_made_listed_changed_and_deleted(database: Database) 
 @pytest.mark.usefixtures("tenants")
 @proves("triggers.own")
 async def test_an_agent_sees_and_changes_its_own_triggers_only(database: Database) -> None:
-    trigger_id = await make(desk(database))
-    for other in (desk(database, agent_id="b"), desk(database, "ten_2")):
+    trigger_id = await make(caller(database))
+    for other in (caller(database, agent_id="b"), caller(database, "ten_2")):
         unknown = f"!There is no trigger {trigger_id!r}."
         assert await other.call("trigger_list") == "You have no triggers."
         assert await other.call("trigger_update", trigger_id=trigger_id, enabled=False) == unknown
@@ -83,7 +83,7 @@ async def test_an_agent_sees_and_changes_its_own_triggers_only(database: Databas
 @pytest.mark.usefixtures("tenants")
 async def test_a_trigger_may_go_on_with_the_conversation_that_made_it(database: Database) -> None:
     await database.execute("INSERT INTO threads (id, tenant_id, agent_id) VALUES ('thr_1', 'ten_1', 'a')")
-    agent = desk(database)
+    agent = caller(database)
     trigger_id = await make(agent, same_thread=True)
     assert (await row(database, trigger_id))["thread_id"] == "thr_1"
     await agent.call("trigger_update", trigger_id=trigger_id, clear=["thread_id"])
@@ -92,7 +92,7 @@ async def test_a_trigger_may_go_on_with_the_conversation_that_made_it(database: 
 
 @pytest.mark.usefixtures("tenants")
 async def test_an_agent_says_how_often_and_whether_it_starts(database: Database) -> None:
-    agent = desk(database)
+    agent = caller(database)
     gate = {"kind": "idle", "for_s": 600}
     trigger_id = await make(agent, overlap="queue", jitter_s=60, catchup="each", max_runs_per_day=5, gate=gate)
     made = await row(database, trigger_id)
@@ -111,7 +111,7 @@ async def test_an_agent_says_how_often_and_whether_it_starts(database: Database)
 @pytest.mark.usefixtures("tenants")
 @proves("triggers.own")
 async def test_an_agent_does_not_loosen_what_a_person_bound_it_with(database: Database) -> None:
-    agent = desk(database)
+    agent = caller(database)
     trigger_id = await make(agent, max_runs_per_day=5)
     await database.execute("UPDATE triggers SET created_by = 'person', paused_reason = '3 runs in a row failed.'")
     for change in ({"max_runs_per_day": 500}, {"pause_after_failures": 0}, {"clear": ["max_runs_per_day"]}):
@@ -129,7 +129,7 @@ async def test_an_agent_does_not_loosen_what_a_person_bound_it_with(database: Da
 async def test_a_gate_reaches_no_address_that_the_agent_has_no_tool_for(
     database: Database, trust: str, may: bool
 ) -> None:
-    agent = desk(database, trust=trust)
+    agent = caller(database, trust=trust)
     gate = {"kind": "url", "url": "https://example.org/?what=it-knows", "expect_status": 200, "changed": True}
     trigger_id = await make(agent)
     for said in (
@@ -148,7 +148,7 @@ async def test_a_gate_reaches_no_address_that_the_agent_has_no_tool_for(
 
 @pytest.mark.usefixtures("tenants")
 async def test_a_zone_that_is_not_given_is_the_fleets(database: Database) -> None:
-    agent = desk(database, settings=Settings(timezone="Europe/Oslo"))
+    agent = caller(database, settings=Settings(timezone="Europe/Oslo"))
     assert (await row(database, await make(agent)))["timezone"] == "Europe/Oslo"
 
 
@@ -176,7 +176,7 @@ async def test_a_zone_that_is_not_given_is_the_fleets(database: Database) -> Non
 async def test_what_would_never_work_is_explained_to_the_model_and_not_stored(
     database: Database, given: dict[str, Any], says: str
 ) -> None:
-    agent = desk(database)
+    agent = caller(database)
     said = await agent.call("trigger_create", **{**DAILY, **given})
     assert said.startswith("!")
     assert says in said
@@ -202,7 +202,7 @@ async def test_what_would_never_work_is_explained_to_the_model_and_not_stored(
 async def test_a_change_that_makes_no_sense_is_explained_to_the_model(
     database: Database, given: dict[str, Any], says: str
 ) -> None:
-    agent = desk(database)
+    agent = caller(database)
     trigger_id = await make(agent)
     said = await agent.call("trigger_update", **{"trigger_id": trigger_id, **given})
     assert said.startswith("!")
@@ -217,14 +217,14 @@ async def test_an_agent_has_no_more_than_so_many_and_lists_them_page_by_page(dat
         "FROM generate_series(1, $1::int) n",
         MAX_AGENT_TRIGGERS,
     )
-    agent = desk(database)
+    agent = caller(database)
     said = await agent.call("trigger_create", **DAILY)
     assert said == "!Agent 'a' has 50 triggers, which is the most. Delete some."
     page = await agent.call("trigger_list", limit=49)
     more = re.search(r"before=(trg_\w+)\.$", page)
     assert more is not None
     assert (await agent.call("trigger_list", before=more[1])).startswith(f"trg_{'1'.zfill(26)}: every 60")
-    await make(desk(database, agent_id="b"))
+    await make(caller(database, agent_id="b"))
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ async def test_a_crash_between_the_answer_and_its_note_delivers_twice_under_one_
         await dying.run_due()
     (row,) = await post.rows(made.webhook.id)
     assert (row["status"], row["attempts"]) == ("pending", 1)
-    # While its lease holds, nobody else takes it.
+    # During its lease no other sender takes it.
     assert await post.sender.run_due() == 0
     await post.pass_time(120)
     await post.sender.run_due()
@@ -139,7 +139,7 @@ async def test_a_delivery_that_takes_its_worker_down_each_time_is_given_up(post:
 
 
 @proves("outbox.isolation")
-async def test_an_address_that_never_answers_holds_up_nobody(post: PostOffice) -> None:
+async def test_an_address_that_never_answers_does_not_delay_others(post: PostOffice) -> None:
     dead = await post.webhook("/dead", kinds=("notification",))
     post.receiver.answers["/dead"] = None
     for number in range(8):
@@ -254,7 +254,7 @@ async def test_a_webhook_that_fails_for_a_day_is_switched_off_and_the_inbox_is_t
     notices = [words for words in await post.inbox() if "switched off" in words]
     assert len(notices) == 1
     assert made.webhook.id in notices[0]
-    # What waits is kept, not tried, until somebody switches it on.
+    # Pending deliveries are kept, but not sent, until the webhook is enabled.
     tried = len(post.receiver.at("/hook"))
     await post.pass_time()
     await post.sender.run_due()
@@ -295,7 +295,7 @@ async def test_what_is_on_its_way_to_a_webhook_that_is_deleted_is_given_up(post:
 
 
 class Messenger:
-    """A channel of somebody's own."""
+    """A third-party channel."""
 
     def __init__(self, name: str, fails: Exception | None = None) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Webhooks: what they are told, and how it is signed."""
+"""Webhooks: the events they receive, and the signatures."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ async def age_thread(database: Database, thread_id: str, days: float) -> None:
 async def old_thread(
     database: Database, turns: int = 3, *, tenant_id: str = "ten_1", agent_id: str = "nova", days: float = 100
 ) -> tuple[tuple[str, str], list[SeededRun]]:
-    """Insert a thread of so many turns that nobody has used for so long."""
+    """Insert a thread with a number of turns that was unused for a time."""
     thread = await seed_thread(database, tenant_id=tenant_id, agent_id=agent_id, title="Secret plans")
     runs = [
         await old_run(database, f"question {number}", f"answer {number}", thread=thread, days_ago=days)

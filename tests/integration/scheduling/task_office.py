@@ -96,7 +96,7 @@ class Office:
         """Let the scheduler look, have what it began executed, and let it see the end of that."""
         begun = await self.tick()
         await self.harness.settle(*self.harness.workers)
-        # What is over is noted at the next look; nothing else is due by then, unless somebody was woken.
+        # Ended invocations are recorded by the next tick; nothing else is due by then, unless an owner got a message.
         await self.scheduler.tick()
         return begun
 

@@ -42,7 +42,7 @@ class Picky(SeededEmbeddings):
         return await super().embed(texts)
 
 
-class Desk:
+class BackfillHarness:
     """Makes backfills on one database."""
 
     def __init__(self, database: Database, redis: Redis) -> None:
@@ -81,103 +81,105 @@ class Desk:
 
 
 @pytest.fixture
-def desk(database: Database, redis: Redis) -> Desk:
-    return Desk(database, redis)
+def harness(database: Database, redis: Redis) -> BackfillHarness:
+    return BackfillHarness(database, redis)
 
 
 @proves("backfill.finds")
-async def test_what_was_said_while_effects_were_off_is_found_after_a_tick(desk: Desk) -> None:
-    past, model = Past(desk.database), SeededEmbeddings()
-    thread = await desk.thread()
-    run = await old_run(desk.database, "My cat is called Miro", "A fine name.", thread=thread)
+async def test_what_was_said_while_effects_were_off_is_found_after_a_tick(harness: BackfillHarness) -> None:
+    past, model = Past(harness.database), SeededEmbeddings()
+    thread = await harness.thread()
+    run = await old_run(harness.database, "My cat is called Miro", "A fine name.", thread=thread)
     assert await past.find("miro") == []
-    done = await desk.backfill(model).tick()
+    done = await harness.backfill(model).tick()
     assert (done.runs, done.words, done.vectors) == (1, 2, 2)
     assert await past.find("miro") == [run.message_ids[0]]
     assert await past.find("My cat is called Miro", embedder=model) != []
-    assert await desk.vectors() == 2
+    assert await harness.vectors() == 2
 
 
 @proves("backfill.model")
-async def test_after_a_change_of_the_model_every_vector_is_made_anew_and_the_old_ones_go(desk: Desk) -> None:
-    await desk.talk(3)
-    await desk.backfill(SeededEmbeddings(model="old")).tick()
-    assert await desk.vectors("old") == 6
-    new = desk.backfill(SeededEmbeddings(dimensions=8, model="new"))
-    await desk.all_due()
+async def test_after_a_change_of_the_model_every_vector_is_made_anew_and_the_old_ones_go(
+    harness: BackfillHarness,
+) -> None:
+    await harness.talk(3)
+    await harness.backfill(SeededEmbeddings(model="old")).tick()
+    assert await harness.vectors("old") == 6
+    new = harness.backfill(SeededEmbeddings(dimensions=8, model="new"))
+    await harness.all_due()
     assert (await new.tick()).runs == 0, "a worker with the old setting may still be at it"
-    await desk.left_alone()
+    await harness.left_alone()
     done = await new.tick()
     assert (done.vectors, done.dropped, done.words) == (6, 6, 0)
-    assert (await desk.vectors("new"), await desk.vectors("old")) == (6, 0)
+    assert (await harness.vectors("new"), await harness.vectors("old")) == (6, 0)
 
 
 @proves("backfill.model")
-async def test_a_vector_of_another_model_stays_until_there_is_a_new_one(desk: Desk) -> None:
-    await desk.talk(2)
-    await desk.backfill(SeededEmbeddings(model="old")).tick()
+async def test_a_vector_of_another_model_stays_until_there_is_a_new_one(harness: BackfillHarness) -> None:
+    await harness.talk(2)
+    await harness.backfill(SeededEmbeddings(model="old")).tick()
     away = SeededEmbeddings(model="new")
     away.fails = True
-    await desk.left_alone()
-    await desk.backfill(away).tick()
-    assert await desk.vectors("old") == 4
+    await harness.left_alone()
+    await harness.backfill(away).tick()
+    assert await harness.vectors("old") == 4
 
 
 @proves("backfill.model")
-async def test_a_message_that_the_new_model_refuses_keeps_its_old_vector(desk: Desk) -> None:
-    await desk.talk(3)
-    await desk.backfill(SeededEmbeddings(model="old")).tick()
-    await desk.left_alone()
-    done = await desk.backfill(Picky(model="new")).tick()
+async def test_a_message_that_the_new_model_refuses_keeps_its_old_vector(harness: BackfillHarness) -> None:
+    await harness.talk(3)
+    await harness.backfill(SeededEmbeddings(model="old")).tick()
+    await harness.left_alone()
+    done = await harness.backfill(Picky(model="new")).tick()
     assert (done.vectors, done.refused, done.dropped) == (5, 1, 5)
-    assert await desk.vectors("old") == 1
+    assert await harness.vectors("old") == 1
 
 
 @proves("backfill.resumes")
-async def test_it_goes_on_where_it_stood_and_looks_at_nothing_twice(desk: Desk) -> None:
-    await desk.talk(250)
+async def test_it_goes_on_where_it_stood_and_looks_at_nothing_twice(harness: BackfillHarness) -> None:
+    await harness.talk(250)
     model = SeededEmbeddings()
-    first = desk.backfill(model, backfill_every_s=0.2)
+    first = harness.backfill(model, backfill_every_s=0.2)
     ticks = 0
-    while (await desk.vectors()) < 500:
+    while (await harness.vectors()) < 500:
         await first.tick()
         ticks += 1
         assert ticks < 200
     said = [text for call in model.calls for text in call]
     assert len(said) == len(set(said)) == 500
-    await desk.all_due()
+    await harness.all_due()
     again = await first.tick()
     assert (again.runs, again.words, again.vectors) == (0, 0, 0)
 
 
 @proves("backfill.resumes")
-async def test_a_worker_that_dies_in_the_middle_loses_only_its_place(desk: Desk) -> None:
+async def test_a_worker_that_dies_in_the_middle_loses_only_its_place(harness: BackfillHarness) -> None:
     class Dies(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             if len(self.calls) == 2:
                 raise asyncio.CancelledError
             return await super().embed(texts)
 
-    await desk.talk(60)
-    await desk.backfill(Dies()).tick()
-    made = await desk.vectors()
+    await harness.talk(60)
+    await harness.backfill(Dies()).tick()
+    made = await harness.vectors()
     assert 0 < made < 120
     model = SeededEmbeddings()
-    done = await desk.backfill(model).tick()
-    assert made + done.vectors == await desk.vectors() == 120
+    done = await harness.backfill(model).tick()
+    assert made + done.vectors == await harness.vectors() == 120
 
 
 @proves("backfill.resumes")
-async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_over(desk: Desk) -> None:
-    await desk.talk(1)
-    async with desk.database.connection() as connection:
+async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_over(harness: BackfillHarness) -> None:
+    await harness.talk(1)
+    async with harness.database.connection() as connection:
         await upkeep_cursors.add_tenants(connection, variant="directions")
         held = await upkeep_cursors.take(connection, "backfill", lease=timedelta(minutes=5), variant="directions")
         assert held is not None
-    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 0
-    await desk.all_due()
-    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 1
-    async with desk.database.connection() as connection:
+    assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 0
+    await harness.all_due()
+    assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 1
+    async with harness.database.connection() as connection:
         moved = await upkeep_cursors.move_cursor(
             connection, held, passed_at=None, passed_id=None, behind=True, pause=timedelta()
         )
@@ -185,62 +187,62 @@ async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_o
 
 
 @proves("backfill.shared")
-async def test_workers_at_once_make_each_vector_once(desk: Desk) -> None:
+async def test_workers_at_once_make_each_vector_once(harness: BackfillHarness) -> None:
     for tenant in ("ten_1", "ten_2", "ten_3"):
-        await desk.talk(40, tenant)
+        await harness.talk(40, tenant)
     models = [SeededEmbeddings() for _ in range(4)]
-    await asyncio.gather(*(desk.backfill(model).tick() for model in models))
+    await asyncio.gather(*(harness.backfill(model).tick() for model in models))
     assert sum(len(call) for model in models for call in model.calls) == 240
-    assert await count(desk.database, "embeddings") == 240
+    assert await count(harness.database, "embeddings") == 240
 
 
 @proves("backfill.fair")
-async def test_a_tenant_with_a_long_past_holds_up_nobody(desk: Desk) -> None:
-    await desk.talk(250, "ten_1")
-    await desk.talk(3, "ten_2")
+async def test_a_tenant_with_many_runs_does_not_block_others(harness: BackfillHarness) -> None:
+    await harness.talk(250, "ten_1")
+    await harness.talk(3, "ten_2")
     model = SeededEmbeddings()
-    await desk.backfill(model).tick()
-    order = [row["tenant_id"] for row in await desk.database.fetch("SELECT tenant_id FROM embeddings ORDER BY id")]
+    await harness.backfill(model).tick()
+    order = [row["tenant_id"] for row in await harness.database.fetch("SELECT tenant_id FROM embeddings ORDER BY id")]
     assert order.index("ten_2") <= 200, "one portion of the other comes first at the most"
     assert len(order) == 506
 
 
 @proves("backfill.yields")
-async def test_live_work_goes_first(desk: Desk) -> None:
-    await desk.talk(3)
-    backfill = desk.backfill(SeededEmbeddings())
-    live = await seed_run(desk.database)
-    await desk.database.execute(
+async def test_live_work_goes_first(harness: BackfillHarness) -> None:
+    await harness.talk(3)
+    backfill = harness.backfill(SeededEmbeddings())
+    live = await seed_run(harness.database)
+    await harness.database.execute(
         "UPDATE effects SET due_at = now() - interval '5 seconds' WHERE run_id = $1", live.run_id
     )
     assert (await backfill.tick()).yielded
-    await desk.database.execute("UPDATE effects SET status = 'done', done_at = now()")
-    await desk.redis.rpush(broker_queue("interactive"), *["bell"] * 20)
+    await harness.database.execute("UPDATE effects SET status = 'done', done_at = now()")
+    await harness.redis.rpush(broker_queue("interactive"), *["bell"] * 20)
     assert (await backfill.tick()).yielded
-    assert await desk.vectors() == 0
-    await desk.redis.delete(broker_queue("interactive"))
+    assert await harness.vectors() == 0
+    await harness.redis.delete(broker_queue("interactive"))
     done = await backfill.tick()
     assert (done.yielded, done.runs) == (False, 3)
 
 
 @proves("backfill.yields")
-async def test_live_work_that_comes_in_the_middle_is_let_past(desk: Desk) -> None:
+async def test_live_work_that_comes_in_the_middle_is_let_past(harness: BackfillHarness) -> None:
     class Busy(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
-            await desk.redis.rpush(broker_queue("effects"), *["bell"] * 20)
+            await harness.redis.rpush(broker_queue("effects"), *["bell"] * 20)
             return await super().embed(texts)
 
-    await desk.talk(60)
+    await harness.talk(60)
     model = Busy()
-    done = await desk.backfill(model).tick()
+    done = await harness.backfill(model).tick()
     assert (done.yielded, len(model.calls), done.runs) == (True, 1, 0)
-    await desk.redis.delete(broker_queue("effects"))
-    rest = await desk.backfill(SeededEmbeddings()).tick()
+    await harness.redis.delete(broker_queue("effects"))
+    rest = await harness.backfill(SeededEmbeddings()).tick()
     assert (rest.vectors, rest.runs) == (120 - 32, 60)
 
 
 @proves("backfill.yields")
-async def test_it_stops_when_the_worker_drains_and_gives_back_what_it_holds(desk: Desk) -> None:
+async def test_it_stops_when_the_worker_drains_and_gives_back_what_it_holds(harness: BackfillHarness) -> None:
     begun, never = asyncio.Event(), asyncio.Event()
 
     class Slow(SeededEmbeddings):
@@ -249,95 +251,95 @@ async def test_it_stops_when_the_worker_drains_and_gives_back_what_it_holds(desk
             await never.wait()
             return []
 
-    await desk.talk(3)
-    backfill = desk.backfill(Slow())
+    await harness.talk(3)
+    backfill = harness.backfill(Slow())
     tick = asyncio.create_task(backfill.tick())
     await asyncio.wait_for(begun.wait(), 10)
     backfill.drain()
     await asyncio.wait_for(tick, 10)
     assert (await backfill.tick()).runs == 0
-    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 3, "at once, and not after the lease"
+    assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 3, "at once, and not after the lease"
 
 
-async def test_a_text_that_the_model_refuses_holds_up_no_other(desk: Desk) -> None:
-    await desk.talk(3)
-    done = await desk.backfill(Picky()).tick()
+async def test_a_text_that_the_model_refuses_holds_up_no_other(harness: BackfillHarness) -> None:
+    await harness.talk(3)
+    done = await harness.backfill(Picky()).tick()
     assert (done.vectors, done.refused, done.runs) == (5, 1, 3)
 
 
-async def test_while_the_provider_is_away_words_are_made_and_nothing_is_passed(desk: Desk) -> None:
-    await desk.talk(2)
+async def test_while_the_provider_is_away_words_are_made_and_nothing_is_passed(harness: BackfillHarness) -> None:
+    await harness.talk(2)
     model = SeededEmbeddings()
     model.fails = True
-    done = await desk.backfill(model).tick()
+    done = await harness.backfill(model).tick()
     assert (done.words, done.runs, len(model.calls)) == (4, 0, 1)
     model.fails = False
-    await desk.all_due()
-    assert (await desk.backfill(model).tick()).vectors == 4
+    await harness.all_due()
+    assert (await harness.backfill(model).tick()).vectors == 4
 
 
-async def test_without_a_provider_words_are_made(desk: Desk) -> None:
-    await desk.talk(2)
-    done = await desk.backfill(None).tick()
+async def test_without_a_provider_words_are_made(harness: BackfillHarness) -> None:
+    await harness.talk(2)
+    done = await harness.backfill(None).tick()
     assert (done.words, done.vectors) == (4, 0)
 
 
-async def test_runs_that_did_not_succeed_and_threads_that_are_gone_are_passed(desk: Desk) -> None:
-    thread, gone = await desk.thread(), await desk.thread()
-    await old_run(desk.database, "never answered", thread=thread, status="failed")
-    await old_run(desk.database, "forgotten", thread=gone)
-    async with desk.database.transaction() as transaction:
+async def test_runs_that_did_not_succeed_and_threads_that_are_gone_are_passed(harness: BackfillHarness) -> None:
+    thread, gone = await harness.thread(), await harness.thread()
+    await old_run(harness.database, "never answered", thread=thread, status="failed")
+    await old_run(harness.database, "forgotten", thread=gone)
+    async with harness.database.transaction() as transaction:
         await delete_thread(transaction, *gone)
-    done = await desk.backfill(SeededEmbeddings()).tick()
+    done = await harness.backfill(SeededEmbeddings()).tick()
     assert (done.runs, done.words, done.vectors) == (2, 0, 0)
 
 
-async def test_what_has_just_ended_is_left_to_the_effect(desk: Desk) -> None:
-    await old_run(desk.database, "just now", thread=await desk.thread(), days_ago=0)
-    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 0
+async def test_what_has_just_ended_is_left_to_the_effect(harness: BackfillHarness) -> None:
+    await old_run(harness.database, "just now", thread=await harness.thread(), days_ago=0)
+    assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 0
 
 
-async def test_what_the_effect_made_is_not_made_again(desk: Desk) -> None:
-    run = await old_run(desk.database, "made", thread=await desk.thread())
+async def test_what_the_effect_made_is_not_made_again(harness: BackfillHarness) -> None:
+    run = await old_run(harness.database, "made", thread=await harness.thread())
     model = SeededEmbeddings()
     due = DueEffect("eff_1", run.tenant_id, run.run_id, run.thread_id, "embeddings", 1)
-    effect = EmbeddingEffect(desk.database, model, batch_size=32)
+    effect = EmbeddingEffect(harness.database, model, batch_size=32)
     await effect.prepare([due])
     await effect.handle([due])
     calls = len(model.calls)
-    await desk.backfill(model).tick()
+    await harness.backfill(model).tick()
     assert len(model.calls) == calls
 
 
 @pytest.mark.parametrize("off", [{"backfill": False}, {"enabled": False}])
-async def test_it_can_be_turned_off(desk: Desk, off: dict[str, bool]) -> None:
-    await desk.talk(1)
-    assert (await desk.backfill(SeededEmbeddings(), **off).tick()).runs == 0
+async def test_it_can_be_turned_off(harness: BackfillHarness, off: dict[str, bool]) -> None:
+    await harness.talk(1)
+    assert (await harness.backfill(SeededEmbeddings(), **off).tick()).runs == 0
 
 
-async def test_progress_can_be_seen(desk: Desk) -> None:
-    await desk.talk(1)
-    async with desk.database.connection() as connection:
+async def test_progress_can_be_seen(harness: BackfillHarness) -> None:
+    await harness.talk(1)
+    async with harness.database.connection() as connection:
         await upkeep_cursors.add_tenants(connection, variant="directions")
         assert await upkeep_cursors.tenants_behind(connection) == 1
-        await desk.backfill(SeededEmbeddings()).tick()
+        await harness.backfill(SeededEmbeddings()).tick()
         assert await upkeep_cursors.tenants_behind(connection) == 0
-    assert desk.metrics.registry.get_sample_value("nova_backfilled_total", {"what": "vectors"}) == 2
+    assert harness.metrics.registry.get_sample_value("nova_backfilled_total", {"what": "vectors"}) == 2
 
 
-async def test_a_portion_is_read_from_the_index_however_long_the_past_is(desk: Desk) -> None:
-    tenant, thread = await desk.thread()
-    await desk.database.execute(
+async def test_a_portion_is_read_from_the_index_however_long_the_past_is(harness: BackfillHarness) -> None:
+    tenant, thread = await harness.thread()
+    await harness.database.execute(
         "INSERT INTO usage (id, tenant_id, run_id, turn_id, thread_id, agent_id, created_at)"
         " SELECT 'use_' || n, $1, 'run_' || n, 'turn_' || n, $2, 'nova', now() - interval '9 days' + n * interval '1 s'"
         " FROM generate_series(1, 50000) n",
         tenant,
         thread,
     )
-    await desk.database.execute("ANALYZE usage")
-    middle = await desk.database.fetchrow("SELECT id, created_at FROM usage WHERE id = 'use_25000'")
+    await harness.database.execute("ANALYZE usage")
+    middle = await harness.database.fetchrow("SELECT id, created_at FROM usage WHERE id = 'use_25000'")
     assert middle is not None
-    plan = await desk.database.fetchval(
+    plan = await harness.database.fetchval(
         f"EXPLAIN (ANALYZE, FORMAT JSON) {ledger.ENDED}",
         tenant_id=tenant,
         passed_at=middle["created_at"],
@@ -347,7 +349,7 @@ async def test_a_portion_is_read_from_the_index_however_long_the_past_is(desk: D
     )
     assert "Seq Scan" not in str(plan).replace("'Relation Name': 'runs'", "")
     assert _most_rows(plan) <= 110
-    async with desk.database.connection() as connection:
+    async with harness.database.connection() as connection:
         runs = await ledger.ended_runs(
             connection,
             tenant,
@@ -371,34 +373,34 @@ def _most_rows(plan: Any) -> int:
 
 
 @proves("backfill.fair")
-async def test_a_run_that_cannot_be_worked_on_is_passed_over(desk: Desk) -> None:
-    await desk.talk(3)
-    await desk.talk(1, tenant_id="ten_2")
-    await desk.database.execute(
+async def test_a_run_that_cannot_be_worked_on_is_passed_over(harness: BackfillHarness) -> None:
+    await harness.talk(3)
+    await harness.talk(1, tenant_id="ten_2")
+    await harness.database.execute(
         "ALTER TABLE message_texts ADD CONSTRAINT refuses_one CHECK (content <> 'question 1' OR tenant_id <> 'ten_1')"
     )
     try:
-        done = await desk.backfill(SeededEmbeddings()).tick()
+        done = await harness.backfill(SeededEmbeddings()).tick()
     finally:
-        await desk.database.execute("ALTER TABLE message_texts DROP CONSTRAINT refuses_one")
+        await harness.database.execute("ALTER TABLE message_texts DROP CONSTRAINT refuses_one")
     assert (done.runs, done.words) == (4, 6)
-    assert (await desk.vectors(), await desk.vectors(tenant_id="ten_2")) == (4, 2)
-    await desk.all_due()
-    assert (await desk.backfill(SeededEmbeddings()).tick()).runs == 0
+    assert (await harness.vectors(), await harness.vectors(tenant_id="ten_2")) == (4, 2)
+    await harness.all_due()
+    assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 0
 
 
 @proves("backfill.fair")
-async def test_a_tenant_whose_portion_fails_holds_up_no_other(desk: Desk) -> None:
+async def test_a_tenant_whose_portion_fails_holds_up_no_other(harness: BackfillHarness) -> None:
     class Breaks(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             if any("Boom" in text for text in texts):
-                raise RuntimeError("nobody foresaw this")
+                raise RuntimeError("unexpected")
             return await super().embed(texts)
 
-    await old_run(desk.database, "Boom", thread=await desk.thread("ten_1"))
-    await desk.talk(2, tenant_id="ten_2")
-    await desk.backfill(Breaks()).tick()
-    assert (await desk.vectors(), await desk.vectors(tenant_id="ten_2")) == (0, 4)
-    await desk.all_due()
-    await desk.backfill(SeededEmbeddings()).tick()
-    assert await desk.vectors() == 2
+    await old_run(harness.database, "Boom", thread=await harness.thread("ten_1"))
+    await harness.talk(2, tenant_id="ten_2")
+    await harness.backfill(Breaks()).tick()
+    assert (await harness.vectors(), await harness.vectors(tenant_id="ten_2")) == (0, 4)
+    await harness.all_due()
+    await harness.backfill(SeededEmbeddings()).tick()
+    assert await harness.vectors() == 2

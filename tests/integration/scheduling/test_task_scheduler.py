@@ -1,4 +1,4 @@
-"""Active tasks are worked on: each once at a time, in its time, whoever looks and whatever dies."""
+"""Active tasks are worked on: one run at a time, when due, despite concurrent ticks and crashes."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ async def test_what_is_paused_is_not_begun(office: Office, scope: Literal["fleet
 
 
 async def test_a_task_that_names_another_tenant_s_run_learns_nothing_of_it(office: Office) -> None:
-    """As an archive that somebody wrote by hand might."""
+    """As in an archive written by hand."""
     task = await office.task("Sweep")
     await office.tick()
     database = office.harness.database

@@ -11,7 +11,7 @@ from nova_workers.errors import Unstorable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tasks.records import find_task, list_tasks
 from nova_workers.ledger.tasks.schedule import find_due
-from tests.integration.capabilities.desk import add_tenants
+from tests.integration.capabilities.tool_caller import add_tenants
 from tests.integration.scheduling.task_office import Office
 from tests.requirements import proves
 

@@ -99,7 +99,7 @@ async def test_with_the_broker_wiped_after_the_firing_the_runs_come_later(rig: R
 @proves("triggers.clock")
 @pytest.mark.parametrize("hours", [-1, 1])
 async def test_what_is_due_is_so_by_the_databases_clock(rig: Rig, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
-    """Whoever asks the process's own clock here is an hour off. Whole machines: tests/chaos/test_triggers.py."""
+    """The process's own clock is an hour off here. Whole machines: tests/chaos/test_triggers.py."""
     right: datetime = await rig.database.fetchval("SELECT now()")
 
     class Wrong(datetime):
@@ -142,7 +142,7 @@ async def test_a_row_of_a_slot_that_is_there_already_keeps_it_from_firing_again(
 
 
 async def test_a_tick_waits_for_nobody(rig: Rig) -> None:
-    """A trigger that somebody holds is left to the next tick, so ticks are part of no deadlock."""
+    """A locked trigger is left to the next tick, so that ticks cannot deadlock."""
     held, free = [await rig.make() for _ in range(2)]
     await rig.pass_time(61)
     async with rig.database.transaction() as connection:

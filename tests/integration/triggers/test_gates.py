@@ -82,7 +82,7 @@ async def test_a_gate_cannot_look_into_the_operators_network(rig: Rig, server: W
 
 @proves("triggers.gate")
 async def test_a_gate_that_is_looked_at_long_loses_no_occurrence(rig: Rig, server: WebServer) -> None:
-    """Also where its trigger has no window, and whoever looked at it first died."""
+    """Also if its trigger has no window, and the first process to evaluate it crashed."""
     server.page("/orders", reply(b"one"))
     url = f"http://127.0.0.1:{server.port}/orders"
     trigger_id = await rig.make(schedule="600", catchup_s=0, gate={"kind": "url", "url": url})
@@ -133,7 +133,7 @@ async def test_a_ticker_that_dies_at_a_gate_leaves_the_slot_due(rig: Rig, statem
         await rig.ticker(faults).tick()
     assert (await rig.tick()).fired == 0
     assert await rig.outcomes(trigger_id) == []
-    # Two minutes later nobody can be looking any more.
+    # After two minutes no evaluation can be in progress.
     await rig.database.execute("UPDATE triggers SET next_fire_at = next_fire_at - interval '2 minutes'")
     assert (await rig.tick()).fired == 1
     assert (await rig.tick()).fired == 0

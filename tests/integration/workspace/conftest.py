@@ -4,7 +4,7 @@ import pytest
 
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import Tasks
-from tests.integration.capabilities.desk import add_tenants
+from tests.integration.capabilities.tool_caller import add_tenants
 from tests.integration.workspace.task_hands import Doorbells
 
 

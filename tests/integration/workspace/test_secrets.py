@@ -160,7 +160,7 @@ async def test_any_number_may_rotate_and_write_at_once(database: Database, secre
         asyncio.gather(*(each.rotate() for each in rotators)),
         secrets.put("ten_1", "S000", "written meanwhile", by="person"),
     )
-    # The write was made with the old key; whoever comes later moves it.
+    # The write used the old key; the next rotation moves it.
     left = await rotators[0].rotate()
     assert sum(result.rotated for result in results) + left.rotated in (60, 61)
     assert left.remaining == 0

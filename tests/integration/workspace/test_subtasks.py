@@ -203,7 +203,7 @@ async def test_cancelling_goes_down_and_frees_the_steps(tasks: Tasks, database: 
         {"canceled_with": root.id},
     )
     assert await database.fetchval("SELECT count(*) FROM task_steps WHERE subtask_id IS NOT NULL") == 1
-    # Nobody above is left to be woken, but for the one that ended before.
+    # No owner above gets a message, except for the subtask that ended before.
     assert await database.fetchval("SELECT count(*) FROM runs") == 1
 
 

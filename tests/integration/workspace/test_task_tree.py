@@ -30,7 +30,7 @@ from nova_workers.errors import Rejected
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.rules import LEGAL_MOVES
 from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
-from tests.integration.capabilities.desk import add_tenants
+from tests.integration.capabilities.tool_caller import add_tenants
 from tests.requirements import proves
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Tasks in many hands on real Postgres: who may, that no update is lost, and what is told."""
+"""Shared tasks on real Postgres: permissions, concurrent updates and messages."""
 
 import asyncio
 from typing import Any

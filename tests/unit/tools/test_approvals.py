@@ -1,4 +1,4 @@
-"""Which calls a person is asked about, which nobody needs to be, and which are never made."""
+"""Which calls need approval, which are allowed, and which are refused."""
 
 from typing import Any
 

@@ -27,7 +27,7 @@ CONTEXT = ssl.create_default_context()
 
 
 class Names:
-    """A resolver that says what it is told, and counts."""
+    """A resolver with configured answers that counts its calls."""
 
     def __init__(self, **names: Sequence[str] | list[Sequence[str]]) -> None:
         self.names: dict[str, Any] = {name.replace("_", "."): found for name, found in names.items()}

@@ -1,4 +1,4 @@
-"""An agent at work with capabilities: calls their tools over MCP as a run does, and hears what the model would."""
+"""Calls the tools of capabilities over MCP as a run does, and returns what the model would get."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.ledger.database import Database
 
-__all__ = ["Desk", "add_agents", "add_tenants"]
+__all__ = ["ToolCaller", "add_agents", "add_tenants"]
 
 
 async def add_tenants(database: Database) -> None:
@@ -32,7 +32,7 @@ async def add_agents(database: Database, tenant_id: str, *agent_ids: str) -> Non
             )
 
 
-class Desk:
+class ToolCaller:
     """A run of an agent that is granted `notes` and `file-send`, unless `spec` says otherwise."""
 
     def __init__(

@@ -21,11 +21,11 @@ from nova_workers.ledger.tasks.history import record_change
 from nova_workers.ledger.tasks.threads import agent_exists, ensure_thread
 from nova_workers.workspace.tasks.rules import TaskActor, check_may_change
 
-__all__ = ["TaskDesk", "Work", "no_task"]
+__all__ = ["TaskTransaction", "TaskTransactions", "no_task"]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TaskTransaction:
     """The operations of one change, valid for its transaction."""
 
     connection: Connection
@@ -128,7 +128,7 @@ class Work:
             self.bells.append(accepted.doorbell)
 
 
-class TaskDesk:
+class TaskTransactions:
     """Opens changes to tasks."""
 
     def __init__(self, database: Database, dispatcher: Dispatcher | None) -> None:
@@ -137,13 +137,13 @@ class TaskDesk:
         self._dispatcher = dispatcher
 
     @asynccontextmanager
-    async def change(self, tenant_id: str, actor: TaskActor) -> AsyncGenerator[Work]:
+    async def change(self, tenant_id: str, actor: TaskActor) -> AsyncGenerator[TaskTransaction]:
         """Open a transaction. After its commit the doorbells of its runs ring."""
         async with self.database.transaction() as connection:
-            work = Work(connection, tenant_id, actor)
-            yield work
-        if work.bells and self._dispatcher is not None:
-            self._dispatcher.ring_runs(work.bells)
+            transaction = TaskTransaction(connection, tenant_id, actor)
+            yield transaction
+        if transaction.bells and self._dispatcher is not None:
+            self._dispatcher.ring_runs(transaction.bells)
 
 
 def no_task(task_id: int) -> NotFound:
