@@ -1,7 +1,7 @@
 """Opens files where somebody may, and nowhere else: safe against links, and against who makes one in between.
 
-A path that was resolved and checked is opened by name too late: whoever exchanges a directory for a link after the
-check leads the opener out (measured on the SDK's tools, with a program that does nothing else: 4 of 3,000 reads). So
+A path that was resolved and checked is opened by name too late: replacing a directory by a link after the check
+leads outside (measured on the SDK's tools, with a program that does nothing else: 4 of 3,000 reads). So
 what was checked is opened here step by step from the root that it lies in, each step from the directory that the step
 before holds open, and no step follows a link. What was resolved has none left; a link that is there now was not there
 before, and is refused.

@@ -17,8 +17,9 @@ from nova_workers.contracts.runs import PlannedEffect
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
-from nova_workers.runs.executor import ExecutorParts, RunExecutor
-from nova_workers.runs.fairness import FairLine
+from nova_workers.runs.attempt import ExecutorParts
+from nova_workers.runs.executor import RunExecutor
+from nova_workers.runs.fairness import FairQueue
 from nova_workers.runs.turns.assembly import TurnAssembler
 from nova_workers.runs.turns.compaction import Compactor
 from nova_workers.runs.turns.directories import AgentDirectories
@@ -88,7 +89,7 @@ def build_executor(
             worker_id=worker_id,
             database=database,
             locks=locks,
-            line=FairLine(database, redis),
+            fair_queue=FairQueue(database, redis),
             keeper=keeper,
             publisher=publisher,
             dispatcher=dispatcher,

@@ -40,7 +40,7 @@ class Dispatcher(Protocol):
 class CancelNotifier(Protocol):
     """Speeds up cancel requests that a transaction has committed. Without it, leases and the reconciler find them."""
 
-    async def requested(self, requests: Sequence[CancelRequest]) -> None:
+    async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
         """Notify the workers that hold the runs, and announce the runs that ended at once."""
         ...
 

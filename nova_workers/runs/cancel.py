@@ -1,4 +1,4 @@
-"""Runs that are not wanted any more."""
+"""Cancels, withdraws and edits runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Requested(NamedTuple):
 
 
 class Canceller:
-    """Cancels, withdraws and edits. Postgres hears first; a nudge makes it quick."""
+    """Cancels, withdraws and edits runs: commits the request to Postgres, then notifies workers for speed."""
 
     def __init__(
         self, database: Database, control: ControlChannel, publisher: EventPublisher, dispatcher: Dispatcher
@@ -43,11 +43,11 @@ class Canceller:
         self._dispatcher = dispatcher
 
     async def cancel(self, tenant_id: str, run_id: str) -> None:
-        """Cancel a run. Asking again while it is on its way out changes nothing.
+        """Cancel a run. Repeating the request changes nothing.
 
         Raises:
             NotFound: No such run in this tenant.
-            IllegalTransition: The run is over, and was not canceled.
+            IllegalTransition: The run ended otherwise.
         """
         if (await self._request(tenant_id, [run_id])).total:
             return
@@ -62,7 +62,7 @@ class Canceller:
         """Cancel all open runs that match, up to 1,000 a call.
 
         Raises:
-            InvalidInput: No filter is given: cancelling everything must be said.
+            InvalidInput: No filter is given.
         """
         if not (which.thread_id or which.agent_id or which.status or which.run_ids):
             raise InvalidInput(
@@ -83,7 +83,7 @@ class Canceller:
         return BulkCanceled(canceled=done.canceled, requested=done.requested)
 
     async def withdraw(self, tenant_id: str, run_id: str) -> None:
-        """Take a queued run out of the line.
+        """Remove a queued run from its queue.
 
         Raises:
             NotFound: No such run in this tenant.
@@ -94,7 +94,7 @@ class Canceller:
         if not ended:
             await self._refuse_past_queue(tenant_id, run_id, "withdrawn; cancel it instead")
         self._announce([ledger.CancelRequest(ended[0], ended=True, running=False)])
-        await self._tell_parents([run_id])
+        await self._resolve_parents([run_id])
 
     async def edit(self, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> None:
         """Replace the message of a queued run.
@@ -113,42 +113,42 @@ class Canceller:
             status = await ledger.run_status(connection, tenant_id, run_id)
         if status is None:
             raise NotFound(f"No run {run_id!r}.", kind="run")
-        raise IllegalTransition(f"Run {run_id!r} is past the line ({status}); it cannot be {verb}.", status=status)
+        raise IllegalTransition(f"Run {run_id!r} is no longer queued ({status}); it cannot be {verb}.", status=status)
 
     async def _request(self, tenant_id: str, run_ids: Sequence[str]) -> _Requested:
         if not run_ids:
             return _Requested(0, 0)
         async with self._database.connection() as connection:
             requests = await ledger.request_cancel(connection, tenant_id, run_ids)
-        await self.requested(requests)
+        await self.apply_requests(requests)
         ended = sum(request.ended for request in requests)
         return _Requested(ended, len(requests) - ended)
 
-    async def requested(self, requests: Sequence[ledger.CancelRequest]) -> None:
-        """Make quick what a committed transaction has asked of runs. Without it leases and the reconciler find it."""
-        await self._control.nudge_cancel([r.doorbell.run_id for r in requests if r.running], "cancel")
+    async def apply_requests(self, requests: Sequence[ledger.CancelRequest]) -> None:
+        """Apply committed cancel requests at once. After a crash before this, leases and the reconciler apply them."""
+        await self._control.notify_cancel([r.doorbell.run_id for r in requests if r.running], "cancel")
         self._announce(requests)
-        await self._tell_parents([request.doorbell.run_id for request in requests if request.ended])
+        await self._resolve_parents([request.doorbell.run_id for request in requests if request.ended])
         await self._release([request.doorbell.run_id for request in requests if request.waiting])
 
     async def abandon(self, tenant_id: str, run_ids: Sequence[str]) -> None:
-        """Cancel runs that nobody waits for any more. Those that are over stay as they are."""
+        """Cancel runs whose result is no longer needed. Runs that have ended stay as they are."""
         await self._request(tenant_id, run_ids)
 
-    async def interrupted(self, run_id: str) -> None:
-        """Make quick what a message that interrupts has asked of the active run."""
-        await self._control.nudge_cancel([run_id], "interrupt")
+    async def apply_interrupt(self, run_id: str) -> None:
+        """Interrupt the active run at once, as a committed message requested."""
+        await self._control.notify_cancel([run_id], "interrupt")
         await self._release([run_id])
 
     async def release_stuck(self) -> int:
-        """Let go of waiting runs that were canceled by somebody who died of it. Returns how many there were."""
+        """Release waiting runs whose cancellation was requested but not applied; return how many."""
         async with self._database.connection() as connection:
             stuck = await find_stuck(connection, limit=_BULK_LIMIT)
         await self._release(stuck)
         return len(stuck)
 
     async def _release(self, run_ids: Sequence[str]) -> None:
-        """Put waiting runs that are to be canceled back in line, and cancel the children that they waited for."""
+        """Requeue waiting runs that are to be canceled, and cancel the child runs that they waited for."""
         if not run_ids:
             return
         async with self._database.transaction() as connection:
@@ -157,7 +157,7 @@ class Canceller:
         for each in released:
             await self.abandon(each.tenant_id, each.children)
 
-    async def _tell_parents(self, run_ids: Sequence[str]) -> None:
+    async def _resolve_parents(self, run_ids: Sequence[str]) -> None:
         if not run_ids:
             return
         async with self._database.transaction() as connection:
@@ -165,13 +165,13 @@ class Canceller:
         self._dispatcher.ring_runs(bells)
 
     def _announce(self, requests: Sequence[ledger.CancelRequest]) -> None:
-        """End the streams of runs that ended in line, and ring for whoever is next there."""
+        """End the streams of runs that were canceled while queued, and ring for the next run of each thread."""
         for request in requests:
             if request.ended:
                 run_id = request.doorbell.run_id
                 end = StreamEnd(run_id=run_id, final=True, status="canceled", stop_reason="aborted")
                 self._publisher.announce_end(run_id, end)
-        # A canceled run may have been what a claim waited for; one that was begun is ended by its next claim.
+        # A canceled run may have blocked the next one; a run that had begun is ended by its next claim.
         self._dispatcher.ring_runs(
             [request.doorbell for request in requests if not request.running and not request.waiting]
         )

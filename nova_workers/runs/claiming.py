@@ -1,4 +1,4 @@
-"""Taking a run: in one statement, or under a cap in a transaction that takes its turn at it."""
+"""Claims runs: in one statement, or, under a cap, in a transaction that locks the cap first."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["claim_run"]
 
 
 async def claim_run(database: Database, thread_id: str, *, worker_id: str, runs: RunSettings) -> Claim | None:
-    """Take the run that is next in a thread's line.
+    """Claim the next run of a thread.
 
     Returns:
-        The claim; None where nothing stands in line, another run is active, or a pause or a full cap holds.
+        The claim; None if no run is queued, another run is active, or a pause or a full cap prevents it.
 
     Raises:
         Unavailable: The database does not answer.

@@ -1,4 +1,4 @@
-"""Nudges between processes over Redis pub/sub. Each says only what Postgres says already, but sooner."""
+"""Notifications between processes over Redis pub/sub: hints to read state from Postgres sooner."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _RECONNECT_S = 0.5
 
 
 class ControlChannel:
-    """Tells workers to look at a run now. A nudge that is lost is found by the lease keeper within 10 s."""
+    """Notifies workers of cancel requests. The lease keeper finds a request within 10 s if its notification is lost."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def nudge_cancel(self, run_ids: Sequence[str], reason: CancelReason) -> None:
-        """Tell all workers that runs are to stop. Best effort; never raises for Redis."""
+    async def notify_cancel(self, run_ids: Sequence[str], reason: CancelReason) -> None:
+        """Notify all workers that runs are to stop. Best effort: a Redis failure is logged, not raised."""
         if not run_ids:
             return
         payload = orjson.dumps({"type": "cancel", "run_ids": list(run_ids), "reason": reason})
         try:
             await self._redis.publish(CONTROL_CHANNEL, payload)
         except RedisError as error:
-            _log.warning("control.nudge_lost", run_ids=list(run_ids), error=str(error))
+            _log.warning("control.notification_lost", run_ids=list(run_ids), error=str(error))
 
     async def listen(self, on_cancel: Callable[[str, CancelReason], object]) -> None:
-        """Hear nudges until cancelled, over any number of lost connections."""
+        """Receive notifications until canceled, reconnecting as needed."""
         while True:
             try:
                 async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
@@ -46,7 +46,7 @@ class ControlChannel:
                     while True:
                         message = await pubsub.get_message(timeout=None)
                         if message is not None and message["type"] == "message":
-                            _deliver(cast(bytes, message["data"]), on_cancel)
+                            _on_message(cast(bytes, message["data"]), on_cancel)
             except RedisError as error:
                 _log.warning("control.redis_unavailable", error=str(error))
                 await asyncio.sleep(_RECONNECT_S)
@@ -55,8 +55,8 @@ class ControlChannel:
                 await asyncio.sleep(_RECONNECT_S)
 
 
-def _deliver(payload: bytes, on_cancel: Callable[[str, CancelReason], object]) -> None:
-    nudge = orjson.loads(payload)
-    if nudge.get("type") == "cancel":
-        for run_id in nudge["run_ids"]:
-            on_cancel(run_id, nudge["reason"])
+def _on_message(payload: bytes, on_cancel: Callable[[str, CancelReason], object]) -> None:
+    notification = orjson.loads(payload)
+    if notification.get("type") == "cancel":
+        for run_id in notification["run_ids"]:
+            on_cancel(run_id, notification["reason"])

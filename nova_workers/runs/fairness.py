@@ -1,7 +1,7 @@
-"""Who is served next by a process whose slots are all busy: turns are dealt out by weight, tenant by tenant.
+"""Weighted fair queueing: which tenant's run gets the next worker slot when a process has more doorbells than slots.
 
-Each process deals out its own slots and remembers for itself what it dealt; so a fleet of any size is fair, and nothing
-is shared that could be lost or fought over.
+Each process schedules its own slots and keeps its own counts. That makes a fleet of any size fair without shared state
+that could be lost or contended.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import Entitled, Served, find_entitled
 from nova_workers.vocabulary import RUN_QUEUES
 
-__all__ = ["Dealer", "FairLine"]
+__all__ = ["FairQueue", "FairScheduler"]
 
 _AGENTS_REMEMBERED = 512
 
 
-class Dealer:
-    """Remembers what was dealt to whom (stride scheduling). Forgets what makes no difference."""
+class FairScheduler:
+    """Counts how much each tenant was served (stride scheduling). Drops counts that no longer affect a choice."""
 
     def __init__(self) -> None:
         self._floor = 0.0
@@ -37,14 +37,14 @@ class Dealer:
 
     @property
     def served(self) -> Served:
-        """What was served so far."""
+        """The counts so far."""
         return Served(self._floor, dict(self._dealt), dict(self._agents), self._last)
 
-    def deal(self, entitled: Entitled) -> None:
-        """Give a turn to a tenant and its agent."""
+    def record(self, entitled: Entitled) -> None:
+        """Count a slot for a tenant and its agent."""
         self._turns += 1
         self._last = entitled.tenant_id
-        # The floor is where the one stood whose turn it is: who stood lower was not there, and who is new starts here.
+        # The floor is the count of the tenant served last: a new or returning tenant starts there, not at zero.
         self._floor = max(self._floor, entitled.dealt)
         self._dealt[entitled.tenant_id] = entitled.dealt + 1 / entitled.weight
         self._dealt = {tenant: dealt for tenant, dealt in self._dealt.items() if dealt > self._floor}
@@ -55,20 +55,20 @@ class Dealer:
             self._agents.popitem(last=False)
 
 
-class FairLine:
-    """Says whether there are more doorbells than free slots, and then whose turn it is."""
+class FairQueue:
+    """Tells whether doorbells outnumber free slots, and chooses the thread to serve next."""
 
     def __init__(self, database: Database, redis: Redis) -> None:
         self._database = database
         self._redis = redis
-        self._dealer = Dealer()
+        self._scheduler = FairScheduler()
         self._choosing = asyncio.Lock()
         self._chosen: set[str] = set()
 
     async def is_crowded(self, queue: str, free_slots: int) -> bool:
         """Whether more doorbells wait on a queue than this process has free slots.
 
-        As long as there are not, all that wait are served at once, and there is nothing to choose.
+        If not, every waiting doorbell is served at once and there is nothing to choose.
         """
         try:
             return await self._redis.llen(broker_queue(queue)) > free_slots
@@ -77,20 +77,21 @@ class FairLine:
 
     @asynccontextmanager
     async def next(self, bell: Doorbell, tried: set[str]) -> AsyncGenerator[Doorbell]:
-        """Say whom to serve, now that a doorbell says that a slot is free.
+        """Choose the thread to serve in the slot that a doorbell occupies.
 
-        While the block lasts, nobody else of this process is told the same. Where nobody is entitled, and where the
-        doorbell's own thread only has a run to be ended, it is the doorbell itself.
+        Other slots of this process do not choose the same thread while the block lasts. If no thread is entitled, or
+        the doorbell's own thread only has a run to end, yield the doorbell itself.
 
         Args:
-            tried: Threads that were tried in vain.
+            bell: The doorbell.
+            tried: Threads that had nothing to claim.
         """
         async with self._choosing:
             async with self._database.connection() as connection:
                 entitled = await find_entitled(
                     connection,
                     bell.queue,
-                    self._dealer.served,
+                    self._scheduler.served,
                     passing_over=tried | self._chosen,
                     asked_for=None if bell.thread_id in tried else bell.thread_id,
                 )
@@ -98,7 +99,7 @@ class FairLine:
                 chosen = bell
             else:
                 chosen = entitled.bell
-                self._dealer.deal(entitled)
+                self._scheduler.record(entitled)
                 self._chosen.add(chosen.thread_id)
         try:
             yield chosen
@@ -106,7 +107,7 @@ class FairLine:
             self._chosen.discard(chosen.thread_id)
 
     async def after_cap(self, tenant_id: str) -> Doorbell | None:
-        """Return whom to ring for when a run of a capped tenant or agent has made room for another."""
+        """Return a doorbell for a run that fits now that a run of a capped tenant or agent has ended."""
         async with self._database.connection() as connection:
             for queue in RUN_QUEUES:
                 entitled = await find_entitled(connection, queue, tenant_id=tenant_id)

@@ -1,4 +1,4 @@
-"""Writes that must not be lost to a database that is away for a moment."""
+"""Retries writes while the database is unavailable."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ T = TypeVar("T")
 async def persist(
     database: Database, abort: AbortSignal, write: Callable[[Connection], Awaitable[T]], *, transaction: bool = False
 ) -> T:
-    """Run a fenced write, or a read, again and again while the database is away, for as long as the lease may be ours.
+    """Retry a fenced write, or a read, while the database is unavailable, until the lease is lost.
 
-    A write must be idempotent: its first attempt may have been committed although its reply was lost.
+    A write must be idempotent: an attempt may have been committed although its reply was lost.
 
     Args:
-        database: Where to.
-        abort: Says when the lease is given up.
+        database: The database.
+        abort: Aborted with reason `lost` when the lease is lost.
         write: One statement, or several with `transaction`.
-        transaction: Whether they are one transaction.
+        transaction: Run the statements in one transaction.
 
     Raises:
-        RunLost: The run is not this claim's any more, or the lease keeper gave it up.
+        RunLost: Another claim holds the run, or the lease was lost.
     """
     pause_s = _FIRST_PAUSE_S
     while True:
@@ -45,7 +45,7 @@ async def persist(
                 return await write(connection)
         except Unavailable as error:
             if abort.reason == "lost":
-                raise RunLost("The lease ran out while the database was away.") from error
+                raise RunLost("The lease expired while the database was unavailable.") from error
             _log.warning("run.write_waits", pause_s=pause_s, error=str(error))
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)

@@ -1,4 +1,4 @@
-"""The reconciler: finds what nobody looks after. Safe to run in any number of copies, at any time, or twice."""
+"""The reconciler: recovers lost runs, doorbells and waits. Passes are idempotent and may run concurrently."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _log = structlog.get_logger(__name__)
 
 _LIMIT = 500
 _RINGS = 20
-"""Batches of a queue that one pass rings again: all that a mass firing begins. More waits for the next pass."""
+"""Doorbell batches per queue and pass: enough for a mass firing. The next pass takes the rest."""
 _KEYS = 5_000
 _KEY_BATCHES = 50
-"""Keys of a pass: more than a fleet takes between two, at 400 submissions a second."""
-_PATIENCE = 6
-"""With doorbells waiting in the broker, a run is rung again only when its own is this many times as old as usual."""
+"""Key batches per pass: more than a fleet adds between two passes at 400 submissions a second."""
+_BUSY_FACTOR = 6
+"""Factor on the age at which a doorbell counts as lost, while the broker still holds doorbells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What one pass found."""
+    """The result of one pass."""
 
     recovered: int
     rerung: int
@@ -45,7 +45,7 @@ class Reconciled:
 
 
 class Reconciler:
-    """Puts runs of lost workers back in line, rings again for what stands there unheard, ends waits that are due."""
+    """Requeues runs of lost workers, rings again for queued runs without a recent doorbell, and ends due waits."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Reconciler:
         self._metrics = metrics
 
     async def reconcile(self) -> Reconciled:
-        """Make one pass over everything that is due.
+        """Run one pass.
 
         Raises:
             Unavailable: The database does not answer; the next pass finds all of it again.
@@ -81,13 +81,13 @@ class Reconciler:
             effects_due = await upkeep.has_due_effects(connection)
         if effects_due:
             self._dispatcher.ring_effects()
-        # Last: a wait that cannot be ended must not keep the rest of the fleet from its net.
+        # Last, so that a failure here does not prevent the recovery above.
         await self._canceller.release_stuck()
         await self._waiting.sweep()
         return Reconciled(recovered, rerung, effects_due)
 
     async def upkeep(self) -> int:
-        """Delete idempotency keys that expired, in bounded batches, and look at every wait. Returns how many keys."""
+        """Delete expired idempotency keys in bounded batches and check every wait; return the number of keys."""
         await self._waiting.sweep(thorough=True)
         deleted = 0
         for _ in range(_KEY_BATCHES):
@@ -103,14 +103,14 @@ class Reconciler:
             bells = await recover_expired(connection, limit=_LIMIT)
         for bell in bells:
             self._metrics.recoveries.labels("requeued").inc()
-            _log.warning("run.recovered", run_id=bell.run_id, thread_id=bell.thread_id, why="its lease ran out")
+            _log.warning("run.recovered", run_id=bell.run_id, thread_id=bell.thread_id, why="its lease expired")
         self._dispatcher.ring_runs(bells)
         return len(bells)
 
     async def _ring_again(self, queue: str) -> int:
-        # Doorbells in the broker mean that workers are busy, not that bells were lost; ringing more would only pile up.
-        patience = _PATIENCE if await self._waiting_in_broker(queue) else 1
-        older_than_s = self._settings.rering_after_s * patience
+        # Doorbells in the broker mean that workers are busy, not that doorbells were lost; more would only pile up.
+        factor = _BUSY_FACTOR if await self._waiting_in_broker(queue) else 1
+        older_than_s = self._settings.rering_after_s * factor
         rung = 0
         for _ in range(_RINGS):
             async with self._database.connection() as connection:

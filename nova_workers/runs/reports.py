@@ -1,4 +1,4 @@
-"""What is told of a run that was claimed and has ended: to its followers, to metrics, traces and the log."""
+"""Reports claims and ends of runs to followers, metrics, traces and the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RunReports:
-    """Tells of runs."""
+    """Reports claims and ends of runs."""
 
     def __init__(self, metrics: Metrics, tracing: Tracing, clock: Clock) -> None:
         self._metrics = metrics
@@ -25,7 +25,7 @@ class RunReports:
         self._clock = clock
 
     def announce(self, claim: Claim, finish: Finish, finished: Finished, events: RunEvents) -> None:
-        """Tell followers of the end; what they are told is committed."""
+        """Publish the committed end of a run to its followers."""
         if finish.error is not None:
             events.emit(
                 live.StreamError(
@@ -81,7 +81,7 @@ class RunReports:
 
 
 def span_attributes(claim: Claim) -> dict[str, str | int]:
-    """Return what a run's span says of it."""
+    """Return the attributes of a run's span."""
     return {
         "nova.run.id": claim.run_id,
         "nova.thread.id": claim.thread_id,

@@ -1,4 +1,4 @@
-"""Starts runs whose time has come: by a timer of the process that accepted them, and by the reconciler."""
+"""Queues scheduled runs at their start time: by a timer in the accepting process, else by the reconciler."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Scheduled"]
 _log = structlog.get_logger(__name__)
 
 _TIMER_S = 60.0
-"""A start within this time has a timer in the process that accepted it. The reconciler finds all of them."""
+"""A start within this time gets a timer in the accepting process. The reconciler covers every start."""
 
 _BATCH = 500
 _MOST_TIMERS = 1_000
 
 
 class Scheduled:
-    """Puts scheduled runs into their lines. One object a process; any number of processes."""
+    """Queues scheduled runs when they are due. One object per process."""
 
     def __init__(self, database: Database, dispatcher: Dispatcher, publisher: EventPublisher) -> None:
         self._database = database
@@ -35,7 +35,7 @@ class Scheduled:
         self._timers: set[asyncio.Task[None]] = set()
 
     async def start_due(self, thread_id: str | None = None) -> int:
-        """Start what is due, of one thread or of all, and return how many runs that were.
+        """Queue the due runs of one thread or of all, and return how many.
 
         Raises:
             Unavailable: The database does not answer; the next pass finds them again.
@@ -50,7 +50,7 @@ class Scheduled:
         return len(promoted)
 
     def start_after(self, thread_id: str, delay_s: float) -> None:
-        """Have a thread's runs started after a moment. If this process ends before, the reconciler starts them."""
+        """Queue a thread's due runs after a delay. If this process ends first, the reconciler does it."""
         if delay_s > _TIMER_S or len(self._timers) >= _MOST_TIMERS:
             return
         timer = asyncio.create_task(self._start_later(thread_id, delay_s))

@@ -1,4 +1,4 @@
-"""A message becomes a run in the ledger, and a doorbell rings. The one way in, for every front door."""
+"""Accepts messages: writes a run to the ledger and rings a doorbell. Every entry point submits through here."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nova_workers.runs.scheduled import Scheduled
 __all__ = ["Submitter"]
 
 _AFTER_S = 0.01
-"""A timer rings this much after the start, so that the database's clock has passed it."""
+"""Margin of a timer after the start time, so that the database's clock has passed it."""
 
 
 class Submitter:
-    """Accepts messages. What it returned is in the ledger: the broker may be down, the run is not lost."""
+    """Accepts messages. A returned run is committed, so it survives a broker failure."""
 
     def __init__(
         self,
@@ -38,24 +38,24 @@ class Submitter:
         self._idempotency_ttl_s = idempotency_ttl_s
 
     async def submit(self, submission: Submission) -> Accepted:
-        """Put a message in its thread's line, or have it start later.
+        """Queue a message on its thread, or schedule it for later.
 
         Returns:
-            The run; under an idempotency key that was used before, the first run again.
+            The run; for an idempotency key that was used before, the run of its first use.
 
         Raises:
             NotFound: No such thread or agent in this tenant.
             Gone: The thread, or its agent, was deleted.
             ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
-            IdempotencyMismatch: The key came before with another body.
-            Unavailable: The database does not answer. Where the reply to the commit was lost, the run may be there:
-                the same idempotency key returns it.
+            IdempotencyMismatch: The key was used before with another body.
+            Unavailable: The database does not answer. If only the reply to the commit was lost, the run exists;
+                retrying with the same idempotency key returns it.
         """
         accepted = await self._insert(submission)
         if accepted.replayed:
             return accepted
         if accepted.interrupted_run_id is not None:
-            await self._canceller.interrupted(accepted.interrupted_run_id)
+            await self._canceller.apply_interrupt(accepted.interrupted_run_id)
         if accepted.start_at is None:
             self._dispatcher.ring_runs([accepted.doorbell])
         else:
@@ -126,12 +126,12 @@ class Submitter:
         return Gone(f"Agent {row['agent_id']!r} of thread {submission.thread_id!r} was deleted.", kind="agent")
 
     async def _no_agent(self, connection: Connection, submission: Submission) -> NotFound | Gone:
-        there_are = "`nova agents list` or GET /v1/agents tells which there are."
+        hint = "`nova agents list` or GET /v1/agents lists the agents."
         deleted_at = await ledger.agent_deleted_at(connection, submission.tenant_id, submission.agent_id)
         if deleted_at is None:
-            return NotFound(f"No agent {submission.agent_id!r}. {there_are}", kind="agent")
+            return NotFound(f"No agent {submission.agent_id!r}. {hint}", kind="agent")
         when = f"{deleted_at:%Y-%m-%d %H:%M} UTC"
-        return Gone(f"Agent {submission.agent_id!r} was deleted at {when}. {there_are}", kind="agent")
+        return Gone(f"Agent {submission.agent_id!r} was deleted at {when}. {hint}", kind="agent")
 
 
 def _with_interrupted(accepted: Accepted, interrupted: str | None) -> Accepted:

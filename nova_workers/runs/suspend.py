@@ -1,4 +1,4 @@
-"""From the calls that a turn stopped for to what the run waits for."""
+"""Converts the deferred calls of a turn to waits of the run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _new_wait(call_id: str, request: WaitRequest, now: datetime) -> NewWait:
 
 
 def waiting_event(wait: NewWait) -> Waiting:
-    """Return what followers of the run are told."""
+    """Return the event that tells followers what the run waits for."""
     request = wait.request
     question = None
     if isinstance(request, AskUser):

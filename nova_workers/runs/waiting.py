@@ -1,4 +1,4 @@
-"""Ends waits: somebody answers, a child run is over, or the time has come. The run then stands in line again."""
+"""Ends waits by an answer, the end of a child run, or a deadline. The run is then queued again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nova_workers.ledger.runs.cancel import run_status
 from nova_workers.ledger.waits import records as ledger
 from nova_workers.ledger.waits.records import Resolution, Wait
 from nova_workers.runs.cancel import Canceller
-from nova_workers.runs.parents import from_child
+from nova_workers.runs.parents import child_resolution
 
 __all__ = ["Waiting"]
 
@@ -25,11 +25,11 @@ _log = structlog.get_logger(__name__)
 
 _BATCH = 200
 _LOOK_BACK = timedelta(hours=1)
-"""How far the frequent pass looks for children that ended; the rare one looks at all."""
+"""How far back the frequent sweep looks for ended child runs; the thorough one looks at all."""
 
 
 class Waiting:
-    """Answers runs that wait. One object a process."""
+    """Resolves the waits of runs. One object per process."""
 
     def __init__(self, database: Database, dispatcher: Dispatcher, canceller: Canceller) -> None:
         self._database = database
@@ -37,19 +37,19 @@ class Waiting:
         self._canceller = canceller
 
     async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> None:
-        """Give a waiting run what it waits for.
+        """Answer a wait of a run.
 
         Args:
-            tenant_id: Whose run it is.
+            tenant_id: The run's tenant.
             run_id: The run.
-            wait_id: Which of its waits; None where it waits for one person only.
-            answer: Text for a question, a decision for a call.
+            wait_id: The wait; may be None if only one wait can be answered.
+            answer: Text for a question, a decision for an approval.
 
         Raises:
-            NotFound: No such run, or it never waited for this.
-            Conflict: It waits for several things, and `wait_id` does not say which is meant.
-            IllegalTransition: It was answered before, or does not wait any more.
-            InvalidInput: The answer does not fit what was asked.
+            NotFound: No such run.
+            Conflict: Several waits can be answered and `wait_id` is None.
+            IllegalTransition: The wait was answered before, or the run does not wait.
+            InvalidInput: The answer does not fit the request.
         """
         wait = await self._find(tenant_id, run_id, wait_id)
         resolution = _answered(wait, answer)
@@ -57,26 +57,27 @@ class Waiting:
             ended, bell = await ledger.resolve_wait(connection, wait, resolution)
         if not ended:
             raise IllegalTransition(
-                f"Wait {wait.id!r} of run {run_id!r} is over; somebody was faster.", wait_id=wait.id
+                f"Wait {wait.id!r} of run {run_id!r} has ended: another answer or the deadline came first.",
+                wait_id=wait.id,
             )
         self._ring(bell)
-        await self._let_go(wait)
+        await self._cancel_child(wait)
 
     async def sweep(self, *, thorough: bool = False) -> int:
-        """End every wait whose time has come or whose child is over, and return how many. Safe in any number of copies.
+        """End every wait whose deadline has passed or whose child run has ended; return how many. May run concurrently.
 
         Args:
-            thorough: Look at all children, and not only at those that ended of late.
+            thorough: Check all ended child runs, not only recent ones.
 
         Raises:
             Unavailable: The database does not answer; the next pass finds them again.
         """
         async with self._database.connection() as connection:
             due = await ledger.find_due_waits(connection, limit=_BATCH)
-            over = await ledger.find_answered_children(
+            ended = await ledger.find_answered_children(
                 connection, ended_within=None if thorough else _LOOK_BACK, limit=_BATCH
             )
-        return await self._each(due, self._time_out) + await self._each(over, self._hear)
+        return await self._end_each(due, self._time_out) + await self._end_each(ended, self._end_with_child)
 
     async def _find(self, tenant_id: str, run_id: str, wait_id: str | None) -> Wait:
         async with self._database.connection() as connection:
@@ -85,19 +86,19 @@ class Waiting:
         if not waits:
             if status is None:
                 raise NotFound(f"No run {run_id!r}.", kind="run")
-            missing = "waits for nobody" if wait_id is None else f"has no wait {wait_id!r}"
+            missing = "does not wait" if wait_id is None else f"has no wait {wait_id!r}"
             raise IllegalTransition(f"Run {run_id!r} {missing}; it is {status}.", status=status)
         fitting = [wait for wait in waits if wait.status == "open" and wait.request.kind in ANSWERABLE]
         if not fitting:
-            said = "was answered before" if waits[0].request.kind in ANSWERABLE else "waits for no person"
+            said = "was answered before" if waits[0].request.kind in ANSWERABLE else "does not wait for a person"
             raise IllegalTransition(f"Run {run_id!r} {said}.", wait_id=waits[0].id)
         if len(fitting) > 1:
             ids = ", ".join(wait.id for wait in fitting)
             raise Conflict(f"Run {run_id!r} waits for several answers; say which with wait_id: {ids}.", wait_ids=ids)
         return fitting[0]
 
-    async def _each(self, waits: Sequence[Wait], end: Callable[[Wait], Awaitable[None]]) -> int:
-        """End each wait by itself, and return how many were. One that fails is left to the next pass."""
+    async def _end_each(self, waits: Sequence[Wait], end: Callable[[Wait], Awaitable[None]]) -> int:
+        """End the waits one by one, and return how many ended. A failed one is left to the next pass."""
         ended = 0
         for wait in waits:
             try:
@@ -110,10 +111,10 @@ class Waiting:
                 ended += 1
         return ended
 
-    async def _hear(self, wait: Wait) -> None:
-        """Take the end of the run that was asked for the answer."""
+    async def _end_with_child(self, wait: Wait) -> None:
+        """End a wait with the result of its child run."""
         async with self._database.transaction() as connection:
-            _, bell = await ledger.resolve_wait(connection, wait, from_child(wait))
+            _, bell = await ledger.resolve_wait(connection, wait, child_resolution(wait))
         self._ring(bell)
 
     async def _time_out(self, wait: Wait) -> None:
@@ -129,11 +130,11 @@ class Waiting:
             ended, bell = await ledger.resolve_wait(connection, wait, _timed_out(wait))
         if ended:
             _log.info("wait.timed_out", run_id=wait.run_id, wait_id=wait.id, kind=request.kind)
-            await self._let_go(wait)
+            await self._cancel_child(wait)
         self._ring(bell)
 
-    async def _let_go(self, wait: Wait) -> None:
-        """Cancel the run that was asked: nobody waits for it any more. Who dies here leaves it to its end."""
+    async def _cancel_child(self, wait: Wait) -> None:
+        """Cancel the child run of an ended wait. After a crash before this, the child runs to its end."""
         if wait.child_run_id is not None:
             await self._canceller.abandon(wait.tenant_id, [wait.child_run_id])
 

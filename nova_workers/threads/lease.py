@@ -63,15 +63,15 @@ class LeaseKeeper:
         """The runs that this process executes now."""
         return tuple(self._held.values())
 
-    def keep(self, claim: Claim, token: str, *, asked_s: float) -> HeldRun:
+    def keep(self, claim: Claim, token: str, *, requested_s: float) -> HeldRun:
         """Begin to renew a run.
 
         Args:
             claim: The claim of just now.
             token: Of the thread's lock.
-            asked_s: Monotonic time before the claim was sent: the lease is not younger than that.
+            requested_s: Monotonic time before the claim was sent: the lease is not younger than that.
         """
-        run = HeldRun(claim, token, AbortSignal(), renewed_s=asked_s)
+        run = HeldRun(claim, token, AbortSignal(), renewed_s=requested_s)
         if claim.cancel_reason is not None:
             run.abort.abort(claim.cancel_reason)
         former = self._held.get(claim.run_id)
@@ -122,10 +122,10 @@ class LeaseKeeper:
         held = self.held
         if not held:
             return
-        asked_s = self._clock.monotonic_s()
-        await asyncio.gather(self._renew_leases(held, asked_s), self._renew_locks(held))
+        requested_s = self._clock.monotonic_s()
+        await asyncio.gather(self._renew_leases(held, requested_s), self._renew_locks(held))
 
-    async def _renew_leases(self, held: tuple[HeldRun, ...], asked_s: float) -> None:
+    async def _renew_leases(self, held: tuple[HeldRun, ...], requested_s: float) -> None:
         try:
             async with self._database.connection() as connection:
                 renewals = await renew_leases(connection, [run.claim for run in held], self._settings.lease_ttl_s)
@@ -138,7 +138,7 @@ class LeaseKeeper:
             if renewal is None:
                 self._lose(run, "taken", "another worker holds the run, or it ended")
                 continue
-            run.renewed_s = asked_s
+            run.renewed_s = requested_s
             if renewal.cancel_reason is not None:
                 run.abort.abort(renewal.cancel_reason)
 

@@ -231,7 +231,7 @@ class TriggerTicker:
         """Ring doorbells, send cancellations and count, after a batch was committed."""
         self._dispatcher.ring_runs(batch.bells)
         if batch.canceled:
-            await self._canceller.requested(batch.canceled)
+            await self._canceller.apply_requests(batch.canceled)
         fired = len(batch.bells)
         ticked.fired += fired
         if fired:

@@ -79,7 +79,7 @@ class TenantEnd:
     async def _cancel(self, tenant_id: str, run_ids: list[str]) -> bool:
         async with self._database.transaction() as connection:
             requests = await request_cancel(connection, tenant_id, run_ids)
-        await self._canceller.requested(requests)
+        await self._canceller.apply_requests(requests)
         return any(request.ended for request in requests)
 
     async def _give_to_purge(self, threads: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The day's budgets, looked at before a model is called."""
+"""Checks daily budgets before a model is called."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["within_budgets"]
 
 
 async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -> Claim:
-    """Return a claim with what the day's budgets leave for it. Where there are none, this costs nothing.
+    """Return a claim with the rest of the day's budgets. Without budgets this costs nothing.
 
-    Runs that begin at the same time see the same rest: together they may go beyond it, each by less than the rest.
+    Runs that begin at the same time see the same rest, so together they may exceed it, each by less than the rest.
 
     Raises:
-        EngineFailure: A budget is spent; says which, and when it starts anew.
-        RunLost: The database was away until the lease ran out.
+        EngineFailure: A budget is spent; the message names it and when it resets.
+        RunLost: The database was unavailable until the lease expired.
     """
     budgets = claim.budgets
     if not budgets.any:
@@ -56,8 +56,8 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -
 def _refusal(owner: str, most_usd: float, used_usd: float, spent: SpentToday) -> EngineFailure:
     resets_at = spent.resets_at.astimezone(ZoneInfo(spent.timezone))
     return EngineFailure(
-        f"Today's budget of {owner} is spent: ${used_usd:.4f} of ${most_usd:.4f}. The model was not asked. It starts "
-        f"anew at {resets_at:%Y-%m-%d %H:%M} ({spent.timezone}); or raise max_cost_usd_per_day and send the message "
+        f"Today's budget of {owner} is spent: ${used_usd:.4f} of ${most_usd:.4f}. The model was not called. It resets "
+        f"at {resets_at:%Y-%m-%d %H:%M} ({spent.timezone}); or raise max_cost_usd_per_day and send the message "
         "again.",
         kind="budget_exceeded",
         retryable=False,

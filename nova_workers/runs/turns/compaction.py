@@ -1,9 +1,8 @@
-"""Keeps a conversation within the model's context window: older turns give way to a summary of them.
+"""Keeps a conversation within the model's context window by replacing older turns with a summary.
 
-Due before a turn when the last model call's true usage comes near the window; between two steps of a turn likewise;
-and when the model says that the conversation is longer than the window. Turns, and the steps of the turn that runs, are
-kept or summarised whole, so no tool call is parted from its result. What is summarised is the oldest: steps only where
-all turns before them are.
+Compaction is due before a turn, or between two steps, when the reported usage of the last model call comes near the
+window, and when the provider reports an overflow. Turns, and steps of the running turn, are kept or summarized whole,
+so a tool call stays with its result. The oldest are summarized first; steps only after all earlier turns.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ __all__ = ["Compactor", "split_turns", "turn_sizes"]
 _log = structlog.get_logger(__name__)
 
 _CHARS_PER_TOKEN = 4
-"""Where no usage tells: English prose has about four characters a token."""
+"""Estimate without reported usage: English prose has about four characters a token."""
 _BLOCK_CHARS = 4_000
-"""What is shown of one tool result to the model that summarises."""
+"""Characters of one tool result that the summary model sees."""
 _PART = 0.6
 """Share of the summary model's window that one part of a long conversation may fill."""
 
@@ -67,7 +66,7 @@ class Compactor:
     def is_due(self, claim: Claim, model: str) -> bool:
         """Whether the conversation and the new message come near the model's window.
 
-        A conversation that an SDK's own session holds is that SDK's to compact.
+        Conversations in an SDK's own session are compacted by that SDK.
         """
         if claim.parent_turn_id is None or claim.session_id is not None:
             return False
@@ -90,24 +89,24 @@ class Compactor:
         timeout_s: float | None,
         events: RunEvents,
     ) -> str | None:
-        """Replace the conversation's older turns, and where that is not enough the turn's first steps, by a summary.
+        """Replace older turns, and if needed the first steps of the running turn, by a summary.
 
         Args:
             run: The run, for its fence and its abort.
             claim: Its claim, with the parent turn that is compacted.
             engine: Writes the summary.
-            model: Whose window the conversation is to fit.
-            journal: What is committed of the running turn.
-            trigger: Why.
-            timeout_s: What is left of the run's time, if that is bounded.
-            events: Told of the begin and the end.
+            model: The model whose window the conversation must fit.
+            journal: The committed steps of the running turn.
+            trigger: The reason for compaction.
+            timeout_s: The rest of the run's time limit, if any.
+            events: Receives the start and end events.
 
         Returns:
-            The compaction turn, the new parent of the running turn; None where there is nothing to summarise.
+            The compaction turn, which is the new parent of the running turn; None if there is nothing to summarize.
 
         Raises:
             EngineFailure: ``compaction_failure``: the summary could not be made.
-            RunLost: The run is not this claim's any more.
+            RunLost: Another claim holds the run.
         """
         started_s = self._clock.monotonic_s()
         turns = await self._turns_before(run, claim)
@@ -115,7 +114,7 @@ class Compactor:
         parts = [*turns, *(HistoryTurn(claim.turn_id, summary=False, messages=step.messages) for step in steps)]
         known = max([claim.context_tokens, *(step.usage.total_tokens for step in steps)])
         if trigger == "overflow_recovery":
-            # The model says so, whatever we count.
+            # The provider reports an overflow, whatever our estimate is.
             known = max(known, self._window(model))
         tokens = turn_sizes(parts, known)
         kept_from = split_turns(tokens, round(self._window(model) * self._settings.compact_keep))
@@ -126,9 +125,9 @@ class Compactor:
         through_step = done[-1].index if done else journal.compacted_through
         events.emit(live.Compaction(phase="start", tokens_before=sum(tokens)))
         if done:
-            # What the steps were for.
+            # The message that the steps respond to.
             older = [*turns, HistoryTurn(claim.turn_id, False, (Message("user", claim.content),)), *older[len(turns) :]]
-        text, usage, result = await self._summarise(run, engine, older, timeout_s)
+        text, usage, result = await self._summarize(run, engine, older, timeout_s)
         of = _OF_STEPS if through_step >= 0 else "Of the conversation before this point:"
         summary = f"<summary>\n{of}\n\n{text}\n</summary>"
         summary_tokens = result.usage.tokens.output_tokens or len(summary) // _CHARS_PER_TOKEN
@@ -161,13 +160,13 @@ class Compactor:
         return await persist(self._database, run.abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
 
     def _window(self, model: str) -> int:
-        """Return how much of the model's window a conversation may fill."""
+        """Return how many tokens of the model's window a conversation may fill."""
         return min(self._windows.context_tokens(model), self._settings.max_context_tokens)
 
-    async def _summarise(
+    async def _summarize(
         self, run: HeldRun, engine: Engine, turns: Sequence[HistoryTurn], timeout_s: float | None
     ) -> tuple[str, TokenUsage, EngineResult]:
-        """Return the summary of turns, in several passes where one would not fit the summary model."""
+        """Return the summary of turns, in several passes if they exceed the summary model's window."""
         model = self._settings.compaction_model
         room = round(self._window(model) * _PART) * _CHARS_PER_TOKEN
         text, usage, result = "", TokenUsage(), None
@@ -205,7 +204,7 @@ def split_turns(tokens: Sequence[int], keep_tokens: int) -> int:
 
 
 def turn_sizes(turns: Sequence[HistoryTurn], context_tokens: int) -> list[int]:
-    """Return the tokens of each turn: the true size of all, shared out by their characters."""
+    """Return the tokens of each turn: the reported total, divided in proportion to characters."""
     chars = [sum(_chars(message.content) for message in turn.messages) for turn in turns]
     total = sum(chars)
     tokens = max(context_tokens, total // _CHARS_PER_TOKEN)
@@ -213,7 +212,7 @@ def turn_sizes(turns: Sequence[HistoryTurn], context_tokens: int) -> list[int]:
 
 
 def _chars(content: Sequence[ContentBlock]) -> int:
-    """Return the length of a content; of a picture or document, that of a text with as many tokens."""
+    """Return the characters of content; an image or document counts as a text with as many tokens."""
     return sum(_block_chars(block) for block in content)
 
 
@@ -223,7 +222,7 @@ def _block_chars(block: ContentBlock) -> int:
         return media * _CHARS_PER_TOKEN
     match block:
         case {"type": "tool_result", "content": list() as parts}:
-            # Tools return pictures and documents too.
+            # Tool results may contain images and documents.
             return len(orjson.dumps({**block, "content": None})) + _chars(parts)
         case _:
             return len(orjson.dumps(block))

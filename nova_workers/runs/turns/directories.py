@@ -1,4 +1,4 @@
-"""Agents' working directories: there when a turn begins."""
+"""Creates agent directories before a turn begins."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nova_workers.errors import EngineFailure
 __all__ = ["AgentDirectories"]
 
 _TRUSTED_FOR_S = 60.0
-"""So long a directory that was seen is not looked at again: the look takes a thread, as the disk may be far away."""
+"""How long a directory that was seen is assumed to exist: a check takes a thread, as the disk may be remote."""
 _REMEMBERED = 4096
 
 
 class AgentDirectories:
-    """Makes working directories where they are missing. One object serves all slots of a worker process."""
+    """Creates missing agent directories. One object serves all worker slots of a process."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
@@ -30,7 +30,7 @@ class AgentDirectories:
         """Return the directory of a run's agent; None for an agent without native tools.
 
         Raises:
-            EngineFailure: It is not there, and cannot be made.
+            EngineFailure: It does not exist and cannot be created.
         """
         if not native_tools(claim.agent.trust):
             return None
@@ -42,7 +42,7 @@ class AgentDirectories:
             await asyncio.to_thread(_make_private, path)
         except OSError as error:
             raise EngineFailure(
-                f"The directory {str(path)!r} cannot be made: {error.strerror}. See NOVA_TOOLS__WORKSPACE_ROOT.",
+                f"The directory {str(path)!r} cannot be created: {error.strerror}. See NOVA_TOOLS__WORKSPACE_ROOT.",
                 kind="unknown",
                 retryable=True,
             ) from error

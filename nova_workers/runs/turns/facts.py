@@ -1,4 +1,4 @@
-"""What a turn is played with, in the words of the ledger."""
+"""Facts that the ledger records about a turn: role, grants and permission verdicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_workers.tools import Verdict
 __all__ = ["PermissionsUsed", "turn_facts"]
 
 _MAX_TOOLS = 200
-"""A model may call as many names as it likes. Those after this many are counted together."""
+"""Tool names counted separately; a model may invent more, which are counted together."""
 _OTHERS = "*"
 
 
@@ -24,7 +24,7 @@ class PermissionsUsed:
     """Counts the verdicts on a turn's calls, in this attempt and those before it."""
 
     def __init__(self, before: Mapping[str, Any] | None) -> None:
-        """Take what earlier attempts counted, as `record` returned it."""
+        """Continue from the counts of earlier attempts, as returned by `record`."""
         self._verdicts: dict[str, Counter[str]] = {}
         self._rules: dict[str, list[str]] = {}
         for tool, used in (before or {}).items():
@@ -50,7 +50,7 @@ class PermissionsUsed:
 
 
 def turn_facts(claim: Claim, options: EngineOptions | None = None) -> TurnFacts:
-    """Return what is known of a claimed run's turn; without options, before it is played."""
+    """Return the facts about a claimed run's turn. Without options, those known before it is executed."""
     agent = claim.agent
     return TurnFacts(
         role=_role(claim, options),

@@ -1,4 +1,4 @@
-"""Traces and counts a turn's steps and tool calls, whichever engine plays them."""
+"""Traces and counts a turn's steps and tool calls for every engine."""
 
 from nova_workers.clock import Clock
 from nova_workers.contracts.engine import ForwardingListener, StepRecord, StepVerdict, ToolCall, TurnListener
@@ -9,7 +9,7 @@ __all__ = ["CountedCalls", "ObservedTurn"]
 
 
 class CountedCalls(ForwardingListener):
-    """Counts the tool calls of a turn, and of the subagents below it, by how they ended."""
+    """Counts the tool calls of a turn and its subagents by status."""
 
     def __init__(self, to: TurnListener, metrics: Metrics) -> None:
         super().__init__(to)
@@ -28,8 +28,8 @@ class CountedCalls(ForwardingListener):
 class ObservedTurn(CountedCalls):
     """Records each step as a span, and counts tool calls.
 
-    A span lasts from the boundary before the step until the step is committed, under the span that is current then.
-    The steps of a subagent are no steps of the run: of those only the calls are counted.
+    A span lasts from the end of the previous step until the step is committed. Its parent is the current span. Steps of
+    a subagent are not steps of the run: only their calls are counted.
     """
 
     def __init__(self, to: TurnListener, *, tracing: Tracing, metrics: Metrics, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""From an engine's result to what becomes of the run."""
+"""Derives the outcome of a run from the engine's result."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge", 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of a run: it ends with a status, it goes back to the line, or it waits."""
+    """The outcome of an attempt: the run ends with a status, is requeued, or is suspended."""
 
     status: FinishStatus | Literal["requeue", "suspend"]
     stop_reason: StopReason
     text: str = ""
     error: EngineError | None = None
     step: StepRecord | None = None
-    """The last step, to be committed with the end."""
+    """The last step, committed in the same transaction as the end."""
     result: EngineResult | None = None
 
 
 def judge(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> Outcome:
-    """Decide what an engine's result means for the run.
+    """Return the outcome for an engine's result.
 
     Raises:
-        RunLost: The turn was stopped since the run is not ours any more.
+        RunLost: The turn was stopped because another claim holds the run.
     """
     if result.stop_reason == "aborted":
         if run.abort.reason == "lost":
@@ -45,7 +45,7 @@ def judge(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> 
     if result.deferred:
         return Outcome("suspend", "tool_use", result=result)
     if result.stop_reason == "tool_use" and run.stop_at_step and final_step is None:
-        # With a final step the turn has reached its limit in the same moment, and that step is not committed: it ends.
+        # With a final step the turn reached its limit at the same time. That step is not committed, so the run ends.
         return Outcome("requeue", "tool_use")
     if result.error is not None or result.stop_reason in {"error", "timeout"}:
         error = result.error or EngineError("timeout", "The turn took longer than its limit.", retryable=True)
@@ -54,7 +54,7 @@ def judge(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> 
 
 
 def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:
-    """Return the end of a run that is not to be executed any more, or None."""
+    """Return the outcome of a run that must not be executed, or None."""
     claim = run.claim
     text = _partial_text(journal)
     step = close_journal(journal)
@@ -64,7 +64,7 @@ def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:
         error = EngineError(
             "worker_lost",
             f"The run lost its worker {claim.losses} times and is not tried again. "
-            "If the workers died of it, look at their memory; else send the message again.",
+            "If it crashed the workers, check their memory; otherwise send the message again.",
             retryable=True,
         )
         return Outcome("failed", "error", text, error, step)
@@ -72,12 +72,12 @@ def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:
 
 
 def failed(error: EngineError, journal: Journal) -> Outcome:
-    """Return the end of a run that could not be executed."""
+    """Return the outcome of a run that could not be executed."""
     return Outcome("failed", "error", _partial_text(journal), error, close_journal(journal))
 
 
 def out_of_time(journal: Journal) -> Outcome:
-    """Return the end of a run whose time was up before its turn could go on."""
+    """Return the outcome of a run whose time limit expired before its turn could continue."""
     error = EngineError("timeout", "The run took longer than its time limit.", retryable=True)
     text = _partial_text(journal)
     result = EngineResult(text, "timeout", error=error, limit="time")
@@ -85,29 +85,29 @@ def out_of_time(journal: Journal) -> Outcome:
 
 
 def not_stored(error: Exception, journal: Journal, unwritten: StepRecord | None) -> Outcome:
-    """Return the end of a run of which a write failed for good: what is in the ledger stays, the rest is left out.
+    """Return the outcome of a run after a permanently failed write: keep what is in the ledger, omit the rest.
 
     Args:
-        error: What the write raised.
-        journal: As the ledger has it.
-        unwritten: The step that could not be written. Its response was paid for, and is counted.
+        error: The exception of the write.
+        journal: The committed journal.
+        unwritten: The step that could not be written. The usage of its response is counted.
     """
     why = (
-        f"The turn produced something that the ledger cannot store ({type(error).__name__}), so its last step is left "
-        "out; the workers' log has the details. The thread goes on with its next message."
+        f"The turn produced something that the ledger cannot store ({type(error).__name__}), so its last step is "
+        "omitted; the worker's log has the details. The thread continues with its next message."
     )
     outcome = failed(EngineError("unknown", why, retryable=False), journal)
     if unwritten is None:
         return outcome
     step = outcome.step or StepRecord(unwritten.index, (), final=True)
-    # The finish counts a response's usage only where the ledger does not have the response yet.
+    # The finish counts the usage of a response only if the ledger does not have the response yet.
     return replace(outcome, step=replace(step, usage=unwritten.usage, tool_usage=unwritten.tool_usage))
 
 
 def close_journal(journal: Journal) -> StepRecord | None:
     """Return the last step with every open call reported as interrupted, or None where nothing is open.
 
-    Its first message stands in the journal already; it is written again at the same place, which changes nothing.
+    Its first message is in the journal already; writing it again at the same position changes nothing.
     """
     last = journal.steps[-1] if journal.steps else None
     if last is None or last.complete:

@@ -1,4 +1,4 @@
-"""Who decides over the tool calls of a run."""
+"""Builds the tool policy of a run."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ __all__ = ["tool_policy"]
 
 
 def tool_policy(claim: Claim, settings: ToolSettings, journal: Iterable[StepRecord]) -> ToolPolicy:
-    """Return the policy of a claimed run: its agent's permissions, the operator's, and the calls it made before."""
+    """Return the policy from the agent's permissions, the operator's rules and the run's earlier calls."""
     commands = CommandPolicy(claim.agent.permissions, deny=settings.deny_commands, ask=settings.ask_commands)
     policy = ToolPolicy(claim.agent.trust, commands)
     policy.remember(call for step in journal for call in step.tool_calls)

@@ -1,4 +1,4 @@
-"""Writes what happens in a turn to the journal, and publishes it as live events."""
+"""Writes the steps of a turn to the journal and publishes live events."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ __all__ = ["TurnRecorder"]
 _log = structlog.get_logger(__name__)
 
 _LEAST_STEPS = 2
-"""So many steps since the last summary before the turn is stopped for another."""
+"""Steps after a compaction before the turn is stopped for another one."""
 
 
 class TurnRecorder(TurnListener):
     """The listener of one turn.
 
-    A step that is not final is committed before the engine goes on. The final step is kept for the statement that ends
-    the run, so a turn without tools costs no write between claim and finish.
+    A step that is not final is committed before the engine continues. The final step is kept for the statement that
+    ends the run, so a turn without tools needs no write between claim and finish.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class TurnRecorder(TurnListener):
         self.refused: Mapping[str, str] = journal.refused
         """Notes for the blocks that the provider refused in this turn, by fingerprint."""
         self.unwritten: StepRecord | None = None
-        """The step that the turn is in, until it is committed whole."""
+        """The current step until it is fully committed."""
         self.steps_committed = 0
-        """By this attempt."""
+        """In this attempt."""
         self.compact_above_tokens: int | None = None
-        """Stop the turn between two steps once a response shows that the conversation is longer than this."""
+        """Stop the turn between two steps once a response reports a longer conversation than this."""
         self.is_over_window = False
-        """Whether it was stopped so."""
+        """Whether the turn was stopped for that reason."""
         self.first_token_at: datetime | None = None
         self._run = run
         self._claim: Claim = run.claim
@@ -88,7 +88,7 @@ class TurnRecorder(TurnListener):
         self.take_journal(journal)
 
     def take_journal(self, journal: Journal) -> None:
-        """Go on from what is committed of the turn."""
+        """Continue from the committed journal of the turn."""
         self.final_step = None
         self.unwritten = None
         self.is_over_window = False
@@ -98,29 +98,29 @@ class TurnRecorder(TurnListener):
         self._steps_since_summary = 0
         self._steps = {step.index: step for step in journal.steps}
         last = journal.steps[-1] if journal.steps else None
-        # The response of a step that is not complete stands in the journal already; its step is committed at its place.
+        # The response of an incomplete step is in the journal already; the step is committed at the same position.
         self.seq = journal.next_seq - (len(last.messages) if last is not None and not last.complete else 0)
-        """Place in the turn of the next step's first message."""
+        """Position in the turn of the next step's first message."""
 
     def subagent(self, call_id: str, name: str) -> TurnListener:
-        """Return the listener of a subagent, whose calls are judged as the turn's own."""
+        """Return the listener of a subagent. Its calls are authorized like the turn's own."""
         return SubagentEvents(self._events, name, self)
 
     @property
     def facts(self) -> TurnFacts:
-        """What the turn is played with, as far as it is known."""
+        """The facts about the turn known so far."""
         return replace(self._facts, permissions_used=self._permissions_used.record())
 
     def note_options(self, options: EngineOptions) -> None:
-        """Take what the engine is given, for the ledger."""
+        """Record the engine's options for the ledger."""
         self._facts = turn_facts(self._claim, options)
 
     def note_result(self, result: EngineResult) -> None:
-        """Take what the engine tells of the turn beside its steps, for the ledger."""
+        """Record facts from the engine's result for the ledger."""
         self._facts = replace(self._facts, tools_available=result.tools_available)
 
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
-        """Judge a call by the tool policy. A call that needs approval waits for it, where it can."""
+        """Authorize a call by the tool policy. A call that needs approval waits for it if the engine supports waits."""
         verdict = self._policy.judge(tool_name, params)
         self._permissions_used.add(tool_name, verdict)
         answer = verdict.authorization()
@@ -129,7 +129,7 @@ class TurnRecorder(TurnListener):
         _log.info("tool.refused", tool=tool_name, verdict=verdict.kind, rule=verdict.rule)
         if verdict.kind == "deny":
             return answer
-        # An engine that cannot wait takes the reason for a refusal.
+        # An engine without waits treats the reason as a refusal.
         asked = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
         return replace(answer, deferral=asked.model_dump(mode="json"))
 
@@ -148,7 +148,7 @@ class TurnRecorder(TurnListener):
         self._events.emit(live.Reasoning(text=text))
 
     def on_restart(self) -> None:
-        """Publish that what was streamed of the response is void."""
+        """Publish that the streamed part of the response is void."""
         self._events.emit(live.Restart())
 
     def on_assistant_message(self, text: str) -> None:
@@ -156,7 +156,7 @@ class TurnRecorder(TurnListener):
         self._events.emit(live.AssistantMessage(text=text))
 
     def on_tool_use_summary(self, summary: str) -> None:
-        """Publish what a call did."""
+        """Publish the summary of a call."""
         self._events.emit(live.ToolUseSummary(summary=summary))
 
     def on_tool_use(self, call: ToolCall, summary: str) -> None:
@@ -166,7 +166,7 @@ class TurnRecorder(TurnListener):
         )
 
     def on_tool_progress(self, call: ToolCall, summary: str) -> None:
-        """Publish how far a call is."""
+        """Publish the progress of a call."""
         self._events.emit(
             live.ToolStatus(tool_call_id=call.id, tool_name=call.tool_name, status="running", summary=summary)
         )
@@ -185,7 +185,7 @@ class TurnRecorder(TurnListener):
         await persist(self._database, self._run.abort, write)
 
     async def on_content_refused(self, block: ContentBlock, note: str) -> None:
-        """Keep that a block is left out of requests from now on. Raises `RunLost`."""
+        """Record that later requests omit a block. Raises `RunLost`."""
         self.refused = {**self.refused, fingerprint_of(block): note}
 
         async def write(connection: Connection) -> None:
@@ -195,11 +195,11 @@ class TurnRecorder(TurnListener):
         self._events.emit(live.ContentLeftOut(kind=str(block.get("type")), note=note))
 
     def announce_answers(self) -> None:
-        """Emit the end of each call whose result came from outside since the last attempt."""
+        """Emit the end of each call that was answered from outside since the last attempt."""
         self._announce_ends(self._answered)
 
     def close(self, step: StepRecord | None) -> None:
-        """Emit the end of each call of the turn's last step that was cut short."""
+        """Emit the end of each interrupted call of the turn's last step."""
         if step is not None:
             self._announce_ends(step.tool_calls)
 
@@ -226,7 +226,7 @@ class TurnRecorder(TurnListener):
         self._steps[call.step] = replace(
             step, tool_calls=tuple(call if known.id == call.id else known for known in step.tool_calls)
         )
-        # A step's only call is committed with its step in the next moment; of several, each counts on its own.
+        # A step's only call is committed with the step right after this; of several calls, each is committed by itself.
         if len(step.tool_calls) > 1:
 
             async def write(connection: Connection) -> None:
@@ -235,7 +235,7 @@ class TurnRecorder(TurnListener):
             await persist(self._database, self._run.abort, write)
 
     async def on_step(self, step: StepRecord) -> StepVerdict:
-        """Commit a step and what joins the turn after it; keep a final one for the end of the run. Raises `RunLost`."""
+        """Commit a step and absorb steering messages; keep a final step for the end of the run. Raises `RunLost`."""
         self.unwritten = step
         if step.final:
             self.final_step = step
@@ -244,7 +244,7 @@ class TurnRecorder(TurnListener):
         self.is_over_window = self._is_over_window(step)
         stop = self._run.stop_at_step or self.is_over_window
         spent = self._spent + step.usage + step.tool_usage
-        # The usage event comes first: the step's own event is what closes it.
+        # The usage event comes first, because the step event closes the step.
         event_id = str(self._events.upcoming(2))
         facts = self.facts
 
@@ -274,7 +274,7 @@ class TurnRecorder(TurnListener):
         return "stop" if stop or self._run.stop_at_step else "continue"
 
     def _is_over_window(self, step: StepRecord) -> bool:
-        """Whether the conversation comes near the window. A summary that spares one step is not worth its price."""
+        """Whether the conversation comes near the window and enough steps have passed since the last compaction."""
         if self.compact_above_tokens is None or self._steps_since_summary < _LEAST_STEPS:
             return False
         return step.usage.total_tokens > self.compact_above_tokens
@@ -285,7 +285,7 @@ class TurnRecorder(TurnListener):
         return tuple(item.message for item in absorbed)
 
     def _announce_steering(self, absorbed: Sequence[ledger.Absorbed]) -> None:
-        """Tell followers, whether the turn goes on here or, after a drain, on another worker."""
+        """Publish absorbed messages, also when the turn continues on another worker after a drain."""
         if not absorbed:
             return
         self._events.emit(live.Steered(run_ids=tuple(item.run_id for item in absorbed)))
@@ -294,6 +294,6 @@ class TurnRecorder(TurnListener):
             self._publisher.announce_end(item.run_id, end)
 
     def journal(self) -> Journal:
-        """Return the steps of the turn so far. Of the last, calls may still be open."""
+        """Return the steps of the turn so far. The last one may have open calls."""
         steps = tuple(self._steps[index] for index in sorted(self._steps))
         return Journal(steps, self.seq, self._spent, compacted_through=self._compacted_through)

@@ -1,8 +1,8 @@
-"""Keeps secrets out of what a run leaves behind: its journal, its result, its live events, its SDK's session.
+"""Keeps secrets out of a run's journal, result, live events and SDK session.
 
-Inside a turn the conversation has the values, since the model must be able to use them. What leaves the engine passes
-here first. So a later turn, and a turn that goes on after a crash, see placeholders, and the model reads a secret again
-where it needs it. Only a call that is still to be made is given back what it was called with.
+Within a turn the conversation contains the values, since the model must be able to use them. The output of the engine
+is redacted here. So later turns, and a turn resumed after a crash, contain placeholders, and the model reads a secret
+again if needed. Only the arguments of a pending call are restored.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _WORDS: dict[str, int | None] = {
     "params": None,
     "reason": None,
 }
-"""What a model, or a person, has written in a `WaitRequest`, and how many characters it may have. The rest is form."""
+"""Free-text fields of a `WaitRequest` with their maximum lengths. Only these are redacted."""
 
 
 class RedactedListener(ForwardingListener):
-    """Passes everything on without secrets.
+    """Forwards everything with secrets redacted.
 
-    Text that arrives in pieces is held back where it may be the beginning of a secret, until the next piece, or the
-    next event of another kind, decides.
+    Streamed text that may be the beginning of a secret is held back until the next piece, or an event of another kind,
+    decides.
     """
 
     def __init__(self, to: TurnListener, redactor: Redactor) -> None:
@@ -56,95 +56,95 @@ class RedactedListener(ForwardingListener):
         self._nested: list[RedactedListener] = []
 
     def settle(self) -> None:
-        """Pass on what is held back: the text has ended."""
+        """Forward the text held back, at the end of a text."""
         for nested in self._nested:
             nested.settle()
         self._end_reasoning()
         self._end_text()
 
     def redact(self, result: EngineResult) -> EngineResult:
-        """End the listening: pass on what is held back, and return the turn's result without secrets."""
+        """Forward the text held back and return the turn's result without secrets."""
         self.settle()
         return redact_result(result, self._redactor)
 
     def on_token(self, text: str) -> None:
-        """Pass on what is certain not to be part of a secret."""
+        """Forward text that cannot be part of a secret."""
         self._end_reasoning()
         clean = self._text.feed(text)
         if clean:
             self._to.on_token(clean)
 
     def on_reasoning(self, text: str) -> None:
-        """Pass on what is certain not to be part of a secret."""
+        """Forward text that cannot be part of a secret."""
         self._end_text()
         clean = self._reasoning.feed(text)
         if clean:
             self._to.on_reasoning(clean)
 
     def on_restart(self) -> None:
-        """Drop what is held back of the void response."""
+        """Drop the text held back of the void response."""
         self._text.drop()
         self._reasoning.drop()
         self._to.on_restart()
 
     def on_thinking(self) -> None:
-        """Pass on what is held back, then the event."""
+        """Forward the text held back, then the event."""
         self.settle()
         self._to.on_thinking()
 
     def on_assistant_message(self, text: str) -> None:
-        """Pass on the narration without secrets."""
+        """Forward the narration without secrets."""
         self.settle()
         self._to.on_assistant_message(self._redactor.text(text))
 
     def on_tool_use(self, call: ToolCall, summary: str) -> None:
-        """Pass on the call without secrets."""
+        """Forward the call without secrets."""
         self.settle()
         self._to.on_tool_use(_call(call, self._redactor), self._redactor.text(summary))
 
     def on_tool_use_summary(self, summary: str) -> None:
-        """Pass on the summary without secrets."""
+        """Forward the summary without secrets."""
         self.settle()
         self._to.on_tool_use_summary(self._redactor.text(summary))
 
     def on_tool_progress(self, call: ToolCall, summary: str) -> None:
-        """Pass on the progress without secrets."""
+        """Forward the progress without secrets."""
         self.settle()
         self._to.on_tool_progress(_call(call, self._redactor), self._redactor.text(summary))
 
     def on_event(self, event: EngineEvent) -> None:
-        """Pass on the event without secrets."""
+        """Forward the event without secrets."""
         self._to.on_event(EngineEvent(event.type, self._redactor.json(event.data)))
 
     async def on_content_refused(self, block: ContentBlock, note: str) -> None:
-        """Pass on the block as the ledger has it."""
+        """Forward the block as the ledger stores it."""
         await self._to.on_content_refused(self._redactor.json(block), self._redactor.text(note))
 
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
-        """Pass on the result without secrets."""
+        """Forward the result without secrets."""
         self.settle()
         await self._to.on_tool_result(_call(call, self._redactor), self._redactor.text(summary))
 
     async def on_tool_calls(self, step: StepRecord) -> None:
-        """Pass on the response without secrets."""
+        """Forward the response without secrets."""
         self.settle()
         await self._to.on_tool_calls(_step(step, self._redactor))
 
     async def on_step(self, step: StepRecord) -> StepVerdict:
-        """Pass on the step without secrets."""
+        """Forward the step without secrets."""
         self.settle()
         return await self._to.on_step(_step(step, self._redactor))
 
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
-        """Learn a secret that the call sets, and pass the call on as it is.
+        """Learn the secrets that the call sets, and forward the call unchanged.
 
-        Patterns of commands are compared with what would run. What waits for a person is redacted with the result.
+        Command patterns must match the real arguments. A request for approval is redacted with the result.
         """
         self._redactor.learn_call(tool_name, params)
         return await self._to.authorize_tool(tool_name, params)
 
     def subagent(self, call_id: str, name: str) -> TurnListener:
-        """Redact what is reported of a subagent as well."""
+        """Redact a subagent's events as well."""
         nested = RedactedListener(self._to.subagent(call_id, name), self._redactor)
         self._nested.append(nested)
         return nested
@@ -161,10 +161,10 @@ class RedactedListener(ForwardingListener):
 
 
 class RedactedSessions:
-    """A store of SDK sessions that is told no secret.
+    """A store of SDK sessions that receives no secrets.
 
-    A session that was changed tells another story than the conversation in memory did; engines then go on from the
-    ledger, as with any session that is out of date.
+    A redacted session no longer matches the conversation; engines then continue from the ledger, as with any outdated
+    session.
     """
 
     def __init__(self, sessions: SessionStore, redactor: Redactor) -> None:
@@ -200,29 +200,29 @@ def redact_result(result: EngineResult, redactor: Redactor) -> EngineResult:
 
 
 def restore_open_calls(journal: Journal, redactor: Redactor) -> Journal:
-    """Return the journal with the arguments of calls that are still to be made as the model gave them.
+    """Return the journal with the original arguments of pending calls.
 
-    Those are calls that waited for permission, and calls that may be made again after a crash. Only secrets that the
-    model could read by itself are put back.
+    These are calls that waited for permission and calls that may be repeated after a crash. Only secrets that the model
+    can read are restored.
     """
     if redactor.is_empty or not journal.steps or journal.steps[-1].complete:
         return journal
     last = journal.steps[-1]
-    still = {
+    pending = {
         call.id for call in last.tool_calls if call.result is None and not redactor.is_given_secrets(call.tool_name)
     }
     calls = tuple(
-        replace(call, params=redactor.restore(call.params)) if call.id in still else call for call in last.tool_calls
+        replace(call, params=redactor.restore(call.params)) if call.id in pending else call for call in last.tool_calls
     )
     messages = tuple(
-        Message(message.role, tuple(_restored(block, still, redactor) for block in message.content))
+        Message(message.role, tuple(_restored(block, pending, redactor) for block in message.content))
         for message in last.messages
     )
     return replace(journal, steps=(*journal.steps[:-1], replace(last, messages=messages, tool_calls=calls)))
 
 
-def _restored(block: ContentBlock, still: set[str], redactor: Redactor) -> ContentBlock:
-    if block.get("type") == "tool_use" and block.get("id") in still:
+def _restored(block: ContentBlock, pending: set[str], redactor: Redactor) -> ContentBlock:
+    if block.get("type") == "tool_use" and block.get("id") in pending:
         return {**block, "input": redactor.restore(block.get("input"))}
     return block
 
@@ -245,8 +245,8 @@ def _call(call: ToolCall, redactor: Redactor) -> ToolCall:
 
 
 def _request(request: JsonObject, redactor: Redactor) -> JsonObject:
-    """Return what a call waits for without secrets. Only words change, within their bounds: it stays what it is."""
-    # A default is one of the options, if there are any: the two are cut alike.
+    """Return a wait request without secrets. Only free-text fields change, within their maximum lengths."""
+    # A default must stay one of the options, so both are truncated alike.
     bounds = {**_WORDS, "default": MAX_OPTION_CHARS} if request.get("options") else _WORDS
     return {
         key: _within(redactor.json(value), bounds[key]) if key in bounds else value for key, value in request.items()
@@ -254,7 +254,7 @@ def _request(request: JsonObject, redactor: Redactor) -> JsonObject:
 
 
 def _within(value: Any, max_chars: int | None) -> Any:
-    """Return a text, or each of a list, within a bound: a placeholder may be longer than what it stands for."""
+    """Truncate a text, or each text of a list: a placeholder may be longer than the secret."""
     if isinstance(value, list):
         return [_within(item, max_chars) for item in value]
     if isinstance(value, str) and max_chars is not None and len(value) > max_chars:
@@ -268,5 +268,5 @@ def _messages(messages: Iterable[Message], redactor: Redactor) -> tuple[Message,
 
 def _content(content: tuple[ContentBlock, ...], redactor: Redactor) -> tuple[ContentBlock, ...]:
     clean = tuple(redactor.json(content))
-    # No model takes a message without content, which is left where all of it was a thought with a secret.
+    # Providers refuse a message without content, which remains if all of it was a thinking block with a secret.
     return (text_block("[left out, since it holds a secret]"),) if content and not clean else clean

@@ -40,7 +40,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _TimeLeft:
-    """How long a run may still take, where its agent bounds that."""
+    """The rest of a run's time limit, if its agent has one."""
 
     def __init__(self, claim: Claim, clock: Clock) -> None:
         limit_s = claim.agent.timeout_s
@@ -48,22 +48,22 @@ class _TimeLeft:
         self._deadline_s = None if limit_s is None else clock.monotonic_s() + limit_s - claim.elapsed_s
 
     @property
-    def is_up(self) -> bool:
+    def is_expired(self) -> bool:
         return self._deadline_s is not None and self._clock.monotonic_s() >= self._deadline_s
 
     def seconds(self) -> float | None:
-        """Return the seconds that are left; None without a bound.
+        """Return the seconds left; None without a limit.
 
         Raises:
-            EngineFailure: There are none.
+            EngineFailure: The time limit has expired.
         """
-        if self.is_up:
+        if self.is_expired:
             raise EngineFailure("The run took longer than its time limit.", kind="timeout", retryable=True)
         return None if self._deadline_s is None else self._deadline_s - self._clock.monotonic_s()
 
 
 class _Prepared(NamedTuple):
-    """What the engine is called with, and what removes secrets from its result."""
+    """The engine's arguments, and the function that redacts its result."""
 
     content: tuple[ContentBlock, ...]
     options: EngineOptions
@@ -72,7 +72,7 @@ class _Prepared(NamedTuple):
 
 
 class TurnRunner:
-    """Plays turns through engines. One object serves all slots of a worker process."""
+    """Executes turns with engines. One object serves all worker slots of a process."""
 
     def __init__(
         self, assembler: TurnAssembler, compactor: Compactor, *, clock: Clock, metrics: Metrics, tracing: Tracing
@@ -84,10 +84,10 @@ class TurnRunner:
         self._tracing = tracing
 
     async def play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
-        """Execute the turn of a claimed run, and say what becomes of the run. The context has the run's redactor.
+        """Execute the turn of a claimed run and return its outcome. The run's redactor must be current.
 
         Raises:
-            RunLost: The run is not this claim's any more.
+            RunLost: Another claim holds the run.
         """
         claim = run.claim
         time_left = _TimeLeft(claim, self._clock)
@@ -109,7 +109,7 @@ class TurnRunner:
         except RunLost:
             raise
         except EngineFailure as error:
-            if time_left.is_up:
+            if time_left.is_expired:
                 return out_of_time(recorder.journal())
             return failed(EngineError(error.kind, hide(error.message), error.retryable), recorder.journal())
         except Unstorable as error:
@@ -118,7 +118,7 @@ class TurnRunner:
         except NovaError as error:
             return failed(EngineError("unknown", hide(error.message), retryable=True), recorder.journal())
         except Exception as error:
-            # An engine gives failure as a value; what it raises is a defect. The run still ends, and says so.
+            # Engines return failures as values, so an exception is a defect. The run still ends with an error.
             _log.exception("run.engine_raised")
             defect = EngineError("unknown", f"{type(error).__name__} in the engine; see the log.", retryable=True)
             return failed(defect, recorder.journal())
@@ -133,15 +133,15 @@ class TurnRunner:
         events: RunEvents,
         time_left: _TimeLeft,
     ) -> EngineResult:
-        """Run the engine. A conversation that is too long is compacted: before, between two steps, or on overflow.
+        """Run the engine; compact a conversation that is too long before the turn, between two steps, or on overflow.
 
-        An overflow ends the turn where the conversation has not grown since the last summary.
+        An overflow ends the turn if the conversation has not grown since the last compaction.
         """
         model = self._assembler.model(claim)
         recorder.compact_above_tokens = self._compactor.due_above_tokens(model)
         if self._compactor.is_due(claim, model):
-            claim = await self._compact_before_it_is_needed(run, claim, engine, recorder, events, time_left)
-        in_vain = False
+            claim = await self._compact_early(run, claim, engine, recorder, events, time_left)
+        compacted_before = False
         while True:
             steps_before = recorder.steps_committed
             prepared = await self._prepare(run, claim, recorder, time_left)
@@ -160,7 +160,7 @@ class TurnRunner:
                     return replace(result, stop_reason="aborted")
                 if run.stop_at_step:
                     return result
-                claim = await self._compact_before_it_is_needed(run, claim, engine, recorder, events, time_left)
+                claim = await self._compact_early(run, claim, engine, recorder, events, time_left)
                 continue
             if result.error is None or result.error.kind != "context_overflow":
                 return result
@@ -170,11 +170,11 @@ class TurnRunner:
                 if run.abort.aborted:
                     return replace(result, stop_reason="aborted", error=None)
                 raise
-            if shorter is claim or (in_vain and recorder.steps_committed == steps_before):
+            if shorter is claim or (compacted_before and recorder.steps_committed == steps_before):
                 return result
-            in_vain, claim = True, shorter
+            compacted_before, claim = True, shorter
 
-    async def _compact_before_it_is_needed(  # noqa: PLR0917 - as above
+    async def _compact_early(  # noqa: PLR0917 - as above
         self,
         run: HeldRun,
         claim: Claim,
@@ -183,14 +183,14 @@ class TurnRunner:
         events: RunEvents,
         time_left: _TimeLeft,
     ) -> Claim:
-        """Return the claim with a shorter conversation. Where that fails, it may fit as it is, or overflow."""
+        """Return the claim with a shorter conversation, or unchanged if compaction fails: it may still fit."""
         shorter = claim
         try:
             shorter = await self._compact(run, claim, engine, recorder, "context_limit", events, time_left)
         except EngineFailure as error:
             _log.warning("run.not_compacted", error=error.message)
         if shorter is claim and recorder.is_over_window:
-            # It would be as long at each further step.
+            # Do not try again at each further step.
             recorder.compact_above_tokens = None
             recorder.take_journal(await self._assembler.journal(claim, run.abort))
         return shorter
@@ -205,7 +205,7 @@ class TurnRunner:
         events: RunEvents,
         time_left: _TimeLeft,
     ) -> Claim:
-        """Return the claim with the conversation that is left, or as it is where nothing can be summarised."""
+        """Return the claim with the compacted conversation, or unchanged if nothing can be summarized."""
         model = self._assembler.model(claim)
         turn_id = await self._compactor.compact(
             run,
@@ -219,7 +219,7 @@ class TurnRunner:
         )
         if turn_id is None:
             return claim
-        # As the next worker would: from what is committed.
+        # Continue from committed state, as another worker would.
         recorder.take_journal(await self._assembler.journal(claim, run.abort))
         return replace(claim, parent_turn_id=turn_id, context_tokens=0)
 
@@ -242,7 +242,7 @@ class TurnRunner:
 
 
 def _without_refused(options: EngineOptions, refused: Mapping[str, str]) -> EngineOptions:
-    """Return options with notes for what the provider refused earlier in this turn."""
+    """Return options with notes in place of blocks that the provider refused earlier in this turn."""
     if not refused:
         return options
     journal = tuple(replace(step, messages=with_notes(step.messages, refused)) for step in options.journal)

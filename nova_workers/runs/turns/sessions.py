@@ -1,4 +1,4 @@
-"""The sessions that one run may see and make."""
+"""The SDK sessions that a run may read and write."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["RunSessions"]
 
 
 class RunSessions:
-    """Implements `SessionStore` for a run: of its tenant it reads, for its thread it writes.
+    """Implements `SessionStore` for a run: reads sessions of its tenant, writes those of its thread.
 
-    A write needs no fence. It makes a session that nothing names before the run's own end does, and that is fenced.
+    A write needs no fence: a new session is referenced only by the end of the run, which is fenced.
     """
 
     def __init__(self, database: Database, claim: Claim, engine: str, abort: AbortSignal) -> None:
@@ -34,7 +34,7 @@ class RunSessions:
         )
 
     async def save(self, session: NewSession) -> None:
-        """Keep a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        """Save a session. See `nova_workers.contracts.sessions.SessionStore`."""
         claim = self._claim
         await persist(
             self._database,

@@ -1,4 +1,4 @@
-"""Publishes what a subagent does: the same events as of the agent, with the subagent's name on them."""
+"""Publishes a subagent's events: those of an agent, with the subagent's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SubagentEvents"]
 
 
 class SubagentEvents(TurnListener):
-    """The listener of a nested turn. Its steps are not journalled: the call that runs it is, as a whole."""
+    """The listener of a nested turn. Its steps are not in the journal; the call that runs it is, as a whole."""
 
     def __init__(self, events: RunEvents, agent: str, turn: TurnListener) -> None:
         """Take the run's events, the subagent's name, and the listener of the turn, which authorizes its calls."""
@@ -34,7 +34,7 @@ class SubagentEvents(TurnListener):
         self._events.emit(live.Reasoning(text=text, agent=self._agent))
 
     def on_restart(self) -> None:
-        """Publish that what was streamed of the response is void."""
+        """Publish that the streamed part of the response is void."""
         self._events.emit(live.Restart(agent=self._agent))
 
     def on_tool_use(self, call: ToolCall, summary: str) -> None:
@@ -42,7 +42,7 @@ class SubagentEvents(TurnListener):
         self._publish(call, summary, "started")
 
     def on_tool_progress(self, call: ToolCall, summary: str) -> None:
-        """Publish how far a call is."""
+        """Publish the progress of a call."""
         self._publish(call, summary, "running")
 
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
@@ -50,7 +50,7 @@ class SubagentEvents(TurnListener):
         self._publish(call, summary, call.status if call.status in ("completed", "interrupted") else "failed")
 
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
-        """Judge a call as one of the turn itself."""
+        """Authorize a call like one of the turn itself."""
         return await self._turn.authorize_tool(tool_name, params)
 
     def _publish(

@@ -103,7 +103,7 @@ async def test_the_first_answer_counts_and_what_does_not_fit_is_refused(fleet: H
     with pytest.raises(IllegalTransition, match="was answered before"):
         await say(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
     other = await _begin(fleet, {"say": "no question"})
-    with pytest.raises(IllegalTransition, match="waits for nobody; it is succeeded"):
+    with pytest.raises(IllegalTransition, match="does not wait; it is succeeded"):
         await say(fleet.tenant_id, other.run_id, None, Answer(text="coffee"))
     assert await _result_of(fleet, run.run_id) == ("completed", "tea")
 

@@ -1,0 +1,195 @@
+"""One attempt of a claimed run: plays its turn, then finishes, suspends or requeues the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.contracts import events as live
+from nova_workers.contracts.engine import EngineError, EngineResult
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, PlannedEffect
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import ANSWERABLE
+from nova_workers.errors import RunLost
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs.finish import finish_run, requeue_run
+from nova_workers.ledger.runs.resume import Journal, load_journal
+from nova_workers.ledger.waits.suspend import suspend_run
+from nova_workers.observability.metrics import Metrics
+from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.fairness import FairQueue
+from nova_workers.runs.parents import resolve_parents
+from nova_workers.runs.persist import persist
+from nova_workers.runs.reports import RunReports
+from nova_workers.runs.suspend import new_waits, waiting_event
+from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored
+from nova_workers.runs.turns.permission import tool_policy
+from nova_workers.runs.turns.recorder import TurnRecorder
+from nova_workers.runs.turns.runner import TurnRunner
+from nova_workers.streams.publisher import EventPublisher, RunEvents
+from nova_workers.threads.lease import HeldRun, LeaseKeeper
+from nova_workers.threads.lock import ThreadLocks
+
+__all__ = ["AttemptRunner", "ExecutorParts"]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorParts:
+    """The collaborators of an executor, built by bootstrap."""
+
+    worker_id: str
+    database: Database
+    locks: ThreadLocks
+    fair_queue: FairQueue
+    keeper: LeaseKeeper
+    publisher: EventPublisher
+    dispatcher: Dispatcher
+    turns: TurnRunner
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    tracing: Tracing
+    effects: tuple[PlannedEffect, ...]
+    """Post-run work, in order."""
+
+
+class AttemptRunner:
+    """Executes one attempt of a run. One object serves all worker slots of a process."""
+
+    def __init__(self, parts: ExecutorParts, reports: RunReports) -> None:
+        self._parts = parts
+        self._reports = reports
+
+    async def execute(self, run: HeldRun) -> Doorbell | None:
+        """Play the turn of a claimed run and commit its outcome; return the doorbell to ring next, if any.
+
+        Raises:
+            RunLost: Another worker may have claimed the run.
+        """
+        claim = run.claim
+        parts = self._parts
+        events = parts.publisher.open(claim.run_id, claim.attempt)
+        started_s = parts.clock.monotonic_s()
+        journal = Journal((), 1)
+        if claim.attempt > 1:
+            journal = await persist(parts.database, run.abort, lambda c: load_journal(c, claim.turn_id))
+        recorder = TurnRecorder(
+            run,
+            journal,
+            database=parts.database,
+            publisher=parts.publisher,
+            events=events,
+            clock=parts.clock,
+            policy=tool_policy(claim, parts.settings.tools, journal.steps),
+        )
+        outcome = ended_before_start(run, journal)
+        if outcome is None:
+            outcome = await parts.turns.play(run, recorder, events)
+        if outcome.status == "requeue":
+            return await self._requeue(run, events)
+        if outcome.status == "suspend" and outcome.result is not None:
+            try:
+                return await self._suspend(run, outcome.result, recorder, events)
+            except RunLost:
+                raise
+            except Exception as error:
+                # A defect that the next attempt would meet again: end the run with an error.
+                _log.exception("run.not_suspended")
+                why = f"{type(error).__name__} while suspending the run; see the worker's log."
+                defect = EngineError("unknown", why, retryable=False)
+                outcome = failed(defect, recorder.journal())
+        duration_s = parts.clock.monotonic_s() - started_s
+        try:
+            return await self._finish(run, outcome, recorder, events, duration_s)
+        except RunLost:
+            raise
+        except Exception as error:
+            # The data cannot be stored: another attempt would pay for the same turn and fail here again.
+            _log.exception("run.not_stored")
+            journal = await persist(parts.database, run.abort, lambda c: load_journal(c, claim.turn_id))
+            outcome = not_stored(error, journal, recorder.unwritten or outcome.step)
+            return await self._finish(run, outcome, recorder, events, duration_s)
+
+    async def _requeue(self, run: HeldRun, events: RunEvents) -> Doorbell:
+        claim = run.claim
+        run.ending = True
+        await persist(self._parts.database, run.abort, lambda c: requeue_run(c, claim))
+        events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status="queued"), urgent=True)
+        _log.info("run.requeued")
+        return Doorbell(claim.run_id, claim.thread_id, claim.queue)
+
+    async def _suspend(
+        self, run: HeldRun, result: EngineResult, recorder: TurnRecorder, events: RunEvents
+    ) -> Doorbell | None:
+        """Release the run until its open calls have been answered from outside."""
+        claim, parts = run.claim, self._parts
+        waits = new_waits(result.deferred, now=parts.clock.now())
+        facts = recorder.facts
+        run.ending = True
+        suspended = await persist(
+            parts.database, run.abort, lambda c: suspend_run(c, claim, waits, result.deferred_usage, facts)
+        )
+        # The response with these calls is committed, so what was streamed of it is valid.
+        events.emit(live.Step(index=result.deferred[0].call.step))
+        for wait in waits:
+            events.emit(waiting_event(wait))
+        events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
+        parts.metrics.runs_suspended.labels(claim.queue).inc()
+        parts.dispatcher.ring_runs(suspended.children)
+        if any(wait.request.kind in ANSWERABLE for wait in waits):
+            parts.dispatcher.ring_deliveries()
+        _log.info("run.suspended", waits=[wait.request.kind for wait in waits])
+        return Doorbell(claim.run_id, claim.thread_id, claim.queue) if suspended.status == "queued" else None
+
+    async def _finish(
+        self, run: HeldRun, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, duration_s: float
+    ) -> Doorbell | None:
+        parts = self._parts
+        recorder.close(outcome.step)
+        finish = self._describe(run.claim, outcome, recorder, events, duration_s)
+        run.ending = True
+
+        async def write(connection: Connection) -> tuple[Finished, list[Doorbell]]:
+            done = await finish_run(connection, run.claim, finish, seq=recorder.seq)
+            return done, await resolve_parents(connection, [run.claim.run_id]) if has_parent else []
+
+        has_parent = run.claim.parent_run_id is not None
+        finished, parents = await persist(parts.database, run.abort, write, transaction=has_parent)
+        parts.dispatcher.ring_runs(parents)
+        self._reports.announce(run.claim, finish, finished, events)
+        self._reports.finished(run.claim, finish, finished)
+        if finished.effects:
+            parts.dispatcher.ring_effects()
+        return finished.next_run
+
+    def _describe(
+        self, claim: Claim, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, duration_s: float
+    ) -> Finish:
+        assert outcome.status not in ("requeue", "suspend")  # noqa: S101 - narrows the type; the caller has branched on it
+        result = outcome.result
+        step = outcome.step
+        return Finish(
+            status=outcome.status,
+            stop_reason=outcome.stop_reason,
+            text=outcome.text,
+            last_step=step,
+            usage=TokenUsage() if step is None else step.usage,
+            error=outcome.error,
+            session_id=None if result is None else result.session_id,
+            engine=claim.agent.engine or self._parts.settings.default_engine,
+            model=None if result is None else result.model,
+            provider=None if result is None else result.provider,
+            duration_ms=round(duration_s * 1000),
+            final_event_id=str(events.upcoming(2 if outcome.error is not None else 1)),
+            first_token_at=recorder.first_token_at,
+            effects=self._parts.effects,
+            limit=None if result is None else result.limit,
+            output=None if result is None else result.output,
+            facts=recorder.facts,
+        )
