@@ -1,1 +1,1 @@
-"""The clock of the fleet: what Celery beat rings, and when."""
+"""The clock of the fleet: the ticks that Celery beat sends."""

@@ -11,7 +11,7 @@ __all__ = ["app", "create_app"]
 
 
 def create_app(settings: Settings) -> Celery:
-    """Return the Celery app whose beat rings the ticks. It keeps no file: what is due stands in Postgres."""
+    """Return the Celery app whose beat sends the ticks. It keeps no file: due work is recorded in Postgres."""
     celery = build_celery(settings.require_redis_url(), fail_fast=True)
     celery.conf.beat_schedule = beat_schedule(settings)
     celery.conf.beat_scheduler = "beat.scheduler:TickScheduler"
@@ -23,5 +23,5 @@ def create_app(settings: Settings) -> Celery:
     return celery
 
 
-# Celery's command line finds an app by importing it; this module is that entry and nothing else imports it.
+# The entry point for Celery's command line; nothing else imports this module.
 app = create_app(load_settings())

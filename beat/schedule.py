@@ -1,4 +1,4 @@
-"""The ticks. Each is safe to run twice, or never: what is due stands in Postgres until somebody does it."""
+"""The ticks. A tick may run twice or be lost: due work stays in Postgres until it is done."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ _UPKEEP_S = 600.0
 def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return Celery's schedule.
 
-    Ticks do not expire: Celery compares the expiry that beat's clock made with the clock of the worker, and with one
-    of them an hour off no tick would be worked on at all. `TickScheduler` keeps them from piling up.
+    Ticks do not expire: Celery compares an expiry set by beat's clock with the worker's clock, so if one of them is an
+    hour off, every tick would be dropped. `TickScheduler` keeps them from piling up.
     """
     reconcile_s, work_s = settings.runs.reconcile_every_s, settings.tasks.tick_every_s
     deliver_s = settings.delivery.every_s

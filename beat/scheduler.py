@@ -1,4 +1,4 @@
-"""Celery's scheduler, which leaves a tick out while ticks wait that nobody took."""
+"""A Celery scheduler that skips ticks while earlier ones wait for a worker."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ _log = structlog.get_logger(__name__)
 
 _QUEUE = "system"
 _MOST_WAITING = 50
-"""While no worker takes ticks they would pile up by the hour. A tick more does nothing that those before it do not."""
+"""Waiting ticks from which on further ones are skipped: they would pile up without a worker, and add nothing."""
 
 
 class TickScheduler(Scheduler):
-    """Rings unless so many ticks wait. Keeps no file: what is due stands in Postgres."""
+    """Sends ticks unless too many wait. Keeps no file: due work is recorded in Postgres."""
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Ring for what is due, or leave it out."""
+        """Send a due tick, or skip it."""
         waiting = self._waiting()
         if waiting < _MOST_WAITING:
             super().apply_entry(entry, producer)
@@ -32,5 +32,5 @@ class TickScheduler(Scheduler):
             with self.app.connection_or_acquire() as connection:
                 return int(connection.default_channel.client.llen(_QUEUE))
         except (RedisError, OperationalError, OSError):
-            # Ringing will fail too, and say so.
+            # Sending fails too, and reports the error.
             return 0

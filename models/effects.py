@@ -126,7 +126,7 @@ class Delivery(Table, table=True):
             postgresql_where=text("target <> 'user' AND status IN ('delivered', 'failed', 'closed')"),
         ),
         Index("ix_deliveries__unrouted", "id", postgresql_where=text("target = 'user' AND NOT routed")),
-        # The end of a run is told once to each target, however often somebody sets about it.
+        # The end of a run is delivered once to each target, however often it is attempted.
         Index(
             "uq_deliveries__run_end", "run_id", "target", unique=True, postgresql_where=text("kind = 'run_completed'")
         ),

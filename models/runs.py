@@ -59,7 +59,7 @@ class Run(Table, table=True):
         Index("ix_runs__scheduled", "start_at", postgresql_where=text("status = 'scheduled'")),
         Index("ix_runs__scheduled_of_thread", "thread_id", postgresql_where=text("status = 'scheduled'")),
         Index("ix_runs__tenant_id_id", "tenant_id", "id"),
-        # Lists by agent, and of what did not go well; what ended of late.
+        # Lists by agent, of failed runs, and of recently ended runs.
         Index("ix_runs__tenant_id_agent_id_id", "tenant_id", "agent_id", "id"),
         Index(
             "ix_runs__not_succeeded",
@@ -162,7 +162,7 @@ class RunWait(Table, table=True):
         Index("ix_run_waits__due", "due_at", postgresql_where=text("status = 'open'")),
         Index("ix_run_waits__child", "child_run_id", postgresql_where=text("status = 'open'")),
         Index("ix_run_waits__tenant_open", "tenant_id", "id", postgresql_where=text("status = 'open'")),
-        # A call that a person permitted may wait again, for somebody else.
+        # An approved call may wait again, for another answer.
         Index(
             "uq_run_waits__run_id_tool_call_id",
             "run_id",

@@ -1,4 +1,4 @@
-"""Where work that goes over a whole table by and by has come to."""
+"""Progress of background work over whole tables."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ __all__ = ["UpkeepCursor"]
 
 
 class UpkeepCursor(Table, table=True):
-    """How far a slow pass over a tenant's rows has come. Who works on it holds it by its due time."""
+    """Progress of a slow pass over a tenant's rows. A worker leases it by moving `due_at`."""
 
     __tablename__ = "upkeep_cursors"
     __table_args__ = (Index(None, "work", "due_at"),)

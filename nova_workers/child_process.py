@@ -2,7 +2,7 @@
 
 On Linux every program runs under a supervisor of its own (`child_supervisor`), which ends the program and all that it
 started, whatever session, environment or parent that has by then: when the program ends, when its time is up, when the
-caller is cancelled, and when this process is killed. Elsewhere the program leads a process group, which is killed in
+caller is canceled, and when this process is killed. Elsewhere the program leads a process group, which is killed in
 the first three cases; what left the group, and what runs when this process is killed, goes on.
 """
 
@@ -202,7 +202,7 @@ async def _feed(process: asyncio.subprocess.Process, given: bytes) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]) -> None:
-    """End all processes of the program, and let go of its pipes. Not cut short by another cancellation."""
+    """End all processes of the program and close its pipes. A second cancellation does not interrupt this."""
     end_supervised(process)
     rest = asyncio.create_task(_clear(process, tasks))
     try:

@@ -10,7 +10,7 @@ environment or loses its parents, stays a descendant of the supervisor. So a wal
 
 - the command ended: with the command's exit code, or 128 and the number of the signal that ended it;
 - SIGTERM came: after GRACE_S, in which the command may end by itself;
-- the parent ended, however it did: a descriptor of the parent process says so. The kernel's death signal would not do
+- the parent ended, for any reason: a descriptor of the parent process shows it. The kernel's death signal would not do
   for that: it comes when the *thread* that started the child ends.
 
 The command leads a session of its own (``own``), so that it cannot signal the supervisor with its group, or is in the

@@ -1,4 +1,4 @@
-"""Opens files where somebody may, and nowhere else: safe against links, and against who makes one in between.
+"""Opens files only inside an allowed directory: safe against links, also those created during the check.
 
 A path that was resolved and checked is opened by name too late: replacing a directory by a link after the check
 leads outside (measured on the SDK's tools, with a program that does nothing else: 4 of 3,000 reads). So

@@ -20,7 +20,7 @@
     ├── Unstorable          the database refuses a value: a defect, and trying again meets it again (HTTP 500)
     ├── RunLost             this worker no longer owns the run: stop at once, write nothing
     ├── ToolFailure         tell the model; the turn goes on
-    ├── OutboundFailed      a request to somebody else's server; `refused` says whether it was never sent
+    ├── OutboundFailed      a request to an outside server; `refused` says whether it was never sent
     ├── DeliveryFailed      a channel did not hand something over; `retryable` says whether to try again
     ├── EngineFailure       the turn failed; `retryable` says whether trying again can help
     └── ConfigurationError  the operator must act; the process refuses to start
@@ -176,7 +176,7 @@ class Unstorable(NovaError):
 class RunLost(NovaError):
     """A guarded write matched no row: the run is no longer this worker's.
 
-    The only right reaction is to stop: no event, no write, no retry. Whoever owns the run now goes on
+    The only right reaction is to stop: no event, no write, no retry. The new owner of the run continues
     from the last committed step.
     """
 
@@ -190,7 +190,7 @@ class ToolFailure(NovaError):
 
 
 class OutboundFailed(NovaError):
-    """A request to a server of somebody else came to nothing.
+    """A request to an outside server failed.
 
     Attributes:
         refused: Whether our own guard refused it: trying again cannot help.
@@ -250,6 +250,6 @@ class EngineFailure(NovaError):
 
 
 class ConfigurationError(NovaError):
-    """A setting or the environment is wrong; the message says which and how to mend it."""
+    """A setting or the environment is wrong; the message says which and how to fix it."""
 
     code = "configuration_error"

@@ -1,4 +1,4 @@
-"""Every Redis key and channel of the fleet, with its life.
+"""Every Redis key and channel of the fleet, with its TTL.
 
 Redis holds nothing that cannot be lost: locks, live events and doorbells. So every key has a TTL,
 except those that Celery's transport owns (its queues, its unacked set and its bindings), whose life
@@ -22,8 +22,8 @@ __all__ = [
     "profile_cooldown",
     "run_channel",
     "run_events",
-    "thread_knock",
     "thread_lock",
+    "thread_recheck",
     "worker_presence",
     "workers_index",
 ]
@@ -41,7 +41,7 @@ WORKER_TTL_S: Final = 30
 """Life of a worker's presence record; renewed every 10 s."""
 
 CONTROL_CHANNEL: Final = "nova:control"
-"""Pub/sub channel on which every worker process hears cancel and steer nudges. No key, so no TTL."""
+"""Pub/sub channel that notifies every worker process of cancel requests. No key, so no TTL."""
 
 
 def thread_lock(thread_id: str) -> str:
@@ -49,8 +49,8 @@ def thread_lock(thread_id: str) -> str:
     return f"nova:lock:thread:{thread_id}"
 
 
-def thread_knock(thread_id: str) -> str:
-    """String: set by a doorbell that found the lock held, taken by the release. TTL: the lock's."""
+def thread_recheck(thread_id: str) -> str:
+    """String: set by a doorbell that found the lock held, deleted by the release. TTL: the lock's."""
     return f"nova:knock:thread:{thread_id}"
 
 
@@ -80,14 +80,14 @@ def open_streams(api_key_id: str) -> str:
 
 
 def model_breaker(provider: str, model: str) -> str:
-    """Hash: consecutive failures of a model, and until when nobody calls it. TTL three times the time it stays open."""
+    """Hash: consecutive failures of a model, and until when it is not called. TTL: three times the open time."""
     return f"nova:model:{provider}:{model}:breaker"
 
 
 def profile_cooldown(provider: str, profile: str, key_digest: str, model: str | None) -> str:
-    """Hash: until when a key rests, for one model or altogether. TTL three times the rest, up to three hours.
+    """Hash: until when a provider key is not used, for one model or all. TTL: three times the pause, up to three hours.
 
-    The digest of the key is in the name, so that a key that is replaced does not inherit the rest of the old one.
+    The digest of the key is in the name, so that a replaced key does not inherit the pause of the old one.
     """
     return f"nova:model:{provider}:{model or '*'}:rests:{profile}:{key_digest}"
 

@@ -1,4 +1,4 @@
-"""How a program of ours begins and ends: Ctrl-C outside its main part, and standard streams that cannot be written."""
+"""Start and end of our programs: Ctrl-C outside the main part, and standard streams that cannot be written."""
 
 import errno
 import importlib

@@ -1,4 +1,4 @@
-"""How tasks are ended for good."""
+"""Stops asyncio tasks reliably."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ _CANCEL_AGAIN_S = 0.05
 
 
 async def stop_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait for their end; what they raised is dropped.
+    """Cancel tasks and wait for their end; drop their exceptions.
 
-    More than once if need be: `asyncio.wait_for` of Python 3.11, which redis-py uses in every command, drops a
+    Cancels repeatedly if needed: `asyncio.wait_for` of Python 3.11, which redis-py uses in every command, drops a
     cancellation that comes in the moment in which its inner task is done (measured: 71 of 400).
     """
     everyone = set(tasks)

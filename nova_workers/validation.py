@@ -1,4 +1,4 @@
-"""What pydantic refuses, in words for the person who wrote it: no regular expression, no word of the library."""
+"""Words pydantic's errors for the author of the input, without regular expressions or library terms."""
 
 import difflib
 import types

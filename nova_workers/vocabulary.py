@@ -65,7 +65,7 @@ __all__ = [
 
 DueRunStatus = Literal["queued", "running", "waiting"]
 OpenRunStatus = Literal["scheduled", DueRunStatus]
-"""``scheduled``: its start has not come yet, and it holds no place in its thread's line."""
+"""``scheduled``: its start time is in the future, and it is not queued on its thread yet."""
 FinishStatus = Literal["succeeded", "failed", "canceled"]
 """How a claim ends its run."""
 EndedRunStatus = Literal[FinishStatus, "merged"]
@@ -132,9 +132,9 @@ TaskStatus = Literal[OpenTaskStatus, "done", "canceled"]
 ResourceKind = Literal["url", "file"]
 TriggerKind = Literal["cron", "at", "every"]
 Overlap = Literal["skip", "queue", "cancel_other"]
-"""What a trigger does when a slot comes while the run of an earlier one is open."""
+"""What a trigger does at an occurrence while the run of an earlier one is open."""
 CatchUp = Literal["once", "each"]
-"""What becomes of slots that were not fired in time, within the catch-up window."""
+"""What happens to occurrences that were not fired in time, within the catch-up window."""
 FiringOutcome = Literal["fired", "queued", "skipped"]
 SkipReason = Literal[
     "missed",
@@ -148,7 +148,7 @@ SkipReason = Literal[
     "thread_deleted",
     "schedule",
 ]
-"""``missed``: its time is longer ago than the catch-up window. ``caught_up``: a later slot fired in its place.
+"""``missed``: its time is longer ago than the catch-up window. ``caught_up``: a later occurrence fired instead.
 ``schedule``: it can no longer be read."""
 
 # The fleet

@@ -63,7 +63,7 @@ def uv_environment() -> dict[str, str]:
             env.setdefault(variable, value)
     # As pip does: the best version of all sources, not the first source that knows the name.
     env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
-    # Else uv would take an active environment of somebody else's for the one that is meant.
+    # Otherwise uv would use another active environment.
     env["VIRTUAL_ENV"] = str(ENVIRONMENT)
     env.pop("CONDA_PREFIX", None)
     # The environment may lie on another disk than uv's cache: then it copies, and need not say so.

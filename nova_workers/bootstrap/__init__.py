@@ -1,5 +1,5 @@
-"""The only place that builds and connects things. Everything else is handed what it needs.
+"""The only place that builds and connects services. Everything else receives its dependencies.
 
-A front door imports the module that builds its own process, and with it no more than that process works with: the API
-knows no engine, and so loads no model provider's SDK.
+Each kind of process imports only the module that builds it, and so loads only what it uses: the API knows no engine and
+loads no model provider's SDK.
 """

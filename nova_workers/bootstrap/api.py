@@ -44,7 +44,7 @@ _DRAIN_EVENTS_S = 2.0
 
 @dataclass(frozen=True)
 class ApiServices:
-    """What the API process works with."""
+    """The services of the API process."""
 
     settings: Settings
     clock: Clock
@@ -71,7 +71,7 @@ class ApiServices:
     _background: Background = field(default_factory=Background)
 
     async def start(self) -> None:
-        """Start what runs in the background. Servers that are down are waited for, not insisted on."""
+        """Start background tasks. Postgres and Redis may be unavailable at this point."""
         self._background.start(
             hub=self.hub.run(), publisher=self.publisher.run(), loop_watch=watch_loop(self.metrics, self.clock)
         )

@@ -1,4 +1,4 @@
-"""Connections and tasks that processes of either kind have."""
+"""Connections and background tasks of API and worker processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REDIS_WAIT_S = 5.0
 
 @dataclass
 class Background:
-    """Tasks that live as long as their process."""
+    """Tasks that run as long as their process."""
 
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
@@ -45,7 +45,7 @@ def connect_redis(settings: Settings) -> Redis:
     """Return the process's client. It connects at first use."""
     url = settings.require_redis_url()
     tcp: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
-    # Bounded: whoever finds no connection waits for one, instead of opening one more for each follower.
+    # Bounded: a caller waits for a free connection, instead of one more being opened for each follower.
     pool = BlockingConnectionPool.from_url(
         url,
         **tcp,

@@ -1,4 +1,4 @@
-"""What goes outside, put together: channels, who has which, and the sender."""
+"""Builds delivery: channels, their assignment to agents, and the sender."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nova_workers.workspace.webhooks import Webhooks
 __all__ = ["build_routes", "build_sender", "build_webhooks"]
 
 _ANSWER_BYTES = 16_384
-"""Of an answer nothing is used but its status."""
+"""Bytes of a response that are read; only its status is used."""
 
 
 def build_webhooks(database: Database, settings: Settings) -> Webhooks:
@@ -27,7 +27,7 @@ def build_webhooks(database: Database, settings: Settings) -> Webhooks:
 
 
 def build_routes(database: Database, settings: Settings) -> ChannelRoutes:
-    """Make the channels that somebody is given, and resolve who is given which.
+    """Create the configured channels and resolve which agent uses which.
 
     Raises:
         ConfigurationError: A channel is not installed, or cannot be made.
@@ -45,7 +45,7 @@ def build_routes(database: Database, settings: Settings) -> ChannelRoutes:
         database, build_webhooks(database, settings), webhook_guard, max_body_bytes=delivery.max_body_bytes
     )
     wanted = {name for names in delivery.channels.values() for name in names} - {WEBHOOKS}
-    # Other channels call the public internet, whatever the operator allows webhooks.
+    # Other channels may call only the public internet, even if the operator allows webhooks more.
     parts = ChannelParts(
         outbound=Outbound(OutboundRules(timeout_s=delivery.timeout_s)),
         secrets=Secrets(database, Vault.of(settings.secrets.texts())),
@@ -57,5 +57,5 @@ def build_routes(database: Database, settings: Settings) -> ChannelRoutes:
 def build_sender(
     database: Database, settings: Settings, routes: ChannelRoutes, *, clock: Clock, metrics: Metrics
 ) -> DeliverySender:
-    """Return what empties the outbox."""
+    """Return the sender that delivers the outbox."""
     return DeliverySender(database, settings.delivery, routes, clock=clock, metrics=metrics)

@@ -1,4 +1,4 @@
-"""The engines, and what they work with."""
+"""Builds the engines and their dependencies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PROVIDER = "anthropic"
 
 
 def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -> dict[str, Engine]:
-    """Return the engines of a worker, by the names that agents know them by."""
+    """Return the engines of a worker by the names used in agent configuration."""
     model = settings.model
     profiles = _profiles(model)
     connections = ConnectionPool(make_transport=_mcp_guard(settings).transport)
@@ -68,14 +68,14 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
 
 
 def model_windows(model: ModelSettings) -> Windows:
-    """Return what is known of models' context windows."""
+    """Return the known context windows of models."""
     return Windows(model.context_windows, aliases=model.aliases, unknown_tokens=model.context_window_tokens)
 
 
 def _claude_agent(
     settings: Settings, profiles: tuple[Profile, ...], connections: ConnectionPool, resilience: Resilience
 ) -> Engine:
-    """Build the engine of the extra. It is imported by name: without the extra its module cannot be."""
+    """Build the engine of the extra. It is imported by name, because its module needs the extra."""
     model, own = settings.model, settings.claude_agent
     module = import_module("nova_workers.engines.claude_agent")
     return module.ClaudeAgentEngine(
@@ -157,10 +157,10 @@ def _native_tools(settings: Settings) -> NativeTools:
 
 
 def _mcp_guard(settings: Settings) -> Outbound:
-    """Return what stands between agents' configurations and the operator's network."""
+    """Return the guard between agents' configured MCP servers and the operator's network."""
     tools = settings.tools
     browser = urlsplit(tools.browser_command or "")
-    # A browser behind a URL is the operator's own choice.
+    # A browser server given by URL is configured by the operator, so it is allowed.
     admitted = (browser.netloc,) if browser.scheme in ("http", "https") else ()
     return Outbound(OutboundRules(ports=tools.fetch_ports, allow_hosts=(*tools.mcp_allow_hosts, *admitted)))
 

@@ -1,4 +1,4 @@
-"""What fires triggers."""
+"""Builds the trigger ticker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["build_trigger_ticker"]
 def build_trigger_ticker(
     database: Database, dispatcher: Dispatcher, settings: Settings, metrics: Metrics, canceller: Canceller
 ) -> TriggerTicker:
-    """Build what fires triggers. Gates reach what agents' tools may fetch, and nothing else."""
+    """Build the ticker that fires triggers. Gates may reach only what agents' tools may fetch."""
     triggers = settings.triggers
     rules = gate_rules(settings.tools, timeout_s=triggers.gate_timeout_s)
     gates = Gates(database, Outbound(rules), at_once=triggers.gates_at_once)

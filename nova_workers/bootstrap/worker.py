@@ -52,7 +52,7 @@ _DRAIN_EVENTS_S = 2.0
 
 @dataclass(frozen=True)
 class WorkerServices:
-    """What a worker process works with."""
+    """The services of a worker process."""
 
     settings: Settings
     worker_id: str
@@ -78,7 +78,7 @@ class WorkerServices:
     _background: Background = field(default_factory=Background)
 
     async def start(self) -> None:
-        """Start what runs in the background."""
+        """Start background tasks."""
         self._background.start(
             publisher=self.publisher.run(),
             keeper=self.keeper.run(),
@@ -87,19 +87,19 @@ class WorkerServices:
         )
 
     async def run_effects(self) -> None:
-        """Work a batch of effects, and ring again while there is more."""
+        """Process a batch of effects, and ring again if more are due."""
         if self.executor.draining:
             self.dispatcher.ring_effects()
         elif await self.effects.run_due():
             self.dispatcher.ring_effects()
 
     async def run_deliveries(self) -> None:
-        """Hand over what is due outside, and ring again while there is more."""
+        """Send a batch of due deliveries, and ring again if more are due."""
         if self.executor.draining or await self.deliveries.run_due():
             self.dispatcher.ring_deliveries()
 
     async def aclose(self) -> None:
-        """Stop and disconnect. Runs were handed back before."""
+        """Stop and disconnect. Runs were requeued before."""
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
         await self.effects.close()
@@ -134,7 +134,7 @@ def build_worker(settings: Settings) -> WorkerServices:
     control = ControlChannel(redis)
     canceller = Canceller(database, control, publisher, dispatcher)
     engines = build_engines(settings, redis, clock, metrics)
-    # One for what is stored and what is asked: the local model is a process of 172 MB.
+    # Shared by indexing and search: the local model is a process of 172 MB.
     provider = embedding_provider(settings.effects)
     routes = build_routes(database, settings)
     effects = declare_effects(

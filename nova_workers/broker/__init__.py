@@ -1,1 +1,1 @@
-"""Celery as the doorbell: transport, application settings, dispatch."""
+"""Doorbells over Celery: transport, application settings, dispatch."""

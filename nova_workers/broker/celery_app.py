@@ -1,4 +1,4 @@
-"""Celery as we use it: a doorbell. docs/decisions/0005-celery-settings.md has the evidence for each setting."""
+"""The Celery app for doorbells. docs/decisions/0005-celery-settings.md has the evidence for each setting."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:
 
     Args:
         redis_url: ``redis://``, ``rediss://`` or ``unix://``.
-        fail_fast: True for a process that only rings (the API): it gives up on a dead broker in seconds, and the
-            reconciler rings later. A worker waits for the broker instead.
+        fail_fast: True for a process that only sends (the API): a send to a dead broker fails in seconds, and the
+            reconciler sends later. A worker waits for the broker instead.
     """
     use_kept_clients()
     app = Celery("nova_workers", set_as_current=False)
@@ -56,7 +56,7 @@ def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:
         task_acks_late=False,
         task_ignore_result=True,
         task_store_errors_even_if_ignored=False,
-        # Else as many messages as there are slots hide behind hour-long runs.
+        # Otherwise as many messages as there are slots wait behind hour-long runs.
         worker_prefetch_multiplier=1,
         worker_disable_prefetch=True,
         worker_cancel_long_running_tasks_on_connection_loss=False,
@@ -68,8 +68,8 @@ def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:
         broker_connection_max_retries=None,
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0.05, "interval_max": 0.05},
         broker_transport_options=_transport_options(fail_fast),
-        # No acknowledgement at all: early ones guard only the moment between receipt and acknowledgement, for two more
-        # round trips a doorbell; the reconciler guards that moment and all others.
+        # No acknowledgement: an early one covers only the moment between receipt and acknowledgement, for two more
+        # round trips per doorbell; the reconciler covers every loss.
         task_queues=[Queue(name, no_ack=True) for name in QUEUES],
         task_default_queue="interactive",
         task_create_missing_queues=False,
@@ -88,12 +88,12 @@ def _transport_options(fail_fast: bool) -> dict[str, Any]:
         "unacked_restore_interval": 10,
         "unacked_restore_throttle": 1,
         "unacked_mutex_expire": 30,
-        # Without timeouts a dead link hangs for ever.
+        # Without timeouts a dead connection hangs forever.
         "socket_timeout": 2 if fail_fast else 5,
         "socket_connect_timeout": 1 if fail_fast else 2,
         "socket_keepalive": True,
         "health_check_interval": 5,
-        # One list a queue: queues say what goes first, and each list more costs every pop.
+        # One list per queue: priorities are separate queues, and each further list costs every pop.
         "priority_steps": [0],
         "sep": ":",
         "global_keyprefix": BROKER_KEY_PREFIX,

@@ -1,4 +1,4 @@
-"""Rings doorbells through Celery, off the event loop and never on anybody's critical path."""
+"""Sends doorbells through Celery on threads, outside the event loop and the caller's critical path."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["CeleryDispatcher"]
 _log = structlog.get_logger(__name__)
 
 _MAX_WAITING = 2_000
-"""Doorbells that wait for a publisher thread. More are left to the reconciler: a hung broker must not fill memory."""
+"""Doorbells that may wait for a publisher thread. More are left to the reconciler, to bound memory."""
 _FEW = 50
-"""A list of more doorbells leaves by a thread of its own: whoever rings for one does not wait behind ten thousand."""
+"""A longer list is published by a separate thread, so that it does not delay single doorbells."""
 _LIST = 500
 _MAX_LISTS = 40
 """Lists that wait for that thread, which publishes a list in about a third of a second."""
 _REST_S = 1.0
-"""After a failed publish, none is tried for this long: each try on a dead broker holds a thread for seconds."""
+"""Pause after a failed publish: each attempt on a dead broker blocks a thread for seconds."""
 _EFFECTS_GATHER_S = 0.1
-"""Doorbells for effects, or for deliveries, within this time are one: they are worked in batches anyway."""
+"""Doorbells for effects, or for deliveries, within this time are merged: the work is done in batches anyway."""
 
 
 class CeleryDispatcher:
-    """Rings for runs and effects. What is lost here, the reconciler rings again from the ledger."""
+    """Sends doorbells for runs, effects and deliveries. The reconciler sends lost ones again from the ledger."""
 
     def __init__(self, celery: Celery, metrics: Metrics, *, threads: int) -> None:
         self._celery = celery
@@ -48,7 +48,7 @@ class CeleryDispatcher:
         self._delivery_bell: asyncio.TimerHandle | None = None
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
-        """Ring for runs that stand in line. Returns at once; never raises."""
+        """Ring for queued runs. Returns at once; never raises."""
         if len(bells) > _FEW:
             for begin in range(0, len(bells), _LIST):
                 self._submit_list(bells[begin : begin + _LIST])
@@ -57,19 +57,19 @@ class CeleryDispatcher:
             self._submit(TASK_RUN_AGENT, bell.queue, _names(bell))
 
     def ring_effects(self) -> None:
-        """Ring for effects that are due. Rings close together are one."""
+        """Ring for due effects. Doorbells close together are merged."""
         if self._effects_bell is None:
             loop = asyncio.get_running_loop()
             self._effects_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_effects_now)
 
     def ring_deliveries(self) -> None:
-        """Ring for what waits in the outbox. Rings close together are one."""
+        """Ring for deliveries in the outbox. Doorbells close together are merged."""
         if self._delivery_bell is None:
             loop = asyncio.get_running_loop()
             self._delivery_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_deliveries_now)
 
     def close(self) -> None:
-        """Send what waits, for a moment, and stop. Long lists that nobody began are left to the reconciler."""
+        """Send pending doorbells for a moment, and stop. Long lists not yet begun are left to the reconciler."""
         if self._delivery_bell is not None:
             self._delivery_bell.cancel()
             self._ring_deliveries_now()
@@ -122,7 +122,7 @@ class CeleryDispatcher:
             self._celery.send_task(task, kwargs=kwargs, queue=queue, ignore_result=True)
             self._metrics.doorbells.labels(queue, "rung").inc()
         except Exception as error:
-            # Any failure of any broker ends here: the run is in the ledger, and the reconciler will ring.
+            # No broker failure is raised: the run is in the ledger, and the reconciler rings again.
             self._rest_until_s = time.monotonic() + _REST_S
             self._metrics.doorbells.labels(queue, "lost").inc()
             _log.warning("doorbell.lost", task=task, queue=queue, error=f"{type(error).__name__}: {error}", **kwargs)

@@ -1,4 +1,4 @@
-"""Kombu's Redis transport with one client a channel.
+"""Kombu's Redis transport with one client per channel.
 
 Kombu 5.7 builds a `redis.Redis` for each command that it sends, and redis-py 8.1 fills a table of 170 response
 callbacks for each: an eighth of a worker's CPU under load (docs/decisions/0005-celery-settings.md). The client keeps no
@@ -21,17 +21,17 @@ class Channel(redis.Channel):
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         if asynchronous:
-            # This one owns the connection that waits for messages, and is replaced with it.
+            # This client owns the connection that waits for messages, and is replaced with it.
             return super()._create_client(asynchronous=True)
         if self._nova_client is None or self._nova_client.connection_pool is not self.pool:
             self._nova_client = super()._create_client()
         return self._nova_client
 
     def basic_ack(self, delivery_tag: Any, multiple: bool = False) -> None:
-        """Acknowledge a message that is kept for it.
+        """Acknowledge a message of a queue that needs acknowledgements.
 
-        Those of our queues are not. Kombu knows that as long as their consumer lives; once the connection to the broker
-        is lost it would acknowledge what came before on a channel that is closed, and the worker would end with that.
+        Our queues need none. Kombu forgets that once the connection to the broker is lost: it would acknowledge earlier
+        messages on a closed channel, which would end the worker.
         """
         try:
             self.qos.get(delivery_tag)
@@ -47,10 +47,10 @@ class Transport(redis.Transport):
 
 
 def use_kept_clients() -> None:
-    """Have kombu use this transport for Redis URLs, in this process.
+    """Make kombu use this transport for Redis URLs in this process.
 
-    By its registry of names and not by a scheme of our own: Flower, and kombu's parser of socket URLs, know only
-    ``redis``.
+    This replaces an entry of its registry instead of adding a URL scheme: Flower, and kombu's parser of socket URLs,
+    know only ``redis``.
     """
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"

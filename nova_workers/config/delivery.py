@@ -1,4 +1,4 @@
-"""The section of what goes outside, with the evidence for each default."""
+"""The settings of deliveries, with the evidence for each default."""
 
 from pydantic import Field
 
@@ -8,16 +8,16 @@ __all__ = ["DeliverySettings"]
 
 
 class DeliverySettings(Section):
-    """What goes outside: webhooks and other channels."""
+    """Deliveries to webhooks and other channels."""
 
     channels: dict[str, tuple[str, ...]] = Field(default_factory=lambda: {"*": ("webhooks",)})
     """Names of channels by agent, ``*`` for all that are not named. ``webhooks`` is ours; others come from packages."""
     every_s: Seconds = 5.0
-    """How often somebody looks for what is due: a lost doorbell costs so much."""
+    """Interval of the check for due deliveries: the delay if a doorbell is lost."""
     at_once: Count = 32
-    """Tries at once of one worker."""
+    """Concurrent attempts of one worker."""
     at_once_per_target: Count = 4
-    """Of these for one address: one that is slow keeps the others free."""
+    """Concurrent attempts for one address, so that a slow one does not block the others."""
     timeout_s: Seconds = 15.0
     """Longest time for one try; the Standard Webhooks recommend 15 to 30."""
     retry_s: tuple[Seconds, ...] = (5, 300, 1_800, 7_200, 18_000, 36_000, 36_000)

@@ -1,4 +1,4 @@
-"""The sections of the settings that are about models and who runs them."""
+"""The settings of models and engines."""
 
 from pathlib import Path
 from typing import Annotated
@@ -60,7 +60,7 @@ class ModelSettings(Section):
     max_retries: Annotated[int, Field(ge=0)] = 5
     """Tries after the first for one response; about 15 s of pauses."""
     breaker_failures: Count = 3
-    """Consecutive failures of a model, over the whole fleet, after which nobody calls it for a while."""
+    """Consecutive failures of a model, over the whole fleet, after which it is not called for a while."""
     breaker_open_s: Seconds = 20.0
     aliases: dict[str, str] = Field(default_factory=dict[str, str])
     """Overrides of the built-in alias map (haiku, sonnet, opus → the newest of each in the SDK)."""

@@ -121,20 +121,20 @@ class TaskSettings(Section):
 
 
 class TriggerSettings(Section):
-    """What starts by the clock."""
+    """Triggers."""
 
     tick_every_s: Seconds = 1.0
-    """Pause between looks at what is due: so late a slot fires at most. A look at 100,000 that are not due takes less
-    than a millisecond (measured)."""
+    """Interval of the check for due triggers, and so the maximum delay of an occurrence. A check of 100,000 triggers
+    that are not due takes less than a millisecond (measured)."""
     batch: Annotated[int, Field(ge=1, le=5_000)] = 500
-    """Slots that one transaction fires."""
+    """Occurrences that one transaction fires."""
     gate_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
     """Longest time for a gate to look at an address."""
     gates_at_once: Count = 50
 
 
 class PromptSettings(Section):
-    """What agents are told beside their own configuration."""
+    """Prompt content besides the agents' own configuration."""
 
     memories: Annotated[int, Field(ge=0)] = 50
     """Most memories, the newest. The others are found with the tool."""
@@ -203,7 +203,7 @@ class EffectSettings(Section):
     retry_base_s: Seconds = 5.0
     retry_max_s: Seconds = 3600.0
     backfill: bool = True
-    """Whether what has no words or no vector of the model that is set now gets them, while nobody else has work."""
+    """Whether idle workers index older content that has no words or no vector of the current model."""
     backfill_every_s: Seconds = 10.0
     backfill_busy: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Which part of that time one worker process spends on it while there is something to do."""
@@ -230,8 +230,8 @@ class ToolSettings(Section):
     """The native tools: files, search, web and shell. Which of them an agent has is a matter of its trust."""
 
     workspace_root: Path | None = None
-    """Agents' working directories, `<tenant>/<agent>`; `<home>/workspace` when unset. Workers on several machines need
-    one that they share, since a run may go on in any of them."""
+    """Agent directories, `<tenant>/<agent>`; `<home>/workspace` when unset. Workers on several machines need a shared
+    one, because a run may continue on any of them."""
     deny_commands: tuple[str, ...] = ()
     """Shell commands that no agent may run, beside the built-in list."""
     ask_commands: tuple[str, ...] = ()
@@ -256,13 +256,13 @@ class ToolSettings(Section):
     """`host` or `host:port` of your own that agents may fetch from, though they are not public."""
     mcp_commands: tuple[str, ...] = ()
     """Patterns of the command lines that agents' configurations may start as MCP servers. They run as the worker's
-    user, so whoever may write an agent could otherwise run anything."""
+    user, so otherwise anyone who may write an agent could run anything."""
     mcp_allow_hosts: tuple[str, ...] = ()
     """`host` or `host:port` of MCP servers of your own, which may be reached though they are not public, and over plain
     HTTP."""
     browser_command: str | None = None
-    """How to start the Playwright MCP server, such as `npx @playwright/mcp@latest`, or the URL of one that runs. Nobody
-    is given a browser before."""
+    """How to start the Playwright MCP server, such as `npx @playwright/mcp@latest`, or the URL of one that runs. If
+    unset, no agent has a browser."""
     fetch_max_redirects: Annotated[int, Field(ge=0)] = 5
     fetch_max_bytes: Count = 2_000_000
     fetch_timeout_s: Seconds = 30.0

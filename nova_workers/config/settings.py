@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     default_model: str = "sonnet"
     default_engine: str = "anthropic"
     timezone: Timezone = "UTC"
-    """Whose days are meant: in what agents are told of the date, and where usage is told by day."""
+    """The time zone of dates in prompts and of usage by day."""
 
     api: ApiSettings = Field(default_factory=ApiSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)

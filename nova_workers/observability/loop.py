@@ -9,7 +9,7 @@ __all__ = ["watch_loop"]
 
 
 async def watch_loop(metrics: Metrics, clock: Clock, *, every_s: float = 0.5) -> None:
-    """Measure the loop's lag until cancelled.
+    """Measure the loop's lag until canceled.
 
     A lag is time in which no turn of the process went on: something blocked the loop, or the machine has
     too little CPU.

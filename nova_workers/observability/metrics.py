@@ -33,7 +33,7 @@ _FAST_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 """From a claim on an idle fleet (milliseconds) to a lease that had to run out (30 s)."""
 
 _WAIT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-"""Time in line: from an idle fleet to a backlog."""
+"""Time queued: from an idle fleet to a backlog."""
 
 _RUN_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200)
 """From a scripted turn to an agent that works for hours."""
@@ -66,14 +66,14 @@ class Metrics:
             registry=registry,
         )
         self.runs_suspended = Counter(
-            "nova_runs_suspended_total", "Attempts that ended since the run waits.", ["queue"], registry=registry
+            "nova_runs_suspended_total", "Attempts that ended because the run waits.", ["queue"], registry=registry
         )
         self.runs_finished = Counter(
             "nova_runs_finished_total", "Runs that ended.", ["status", "queue"], registry=registry
         )
         self.claim_latency_s = Histogram(
             "nova_run_claim_latency_seconds",
-            "From the latest entry into the line to the claim.",
+            "From the latest time of queueing to the claim.",
             ["queue"],
             buckets=_WAIT_S,
             registry=registry,
@@ -97,7 +97,7 @@ class Metrics:
         )
         self.lease_losses = Counter(
             "nova_lease_losses_total",
-            "Runs that a worker stopped since it no longer owned them.",
+            "Runs that a worker stopped because it no longer owned them.",
             ["reason"],
             registry=registry,
         )
@@ -118,9 +118,9 @@ class Metrics:
         self.runs_in_flight = Gauge("nova_runs_in_flight", "Turns in this process.", registry=registry)
         self.worker_slots = Gauge("nova_worker_slots", "Most turns at once in this process.", registry=registry)
         self.runs_open = Gauge("nova_runs_open", "Fleet: runs that are not over.", ["status"], registry=registry)
-        self.queue_depth = Gauge("nova_queue_depth", "Fleet: runs in line.", ["queue"], registry=registry)
+        self.queue_depth = Gauge("nova_queue_depth", "Fleet: queued runs.", ["queue"], registry=registry)
         self.queue_oldest_age_s = Gauge(
-            "nova_queue_oldest_age_seconds", "Fleet: age of the oldest run in line.", ["queue"], registry=registry
+            "nova_queue_oldest_age_seconds", "Fleet: age of the oldest queued run.", ["queue"], registry=registry
         )
         self.loop_lag_s = Histogram(
             "nova_loop_lag_seconds",
@@ -154,19 +154,19 @@ class Metrics:
         )
         self.profile_cooldowns = Counter(
             "nova_model_profile_cooldowns_total",
-            "Keys of the provider that were put to rest. reason: auth or rate_limit.",
+            "Provider keys that were paused. reason: auth or rate_limit.",
             ["profile", "reason"],
             registry=registry,
         )
         self.breaker_open = Gauge(
             "nova_model_breaker_open",
-            "1 while nobody calls a model, as far as this process was told.",
+            "1 while a model is not called, as last known to this process.",
             ["model"],
             registry=registry,
         )
         self.rate_limit_wait_s = Histogram(
             "nova_model_rate_limit_wait_seconds",
-            "Time in line for the rate limit, of models that have one.",
+            "Wait for the rate limit, of models that have one.",
             ["model"],
             buckets=_WAIT_S,
             registry=registry,
@@ -270,7 +270,7 @@ class Metrics:
         self.model_retries.labels(model, cause).inc()
 
     def record_cooldown(self, profile: str, reason: str) -> None:
-        """Count a key that was put to rest."""
+        """Count a paused provider key."""
         self.profile_cooldowns.labels(profile, reason).inc()
 
     def record_fallback(self, model: str, fallback: str) -> None:
@@ -278,11 +278,11 @@ class Metrics:
         self.model_fallbacks.labels(model, fallback).inc()
 
     def set_breaker_open(self, model: str, *, is_open: bool) -> None:
-        """Note what was heard of a model's breaker."""
+        """Set whether a model's circuit breaker is open."""
         self.breaker_open.labels(model).set(is_open)
 
     def observe_rate_limit_wait(self, model: str, waited_s: float) -> None:
-        """Note how long a call stood in line."""
+        """Record how long a call waited for the rate limit."""
         self.rate_limit_wait_s.labels(model).observe(waited_s)
 
     def set_fleet(self, open_runs: Mapping[str, int], queues: Mapping[str, tuple[int, float | None]]) -> None:
@@ -290,8 +290,7 @@ class Metrics:
 
         Args:
             open_runs: Runs that are not over, by status.
-            queues: By queue that has runs in line: how many, and the age of the oldest in seconds. A queue that
-                is left out is empty.
+            queues: For each non-empty queue: the number of queued runs, and the age of the oldest in seconds.
         """
         for gauge in (self.runs_open, self.queue_depth, self.queue_oldest_age_s):
             gauge.clear()

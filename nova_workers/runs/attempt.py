@@ -101,7 +101,7 @@ class AttemptRunner:
             except Exception as error:
                 # A defect that the next attempt would meet again: end the run with an error.
                 _log.exception("run.not_suspended")
-                why = f"{type(error).__name__} while suspending the run; see the worker's log."
+                why = f"{type(error).__name__} while suspending the run; see the log."
                 defect = EngineError("unknown", why, retryable=False)
                 outcome = failed(defect, recorder.journal())
         duration_s = parts.clock.monotonic_s() - started_s

@@ -1,7 +1,7 @@
 """The reading side: one pub/sub connection serves all followers of a process.
 
-A follower first hears that its channel is subscribed, then reads what the stream already holds, then is pushed what
-comes. Seqs tell it of a gap (a message lost on a reconnect, a queue that overflowed), which it fills from the stream.
+A follower first waits for its subscription, then reads the existing entries of the stream, then receives new events.
+It detects a gap (a message lost on a reconnect, an overflowed queue) by sequence numbers and fills it from the stream.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _QUEUE_SIZE = 512
 _RECONNECT_S = 0.25
 _CATCH_UP_ENTRIES = 500
 _LEFT_CHANNELS = 32
-"""Channels that nobody follows any more are left together, this many at once. Until then they cost nothing: hardly any
-of their runs still says a thing."""
+"""Channels without followers are unsubscribed in batches of this size. Until then they cost little: most of their runs
+have ended."""
 
 
 class Feed:
-    """What one follower sees of one run: its events in order, each once, without end of its own."""
+    """The events of one run for one follower: in order, each once, without an end of its own."""
 
     def __init__(self, redis: Redis, run_id: str, after: EventCursor) -> None:
         self.run_id = run_id
@@ -46,14 +46,14 @@ class Feed:
         return self._cursor
 
     def push(self, events: list[LiveEvent]) -> None:
-        """Hand over what was published."""
+        """Add published events."""
         try:
             self._queue.put_nowait(events)
         except asyncio.QueueFull:
             self.resync()
 
     def resync(self) -> None:
-        """Have the follower read the stream from where it stands."""
+        """Make the follower read the stream from its cursor."""
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(None)
@@ -65,7 +65,7 @@ class Feed:
                     yield event
 
     async def batches(self) -> AsyncGenerator[list[LiveEvent]]:
-        """Yield what came together, so that it can be passed on in one piece. Else as iterating over the feed."""
+        """Like iterating over the feed, but yield events that arrived together in one batch."""
         while True:
             pushed = await self._queue.get()
             if pushed is None or self._is_gap(pushed[0].cursor):
@@ -75,7 +75,7 @@ class Feed:
                 yield fresh
 
     def _take_fresh(self, events: list[LiveEvent]) -> list[LiveEvent]:
-        """Leave out what was yielded before, and move the cursor past the rest."""
+        """Drop events that were yielded before, and move the cursor past the rest."""
         fresh = [event for event in events if event.cursor.key() > self._cursor.key()]
         if fresh:
             self._cursor = fresh[-1].cursor
@@ -96,7 +96,7 @@ class Feed:
                     ),
                 )
             except RedisError as error:
-                # What was pushed meanwhile would hide the gap; it is in the stream too.
+                # Drop events pushed meanwhile, which would hide the gap; the stream has them too.
                 _log.warning("hub.catch_up_failed", run_id=self.run_id, error=str(error))
                 await asyncio.sleep(_RECONNECT_S)
                 continue
@@ -127,7 +127,7 @@ class StreamHub:
     async def follow(self, run_id: str, after: EventCursor) -> AsyncGenerator[Feed]:
         """Follow a run from a cursor on. ``async for cursor, event in feed`` never ends by itself.
 
-        With Redis away the feed is silent, and catches up when it is back.
+        While Redis is unavailable the feed yields nothing; it catches up afterwards.
         """
         feed = Feed(self._redis, run_id, after)
         feeds = self._feeds.setdefault(run_id, set())
@@ -144,13 +144,13 @@ class StreamHub:
                 await self._leave()
 
     async def run(self) -> None:
-        """Receive until cancelled. Subscriptions are made again after a lost connection."""
+        """Receive until canceled. Subscriptions are renewed after a lost connection."""
         while True:
             try:
-                # Alone: of two that connect at once, one would listen on a connection that the other has replaced.
+                # Under the lock: of two concurrent connects, one would listen on a connection that the other replaced.
                 async with self._lock:
                     self._asked |= self._feeds.keys()
-                    # A channel that nobody uses keeps the connection in subscribed mode while there are no feeds.
+                    # An unused channel keeps the connection in subscribed mode while there are no feeds.
                     await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *map(run_channel, self._asked))
                 while True:
                     self._take(await self._pubsub.get_message(timeout=None))
@@ -163,11 +163,11 @@ class StreamHub:
                 await asyncio.sleep(_RECONNECT_S)
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         await self._pubsub.aclose()
 
     async def _join(self, run_id: str) -> None:
-        """Subscribe, unless that was asked for already."""
+        """Subscribe, unless already subscribed."""
         async with self._lock:
             if run_id in self._asked or run_id not in self._feeds:
                 return
@@ -179,20 +179,20 @@ class StreamHub:
                 _log.warning("hub.not_subscribed", run_id=run_id, error=str(error))
 
     async def _leave(self) -> None:
-        """Unsubscribe from what nobody follows, once it is worth a command: one a run would cost as much as joining."""
+        """Unsubscribe from channels without followers, in batches: a command per run would be expensive."""
         if len(self._asked) - len(self._feeds) < _LEFT_CHANNELS:
             return
         async with self._lock:
             left = self._asked - self._feeds.keys()
             if not left:
-                # Another left them while this one waited. A command without a name would leave every channel there is.
+                # Another task unsubscribed meanwhile. A command without names would unsubscribe from every channel.
                 return
             self._asked -= left
             self._subscribed -= left
             try:
                 await self._pubsub.unsubscribe(*map(run_channel, left))
             except RedisError as error:
-                # A left-over subscription costs nothing.
+                # A left-over subscription does no harm.
                 _log.warning("hub.not_unsubscribed", channels=len(left), error=str(error))
 
     def _take(self, message: Mapping[str, object] | None) -> None:

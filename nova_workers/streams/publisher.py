@@ -23,9 +23,9 @@ __all__ = ["EventPublisher", "RunEvents"]
 _log = structlog.get_logger(__name__)
 
 _MAX_BUFFERED = 10_000
-"""Events of one run kept while Redis is away. Older ones are dropped: clients see the gap and the ledger has it all."""
+"""Events of one run kept while Redis is unavailable. Older ones are dropped: clients fill the gap from the ledger."""
 _MAX_BATCH = 200
-"""Events in one entry: a reader that joins late parses no huge documents."""
+"""Events per entry, so that a late reader does not parse huge documents."""
 _RETRY_S = 0.25
 _EXPIRE_EVERY_S = 10.0
 """A run that streams for hours keeps its events, and one whose key Redis lost gets its TTL again."""
@@ -38,11 +38,11 @@ class RunEvents:
         self.run_id = run_id
         self.attempt = attempt
         self.due_s = 0.0
-        """When its next flush may leave."""
+        """Earliest time of the next flush."""
         self.refused = False
-        """Redis holds a later attempt's entry: this worker lost the run, and nothing more is sent."""
+        """Redis has an entry of a later attempt: this worker lost the run and sends no more."""
         self.expire_due_s = 0.0
-        """When the key's TTL is to be set again, on the monotonic clock."""
+        """When to renew the key's TTL, on the monotonic clock."""
         self._publisher = publisher
         self._seq = 0
         self._buffer: deque[tuple[int, bytes]] = deque(maxlen=_MAX_BUFFERED)
@@ -65,7 +65,7 @@ class RunEvents:
         return [self._buffer.popleft() for _ in range(min(len(self._buffer), _MAX_BATCH))]
 
     def give_back(self, batch: list[tuple[int, bytes]]) -> None:
-        """Put a batch back that could not be sent."""
+        """Put back a batch that could not be sent."""
         room = _MAX_BUFFERED - len(self._buffer)
         self._buffer.extendleft(reversed(batch[max(len(batch) - room, 0) :]))
 
@@ -76,7 +76,7 @@ class RunEvents:
 class EventPublisher:
     """Sends the events of all runs of a process.
 
-    The first event after a pause leaves at once; then a run's events leave at most every `flush_ms`, several in an
+    The first event after a pause is sent at once; then a run's events are sent at most every `flush_ms`, several per
     entry.
     """
 
@@ -90,7 +90,7 @@ class EventPublisher:
         self._idle.set()
 
     def stamped(self, event: Event) -> Event:
-        """Return an event with the present time."""
+        """Return an event with the current time."""
         return event.model_copy(update={"at": self._clock.now()})
 
     def open(self, run_id: str, attempt: int) -> RunEvents:
@@ -104,7 +104,7 @@ class EventPublisher:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Send until canceled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -118,7 +118,7 @@ class EventPublisher:
                 _log.exception("events.flush_failed")
 
     def announce_end(self, run_id: str, event: Event) -> None:
-        """Send the only event of a run that no worker ever began (canceled in line, or merged). Its id is ``0-1``."""
+        """Send the only event of a run that never began (canceled while queued, or merged). Its id is ``0-1``."""
         self.open(run_id, 0).emit(event, urgent=True)
 
     async def drain(self, timeout_s: float) -> None:
@@ -183,7 +183,7 @@ class EventPublisher:
                 _log.warning("events.not_sent", run_id=events.run_id, error=str(answer))
 
     async def _look_who_writes(self, events: RunEvents, last_seq: int) -> None:
-        """Tell the two refusals apart: a later attempt writes now; or the entry was there, and its reply was lost."""
+        """Find the reason of a refusal: a later attempt writes now, or the entry was added and its reply lost."""
         newest = cast(
             list[tuple[bytes, dict[bytes, bytes]]], await self._redis.xrevrange(run_events(events.run_id), count=1)
         )
@@ -196,5 +196,5 @@ def _to_json(event: Event) -> bytes:
     try:
         return event.model_dump_json(exclude_none=True).encode()
     except PydanticSerializationError:
-        # A lone surrogate in what a model or a tool said.
+        # A lone surrogate in text from a model or a tool.
         return orjson.dumps(storable_json(event.model_dump(exclude_none=True)))

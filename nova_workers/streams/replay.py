@@ -1,4 +1,4 @@
-"""Events of a run from the ledger, for when the live stream is gone: what was committed, without its tokens."""
+"""Rebuilds a run's events from the ledger when the live stream is gone: committed content, without tokens."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["replay", "replay_steps"]
 
 
 def replay(run: RecordedRun, after: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
-    """Yield the events of a run that is over, those that a client who stands at `after` has not had.
+    """Yield the events of an ended run after the cursor `after`.
 
-    Every event has an id, ids never fall, and only the last event has the run's final id. A step that the client has
-    seen in part is given whole: its closing event's id is what counts.
+    Every event has an id, ids never decrease, and only the last event has the run's final id. A step that the client
+    received in part is sent whole: the id of its closing event decides.
     """
     final = run.final_event or EventCursor(attempt=run.attempt, seq=1)
     if final.key() <= after.key():
@@ -36,14 +36,14 @@ def replay(run: RecordedRun, after: EventCursor) -> Iterator[tuple[EventCursor, 
             before = step.closed_by
     yield from replay_steps(run, after, before)
     yield from _start(run, before, final.attempt, after)
-    # The last step was committed with the run's end, and its live events had the ids just before.
+    # The last step was committed with the run's end; its live events had the ids just before.
     closing = [step for step in run.steps if step.closed_by is None or step.closed_by.key() >= final.key()]
     events = [event for step in closing for event in _step_events(step)]
     yield from _numbered([*events, *_ending(run)], final, before)
 
 
 def replay_steps(run: RecordedRun, after: EventCursor, upto: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
-    """Yield the committed steps whose closing events lie after `after` and not beyond `upto`.
+    """Yield the committed steps whose closing events are after `after` and up to `upto`.
 
     Each attempt that committed one begins with its `stream_start`.
     """
@@ -60,7 +60,7 @@ def replay_steps(run: RecordedRun, after: EventCursor, upto: EventCursor) -> Ite
 def _start(
     run: RecordedRun, before: EventCursor, attempt: int, after: EventCursor
 ) -> Iterator[tuple[EventCursor, Event]]:
-    """Yield the start of an attempt, if this is where it begins. Attempt 0 is a run that no worker began."""
+    """Yield the start of an attempt, if it begins here. Attempt 0 is a run that never began."""
     start = EventCursor(attempt=attempt, seq=1)
     if attempt > before.attempt and start.key() > after.key():
         yield (
@@ -73,7 +73,7 @@ def _start(
                 model=run.model,
                 label=run.label,
                 target=run.target,
-                # When a later attempt began is not kept.
+                # The start time of later attempts is not stored.
                 at=run.started_at if attempt == 1 else None,
             ),
         )
@@ -98,7 +98,7 @@ def _call_events(call: RecordedCall) -> Iterator[Event]:
     yield ToolStatus(
         tool_call_id=call.call_id,
         tool_name=call.tool_name,
-        # One that was never ended was cut off.
+        # A call without an end was interrupted.
         status="completed" if call.status == "completed" else "failed" if call.status == "failed" else "interrupted",
         at=call.completed_at,
     )
@@ -129,7 +129,7 @@ def _ending(run: RecordedRun) -> list[Event]:
 def _numbered(events: list[Event], last: EventCursor, before: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
     """Give the last event the id `last` and the others the ids before it, but none at or below `before`.
 
-    A live stream had at least as many events, so there is room; where there is not, neighbours share an id.
+    A live stream had at least as many events, so ids suffice; if not, neighbors share an id.
     """
     lowest = before.seq + 1 if before.attempt == last.attempt else 1
     for offset, event in enumerate(events, start=1 - len(events)):

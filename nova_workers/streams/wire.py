@@ -1,4 +1,4 @@
-"""How events travel in Redis: one payload a flush, several events each with its own seq.
+"""The encoding of events in Redis: one payload per flush with several events, each with its sequence number.
 
 The payload is ``{"a": <attempt>, "e": [[<seq>, <event>], …]}``. It is the only field (``p``) of a stream entry whose id
 is ``<attempt>-<seq of its last event>``, and the same bytes are published on the run's channel.
@@ -20,7 +20,7 @@ FIELD = b"p"
 
 
 class LiveEvent(NamedTuple):
-    """An event and where it stands in its run's stream."""
+    """An event and its position in its run's stream."""
 
     cursor: EventCursor
     event: JsonObject

@@ -1,1 +1,1 @@
-"""Who may work on a thread: the Redis lock, the Postgres lease, and the repair of what a stop leaves open."""
+"""Ownership of threads (Redis lock, Postgres lease), and their transcripts."""

@@ -1,4 +1,4 @@
-"""The lease keeper: one task a process renews all its locks and leases, and stops runs whose lease is lost."""
+"""The lease keeper: one task per process renews all its locks and leases and stops runs whose lease is lost."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ __all__ = ["HeldRun", "LeaseKeeper"]
 _log = structlog.get_logger(__name__)
 
 _LOOKS_A_LEASE = 30
-"""How often in a lease's life we look whether it runs out: what is lost of the last third is then small."""
+"""Checks per lease lifetime: often enough to stop a run early in the last third."""
 
 
 @dataclass(slots=True, eq=False)
 class HeldRun:
-    """A run that this process executes: its claim, its lock and its switch."""
+    """A run that this process executes: its claim, lock token and abort signal."""
 
     claim: Claim
     token: str
     abort: AbortSignal
     renewed_s: float
-    """When the lease was last known to be ours, on the monotonic clock."""
+    """When the lease was last confirmed, on the monotonic clock."""
     stop_at_step: bool = False
-    """Set by a drain: the run goes back to the line at its next step boundary."""
+    """Set by a drain: requeue the run at its next step boundary."""
     ending: bool = False
-    """Its end is being written: a lease that is not renewed now is no loss."""
+    """The end is being written: a lease that is not renewed now does not count as lost."""
 
 
 class LeaseKeeper:
-    """Keeps what this process holds.
+    """Renews the locks and leases of this process.
 
-    A lease that cannot be renewed for two thirds of its life stops its run: by the time that another worker may take
-    the run over, this one has let go of it (the worker fences itself).
+    A run whose lease was not renewed for two thirds of its lifetime is stopped, so this worker has stopped it before
+    another worker may claim it (the worker fences itself).
     """
 
     def __init__(
@@ -67,22 +67,22 @@ class LeaseKeeper:
         """Begin to renew a run.
 
         Args:
-            claim: The claim of just now.
-            token: Of the thread's lock.
-            requested_s: Monotonic time before the claim was sent: the lease is not younger than that.
+            claim: The new claim.
+            token: The token of the thread's lock.
+            requested_s: Monotonic time before the claim was sent; the lease began no earlier.
         """
         run = HeldRun(claim, token, AbortSignal(), renewed_s=requested_s)
         if claim.cancel_reason is not None:
             run.abort.abort(claim.cancel_reason)
         former = self._held.get(claim.run_id)
         if former is not None:
-            # Its lease ran out unnoticed, and this very process took the run over.
+            # Its lease expired unnoticed, and this process claimed the run again.
             self._lose(former, "taken", "this process claimed the run again")
         self._held[claim.run_id] = run
         return run
 
     def drop(self, run: HeldRun) -> None:
-        """Stop renewing a run that ended."""
+        """Stop renewing an ended run."""
         if self._held.get(run.claim.run_id) is run:
             del self._held[run.claim.run_id]
 
@@ -95,9 +95,9 @@ class LeaseKeeper:
         return True
 
     async def run(self) -> None:
-        """Renew until cancelled, and stop runs whose lease runs out.
+        """Renew until canceled, and stop runs whose lease expires.
 
-        The two are apart: a server that hangs must not keep us from seeing that time is up.
+        These are two tasks, so that a hanging server does not delay the detection of an expired lease.
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew_regularly(), name="lease.renew")
@@ -118,7 +118,7 @@ class LeaseKeeper:
             self._fence_self()
 
     async def renew(self) -> None:
-        """Renew everything once."""
+        """Renew all leases and locks once."""
         held = self.held
         if not held:
             return

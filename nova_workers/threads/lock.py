@@ -1,4 +1,4 @@
-"""The thread lock in Redis: spares workers a useless claim. Ownership itself is the lease and fence in Postgres."""
+"""The thread lock in Redis: avoids useless claims. Ownership itself is the lease and fence in Postgres."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from redis.asyncio import Redis
 
-from nova_workers.keys import thread_knock, thread_lock
+from nova_workers.keys import thread_lock, thread_recheck
 
 __all__ = ["ThreadLocks"]
 
@@ -23,11 +23,11 @@ class ThreadLocks:
     """Takes, renews and releases the locks of threads.
 
     A token is made for each attempt to work on a thread, so two attempts of one process exclude each other too. All
-    operations are idempotent per token: they may be retried after a lost reply.
+    operations are idempotent per token and may be retried after a lost reply.
     """
 
     def __init__(self, redis: Redis, *, ttl_s: float) -> None:
-        """Take the TTL of the lease. A lock ends a little earlier: who recovers a run finds its thread free."""
+        """Take the TTL of the lease. A lock expires a little earlier, so that a recovered run finds its thread free."""
         self._redis = redis
         self._ttl_ms = round(ttl_s * 1000 * _OF_THE_LEASE)
         self._acquire = redis.register_script(_script("acquire.lua"))
@@ -35,13 +35,13 @@ class ThreadLocks:
         self._extend = redis.register_script(_script("extend.lua"))
 
     async def acquire(self, thread_id: str, token: str) -> bool:
-        """Take the lock without waiting. False when another holds it; it is then knocked at."""
-        keys = [thread_lock(thread_id), thread_knock(thread_id)]
+        """Take the lock without waiting. If another token holds it, return False and flag the thread for a recheck."""
+        keys = [thread_lock(thread_id), thread_recheck(thread_id)]
         return bool(await self._acquire(keys=keys, args=[token, self._ttl_ms]))
 
     async def release(self, thread_id: str, token: str) -> bool:
-        """Give the lock back. True when somebody knocked: there may be work that nobody looks after."""
-        return bool(await self._release(keys=[thread_lock(thread_id), thread_knock(thread_id)], args=[token]))
+        """Release the lock. Return True if the thread was flagged for a recheck: it may have a new run."""
+        return bool(await self._release(keys=[thread_lock(thread_id), thread_recheck(thread_id)], args=[token]))
 
     async def extend(self, held: Sequence[tuple[str, str]]) -> list[str]:
         """Renew all locks of a process in one round trip.

@@ -1,7 +1,7 @@
-"""What a model is told of the turns before its own.
+"""Renders earlier turns as the messages of a model call.
 
-The ledger keeps what was said. How a turn ended stands there beside it, and is put into words here, at each reading: so
-nobody has to tell what was said from what we say of it, and the same turn gives the same words for ever.
+The ledger stores messages and, separately, how each turn ended. The ending becomes text only here, so stored messages
+contain nothing but what was said, and a turn is always rendered alike.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ INTERRUPTED = "[The tool call was interrupted before it ended. It may or may not
 
 
 def conversation(turns: Sequence[HistoryTurn]) -> tuple[Message, ...]:
-    """Return the messages of turns, in order, in a form that the Messages API takes."""
+    """Return the messages of turns, in order, in a form that the Messages API accepts."""
     return repair([message for turn in turns for message in told(turn)])
 
 
 def told(turn: HistoryTurn) -> tuple[Message, ...]:
-    """Return the messages of a turn, and how it ended where that was before its time.
+    """Return the messages of a turn, with a note if it ended early.
 
-    Of a turn that was stopped, the words that it had come to stay, with ``(stopped by user)`` after them; of one that
-    failed, with ``(error: …)``. Either way the last word is the assistant's.
+    The partial text of a stopped turn is followed by ``(stopped by user)``, that of a failed one by ``(error: …)``. In
+    both cases the last message is the assistant's.
     """
     ending = _ending(turn)
     messages = repair(turn.messages)
@@ -50,9 +50,8 @@ def _ending(turn: HistoryTurn) -> str | None:
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with a result for every tool_use, and without messages that are empty.
 
-    A missing result says that the call was interrupted. Results that stand in the next user message are left where
-    they are; missing ones are put before the rest of it, where the API wants them. Messages that need nothing are
-    returned as they are, so the repair of a repaired conversation changes nothing.
+    A missing result is replaced by a note that the call was interrupted, at the start of the next user message as the
+    API requires; existing results stay. The function is idempotent.
     """
     repaired: list[Message] = []
     pending: list[str] = []

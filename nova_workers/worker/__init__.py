@@ -1,1 +1,1 @@
-"""A worker process: Celery takes doorbells on threads, one asyncio loop executes all turns."""
+"""The worker process: Celery receives doorbells on threads, one asyncio loop executes all turns."""

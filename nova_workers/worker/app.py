@@ -1,6 +1,6 @@
 """The Celery app of a worker process: ``celery -A nova_workers.worker.app worker -P threads``.
 
-Tasks are doorbells. Each hands one coroutine to the process's loop and waits; what they do is in `runs` and `effects`.
+Each task is a doorbell: it runs one coroutine of `runs` or `effects` on the process's loop and waits for it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
         try:
             process.start(queues=queues, slots=sender.concurrency or settings.worker.concurrency)
         except Exception as error:
-            # Celery logs what a signal handler raises and goes on: a worker without services would take doorbells.
+            # Celery only logs exceptions of signal handlers: a worker without services would take doorbells.
             _log.exception("worker.not_started")
             raise SystemExit(1) from error
 
@@ -111,5 +111,5 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
         process.stop()
 
 
-# Celery's command line finds an app by importing it; this module is that entry and nothing else imports it.
+# The entry point for Celery's command line; nothing else imports this module.
 app = create_app(load_settings())

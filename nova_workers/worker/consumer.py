@@ -1,10 +1,10 @@
-"""Celery's consumer, with events sent in batches, and awake as soon as a slot is free.
+"""A Celery consumer that sends events in batches and fetches a message as soon as a worker slot is free.
 
 Celery flushes task events at every tick of its hub, one publish for one or two events: a fifth of a worker's CPU under
-load (docs/decisions/0005-celery-settings.md). Flower shows seconds; a tenth of one more is not seen.
+load (docs/decisions/0005-celery-settings.md). Flower shows seconds, so 0.1 s more delay is invisible.
 
-Without prefetch a worker whose slots are all busy does not listen to the broker, and looks whether one is free when its
-hub ticks next: up to a second after the slot was free. Here the end of a task makes it tick.
+Without prefetch a worker with no free slot does not listen to the broker until its hub ticks next, up to a second after
+a slot became free. Here the end of a task makes the hub tick.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from celery.worker.consumer import Consumer
 __all__ = ["CONSUMER", "BatchingConsumer"]
 
 CONSUMER = f"{__name__}:BatchingConsumer"
-"""The class's name, as Celery's `worker_consumer` wants it."""
+"""The class's name for Celery's `worker_consumer`."""
 
 _GATHER_S = 0.1
 
 
 class BatchingConsumer(Consumer):
-    """A consumer that gathers task events for a moment before it sends them."""
+    """A consumer that collects task events for a moment before it sends them."""
 
     _flush_due = False
     _wakes = False
     _full = False
-    """Every slot is taken, as far as the hub knows: it does not listen."""
+    """All worker slots are busy, as far as the hub knows, so it does not listen."""
 
     def register_with_event_loop(self, hub: Any) -> None:
         """Join the hub. Called by Celery at each connection to the broker."""
@@ -40,7 +40,7 @@ class BatchingConsumer(Consumer):
             pool.on_apply = self._waking(pool, pool.on_apply)
 
     def _waking(self, pool: Any, apply: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what hands tasks to the pool, and has the hub look for the next one when a task has left its slot."""
+        """Wrap the function that passes tasks to the pool, so that the hub ticks when a task has left its slot."""
 
         def on_apply(*args: Any, **options: Any) -> Any:
             result = apply(*args, **options)
@@ -53,11 +53,11 @@ class BatchingConsumer(Consumer):
     def _wake(self, _: object) -> None:
         if self._full and self.hub:
             self._full = False
-            # From the task's thread; the hub takes calls from others.
+            # Called on the task's thread; `call_soon` of the hub is thread-safe.
             self.hub.call_soon(_tick)
 
     def on_send_event_buffered(self) -> None:
-        """Have what is buffered sent soon. Called by Celery after each event."""
+        """Schedule a flush of the buffered events. Called by Celery after each event."""
         if self.hub and not self._flush_due:
             self._flush_due = True
             self.hub.call_later(_GATHER_S, self._flush_gathered)
@@ -68,4 +68,4 @@ class BatchingConsumer(Consumer):
 
 
 def _tick() -> None:
-    """Do nothing: the hub looks at its slots at every tick."""
+    """Do nothing: the hub checks its slots at every tick."""

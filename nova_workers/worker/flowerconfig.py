@@ -1,23 +1,23 @@
-"""What Flower shows: ``celery … flower --conf=<this file>``. Tornado executes it; each name is an option of Flower.
+"""Flower's configuration: ``celery … flower --conf=<this file>``. Tornado executes it; each name is an option.
 
 A doorbell carries the ids of its run and thread as keyword arguments, so Flower sees them on the ``task-received``
-event of every task. Flower keeps what it heard in memory: events are lossy, and Postgres is the truth.
+event of every task. Flower keeps events in memory; they are lossy, and Postgres is authoritative.
 """
 
 from typing import Any
 
-# The first column says which run of which thread; `format_task` writes it.
+# The first column names the run and thread; `format_task` writes it.
 tasks_columns = "name,kwargs,state,received,runtime,worker,uuid"
 natural_time = True
 
 persistent = False
 
-# Shutting workers down, revoking and resizing pools would go past the fleet's own drain and cancel.
+# Shutting down workers, revoking tasks and resizing pools would bypass the fleet's own drain and cancel.
 read_only = True
 
 
 def format_task(task: Any) -> Any:
-    """Show the ids as ``run_… · thr_…`` in place of a Python dict. Gets a copy of the task."""
+    """Show the ids as ``run_… · thr_…`` instead of a Python dict. Receives a copy of the task."""
     ids = [part for part in str(task.kwargs or "").replace("'", '"').split('"') if part.startswith(("run_", "thr_"))]
     named = [value for value in ids if value not in {"run_id", "thread_id"}]
     if named:

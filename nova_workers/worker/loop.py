@@ -1,4 +1,4 @@
-"""One event loop a process, on a thread of its own; Celery's task threads hand coroutines to it and wait."""
+"""The event loop of a process, on its own thread; Celery's task threads run coroutines on it and wait."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LoopThread:
         """Run a coroutine on the loop, in the caller's context, and wait for its result.
 
         Raises:
-            TimeoutError: It took longer; it is cancelled.
+            TimeoutError: It took longer and was canceled.
         """
         future = contextvars.copy_context().run(asyncio.run_coroutine_threadsafe, coroutine, self.loop)
         try:

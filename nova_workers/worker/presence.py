@@ -1,4 +1,4 @@
-"""How a worker process shows that it lives: a record in Redis for the fleet, files for the platform's probes."""
+"""The liveness of a worker process: a record in Redis for the fleet, files for the platform's probes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EVERY_S = 5.0
 
 
 class Presence:
-    """Reports a worker process every 5 s until cancelled; `withdraw` takes the record away at a clean end."""
+    """Reports a worker process every 5 s until canceled; `withdraw` deletes the record at a clean shutdown."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Presence:
         self._heartbeat_dir = heartbeat_dir
 
     async def run(self) -> None:
-        """Report until cancelled."""
+        """Report until canceled."""
         while True:
             touch(self._heartbeat_dir, "loop")
             try:
@@ -80,7 +80,7 @@ class Presence:
         await pipeline.execute()
 
     async def withdraw(self) -> None:
-        """Take the record away. Best effort."""
+        """Delete the record. Best effort."""
         try:
             await self._redis.delete(worker_presence(self._worker_id))
             await self._redis.zrem(workers_index(), self._worker_id)
@@ -89,7 +89,7 @@ class Presence:
 
 
 def touch(directory: Path | None, name: str) -> None:
-    """Renew a heartbeat file, which a probe compares with the clock."""
+    """Update a heartbeat file. A probe compares its modification time with the clock."""
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / name).touch()

@@ -1,4 +1,4 @@
-"""The life of a worker process: start, drain, end."""
+"""The lifecycle of a worker process: start, drain, stop."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _log = structlog.get_logger(__name__)
 
 _CLOSE_S = 5.0
 _EXIT_DEADLINE = 70
-"""Exit code of a drain that the watchdog had to end: some run did not stop in time; its lease will run out."""
+"""Exit code when the watchdog ended a drain: a run did not stop in time, so its lease will expire."""
 
 
 class WorkerProcess:
     """Owns the loop and the services of one worker process.
 
-    A drain: no new claims; every run stops at its next step boundary and goes back to the line; what has not stopped
-    after the grace is stopped in mid-step; a watchdog ends the process before the platform would kill it.
+    During a drain there are no new claims, and every run stops at its next step boundary and is requeued. Runs that are
+    still active after the grace period are stopped within their step. A watchdog ends the process before the platform
+    would kill it.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -56,16 +57,16 @@ class WorkerProcess:
         self._thread.call(work)
 
     def heartbeat(self) -> None:
-        """Note that Celery's own loop lives."""
+        """Record that Celery's own loop is alive."""
         touch(self._settings.worker.heartbeat_dir, "hub")
 
     def begin_drain(self) -> None:
-        """Start the drain. Runs inside a signal handler, so it only leaves notes for others."""
+        """Start the drain. Runs in a signal handler, so it only sets flags and schedules work."""
         threading.Thread(target=self._watch_deadline, name="watchdog", daemon=True).start()
         self._thread.loop.call_soon_threadsafe(self._drain)
 
     def stop(self) -> None:
-        """Close the services and the loop; Celery has seen every task end."""
+        """Close the services and the loop, after every Celery task has ended."""
         self._thread.call(self._close(), _CLOSE_S)
         self._thread.stop(_CLOSE_S)
 

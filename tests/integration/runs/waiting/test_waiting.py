@@ -346,7 +346,7 @@ async def test_a_run_that_cannot_wait_for_what_a_tool_wants_fails_at_once_and_sa
     await fleet.settle(fleet.worker())
     row = await fleet.run(run.run_id)
     assert (row["status"], row["attempt"], row["losses"], row["error_kind"]) == ("failed", 1, 0, "unknown")
-    assert row["error_message"] == "ValidationError when the run was to wait; see the log."
+    assert row["error_message"] == "ValidationError while suspending the run; see the log."
     assert (await _result_of(fleet, run.run_id))[0] == "interrupted"
     await check_any_time(fleet.database)
 
