@@ -1,5 +1,5 @@
-"""The HTTP front door: a thin layer that authenticates, checks, writes one row and answers.
+"""The HTTP API: a thin layer that authenticates, validates, writes one row and responds.
 
-It holds no state that a restart would lose: what it accepts is in Postgres before the caller hears so, and
-what it streams can be replayed from there.
+It holds no state that a restart would lose: what it accepts is in Postgres before it responds, and
+streams can be replayed from there.
 """

@@ -1,4 +1,4 @@
-"""The application: what it is made of, and its life from start to stop."""
+"""Builds the application, and its lifecycle."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from api.boundary import BodyLimit, LastResort
+from api.boundary import BodyLimit, UnhandledErrors
 from api.errors import install_error_handlers
-from api.key_ring import KeyRing
+from api.key_cache import KeyCache
 from api.openapi import install_openapi
 from api.routes import reference
 from api.routes.operations import fleet, health, keys, tenant, tenants, usage
@@ -29,10 +29,10 @@ from api.routes.workspace import (
     webhooks,
 )
 from api.state import ApiState
-from api.stopping import heard_stop
+from api.stopping import on_stop_signal
 from api.streaming.following import RunFollower
 from api.streaming.run_watch import RunWatch
-from api.streaming.stream_slots import StreamSlots
+from api.streaming.stream_permits import StreamPermits
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
 from nova_workers.ledger.schema import schema_head
@@ -94,23 +94,23 @@ def build_app(settings: Settings) -> FastAPI:
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
-        # Spans and metrics are ours, one layer for all processes.
+        # Spans and metrics come from our own middleware, as in all processes.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         # The routes themselves: routers that are included derive each route anew, in the first requests they see.
         routes=[*(route for router in _ROUTERS for route in router.routes), *reference.routes],
         middleware=[
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
-            Middleware(LastResort),
+            Middleware(UnhandledErrors),
             Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes, unbounded=frozenset({archive.IMPORT_PATH})),
         ],
     )
     watch = RunWatch(services.database, every_s=_WATCH_EVERY_S)
     app.state.nova = ApiState(
         services=services,
-        keys=KeyRing(services.database, services.clock, cache_s=settings.api.key_cache_s),
+        keys=KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s),
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
-        slots=StreamSlots(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
+        permits=StreamPermits(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
         schema_head=schema_head(),
     )
     install_error_handlers(app)
@@ -123,9 +123,9 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     state: ApiState = app.state.nova
     services: ApiServices = state.services
     await services.start()
-    tasks = [asyncio.create_task(state.watch.run()), asyncio.create_task(state.slots.renew())]
+    tasks = [asyncio.create_task(state.watch.run()), asyncio.create_task(state.permits.renew())]
     try:
-        with heard_stop(state.watch.close):
+        with on_stop_signal(state.watch.close):
             yield
     finally:
         state.watch.close()

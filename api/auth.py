@@ -1,4 +1,4 @@
-"""Who is asking, and whether they may: the dependency that every route of ``/v1`` has."""
+"""Authentication and authorization: the dependency of every route of ``/v1``."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking. Every query is bound to `tenant_id`."""
+    """The authenticated caller. Every query is restricted to `tenant_id`."""
 
     key_id: str
     tenant_id: str
@@ -40,7 +40,7 @@ class Caller:
         """Refuse unless the key has a scope.
 
         Raises:
-            Forbidden: It lacks it.
+            Forbidden: The key lacks the scope.
         """
         if scope not in self.scopes:
             raise Forbidden(
@@ -84,7 +84,7 @@ WorkspaceCaller = Annotated[Caller, Security(_check, scopes=["workspace"])]
 """May read and change what agents and people keep: tasks, notes, files, memories, skills, triggers."""
 
 SecretsCaller = Annotated[Caller, Security(_check, scopes=["secrets"])]
-"""May name, set and delete secrets. Nobody reads them through the API."""
+"""May name, set and delete secrets. The API never returns their values."""
 
 KeysCaller = Annotated[Caller, Security(_check, scopes=["keys"])]
 """May read, make and revoke keys of its tenant."""
@@ -93,4 +93,4 @@ OperatorCaller = Annotated[Caller, Security(_check, scopes=["operator"])]
 """May see and change the whole fleet, with all tenants."""
 
 AnyCaller = Annotated[Caller, Security(_check)]
-"""Any good key; the route asks for more where the request needs it."""
+"""Any valid key; the route checks further scopes if the request needs them."""

@@ -1,10 +1,10 @@
-"""Takes many messages in, each with an outcome of its own."""
+"""Accepts batches of messages, each with its own outcome."""
 
 import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
-from api.desk import SubmissionDesk
+from api.acceptance import MessageAcceptance
 from api.errors import problem
 from nova_workers.contracts.http.wire import RunBatchItem, RunBatchOutcome
 from nova_workers.errors import NovaError
@@ -15,14 +15,14 @@ _AT_ONCE = 4
 """Messages that are submitted at the same time: one request must not take all connections of the process."""
 
 _PATH = "/v1/runs"
-"""An idempotency key is bound to the same run, by whichever of the two doors its message came."""
+"""The path for idempotency keys: a key names the same run in a batch and in a single request."""
 
 
-async def accept_batch(desk: SubmissionDesk, items: Sequence[RunBatchItem]) -> list[RunBatchOutcome]:
-    """Submit each message by itself, and return what became of each, in their order.
+async def accept_batch(acceptance: MessageAcceptance, items: Sequence[RunBatchItem]) -> list[RunBatchOutcome]:
+    """Submit each message separately and return the outcomes in order.
 
-    Messages of one thread are submitted one after the other, so they stand in its line in the order of the batch. So
-    are those with one idempotency key.
+    Messages of one thread are submitted sequentially, so they are queued in the order of the batch. So are messages
+    with the same idempotency key.
     """
     room = asyncio.Semaphore(_AT_ONCE)
     outcomes: dict[int, RunBatchOutcome] = {}
@@ -30,7 +30,7 @@ async def accept_batch(desk: SubmissionDesk, items: Sequence[RunBatchItem]) -> l
     async def submit_in_order(places: Sequence[int]) -> None:
         for place in places:
             async with room:
-                outcomes[place] = await _outcome(desk, items[place])
+                outcomes[place] = await _outcome(acceptance, items[place])
 
     await asyncio.gather(*(submit_in_order(places) for places in _lines(items)))
     return [outcomes[place] for place in range(len(items))]
@@ -46,9 +46,9 @@ def _lines(items: Sequence[RunBatchItem]) -> list[list[int]]:
     return [list(places) for _, places in groupby(sorted(range(len(items)), key=line), key=line)]
 
 
-async def _outcome(desk: SubmissionDesk, item: RunBatchItem) -> RunBatchOutcome:
+async def _outcome(acceptance: MessageAcceptance, item: RunBatchItem) -> RunBatchOutcome:
     try:
-        view = await desk.submit_one(item, path=_PATH, idempotency_key=item.idempotency_key)
+        view = await acceptance.submit_one(item, path=_PATH, idempotency_key=item.idempotency_key)
     except NovaError as error:
         told = problem(error)
         return RunBatchOutcome(status=told.status, problem=told)

@@ -1,4 +1,4 @@
-"""The inner edge of the application, as plain ASGI: bounds the body, and turns what nobody foresaw into a problem."""
+"""Plain ASGI middleware: limits the body size, and turns unexpected exceptions into problem documents."""
 
 import secrets
 from typing import Final
@@ -12,10 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import BodyTooLarge, problem_response, unexpected_problem
 
-__all__ = ["CLIENT_LEFT", "BodyLimit", "LastResort"]
+__all__ = ["CLIENT_LEFT", "BodyLimit", "UnhandledErrors"]
 
 CLIENT_LEFT: Final = 499
-"""The status, in logs and metrics alone, of a request whose client went away before it was answered: nginx's word."""
+"""The status, in logs and metrics alone, of a request whose client disconnected before the response, as in nginx."""
 
 _log = structlog.get_logger(__name__)
 
@@ -26,13 +26,13 @@ _HEADERS: Final = [
 _NO_STORE: Final = (b"cache-control", b"no-store")
 
 
-class LastResort:
-    """Catches what no handler did: logs the traceback, and answers 500 with the id to find it by.
+class UnhandledErrors:
+    """Catches unhandled exceptions: logs the traceback and responds 500 with its trace id.
 
-    A client that leaves in the middle of its body is no failure of the server's: it is logged in one line, and counted
-    under `CLIENT_LEFT`, which nobody gets to see.
+    A client that disconnects while sending its body is not a server failure: it is logged in one line and counted as
+    `CLIENT_LEFT`, which is never sent.
 
-    Also puts the headers on every answer that keep browsers and caches from making more of it than it is.
+    Also adds headers to every response that prevent content sniffing, referrers and caching.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -65,19 +65,19 @@ class LastResort:
             trace_id = _trace_id()
             _log.exception("http_request.failed", path=scope["path"], error_id=trace_id)
             if started:
-                # The answer is under way: cutting the connection is the only way left to say that it is not whole.
+                # The response has begun: only closing the connection can signal that it is incomplete.
                 raise
             await unexpected_problem(instance=scope["path"], trace_id=trace_id)(scope, receive, guarded_send)
 
 
 class BodyLimit:
-    """Refuses a body with too many bytes: at once where its length is declared, else as soon as it is too long.
+    """Refuses a body with too many bytes: at once if its length is declared, otherwise when it exceeds the limit.
 
-    Starlette's own limiter answers in plain text where the length is declared, whatever handlers there are.
+    Starlette's own limiter responds in plain text if the length is declared, regardless of handlers.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, unbounded: frozenset[str] = frozenset()) -> None:
-        """Take the bound, and the paths whose routes read their bodies piece by piece and need none."""
+        """Take the limit, and the paths without one, whose routes read their bodies in pieces."""
         self._app = app
         self._max_bytes = max_bytes
         self._unbounded = unbounded

@@ -1,4 +1,4 @@
-"""How errors look on the wire: RFC 9457 problem documents. The only place that knows HTTP statuses of errors."""
+"""Errors as RFC 9457 problem documents. The only module that knows HTTP statuses of errors."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -78,12 +78,12 @@ class BodyTooLarge(LimitExceeded):
 
 
 class TooManyStreams(TooManyRequests):
-    """The key holds as many open event streams as it may."""
+    """The key has reached its limit of open event streams."""
 
     code = "too_many_streams"
 
 
-# The nearest ancestor wins.
+# The nearest ancestor applies.
 _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     Rejected: HTTPStatus.BAD_REQUEST,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -137,7 +137,7 @@ def problem_response(error: NovaError, *, instance: str | None = None) -> Respon
 
 
 def unexpected_problem(*, instance: str, trace_id: str) -> Response:
-    """Return the problem document of a failure that nobody foresaw. It tells nothing but where to look."""
+    """Return the problem document of an unexpected failure. It contains only the trace id."""
     return _respond(
         _problem(
             HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -230,7 +230,7 @@ def _problem(
 
 
 def _respond(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    # `default=str`: fields of an error may hold times or paths, and telling the error must not fail.
+    # `default=str`: fields of an error may hold times or paths, and reporting it must not fail.
     body = orjson.dumps(problem.model_dump(), default=str)
     return Response(body, status_code=problem.status, headers=headers, media_type=PROBLEM_MEDIA_TYPE)
 

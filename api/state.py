@@ -5,10 +5,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api.key_ring import KeyRing
+from api.key_cache import KeyCache
 from api.streaming.following import RunFollower
 from api.streaming.run_watch import RunWatch
-from api.streaming.stream_slots import StreamSlots
+from api.streaming.stream_permits import StreamPermits
 from nova_workers.bootstrap.api import ApiServices
 
 __all__ = ["ApiState", "State", "state_of"]
@@ -19,10 +19,10 @@ class ApiState:
     """Everything a route may use."""
 
     services: ApiServices
-    keys: KeyRing
+    keys: KeyCache
     watch: RunWatch
     follower: RunFollower
-    slots: StreamSlots
+    permits: StreamPermits
     schema_head: str
     """The revision of the schema that this version of the code needs."""
 

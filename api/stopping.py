@@ -1,7 +1,7 @@
-"""Hears of a stop early enough to let go of those who wait.
+"""Handles stop signals early enough to end open streams and waits.
 
 uvicorn tells the application that it stops only once every response has ended; an event stream would keep it
-waiting for as long as its run takes. So the signal is heard here as well, before uvicorn's own handler.
+waiting for as long as its run takes. So the signal is handled here as well, before uvicorn's own handler.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["heard_stop"]
+__all__ = ["on_stop_signal"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def heard_stop(on_stop: Callable[[], None]) -> Generator[None]:
-    """Call `on_stop` on the running loop when the process is told to stop, and then whoever else listens.
+def on_stop_signal(on_stop: Callable[[], None]) -> Generator[None]:
+    """Call `on_stop` on the running loop at SIGTERM or SIGINT, and then the previous signal handler.
 
     Outside the main thread, where Python takes no signal handlers, this does nothing.
     """
@@ -28,17 +28,17 @@ def heard_stop(on_stop: Callable[[], None]) -> Generator[None]:
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(on_stop)
         handler = before[signal.Signals(number)]
         if callable(handler):
             handler(number, frame)
 
     for number in _SIGNALS:
-        signal.signal(number, hear)
+        signal.signal(number, handle)
     try:
         yield
     finally:
         for number, handler in before.items():
-            if signal.getsignal(number) is hear:
+            if signal.getsignal(number) is handle:
                 signal.signal(number, handler)

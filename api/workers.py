@@ -20,7 +20,7 @@ _DEADLINE_S = 1.0
 
 
 async def live_workers(redis: Redis) -> list[WorkerView]:
-    """Return the workers that renewed their record of late; none where Redis does not answer."""
+    """Return the workers with a recent record; none if Redis does not answer."""
     return await _read(redis) or []
 
 

@@ -1,4 +1,4 @@
-"""Follows a run to its end: live while it runs, from the ledger where the live stream has holes or is gone."""
+"""Follows a run to its end: live while it runs, from the ledger if the live stream has gaps or is gone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -24,7 +24,7 @@ from nova_workers.streams.wire import FIELD, LiveEvent, decode
 __all__ = ["Ending", "Follower", "RunFollower", "Target"]
 
 Ending = Literal["over", "gone", "closing"]
-"""Why a follow ended: the run is over, nobody listens any more, or the process stops."""
+"""Why following ended: the run ended, the client disconnected, or the process stops."""
 
 _REDIS_DEADLINE_S = 1.0
 _START = EventCursor()
@@ -32,7 +32,7 @@ _START = EventCursor()
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which run of which tenant to follow, from where on."""
+    """The run to follow, and the cursor to start from."""
 
     tenant_id: str
     run_id: str
@@ -40,7 +40,7 @@ class Target:
 
 
 class Follower(Protocol):
-    """Who gets the events. Above this seam: one HTTP response. Below it: `RunFollower`."""
+    """Receives the events. Above this seam: one HTTP response. Below it: `RunFollower`."""
 
     idle_every_s: float
 
@@ -53,12 +53,12 @@ class Follower(Protocol):
         ...
 
     async def until_gone(self) -> None:
-        """Return once nobody listens any more."""
+        """Return once the client has disconnected."""
         ...
 
 
 class RunFollower:
-    """Brings the events of runs to followers, each once, in order, up to the final one."""
+    """Sends the events of runs to followers, each once, in order, up to the final one."""
 
     def __init__(self, database: Database, redis: Redis, hub: StreamHub, watch: RunWatch) -> None:
         self._database = database
@@ -67,7 +67,7 @@ class RunFollower:
         self._watch = watch
 
     async def find(self, target: Target) -> RunState:
-        """Return where a run stands, once it is sure that the cursor can belong to it.
+        """Return the state of a run, and check that the cursor can belong to it.
 
         Raises:
             NotFound: No such run in this tenant.
@@ -89,9 +89,9 @@ class RunFollower:
         """Hand every event after the target's cursor to a follower, until the run's final event.
 
         Args:
-            target: Which run, from where on.
-            state: Where the run stands, as `find` told a moment ago.
-            follower: Who gets the events.
+            target: The run and the cursor.
+            state: The run's state, as returned by `find`.
+            follower: Receives the events.
         """
         delivery = _Delivery(self._database, target, follower)
         if state.ended:
@@ -113,12 +113,12 @@ class RunFollower:
     async def wait(
         self, target: Target, until_gone: Coroutine[Any, Any, None], *, timeout_s: float, after_attempt: int = 0
     ) -> Ending | Literal["timeout"]:
-        """Wait until a run is over, or asks a person. Pushed by its events; nothing polls.
+        """Wait until a run has ended or asks a person. Driven by its events, without polling.
 
         Args:
             target: Which run.
-            until_gone: Returns once nobody waits any more.
-            timeout_s: How long to wait at most.
+            until_gone: Returns once the client has disconnected.
+            timeout_s: Longest wait.
             after_attempt: What the run asked in attempts up to this one was answered.
         """
         async with self._hub.follow(target.run_id, _START) as feed:
@@ -225,7 +225,7 @@ async def _until_first(
     every_s: float,
     on_idle: Callable[[], Awaitable[None]] | None = None,
 ) -> Literal["done", "over", "gone", "closing", "timeout"]:
-    """Work until it is done, or the watch wakes us, or nobody listens; nothing outlives the call.
+    """Run `work` until it is done, the watch wakes us, or the client disconnects; no task outlives the call.
 
     Every `every_s` it calls `on_idle`; without one that is how long it works at most.
     """

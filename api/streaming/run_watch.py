@@ -1,4 +1,4 @@
-"""The safety net under live streams: one query for all runs that this process follows.
+"""The fallback of live streams: one query for all runs that this process follows.
 
 A follower is pushed the end of its run. If that push never comes (Redis is away, or was wiped), the ledger still
 knows. This asks it every few seconds, for all followers at once, and wakes those whose run is over.
@@ -20,7 +20,7 @@ __all__ = ["RunWatch", "Wake"]
 _log = structlog.get_logger(__name__)
 
 Wake = Literal["over", "closing"]
-"""Why a follower is woken: its run is over, or the process stops."""
+"""Why a follower is woken: its run ended, or the process stops."""
 
 
 class RunWatch:
@@ -50,7 +50,7 @@ class RunWatch:
             woken.cancel()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until canceled."""
         while True:
             await asyncio.sleep(self._every_s)
             try:

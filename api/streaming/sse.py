@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.streaming.following import RunFollower, Target
-from api.streaming.stream_slots import Slot
+from api.streaming.stream_permits import StreamPermit
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.reads import RunState
 from nova_workers.observability.metrics import Metrics
@@ -27,7 +27,7 @@ _HEARTBEAT = b": heartbeat\n\n"
 
 
 class RunEventStream(Response):
-    """The events of a run as they come, until its final one. Frees its slot when it ends, however it ends."""
+    """The events of a run as they come, until its final one. Releases its permit when it ends, for any reason."""
 
     media_type = EVENT_STREAM
 
@@ -37,7 +37,7 @@ class RunEventStream(Response):
         state: RunState,
         *,
         follower: RunFollower,
-        slot: Slot,
+        permit: StreamPermit,
         metrics: Metrics,
         heartbeat_s: float,
         headers: Mapping[str, str] | None = None,
@@ -45,7 +45,7 @@ class RunEventStream(Response):
         self._target = target
         self._state = state
         self._follower = follower
-        self._slot = slot
+        self._permit = permit
         self._metrics = metrics
         self._heartbeat_s = heartbeat_s
         self.status_code = 200
@@ -70,11 +70,11 @@ class RunEventStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._metrics.open_streams.dec()
-            await self._slot.free()
+            await self._permit.free()
 
 
 class _Client:
-    """The far end of a response: writes frames, and knows when the reader has left."""
+    """The client side of a response: writes frames and detects a disconnect."""
 
     def __init__(self, receive: Receive, send: Send, heartbeat_s: float) -> None:
         self.idle_every_s = heartbeat_s

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
+from api.acceptance import open_stream
 from api.auth import RunsCaller
-from api.desk import open_stream
 from api.errors import InvalidCursor
 from api.openapi import problems
 from api.params import RunIdPath
@@ -52,8 +52,8 @@ async def follow_run(
     found = await state.follower.find(target)
     if found.ended and target.after == found.final_event:
         return Response(status_code=204, media_type=EVENT_STREAM)
-    async with state.slots.hold(caller.key_id) as slot:
-        return open_stream(state, target, found, slot.handed_over(), {})
+    async with state.permits.hold(caller.key_id) as permit:
+        return open_stream(state, target, found, permit.handed_over(), {})
 
 
 def _cursor(text: str | None) -> EventCursor:

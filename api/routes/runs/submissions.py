@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from api.acceptance import Acceptance, answer_when_over
 from api.auth import RunsCaller
 from api.batches import accept_batch
-from api.desk import Desk, answer_when_over
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import RunIdPath, ThreadIdPath
@@ -28,47 +28,49 @@ TimeoutQuery = Annotated[
 
 
 @router.post("/threads/{thread_id}/runs", status_code=202, response_model=RunView, responses=_ERRORS)
-async def create_thread_run(thread_id: ThreadIdPath, body: RunCreate, desk: Desk) -> Response:
+async def create_thread_run(thread_id: ThreadIdPath, body: RunCreate, acceptance: Acceptance) -> Response:
     """Send a message to the agent of a thread."""
-    return await desk.accept(body, thread_id)
+    return await acceptance.accept(body, thread_id)
 
 
 @router.post("/runs", status_code=202, response_model=RunView, responses=_ERRORS)
-async def create_run(body: StatelessRunCreate, desk: Desk) -> Response:
+async def create_run(body: StatelessRunCreate, acceptance: Acceptance) -> Response:
     """Send a message to a thread, or to a new thread of an agent."""
-    return await desk.accept(body, None)
+    return await acceptance.accept(body, None)
 
 
 @router.post("/runs/batch", response_model=RunBatchView, responses=problems(body=True))
-async def create_runs(body: RunBatch, desk: Desk) -> RunBatchView:
+async def create_runs(body: RunBatch, acceptance: Acceptance) -> RunBatchView:
     """Send up to 100 messages. Each is accepted or refused by itself; the answer says what became of each, in order."""
-    return RunBatchView(items=await accept_batch(desk, body.items))
+    return RunBatchView(items=await accept_batch(acceptance, body.items))
 
 
 @router.post("/threads/{thread_id}/runs/wait", response_model=RunView, responses={**_UNFINISHED, **_ERRORS})
 async def create_thread_run_and_wait(
-    thread_id: ThreadIdPath, body: RunCreate, desk: Desk, timeout_s: TimeoutQuery = None
+    thread_id: ThreadIdPath, body: RunCreate, acceptance: Acceptance, timeout_s: TimeoutQuery = None
 ) -> Response:
     """Send a message and get the run when it is over; 202 when that takes too long. The run goes on either way."""
-    return await desk.accept_and_wait(body, thread_id, timeout_s)
+    return await acceptance.accept_and_wait(body, thread_id, timeout_s)
 
 
 @router.post("/runs/wait", response_model=RunView, responses={**_UNFINISHED, **_ERRORS})
-async def create_run_and_wait(body: StatelessRunCreate, desk: Desk, timeout_s: TimeoutQuery = None) -> Response:
+async def create_run_and_wait(
+    body: StatelessRunCreate, acceptance: Acceptance, timeout_s: TimeoutQuery = None
+) -> Response:
     """Send a message and get the run when it is over; 202 when that takes too long. The run goes on either way."""
-    return await desk.accept_and_wait(body, None, timeout_s)
+    return await acceptance.accept_and_wait(body, None, timeout_s)
 
 
 @router.post("/threads/{thread_id}/runs/stream", response_class=Response, responses={**EVENTS, **_STREAM_ERRORS})
-async def create_thread_run_and_stream(thread_id: ThreadIdPath, body: RunCreate, desk: Desk) -> Response:
+async def create_thread_run_and_stream(thread_id: ThreadIdPath, body: RunCreate, acceptance: Acceptance) -> Response:
     """Send a message and get the run's events as they come. `Location` names the run."""
-    return await desk.accept_and_stream(body, thread_id)
+    return await acceptance.accept_and_stream(body, thread_id)
 
 
 @router.post("/runs/stream", response_class=Response, responses={**EVENTS, **_STREAM_ERRORS})
-async def create_run_and_stream(body: StatelessRunCreate, desk: Desk) -> Response:
+async def create_run_and_stream(body: StatelessRunCreate, acceptance: Acceptance) -> Response:
     """Send a message and get the run's events as they come. `Location` names the run."""
-    return await desk.accept_and_stream(body, None)
+    return await acceptance.accept_and_stream(body, None)
 
 
 @router.get("/runs/{run_id}/wait", response_model=RunView, responses={**_UNFINISHED, **problems(404, 422)})

@@ -1,4 +1,4 @@
-"""API keys that were seen a moment ago, so that a request costs no query for its key."""
+"""A cache of recently used API keys, which saves a query per request."""
 
 from collections import OrderedDict
 
@@ -6,13 +6,13 @@ from nova_workers.clock import Clock
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, find_key, hash_secret
 
-__all__ = ["KeyRing"]
+__all__ = ["KeyCache"]
 
 _MAX_KEYS = 10_000
 
 
-class KeyRing:
-    """Looks keys up by their hash and remembers the good ones for `cache_s`.
+class KeyCache:
+    """Looks keys up by their hash and caches valid ones for `cache_s`.
 
     So a revoked key stops working after at most that long. Unknown keys are not remembered: guesses must not push
     the good ones out.

@@ -1,4 +1,4 @@
-"""Takes one message in, and answers in the way that was asked for: at once, at the end, or as it happens."""
+"""Accepts a message and responds as requested: at once, when the run has ended, or with an event stream."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from api.auth import Caller, RunsCaller
 from api.state import ApiState, state_of
 from api.streaming.following import Target
 from api.streaming.sse import RunEventStream
-from api.streaming.stream_slots import Slot
+from api.streaming.stream_permits import StreamPermit
 from api.submitting import IdempotencyKey, accepted_view, to_submission
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
@@ -20,14 +20,14 @@ from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
 from nova_workers.vocabulary import ENDED_RUNS
 
-__all__ = ["Desk", "SubmissionDesk", "answer_when_over", "open_stream"]
+__all__ = ["Acceptance", "MessageAcceptance", "answer_when_over", "open_stream"]
 
 _CLIENT_GONE = 499
 
 
 @dataclass(frozen=True, slots=True)
-class SubmissionDesk:
-    """What every way of sending a message needs."""
+class MessageAcceptance:
+    """The parts of a request that submits messages."""
 
     state: ApiState
     caller: Caller
@@ -35,24 +35,24 @@ class SubmissionDesk:
     idempotency_key: str | None
 
     async def accept(self, body: RunCreate, thread_id: str | None) -> Response:
-        """Accept and answer at once."""
+        """Accept and respond at once."""
         accepted, submission = await self._submit(body, thread_id)
         return _answer(await self._accepted_view(accepted, submission), 202, _headers(accepted))
 
     async def submit_one(self, body: StatelessRunCreate, *, path: str, idempotency_key: str | None) -> RunView:
-        """Accept one message of several, and return its run.
+        """Accept one message of a batch and return its run.
 
         Args:
             body: The message.
-            path: Where it would have come by itself; part of what its key is bound to.
-            idempotency_key: Its own.
+            path: The path of the single request that it replaces; part of the body's hash.
+            idempotency_key: The message's own key.
         """
         one = replace(self, idempotency_key=idempotency_key)
         accepted, submission = await one._submit(body, None, path=path)
         return await self._accepted_view(accepted, submission)
 
     async def accept_and_wait(self, body: RunCreate, thread_id: str | None, timeout_s: float | None) -> Response:
-        """Accept and answer when the run is over."""
+        """Accept and respond when the run has ended."""
         accepted, _ = await self._submit(body, thread_id)
         return await answer_when_over(
             self.state,
@@ -65,12 +65,12 @@ class SubmissionDesk:
         )
 
     async def accept_and_stream(self, body: RunCreate, thread_id: str | None) -> Response:
-        """Accept and answer with events. The slot comes first: a refusal must not leave a run behind."""
-        async with self.state.slots.hold(self.caller.key_id) as slot:
+        """Accept and respond with events. The stream permit comes first, so that a refusal creates no run."""
+        async with self.state.permits.hold(self.caller.key_id) as permit:
             accepted, _ = await self._submit(body, thread_id)
             target = Target(self.caller.tenant_id, accepted.run_id)
             found = await self.state.follower.find(target) if accepted.replayed else _fresh(accepted)
-            return open_stream(self.state, target, found, slot.handed_over(), _headers(accepted))
+            return open_stream(self.state, target, found, permit.handed_over(), _headers(accepted))
 
     async def _accepted_view(self, accepted: Accepted, submission: Submission) -> RunView:
         if accepted.replayed:
@@ -97,11 +97,13 @@ class SubmissionDesk:
         return accepted, submission
 
 
-async def _desk(request: Request, caller: RunsCaller, idempotency_key: IdempotencyKey = None) -> SubmissionDesk:
-    return SubmissionDesk(state_of(request), caller, request, idempotency_key)
+async def _acceptance(
+    request: Request, caller: RunsCaller, idempotency_key: IdempotencyKey = None
+) -> MessageAcceptance:
+    return MessageAcceptance(state_of(request), caller, request, idempotency_key)
 
 
-Desk = Annotated[SubmissionDesk, Depends(_desk)]
+Acceptance = Annotated[MessageAcceptance, Depends(_acceptance)]
 
 
 async def answer_when_over(
@@ -114,18 +116,18 @@ async def answer_when_over(
     headers: Mapping[str, str] | None = None,
     is_new: bool = False,
 ) -> Response:
-    """Answer with a run when it is over: 200.
+    """Respond 200 with a run when it has ended.
 
-    Or 202 with the run as it stands, when that takes too long or the run asks somebody for an answer.
+    If that takes too long, or the run waits for an answer, respond 202 with its current state.
 
     Args:
-        state: The application's.
-        caller: Who asks.
-        request: Its client is watched, so that nobody is waited for who has left.
-        run_id: Which run.
-        timeout_s: How long to wait; the setting bounds it.
-        headers: For the answer.
-        is_new: It was accepted a moment ago: there is no need to look where it stands.
+        state: The application's state.
+        caller: The authenticated caller.
+        request: The request; waiting stops when its client disconnects.
+        run_id: The run.
+        timeout_s: Longest wait, limited by the setting.
+        headers: Headers of the response.
+        is_new: The run was just accepted, so its state need not be read.
 
     Raises:
         NotFound: No such run in this tenant.
@@ -147,14 +149,14 @@ async def answer_when_over(
 
 
 def open_stream(
-    state: ApiState, target: Target, found: RunState, slot: Slot, headers: Mapping[str, str]
+    state: ApiState, target: Target, found: RunState, permit: StreamPermit, headers: Mapping[str, str]
 ) -> RunEventStream:
-    """Return the response that follows a run and frees the slot at its end."""
+    """Return the response that follows a run and releases the permit at its end."""
     return RunEventStream(
         target,
         found,
         follower=state.follower,
-        slot=slot,
+        permit=permit,
         metrics=state.services.metrics,
         heartbeat_s=state.services.settings.api.heartbeat_s,
         headers=headers,
@@ -200,5 +202,5 @@ def _headers(accepted: Accepted) -> dict[str, str]:
 
 
 def _answer(view: RunView, status: int, headers: Mapping[str, str] | None) -> Response:
-    # Built and checked here already: FastAPI need not do it again on the busiest routes.
+    # The view is validated already; this skips FastAPI's second validation on the busiest routes.
     return Response(view.model_dump_json(), status_code=status, headers=headers, media_type="application/json")
