@@ -13,6 +13,7 @@ __all__ = [
     "DUE_RUNS",
     "ENDED_RUNS",
     "ENDED_TURNS",
+    "LIVE_QUEUES",
     "OPEN_EFFECTS",
     "OPEN_RUNS",
     "OPEN_TASKS",
@@ -32,13 +33,16 @@ __all__ = [
     "FinishStatus",
     "FiringOutcome",
     "HeadMove",
+    "KeptTurns",
     "Limit",
+    "LiveQueue",
     "MessageKind",
     "OnBusy",
     "OpenRunStatus",
     "OpenTaskStatus",
     "Overlap",
     "Queue",
+    "ResolvedWaitStatus",
     "ResourceKind",
     "Role",
     "RunQueue",
@@ -46,6 +50,7 @@ __all__ = [
     "RunStatus",
     "SkipReason",
     "StopReason",
+    "SuspendedStatus",
     "SwitchScope",
     "TaskStatus",
     "ToolCallStatus",
@@ -76,14 +81,20 @@ OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]
 """What a message does when its thread is busy."""
 RunQueue = Literal["interactive", "background"]
 """Which queue the doorbell of a run rings on."""
-Queue = Literal[RunQueue, "effects", "system"]
+LiveQueue = Literal[RunQueue, "effects"]
+"""The queues of runs and of their effects."""
+Queue = Literal[LiveQueue, "system"]
 """The queues of the broker."""
 RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
 """What a run was submitted by."""
 CancelReason = Literal["cancel", "interrupt"]
+SuspendedStatus = Literal["waiting", "queued"]
+"""Status of a run after its suspension. ``queued``: it was canceled meanwhile."""
 
 WaitKind = Literal["user", "approval", "agent", "timer"]
-EndedWaitStatus = Literal["resolved", "timed_out", "canceled"]
+ResolvedWaitStatus = Literal["resolved", "timed_out"]
+"""How a wait ends with a result. A wait of a canceled run has none."""
+EndedWaitStatus = Literal[ResolvedWaitStatus, "canceled"]
 WaitStatus = Literal["open", EndedWaitStatus]
 
 # Turns
@@ -151,6 +162,11 @@ SkipReason = Literal[
 """``missed``: its time is longer ago than the catch-up window. ``caught_up``: a later occurrence fired instead.
 ``schedule``: it can no longer be read."""
 
+# Retention
+
+KeptTurns = Literal["none", "latest"]
+"""What retention keeps of a thread: ``none`` deletes it, ``latest`` deletes all but its latest turn."""
+
 # The fleet
 
 SwitchScope = Literal["fleet", "tenant", "agent"]
@@ -160,6 +176,7 @@ DUE_RUNS: Final[tuple[DueRunStatus, ...]] = get_args(DueRunStatus)
 OPEN_RUNS: Final[tuple[OpenRunStatus, ...]] = get_args(OpenRunStatus)
 ENDED_RUNS: Final[tuple[EndedRunStatus, ...]] = get_args(EndedRunStatus)
 RUN_QUEUES: Final[tuple[RunQueue, ...]] = get_args(RunQueue)
+LIVE_QUEUES: Final[tuple[LiveQueue, ...]] = get_args(LiveQueue)
 QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
 ENDED_TURNS: Final[tuple[TurnStatus, ...]] = ("succeeded", "failed", "aborted")
 OPEN_TASKS: Final[tuple[OpenTaskStatus, ...]] = get_args(OpenTaskStatus)

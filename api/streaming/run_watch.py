@@ -13,7 +13,7 @@ import structlog
 
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.reads import ended_among
+from nova_workers.ledger.runs.reads import find_ended
 
 __all__ = ["RunWatch", "Wake"]
 
@@ -71,7 +71,7 @@ class RunWatch:
             self._over.clear()
             return
         async with self._database.connection() as connection:
-            over = await ended_among(connection, list(self._waiting))
+            over = await find_ended(connection, list(self._waiting))
         # Seen twice: a follower gets a whole round to hear of the end by itself, with everything before it.
         for run_id in over & self._over:
             self._wake(run_id, "over")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from nova_workers.contracts.skills import SkillNames
-from nova_workers.vocabulary import TrustLevel
+from nova_workers.vocabulary import KeptTurns, TrustLevel
 
 __all__ = [
     "AGENT_ID_PATTERN",
@@ -117,7 +117,7 @@ class ThreadRetention(_Value):
 
     after_days: Annotated[int, Field(ge=1, le=36_500)]
     """Since the last message or answer."""
-    keep: Literal["none", "latest"]
+    keep: KeptTurns
     """``none`` deletes the whole thread; ``latest`` deletes all but its latest turn, from which it can continue."""
 
 

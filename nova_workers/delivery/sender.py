@@ -133,7 +133,7 @@ class DeliverySender:
             async with self._database.connection() as connection:
                 claimed = await claim_deliveries(
                     connection,
-                    under_way=dict(self._under_way),
+                    active_attempts=dict(self._under_way),
                     per_lane=settings.at_once_per_target,
                     rest_after=settings.rest_after_failures,
                     channels=[name for name in names if name != WEBHOOKS],

@@ -13,7 +13,7 @@ from nova_workers.errors import DeliveryFailed
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import (
-    FailedTry,
+    FailedAttempt,
     Failing,
     add_deliveries,
     count_failure,
@@ -92,7 +92,7 @@ class Settler:
 
     async def fail_finally(self, item: DeliveryItem, error: str) -> Outcome:
         """Record that an item has failed permanently."""
-        ended = FailedTry(error, final=True)
+        ended = FailedAttempt(error, final=True)
         async with self._database.connection() as connection:
             await settle_failed(connection, item, ended)
         return self._outcome(item, ended)
@@ -105,14 +105,14 @@ class Settler:
         retryable: bool,
         asked_s: float | None = None,
         status: int | None = None,
-    ) -> FailedTry:
+    ) -> FailedAttempt:
         reason = redact(error)[:_ERROR_CHARS]
         if not retryable or item.attempt >= self.most_attempts:
-            return FailedTry(reason, final=True, response_status=status)
+            return FailedAttempt(reason, final=True, response_status=status)
         delay_s = pause_s(self._settings.retry_s, item.attempt, spread=self._rng.random(), asked_s=asked_s)
-        return FailedTry(reason, final=False, delay=timedelta(seconds=delay_s), response_status=status)
+        return FailedAttempt(reason, final=False, delay=timedelta(seconds=delay_s), response_status=status)
 
-    async def _count(self, connection: Connection, item: DeliveryItem, ended: FailedTry, *, unwanted: bool) -> None:
+    async def _count(self, connection: Connection, item: DeliveryItem, ended: FailedAttempt, *, unwanted: bool) -> None:
         assert item.webhook_id is not None  # noqa: S101 - narrows the type; the caller has looked
         settings = self._settings
         failing = await count_failure(
@@ -129,7 +129,7 @@ class Settler:
             await add_deliveries(connection, [_notice(item, failing)])
             _log.warning("webhook.disabled", **_fields(item), failures=failing.failures, why=failing.disabled_reason)
 
-    def _outcome(self, item: DeliveryItem, ended: FailedTry) -> Outcome:
+    def _outcome(self, item: DeliveryItem, ended: FailedAttempt) -> Outcome:
         if ended.final:
             _log.error("delivery.failed", **_fields(item), error=ended.error)
             return "failed"

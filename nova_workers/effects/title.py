@@ -9,7 +9,7 @@ import structlog
 from nova_workers.contracts.engine import Engine, EngineOptions
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.effects import DueEffect, Opening, open_title, set_title
+from nova_workers.ledger.runs.effects import ConversationStart, DueEffect, load_conversation_start, set_title
 from nova_workers.observability.metrics import Metrics
 
 __all__ = ["TITLE_INSTRUCTIONS", "TitleEffect", "clean_title", "title_from_words"]
@@ -101,7 +101,7 @@ class TitleEffect:
         """
         for effect in effects:
             async with self._database.connection() as connection:
-                opening = await open_title(
+                opening = await load_conversation_start(
                     connection,
                     effect.tenant_id,
                     effect.thread_id,
@@ -118,7 +118,7 @@ class TitleEffect:
     async def close(self) -> None:
         """Do nothing: the engine's owner closes it."""
 
-    async def _ask(self, effect: DueEffect, opening: Opening) -> str | None:
+    async def _ask(self, effect: DueEffect, opening: ConversationStart) -> str | None:
         result = await self._engine.run(
             _excerpt(opening),
             EngineOptions(
@@ -150,7 +150,7 @@ class TitleEffect:
         return title or title_from_words(" ".join(opening.user_texts))
 
 
-def _excerpt(opening: Opening) -> str:
+def _excerpt(opening: ConversationStart) -> str:
     first, *later = opening.user_texts
     parts = [f"User: {first}"]
     if opening.answer:

@@ -1,4 +1,4 @@
-"""The pool of Postgres connections, and how our types cross the wire."""
+"""The pool of Postgres connections and its type codecs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nova_workers.ledger.named_sql import bind
 __all__ = ["Connection", "Database", "Row", "Snapshot"]
 
 _WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|TRUNCATE)\b", re.IGNORECASE)
-"""What only reads is never in doubt. `FOR UPDATE` counts as writing: a lock is taken by those who are about to."""
+"""A statement that only reads cannot leave a write in doubt. `FOR UPDATE` counts as a write: one follows it."""
 
 Row = asyncpg.Record
 """One row; values by column name."""
@@ -27,35 +27,35 @@ _UNAVAILABLE = (
     OSError,
     asyncio.TimeoutError,
     asyncpg.InterfaceError,
-    # What the driver says of a connection whose server died while a statement was on its way.
+    # The driver raises this if the server died while a statement was in flight.
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
-    # Whole classes, since a server that goes down may say any of them: it shuts down, starts up or was crashed (57), is
-    # out of connections, memory or disk (53), cannot reach its files (58), or takes no connections now (55000).
+    # Whole classes, since a failing server may raise any of them: shutdown, startup or crash (57); no connections,
+    # memory or disk (53); I/O errors (58); no connections accepted now (55000).
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.PostgresSystemError,
     asyncpg.ObjectNotInPrerequisiteStateError,
-    # Two transactions waited for each other, and this one was rolled back: whole, so that it may be tried again.
+    # Postgres rolled back this whole transaction because of a deadlock or a conflict, so it can be retried.
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
 )
 
 
 _UNSTORABLE = (
-    # A value that the parameter's type or the encoding cannot hold.
+    # The parameter's type or the encoding cannot hold the value.
     asyncpg.DataError,
-    # A document or text over the server's own bounds.
+    # The document or text exceeds a server limit.
     asyncpg.ProgramLimitExceededError,
-    # One statement that would write one row twice.
+    # One statement would write the same row twice.
     asyncpg.CardinalityViolationError,
 )
 
 
 class Connection(Protocol):
-    """What a ledger function needs of a connection. Each call is one round trip.
+    """The connection interface of ledger functions. Each call is one round trip.
 
-    Values go to the parameters of a statement by name: ``fetch("SELECT … WHERE id = :run_id", run_id=run_id)``.
+    Values are bound by name: ``fetch("SELECT … WHERE id = :run_id", run_id=run_id)``.
     """
 
     async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
@@ -76,10 +76,10 @@ class Connection(Protocol):
 
 
 class Snapshot(Protocol):
-    """A view of the database as it stood at one moment, in UTC, for reading row by row."""
+    """A repeatable-read view of the database, in UTC, for reading row by row."""
 
     def rows(self, statement: str, /, *args: Any, at_once: int, **values: Any) -> AsyncGenerator[Row]:
-        """Yield the rows of a statement, of which no more than `at_once` are in memory."""
+        """Yield the rows of a statement, with at most `at_once` of them in memory."""
         ...
 
     async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
@@ -88,7 +88,7 @@ class Snapshot(Protocol):
 
 
 class _BoundConnection:
-    """A connection of the pool that takes values by name."""
+    """A pooled connection that binds values by name."""
 
     __slots__ = ("_connection", "sent")
 
@@ -128,7 +128,7 @@ def _bind(statement: str, args: Sequence[Any], values: Mapping[str, Any]) -> tup
 
 
 class _PlainConnection(asyncpg.Connection):  # type: ignore[type-arg]
-    """A connection that is not reset between users: we never change session state.
+    """A connection that is not reset when it returns to the pool, since no code changes session state.
 
     The reset costs a round trip per checkout (measured: 277 µs with it, 152 µs without).
     """
@@ -150,7 +150,7 @@ def _to_json(value: object) -> str:
     try:
         document = orjson.dumps(value)
     except TypeError:
-        # Lone surrogates, or what is no JSON at all, which is raised again here.
+        # Lone surrogates, which `storable_json` replaces; a value that is not JSON raises again here.
         return orjson.dumps(storable_json(value)).decode()
     if b"\\u0000" in document:
         document = orjson.dumps(storable_json(value))
@@ -160,8 +160,8 @@ def _to_json(value: object) -> str:
 class Database:
     """A pool of connections to one Postgres.
 
-    Connects at first use, so a process starts while the database is still down, and every failure to reach it
-    surfaces as `Unavailable` with nothing half-written. Where the reply to a commit was lost, it says so.
+    Connects at first use, so a process can start while the database is down. Every failure to reach it raises
+    `Unavailable`, which says whether a write may have been committed.
     """
 
     def __init__(self, url: str, *, pool_size: int, command_timeout_s: float = 30.0) -> None:
@@ -187,7 +187,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
-        """Lend a connection on which each statement commits by itself.
+        """Check out a connection on which each statement commits by itself.
 
         Raises:
             Unavailable: The database cannot be reached, or went away. A statement that was sent may have been
@@ -202,7 +202,7 @@ class Database:
                 yield bound
         except _UNAVAILABLE as error:
             sent = [] if bound is None else bound.sent
-            # The server rolled back what it refused, and committed what it answered before.
+            # The server rolled back the statement it refused and had committed the ones before.
             unsure = sent[:-1] if _is_refusal(error) else sent
             raise _unavailable(error, may_be_written=_write_something(unsure)) from error
         except _UNSTORABLE as error:
@@ -210,7 +210,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
-        """Lend a connection inside a transaction, committed when the block ends well.
+        """Check out a connection inside a transaction, committed if the block does not raise.
 
         Raises:
             Unavailable: The database cannot be reached, or went away; the transaction did not happen, unless the
@@ -232,7 +232,7 @@ class Database:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot]:
-        """Lend a view that does not change while it is read, on a connection of its own.
+        """Check out a connection with a read-only snapshot of the database.
 
         Raises:
             Unavailable: The database cannot be reached, or went away.
@@ -257,7 +257,7 @@ class Database:
             try:
                 yield connection
             except asyncpg.InternalClientError:
-                # It is out of step with its server, and would fail whoever gets it next.
+                # The connection is out of sync with its server, so the next user would fail too.
                 connection.terminate()
                 raise
 
@@ -301,7 +301,7 @@ class Database:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the server itself answered that it did not do what it was asked."""
+    """Whether the server answered that it did not execute the statement."""
     return isinstance(error, asyncpg.PostgresError) and not isinstance(error, asyncpg.PostgresConnectionError)
 
 

@@ -1,7 +1,6 @@
-"""The INSERTs of tables that several statements write: each here once, with the columns that a new row may have.
+"""INSERT statements for tables that several statements write, each defined once with all columns a row may have.
 
-A statement gives an SQL expression for each column, so that the two stand side by side. What it leaves out gets the
-default of the table.
+A caller gives an SQL expression for each column. A column that it leaves out gets the table's default.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class NewMessage(TypedDict):
 
 
 class NewUsage(TypedDict):
-    """An SQL expression for each column of a new row of usage."""
+    """An SQL expression for each column of a new usage row."""
 
     id: str
     tenant_id: str
@@ -76,28 +75,28 @@ class NewUsage(TypedDict):
 
 
 def insert_runs(rows: str, /, **columns: Unpack[NewRun]) -> str:
-    """Return the statement that inserts a run for each row of `rows`, and returns what `Accepted` holds."""
+    """Return a statement that inserts a run for each row of `rows` and returns the columns of `Accepted`."""
     return (
         f"{_insert('runs', rows, columns)}\nRETURNING id, thread_id, agent_id, seq, queue, created_at, status, start_at"
     )
 
 
 def insert_threads(rows: str, /, *, id: str, agent_id: str) -> str:
-    """Return the statement that inserts a thread for each row of `rows`, whose first run is inserted with it.
+    """Return a statement that inserts a thread for each row of `rows`, together with its first run.
 
-    That run has the `seq` 1. A row of `rows` has the `tenant_id`.
+    The first run has `seq` 1. Each row of `rows` must have a `tenant_id`.
     """
     columns = {"id": id, "tenant_id": "tenant_id", "agent_id": agent_id, "next_seq": "2"}
     return _insert("threads", rows, columns)
 
 
 def insert_messages(rows: str, /, **columns: Unpack[NewMessage]) -> str:
-    """Return the statement that inserts a message for each row of `rows`."""
+    """Return a statement that inserts a message for each row of `rows`."""
     return _insert("messages", rows, columns)
 
 
 def insert_usage(rows: str, /, **columns: Unpack[NewUsage]) -> str:
-    """Return the statement that inserts a row of usage for each row of `rows`."""
+    """Return a statement that inserts a usage row for each row of `rows`."""
     return _insert("usage", rows, columns)
 
 

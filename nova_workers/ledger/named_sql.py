@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["bind", "compile_statement"]
 
-# Alternatives in order: what may hold a colon that is no parameter, then a parameter, then what is refused.
+# Alternatives in order: text that may contain a colon that is not a parameter, then a parameter, then refused text.
 _TOKEN = re.compile(
     r"""
       (?<!\w)[eE]'(?:[^'\\]|\\.|'')*'         # a string with backslash escapes
@@ -30,15 +30,14 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _MOST_STATEMENTS = 4_096
-"""Far more than there are. A statement is a constant: one that holds a value would be compiled at each call."""
+"""Far more than exist. Statements must be constants: one with an interpolated value would be compiled at each call."""
 
 
 @lru_cache(maxsize=_MOST_STATEMENTS)
 def compile_statement(statement: str) -> tuple[str, tuple[str, ...]]:
     """Return a statement with `$1`, `$2`, … for its named parameters, and the names in that order.
 
-    A name that occurs twice has one number. Casts (`::text`), strings, quoted identifiers and comments stay as they
-    are.
+    A name that occurs twice gets one number. Casts (`::text`), strings, quoted identifiers and comments are unchanged.
 
     Raises:
         ValueError: It has a positional parameter, a block comment inside another, or a quote that is not closed.
@@ -62,7 +61,7 @@ def bind(statement: str, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """Return a statement in positional form, and its arguments.
 
     Raises:
-        TypeError: A parameter has no value, or a value no parameter.
+        TypeError: A parameter has no value, or a value has no parameter.
         ValueError: As for `compile_statement`.
     """
     text, names = compile_statement(statement)
@@ -78,7 +77,7 @@ def bind(statement: str, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 
 def _title(statement: str) -> str:
-    """Return the name of the constant that holds a statement, as a caller sees it, and how the statement begins."""
+    """Return the name of the constant that holds a statement, looked up in the calling modules, and its first words."""
     beginning = repr(" ".join(statement.split())[:60])
     frame = inspect.currentframe()
     while frame is not None:

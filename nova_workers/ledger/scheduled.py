@@ -1,4 +1,4 @@
-"""Runs that start later take their places in line; messages that are collected become one turn."""
+"""Scheduled runs become queued at their start time; collected messages become one turn."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from nova_workers.ledger.database import Connection
 __all__ = ["Promoted", "promote_due"]
 
 MAX_COLLECTED = 100
-"""Messages of one turn. Those beyond become the next."""
+"""Messages of one turn. Further ones become the next turn."""
 
-# A thread has at most one group of messages that are collected: it is due when the first of them is. Threads and runs
-# that another transaction holds are left to the next pass, so nothing waits, and what is read here does not change
-# before the end. The first of a group takes its place in line with the content of all; the others have joined it, as
-# with `steer`. A run that was canceled in the meantime is not among the locked rows.
+# Queues due runs. A thread has at most one group of collected messages, which is due when its first message is. Threads
+# and runs that another transaction has locked are left to the next pass (SKIP LOCKED), so nothing blocks and what is
+# read here cannot change. The first run of a group is queued with the content of all; the others become `merged` into
+# it, as with `steer`. A run canceled meanwhile is not among the locked rows.
 _PROMOTE = """
 WITH thread AS MATERIALIZED (
     SELECT t.id, t.next_seq
@@ -80,14 +80,14 @@ SELECT q.id, q.thread_id, q.queue,
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """A run that took its place in line, and those whose messages are part of it."""
+    """A run that was queued, and the runs whose messages were merged into it."""
 
     bell: Doorbell
     joined: tuple[str, ...]
 
 
 async def promote_due(connection: Connection, *, thread_id: str | None = None, limit: int = 500) -> list[Promoted]:
-    """Give scheduled runs whose time has come their places in line, in one statement.
+    """Queue scheduled runs that are due, in one statement.
 
     Args:
         connection: One statement.

@@ -1,4 +1,4 @@
-"""The schema revision that this version of the code needs, without loading the tables or Alembic."""
+"""The schema revision that this code needs, found without importing the models or Alembic."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class FairQueue:
                     connection,
                     bell.queue,
                     self._scheduler.served,
-                    passing_over=tried | self._chosen,
+                    excluded_threads=tried | self._chosen,
                     asked_for=None if bell.thread_id in tried else bell.thread_id,
                 )
             if entitled is None or entitled.ends_first:

@@ -8,7 +8,7 @@ from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.waits.records import Resolution, Wait, find_answered_children, resolve_wait
+from nova_workers.ledger.waits.records import Resolution, Wait, find_waits_of_ended_children, resolve_wait
 
 __all__ = ["child_resolution", "resolve_parents"]
 
@@ -16,7 +16,7 @@ __all__ = ["child_resolution", "resolve_parents"]
 async def resolve_parents(connection: Connection, child_run_ids: Sequence[str]) -> list[Doorbell]:
     """Resolve waits on ended child runs in the caller's transaction; return doorbells for the parent runs."""
     bells: list[Doorbell] = []
-    for wait in await find_answered_children(connection, child_run_ids=child_run_ids):
+    for wait in await find_waits_of_ended_children(connection, child_run_ids=child_run_ids):
         _, bell = await resolve_wait(connection, wait, child_resolution(wait))
         if bell is not None:
             bells.append(bell)

@@ -74,7 +74,7 @@ class Waiting:
         """
         async with self._database.connection() as connection:
             due = await ledger.find_due_waits(connection, limit=_BATCH)
-            ended = await ledger.find_answered_children(
+            ended = await ledger.find_waits_of_ended_children(
                 connection, ended_within=None if thorough else _LOOK_BACK, limit=_BATCH
             )
         return await self._end_each(due, self._time_out) + await self._end_each(ended, self._end_with_child)

@@ -61,7 +61,7 @@ class TaskScheduler:
             Unavailable: The database does not answer; the next tick does the work.
         """
         async with self._database.connection() as connection:
-            over = await schedule.find_over(connection, limit=_MOST_OVER)
+            over = await schedule.find_ended_invocations(connection, limit=_MOST_OVER)
         await self._each(over, self._settle)
         async with self._database.connection() as connection:
             due = await schedule.find_due(connection, most_of_a_tenant=_MOST_OF_A_TENANT)
@@ -87,7 +87,7 @@ class TaskScheduler:
             run_id = await schedule.invocation_in_flight(connection, tenant_id, task_id)
             if run_id is not None:
                 return run_id
-            accepted = await self._begin(connection, tenant_id, task, asked_for=True)
+            accepted = await self._begin(connection, tenant_id, task, requested=True)
             if accepted is None:
                 raise NotFound(_gone(task) + " Give the task another owner.", agent_id=task.owner_agent_id)
         self._dispatcher.ring_runs([accepted.doorbell])
@@ -141,7 +141,7 @@ class TaskScheduler:
         return accepted.doorbell
 
     async def _begin(
-        self, connection: Connection, tenant_id: str, task: TaskView, *, asked_for: bool = False
+        self, connection: Connection, tenant_id: str, task: TaskView, *, requested: bool = False
     ) -> Accepted | None:
         """Queue an invocation on the task's thread. None if the owner was deleted."""
         thread_id = await ensure_thread(connection, tenant_id, task)
@@ -157,8 +157,8 @@ class TaskScheduler:
         )
         accepted = await insert_run(connection, submission, new_id("run"))
         if accepted is not None:
-            await schedule.mark_working(connection, tenant_id, task.id, accepted.run_id, asked_for=asked_for)
-            _log.info("task.begun", tenant_id=tenant_id, task_id=task.id, run_id=accepted.run_id, asked_for=asked_for)
+            await schedule.mark_working(connection, tenant_id, task.id, accepted.run_id, requested=requested)
+            _log.info("task.begun", tenant_id=tenant_id, task_id=task.id, run_id=accepted.run_id, requested=requested)
         return accepted
 
     async def _park(self, connection: Connection, tenant_id: str, task: TaskView, reason: str) -> None:

@@ -215,7 +215,7 @@ class TriggerTicker:
         self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer]
     ) -> dict[str, Known]:
         fixed = [trigger.thread_id for trigger in triggers if trigger.thread_id is not None]
-        living = await ledger.living_threads(connection, fixed) if fixed else frozenset[str]()
+        living = await ledger.lock_threads(connection, fixed) if fixed else frozenset[str]()
         since = [(trigger.id, day_began(trigger)) for trigger in limited(triggers)]
         spent = await spent_since(connection, since) if since else {}
         return {
@@ -291,7 +291,7 @@ async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:
     if not trigger.agent_lives:
         raise Gone(f"Agent {trigger.agent_id!r} of trigger {trigger.id!r} was deleted.", agent_id=trigger.agent_id)
     fixed = trigger.thread_id
-    if fixed is not None and not await ledger.living_threads(connection, [fixed]):
+    if fixed is not None and not await ledger.lock_threads(connection, [fixed]):
         raise Gone(f"Thread {fixed!r} of trigger {trigger.id!r} was deleted. Give it another.", thread_id=fixed)
     if limited([trigger]):
         spent = await spent_since(connection, [(trigger.id, day_began(trigger))])

@@ -27,6 +27,7 @@ from nova_workers.ledger.upkeep import cursors
 from nova_workers.ledger.upkeep.cursors import Cursor
 from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.portions import Backfilled, PortionMaker
+from nova_workers.vocabulary import LIVE_QUEUES
 
 __all__ = ["Backfill", "Backfilled"]
 
@@ -52,8 +53,6 @@ _PATIENCE: Final = timedelta(minutes=7)
 _EFFECTS_LATE: Final = timedelta(seconds=1)
 _WAITING: Final = 10
 """Doorbells in the broker from which on the fleet is busy. A few are always on their way."""
-
-_LIVE_QUEUES: Final = ("interactive", "background", "effects")
 
 _log = structlog.get_logger(__name__)
 
@@ -124,10 +123,10 @@ class Backfill:
     async def _work(self, done: Backfilled) -> None:
         until_s = self._clock.monotonic_s() + self._settings.backfill_every_s * self._settings.backfill_busy
         async with self._database.connection() as connection:
-            await cursors.add_tenants(connection, variant=self._variant)
+            await cursors.add_tenant_cursors(connection, variant=self._variant)
         while not await self._must_stop(until_s, done):
             async with self._database.connection() as connection:
-                cursor = await cursors.take(
+                cursor = await cursors.take_cursor(
                     connection, "backfill", lease=_LEASE, variant=self._variant, patience=_PATIENCE
                 )
             if cursor is None or not await self._portion(cursor, until_s, done):
@@ -190,7 +189,7 @@ class Backfill:
                 return True
         try:
             async with self._redis.pipeline(transaction=False) as pipeline:
-                for queue in _LIVE_QUEUES:
+                for queue in LIVE_QUEUES:
                     pipeline.llen(broker_queue(queue))
                 depths = await cast(Awaitable[list[Any]], pipeline.execute())
         except RedisError:

@@ -101,7 +101,7 @@ class Retention:
         """
         tick = _Tick(self._clock.monotonic_s() + self._settings.every_s * self._settings.busy)
         async with self._database.connection() as connection:
-            await upkeep_cursors.add_agents(connection)
+            await upkeep_cursors.add_agent_cursors(connection)
         duties = self._duties(tick)
         while duties and not self._over(tick):
             # Those that found nothing more are done for this tick.
@@ -147,7 +147,7 @@ class Retention:
     async def _walk(self, tick: _Tick) -> bool:
         """Take the next agent with a policy, and look at its next threads."""
         async with self._database.connection() as connection:
-            cursor = await upkeep_cursors.take(connection, "threads", lease=_LEASE)
+            cursor = await upkeep_cursors.take_cursor(connection, "threads", lease=_LEASE)
             if cursor is None:
                 return False
             policy = await ledger.thread_policy(connection, cursor)

@@ -15,7 +15,7 @@ from nova_workers.contracts.ports import Embedder
 from nova_workers.errors import InvalidInput, NotFound, NovaError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search.messages import MessageFilter, search_messages
-from nova_workers.ledger.search.said import Placed, messages_around, thread_said
+from nova_workers.ledger.search.said import PositionedMessage, find_thread_message, messages_around
 
 __all__ = ["Excerpt", "History", "ThreadExcerpt", "check_period"]
 
@@ -103,7 +103,7 @@ class History:
             NotFound: The agent has no such thread, or the thread no such message.
         """
         async with self._database.connection() as connection:
-            found = await thread_said(connection, tenant_id, agent_id, thread_id, message_id)
+            found = await find_thread_message(connection, tenant_id, agent_id, thread_id, message_id)
             if found is None:
                 raise NotFound(f"You have no thread {thread_id!r}. Was it deleted?", field="thread_id")
             title, anchor_id, there = found
@@ -141,9 +141,9 @@ def check_period(since: datetime | None, until: datetime | None) -> None:
         )
 
 
-def _joined(placed: Sequence[Placed], sought: frozenset[str]) -> list[Excerpt]:
+def _joined(placed: Sequence[PositionedMessage], sought: frozenset[str]) -> list[Excerpt]:
     """Join the windows of one thread's hits: each a run of messages without a gap."""
-    windows: dict[str, list[Placed]] = {}
+    windows: dict[str, list[PositionedMessage]] = {}
     for item in placed:
         windows.setdefault(item.anchor_id, []).append(item)
     joined: list[dict[tuple[int, int], SaidMessage]] = []

@@ -134,7 +134,7 @@ class Secrets:
         after = ("", "")
         while seen < _MOST_A_CALL:
             async with self._database.transaction() as connection:
-                rows = await ledger.lock_not_under(connection, current, after=after, limit=_BATCH)
+                rows = await ledger.lock_under_other_keys(connection, current, after=after, limit=_BATCH)
                 for row in rows:
                     if await self._rotate(connection, row):
                         rotated += 1
@@ -145,7 +145,7 @@ class Secrets:
             seen += len(rows)
             after = (rows[-1].tenant_id, rows[-1].name)
         async with self._database.connection() as connection:
-            remaining = await ledger.count_not_under(connection, current)
+            remaining = await ledger.count_under_other_keys(connection, current)
         _log.info("secrets_rotated", key_id=current, rotated=rotated, remaining=remaining, unreadable=unreadable)
         return SecretRotation(key_id=current, rotated=rotated, remaining=remaining, unreadable=unreadable)
 

@@ -163,7 +163,7 @@ class Webhooks:
         after = ""
         while True:
             async with self._database.transaction() as connection:
-                found = await webhook_secrets.lock_not_under(connection, current, after=after, limit=_BATCH)
+                found = await webhook_secrets.lock_under_other_keys(connection, current, after=after, limit=_BATCH)
                 for endpoint in found:
                     if await self._reseal(connection, endpoint):
                         rotated += 1
@@ -173,7 +173,7 @@ class Webhooks:
                 break
             after = found[-1].id
         async with self._database.connection() as connection:
-            remaining = await webhook_secrets.count_not_under(connection, current)
+            remaining = await webhook_secrets.count_under_other_keys(connection, current)
         return SecretRotation(key_id=current, rotated=rotated, remaining=remaining, unreadable=unreadable)
 
     def check_url(self, url: str) -> None:

@@ -46,7 +46,7 @@ async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Fle
     switch = _switch(body, caller)
     async with state.services.database.connection() as connection:
         resumed = await ledger.resume(connection, switch)
-        bells = await ledger.waiting_front(connection, switch, limit=_RING_AT_ONCE) if resumed else []
+        bells = await ledger.first_queued_runs(connection, switch, limit=_RING_AT_ONCE) if resumed else []
     state.services.dispatcher.ring_runs(bells)
     return await _view(caller, state)
 

@@ -69,7 +69,7 @@ async def patch_tenant(tenant_id: TenantIdPath, body: TenantChange, caller: Oper
         if "paused" in body.model_fields_set and body.paused:
             await fleet.pause(connection, switch, None)
         elif "paused" in body.model_fields_set and await fleet.resume(connection, switch):
-            bells = await fleet.waiting_front(connection, switch, limit=_RING_AT_ONCE)
+            bells = await fleet.first_queued_runs(connection, switch, limit=_RING_AT_ONCE)
         tenant = await ledger.get_tenant(connection, tenant_id)
     state.services.dispatcher.ring_runs(bells)
     return tenant

@@ -15,7 +15,7 @@ from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import BulkCancel, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.contracts.waits import RunAnswer
 from nova_workers.errors import InvalidInput
-from nova_workers.vocabulary import OpenRunStatus
+from nova_workers.vocabulary import OPEN_RUNS, OpenRunStatus
 
 __all__ = ["app"]
 
@@ -87,8 +87,10 @@ async def cancel(
     if not named and not everything:
         raise InvalidInput("Which runs? Give ids, --thread, --agent, --status or --all.")
     canceled = running = 0
-    # `--all` cancels each state in turn, since the API needs at least one condition.
-    for which in [named] if named else [{"status": state} for state in ("scheduled", "queued", "waiting", "running")]:
+    # `--all` cancels each state in turn, since the API needs at least one condition. Running ones last: the end of a child
+    # would requeue its waiting parent, behind the pass over queued runs.
+    states = sorted(OPEN_RUNS, key=lambda state: state == "running")
+    for which in [named] if named else [{"status": state} for state in states]:
         done = await session.client.runs.cancel_all(build(BulkCancel, which))
         canceled, running = canceled + done.canceled, running + done.requested
     if session.out.json:

@@ -1,4 +1,4 @@
-"""Reads a tenant whole, row by row, as it stood at one moment."""
+"""Reads all rows of a tenant from one snapshot."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nova_workers.vocabulary import OPEN_RUNS, sql_list
 __all__ = ["read_archive"]
 
 _ROWS_AT_ONCE = 25
-"""A message may hold a picture of some megabytes."""
+"""A message may hold an image of several megabytes."""
 
-# A row as one line of JSON. Times are in UTC, whatever the session's time zone. Names in braces are ours.
+# A row as one line of JSON. Times are in UTC, whatever the session's time zone. Names in braces come from `KeptTable`.
 _ROWS: Final = """
 SELECT jsonb_build_object('table', '{table}', 'agent', {agent}, 'thread', {thread}, 'ended', {ended},
                           'row', (to_jsonb(x) - :left_out::text[]){exact})::text
@@ -31,7 +31,7 @@ SELECT jsonb_build_object('table', 'archive', 'row', jsonb_build_object(
   FROM tenants WHERE id = :tenant_id
 """
 
-# Names and descriptions: a value never leaves the fleet, and the ciphertext is of no use without its key.
+# Names and descriptions only: the value is encrypted with a key of this fleet, and must not leave it.
 _SECRETS = """
 SELECT jsonb_build_object('table', 'secrets', 'row',
                           jsonb_build_object('name', name, 'description', description))::text
@@ -47,11 +47,11 @@ SELECT count(*)::int FROM runs
 async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool) -> AsyncGenerator[bytes]:
     """Yield the lines of a tenant's archive, each with its line feed. See `nova_workers.contracts.http.archive`.
 
-    All are of one snapshot, and few are in memory at once. Runs that have not ended, and their turns, are left out:
-    somebody is at work on them. The last line says how many they are.
+    All rows are of one snapshot, and few are in memory at once. Open runs and their turns are left out, since they
+    still change. The last line says how many there are.
 
     Args:
-        with_secrets: Whether the names of secrets are among them.
+        with_secrets: Whether to include the names of secrets.
 
     Raises:
         Unavailable: The database went away.

@@ -1,4 +1,4 @@
-"""Which tables an archive has, in the order in which their rows can be written, and which it leaves out and why."""
+"""The tables of an archive in the order in which rows can be inserted, and the tables that it leaves out and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_workers.vocabulary import ENDED_RUNS, ENDED_TURNS, sql_list
 
 __all__ = ["KEPT", "LEFT_OUT", "Column", "KeptTable", "load_tables", "references", "shaped"]
 
-# The catalog and not the models: the API process loads no SQLAlchemy for this.
+# The catalog rather than the models, so that the API process need not import SQLAlchemy.
 _COLUMNS = """
 SELECT table_name, column_name, data_type, is_generated = 'ALWAYS' AS computed
   FROM information_schema.columns
@@ -31,7 +31,7 @@ class Column(NamedTuple):
 
 
 class Reader(Protocol):
-    """What the columns are read through: a connection, or the pool."""
+    """A connection or the pool."""
 
     async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
         """Run a statement and return its rows."""
@@ -47,10 +47,10 @@ class KeptTable:
         order: SQL: the order of its rows.
         join: SQL: other tables that the expressions below need.
         only: SQL: which rows.
-        agent: SQL: whose place in the folder a row belongs to, if an agent's.
+        agent: SQL: the agent in whose folder a row belongs, if any.
         thread: SQL: the thread that a row belongs to, if any.
         ended: SQL: of a task's rows, whether the task has ended.
-        omit: Columns that mean nothing elsewhere, or hold what an archive must not.
+        omit: Columns that have no meaning in another fleet, or must not be in an archive.
     """
 
     name: str
@@ -66,13 +66,13 @@ class KeptTable:
     left_out: tuple[str, ...] = ()
     """The columns that rows of an archive do not have."""
     exact: tuple[str, ...] = ()
-    """Columns with decimal fractions: JSON's numbers would not keep them."""
+    """Decimal columns, written as strings: JSON numbers would lose digits."""
     counts: tuple[tuple[str, int], ...] = ()
-    """Columns of whole numbers, with the bits of each."""
+    """Integer columns, with their numbers of bits."""
     times: tuple[str, ...] = ()
-    """Columns of timestamps."""
+    """Timestamp columns."""
     bytes: tuple[str, ...] = ()
-    """Columns of bytes, which are hexadecimal in an archive."""
+    """Binary columns, hexadecimal in an archive."""
 
 
 _HAS_ENDED = "{}.status IN ('done', 'canceled')"
@@ -97,8 +97,8 @@ KEPT: Final = (
     KeptTable("trigger_firings", "g.agent_id, x.id", join="JOIN triggers g ON g.id = x.trigger_id", agent="g.agent_id"),
     KeptTable("notes", "x.agent_id, x.id", agent="x.agent_id"),
     KeptTable("sent_files", "x.agent_id, x.id", agent="x.agent_id"),
-    # The inbox. What went to webhooks and channels went there.
-    # A wait that is open is not kept, so neither is its question.
+    # The inbox; deliveries to webhooks and channels are left out. So are questions of open waits, since open waits are
+    # left out too.
     KeptTable(
         "deliveries",
         "x.id",
@@ -115,7 +115,7 @@ KEPT: Final = (
         "runs",
         "x.thread_id, x.seq",
         join=f"{_OF_THREAD} LEFT JOIN runs w ON w.id = x.merged_into",
-        # A message that joined a turn which has not ended is part of that turn.
+        # A message that was merged into an open turn is left out with that turn.
         only=f"x.status IN {sql_list(ENDED_RUNS)} AND (w.id IS NULL OR w.status IN {sql_list(ENDED_RUNS)})",
         agent="h.agent_id",
         thread="h.id",
@@ -147,17 +147,17 @@ KEPT: Final = (
 )
 
 LEFT_OUT: Final[Mapping[str, str]] = {
-    "tenants": "the archive belongs to whoever imports it",
+    "tenants": "an import writes into a tenant that exists",
     "api_keys": "a key belongs to one fleet",
-    "secrets": "their names only: nobody reads their values",
-    "webhooks": "an address, and a secret that nobody reads: another fleet is told of its own",
-    "idempotency_keys": "of requests to this fleet, for a day",
+    "secrets": "their names only: values are encrypted for this fleet",
+    "webhooks": "an address of this fleet, and a secret encrypted for it",
+    "idempotency_keys": "belong to requests to this fleet, for a day",
     "switches": "a pause is a state of this fleet",
-    "effects": "made anew for what is imported",
-    "embeddings": "made anew for what is imported",
-    "message_texts": "made anew for what is imported",
-    "upkeep_cursors": "how far this fleet has come",
-    "engine_sessions": "made anew from the messages, at the next turn",
+    "effects": "made again by the import",
+    "embeddings": "made again after the import",
+    "message_texts": "made again after the import",
+    "upkeep_cursors": "progress of this fleet's maintenance",
+    "engine_sessions": "made again from the messages at the next turn",
 }
 """Tables that an archive leaves out, and why."""
 
@@ -180,7 +180,7 @@ async def load_tables(reader: Reader) -> dict[str, KeptTable]:
 
 
 def shaped(table: KeptTable, columns: Iterable[Column]) -> KeptTable:
-    """Return a table with its columns sorted out."""
+    """Return a table with its columns by use."""
     columns = tuple(columns)
     left_out = table.omit | {"tenant_id"}
     # The database computes generated columns itself.
@@ -199,7 +199,7 @@ def shaped(table: KeptTable, columns: Iterable[Column]) -> KeptTable:
 def references(tables: Iterable[KeptTable]) -> tuple[tuple[str, str, str], ...]:
     """Return the columns that name a thread, turn, run or trigger: table, column, table referred to.
 
-    Most are no foreign keys, and a foreign key does not know tenants: an import checks where they point.
+    Most are not foreign keys, and a foreign key does not check tenants, so an import checks them itself.
     """
     return tuple(
         (table.name, column, parent)

@@ -1,4 +1,4 @@
-"""Writes rows of an archive, in the importer's transaction."""
+"""Writes rows of an archive in the import's transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import Conflict, InvalidInput
 from nova_workers.ledger.archive.tables import KeptTable, references
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.upkeep.cursors import forget_passes
+from nova_workers.ledger.upkeep.cursors import reset_backfill
 
 __all__ = [
     "begin_import",
@@ -27,7 +27,8 @@ __all__ = [
 
 _KEY = re.compile(r"Key \((?P<columns>[^)]*)\)=\((?P<values>.*)\) already exists", re.DOTALL)
 
-# One import of a tenant at a time; and no task gets its number twice, whatever the archive says.
+# Locks the tenant's row, so that imports of one tenant are serialized, and raises its task counter above all numbers of
+# the archive.
 _BEGIN = "UPDATE tenants SET next_task_id = GREATEST(next_task_id, :next_task_id) WHERE id = :tenant_id RETURNING id"
 
 _WRITE = """
@@ -36,8 +37,8 @@ SELECT :tenant_id, {columns} FROM jsonb_populate_recordset(NULL::{table}, :rows)
 {conflict}
 """
 _KEEP = "ON CONFLICT DO NOTHING"
-# What else is there already, in a merge. The moves of a head have no id that another fleet knows; and an agent that
-# stays as it is has a history of its own, whose next version is still to come.
+# Rows without a shared key that a merge must not duplicate: moves of a head have ids of their own fleet, and an agent
+# that is kept has its own version history, whose next version is still to come.
 _NEW: Final[Mapping[str, str]] = {
     "thread_heads": """
 NOT :merge OR NOT EXISTS (SELECT FROM thread_heads h
@@ -51,7 +52,7 @@ NOT :merge OR NOT EXISTS (SELECT FROM agents a
 """,
 }
 
-# The default agents that every tenant begins with, as long as nobody has changed or used them.
+# Deletes the default agents of a new tenant that were never changed or used.
 _DROP_SEEDS = """
 DELETE FROM agents a
  USING agent_versions v
@@ -65,7 +66,8 @@ SELECT x.{column} FROM {table} x JOIN {parent} p ON p.id = x.{column}
  WHERE x.tenant_id = :tenant_id AND p.tenant_id <> :tenant_id
  LIMIT 1
 """
-# Without its newest turn a thread cannot go on; and a history that leads nowhere, or in a circle, has no beginning.
+# A thread needs its newest turn to continue. Parents must exist and be less deep, so that every history has a
+# beginning.
 _BROKEN = """
 SELECT 'threads.head_turn_id', x.id FROM threads x LEFT JOIN turns p ON p.id = x.head_turn_id
  WHERE x.tenant_id = :tenant_id AND x.head_turn_id IS NOT NULL AND p.id IS NULL
@@ -79,8 +81,8 @@ SELECT 'tasks.parent_task_id', x.id::text FROM tasks x LEFT JOIN tasks p
 LIMIT 1
 """
 
-# People see the agent, and runs begin with its newest version: the two are one. What is newer than the newest would be
-# in the way of the next change.
+# An agent's row and its newest version must be equal: people see one, and runs begin with the other. A higher version
+# would conflict with the next change.
 _DIFFERENT = """
 SELECT a.id, a.version, 'is not in agent_versions' AS problem
   FROM agents a
@@ -103,14 +105,14 @@ LIMIT 1
 """
 
 _SKILLS_WITH_FILES = "SELECT DISTINCT skill_name FROM skill_files WHERE tenant_id = :tenant_id ORDER BY skill_name"
-# The size of a column that is stored out of line is known without reading it.
+# `octet_length` of an out-of-line column does not read the content.
 _OVERSIZED = """
 SELECT skill_name FROM skill_files WHERE tenant_id = :tenant_id
  GROUP BY skill_name HAVING count(*) > :most_files OR sum(octet_length(content)) > :most_bytes
  LIMIT 1
 """
 
-# Vectors and words for search are made anew, by the effect that makes those of every run.
+# The effect that indexes every run for search indexes the imported ones too.
 _EFFECTS = """
 INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
 SELECT 'eff_' || upper(left(md5(r.id), 26)), r.tenant_id, r.id, r.thread_id, 'embeddings', 1
@@ -122,30 +124,30 @@ ON CONFLICT DO NOTHING
 
 
 async def begin_import(connection: Connection, tenant_id: str, *, next_task_id: int) -> None:
-    """Hold the tenant for an import. Must be called inside its transaction."""
+    """Lock the tenant for an import. Call it in the import's transaction."""
     await connection.execute(_BEGIN, tenant_id=tenant_id, next_task_id=next_task_id)
 
 
 async def drop_untouched_seeds(connection: Connection, tenant_id: str, agent_ids: Sequence[str]) -> None:
-    """Make room for agents that come in the place of default agents which nobody has touched."""
+    """Delete unchanged and unused default agents that the archive replaces."""
     await connection.execute(_DROP_SEEDS, tenant_id=tenant_id, agent_ids=list(agent_ids))
 
 
 async def write_rows(
     connection: Connection, tenant_id: str, table: KeptTable, rows: Sequence[JsonObject], *, merge: bool
 ) -> int:
-    """Write rows for a tenant, whatever tenant they name. Must be called inside the import's transaction.
+    """Write rows for a tenant, ignoring the tenant that they name. Call it in the import's transaction.
 
     Args:
-        rows: With columns of the table only; one that is missing is null.
-        merge: Leave rows that are there as they are.
+        rows: With columns of the table only; a missing column is null.
+        merge: Keep existing rows unchanged.
 
     Returns:
         How many were written.
 
     Raises:
-        Conflict: A row is there already.
-        InvalidInput: A value has the wrong form, or a row belongs to one that is not there.
+        Conflict: A row exists already.
+        InvalidInput: A value has the wrong form, or a row refers to a missing row.
     """
     new = _NEW.get(table.name)
     query = _WRITE.format(
@@ -168,10 +170,10 @@ async def write_rows(
 
 
 async def check_references(connection: Connection, tenant_id: str, tables: Iterable[KeptTable]) -> None:
-    """Check that nothing of a tenant points at another tenant's rows, and that its histories are whole.
+    """Check that a tenant's rows do not refer to another tenant's rows, and that its histories are complete.
 
     Raises:
-        InvalidInput: Something does.
+        InvalidInput: A reference leaves the tenant or is broken; the message names it.
     """
     for table, column, parent in references(tables):
         found = await connection.fetchval(
@@ -188,10 +190,10 @@ async def check_references(connection: Connection, tenant_id: str, tables: Itera
 
 
 async def check_agents(connection: Connection, tenant_id: str) -> None:
-    """Check that a tenant's agents are what their newest versions say, and have only skills that there are.
+    """Check that a tenant's agents equal their newest versions, and have only skills that exist.
 
     Raises:
-        InvalidInput: One is not, or has another; the message names it.
+        InvalidInput: An agent differs from its newest version, or has an unknown skill; the message names it.
     """
     different = await connection.fetchrow(_DIFFERENT, tenant_id=tenant_id)
     if different is not None:
@@ -207,30 +209,30 @@ async def check_agents(connection: Connection, tenant_id: str) -> None:
 
 
 async def oversized_skill(connection: Connection, tenant_id: str, *, most_files: int, most_bytes: int) -> str | None:
-    """Return a skill of a tenant that has more files, or more in them, than a skill may; None where there is none."""
+    """Return a skill of a tenant with too many files or bytes; None if there is none."""
     return await connection.fetchval(_OVERSIZED, tenant_id=tenant_id, most_files=most_files, most_bytes=most_bytes)
 
 
 async def skills_with_files(connection: Connection, tenant_id: str) -> list[str]:
-    """Return the names of a tenant's skills that have files beside their SKILL.md."""
+    """Return the names of a tenant's skills with files besides their SKILL.md."""
     return [row["skill_name"] for row in await connection.fetch(_SKILLS_WITH_FILES, tenant_id=tenant_id)]
 
 
 async def end_import(connection: Connection, tenant_id: str) -> bool:
-    """Have what follows a run be done for what was imported. Returns whether there is any."""
-    await forget_passes(connection, tenant_id)
+    """Insert the effects of imported runs. Returns whether there are any."""
+    await reset_backfill(connection, tenant_id)
     return not (await connection.execute(_EFFECTS, tenant_id=tenant_id)).endswith(" 0")
 
 
 def _taken(table: KeptTable, error: asyncpg.UniqueViolationError) -> str:
-    """Return what a row that is there already is, such as ``Agent 'asker'``, from what Postgres says of its key."""
+    """Return a description of an existing row, such as ``Agent 'asker'``, from Postgres' error detail."""
     noun = table.name.replace("_", " ")
     noun = (f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")).capitalize()
     found = _KEY.search(_detail(error))
     if found is None:
         return f"{noun}: {_detail(error)} It"
     columns = found["columns"].split(", ")
-    # Ids hold no comma; a text that does is the last of its key.
+    # Ids contain no comma; a text that does is the last column of its key.
     key = dict(zip(columns, found["values"].split(", ", len(columns) - 1), strict=True))
     key.pop("tenant_id", None)
     if len(key) == 1:

@@ -1,4 +1,4 @@
-"""The outbox: what agents hand over, until somebody delivers it. A row comes with what it tells of, or not at all."""
+"""Deliveries in the outbox and the inbox. A row is inserted in the transaction of the change that it reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ id, kind, status, target, agent_id, thread_id, run_id, payload, error, created_a
 response_status, CASE WHEN status = 'pending' AND target <> '{INBOX}' THEN due_at END AS next_try_at
 """
 
-# Two tools of one run may hand over at the same time; what counts a run's deliveries waits here for the other.
+# Serializes tool calls of one run that count its deliveries before they add one.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('outbox:' || :run_id, 0))"
 
 _PAYLOADS = f"""
@@ -44,7 +44,7 @@ DELETE FROM deliveries
    AND payload ->> :field::text = :value
 """
 
-# One statement a set of filters, so that each has a plan of its own on the index that fits it.
+# One statement per set of filters, so that each is planned for the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM deliveries
  WHERE tenant_id = :tenant_id AND target = :target AND (:before::text IS NULL OR id < :before)
@@ -62,7 +62,7 @@ SELECT {_COLUMNS} FROM deliveries
 
 _GET = f"SELECT {_COLUMNS} FROM deliveries WHERE tenant_id = :tenant_id AND id = :delivery_id"
 
-# As if it were new, and under the same id: whoever had it knows it again.
+# Resets a delivery that ended. It keeps its id, so that receivers can recognize a repeat.
 _REPLAY = f"""
 UPDATE deliveries
    SET status = 'pending', attempts = 0, due_at = now(), delivered_at = NULL, response_status = NULL, error = NULL
@@ -81,12 +81,12 @@ RETURNING {_COLUMNS}
 
 
 async def lock_outbox_of_run(connection: Connection, run_id: str) -> None:
-    """Keep others from handing over for this run before this transaction ends."""
+    """Lock the deliveries of a run until the transaction ends."""
     await connection.execute(_LOCK, run_id=run_id)
 
 
 async def payloads_of_run(connection: Connection, sender: Sender, kind: DeliveryKind) -> dict[str, JsonObject]:
-    """Return what a run has handed over of a kind, by the delivery's id."""
+    """Return the payloads of a run's inbox items of a kind, by delivery id."""
     rows = await connection.fetch(_PAYLOADS, tenant_id=sender.tenant_id, run_id=sender.run_id, kind=kind)
     return {row["id"]: row["payload"] for row in rows}
 
@@ -94,7 +94,7 @@ async def payloads_of_run(connection: Connection, sender: Sender, kind: Delivery
 async def add_delivery(
     connection: Connection, sender: Sender, kind: DeliveryKind, payload: JsonObject, *, target: str
 ) -> str:
-    """Put something into the outbox, and return the delivery's id."""
+    """Add a delivery to the outbox, and return its id."""
     delivery_id = new_id("dlv")
     await connection.execute(
         _ADD,
@@ -113,7 +113,7 @@ async def add_delivery(
 async def withdraw(
     connection: Connection, tenant_id: str, agent_id: str, kind: DeliveryKind, *, field: str, named: str
 ) -> None:
-    """Take back what nobody delivered yet: deliveries of an agent whose payload has `named` in `field`."""
+    """Delete pending deliveries of an agent whose payload has the value `named` in `field`."""
     await connection.execute(_WITHDRAW, tenant_id=tenant_id, agent_id=agent_id, kind=kind, field=field, value=named)
 
 
@@ -128,7 +128,7 @@ async def list_deliveries(
     agent_id: str | None = None,
     before: str | None = None,
 ) -> list[DeliveryView]:
-    """Return deliveries to a target, newest first, those before the one with the id `before`."""
+    """Return deliveries to a target, newest first, from before the delivery `before`."""
     given = {
         "tenant_id": tenant_id,
         "before": before,
@@ -145,7 +145,7 @@ async def list_deliveries(
 
 
 async def get_delivery(connection: Connection, tenant_id: str, delivery_id: str) -> DeliveryView:
-    """Return a delivery as it stands.
+    """Return a delivery.
 
     Raises:
         NotFound: There is none in this tenant.
@@ -157,10 +157,10 @@ async def get_delivery(connection: Connection, tenant_id: str, delivery_id: str)
 
 
 async def replay_delivery(connection: Connection, tenant_id: str, delivery: DeliveryView) -> DeliveryView:
-    """Put a delivery that ended in line again.
+    """Send a delivery that ended again.
 
     Raises:
-        IllegalTransition: It is in the inbox, or on its way.
+        IllegalTransition: It is in the inbox, or still pending.
     """
     row = await connection.fetchrow(_REPLAY, tenant_id=tenant_id, delivery_id=delivery.id)
     if row is not None:

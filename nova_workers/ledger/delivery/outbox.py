@@ -1,8 +1,8 @@
-"""The outbox on its way outside: from the inbox to the lanes of channels, and how each try ended.
+"""Sends the outbox: routes inbox items to channels and webhooks, claims due deliveries, records attempts.
 
-A lane is what has one target: a webhook, or a channel. A delivery is due when its time has come. Claiming one moves its
-`due_at` to the end of a lease, so that one whose worker died is simply due again; `attempts` grows with each claim and
-fences the writes of the one before.
+A lane is the deliveries to one target: a webhook, or a channel. A delivery is due when its `due_at` has passed.
+Claiming one moves its `due_at` to the end of a lease, so a delivery whose worker crashed becomes due again. `attempts`
+grows with each claim and fences writes of earlier attempts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nova_workers.contracts.deliveries import INBOX, DeliveryItem, NewDelivery
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
-    "FailedTry",
+    "FailedAttempt",
     "Failing",
     "add_deliveries",
     "claim_deliveries",
@@ -28,8 +28,8 @@ __all__ = [
 
 _ITEM = "d.id, d.tenant_id, d.kind, d.target, d.payload, d.created_at, d.agent_id, d.thread_id, d.run_id, d.webhook_id"
 
-# What came into the inbox and no channel has heard of. Taken once: the mark is part of the transaction that adds the
-# rows of the channels.
+# Takes inbox items that were not routed yet, each once: the mark commits with the copies for channels and webhooks.
+# Concurrent routers skip each other's locked rows.
 _TAKE_UNROUTED = f"""
 WITH fresh AS (
     SELECT id FROM deliveries WHERE target = '{INBOX}' AND NOT routed ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -38,7 +38,7 @@ UPDATE deliveries d SET routed = true FROM fresh WHERE d.id = fresh.id
 RETURNING {_ITEM}, 0 AS attempt
 """
 
-# A run's end is told once to each target, however often somebody sets about it.
+# A unique index allows one `run_completed` per run and target, so a repeated effect adds nothing.
 _ADD = """
 INSERT INTO deliveries (id, tenant_id, kind, target, payload, agent_id, thread_id, run_id, webhook_id)
 SELECT * FROM unnest(:ids::text[], :tenant_ids::text[], :kinds::text[], :targets::text[], :payloads::jsonb[],
@@ -47,9 +47,9 @@ SELECT * FROM unnest(:ids::text[], :tenant_ids::text[], :kinds::text[], :targets
     ON CONFLICT DO NOTHING
 """
 
-# From lane to lane by the index, so that it costs a step a lane, however long each is; then some of each lane, so that
-# none holds up another. Rows are locked before they are read, and locked ones are passed over. An address that fails
-# gets one try at a time, after a rest; one that is switched off keeps what it has.
+# Walks from lane to lane by the index, one step per lane however long each is, then takes some of each lane, so that no
+# lane delays another. Two processes never claim the same row: rows are locked, and locked rows are skipped. A failing
+# webhook gets one attempt at a time, after its rest; a disabled one keeps its deliveries.
 _CLAIM = f"""
 WITH RECURSIVE lanes AS (
     (SELECT target FROM deliveries WHERE status = 'pending' ORDER BY target LIMIT 1)
@@ -85,7 +85,7 @@ UPDATE deliveries d
 RETURNING {_ITEM}, d.attempts AS attempt
 """
 
-# An address that takes something is well again.
+# A successful attempt resets the webhook's failures.
 _DELIVERED = """
 WITH done AS (
     UPDATE deliveries
@@ -109,7 +109,8 @@ UPDATE deliveries
 RETURNING id
 """
 
-# Rests grow from the first to the longest. `unwanted`: the address asks for nothing more, and is switched off at once.
+# Rests grow from the first to the longest. `unwanted`: the receiver asked for no more deliveries, so the webhook is
+# disabled at once. The row lock makes concurrent failures count one after the other.
 _COUNT_FAILURE = """
 UPDATE webhooks w
    SET failures = now_at.failures, failing_since = now_at.since,
@@ -130,7 +131,7 @@ UPDATE webhooks w
 RETURNING w.enabled, w.url, w.failures, w.disabled_reason
 """
 
-# Gives deliveries back as if they had not been claimed: the worker stops, which is not the address's fault.
+# Returns deliveries without counting the attempt, because the worker is shutting down.
 _RELEASE = """
 UPDATE deliveries d
    SET attempts = d.attempts - 1, due_at = now()
@@ -140,12 +141,12 @@ UPDATE deliveries d
 
 
 @dataclass(frozen=True, slots=True)
-class FailedTry:
-    """How a try came to nothing.
+class FailedAttempt:
+    """A failed attempt.
 
     Attributes:
-        final: Whether there is no other.
-        delay: Time until the next.
+        final: Whether it was the last attempt.
+        delay: Time until the next attempt.
     """
 
     error: str
@@ -156,7 +157,7 @@ class FailedTry:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """How a webhook stands after a failure."""
+    """State of a webhook after a failure."""
 
     enabled: bool
     url: str
@@ -165,12 +166,12 @@ class Failing:
 
 
 async def take_unrouted(connection: Connection, *, limit: int) -> list[DeliveryItem]:
-    """Take what came into the inbox and was not routed, and mark it. In the transaction that adds what follows."""
+    """Take inbox items that were not routed, and mark them. Call it in the transaction that adds their copies."""
     return [_item(row) for row in await connection.fetch(_TAKE_UNROUTED, limit=limit)]
 
 
 async def add_deliveries(connection: Connection, deliveries: Sequence[NewDelivery]) -> None:
-    """Put deliveries into the outbox. The end of a run that a target was told of is left out."""
+    """Add deliveries to the outbox. A second `run_completed` of a run to the same target is skipped."""
     if deliveries:
         await connection.execute(
             _ADD,
@@ -189,7 +190,7 @@ async def add_deliveries(connection: Connection, deliveries: Sequence[NewDeliver
 async def claim_deliveries(
     connection: Connection,
     *,
-    under_way: Mapping[str, int],
+    active_attempts: Mapping[str, int],
     per_lane: int,
     rest_after: int,
     channels: Sequence[str],
@@ -197,22 +198,22 @@ async def claim_deliveries(
     limit: int,
     lease: timedelta,
 ) -> list[DeliveryItem]:
-    """Claim deliveries that are due, some of each lane.
+    """Claim due deliveries, some of each lane.
 
     Args:
         connection: One statement.
-        under_way: Lanes of this process with tries that have not ended, and how many.
-        per_lane: Most tries of one lane at a time.
-        rest_after: A webhook with so many failures gets one try at a time.
-        channels: Names of the channels that there are here.
-        webhooks: Whether webhooks are among them.
+        active_attempts: Open attempts of this process, by lane.
+        per_lane: Most concurrent attempts of one lane.
+        rest_after: A webhook with so many failures gets one attempt at a time.
+        channels: Names of this process's channels.
+        webhooks: Whether to claim deliveries to webhooks.
         limit: Most in all.
-        lease: Time until what is claimed is due again.
+        lease: Time until a claimed delivery is due again.
     """
     rows = await connection.fetch(
         _CLAIM,
-        busy_targets=list(under_way),
-        busy_tries=list(under_way.values()),
+        busy_targets=list(active_attempts),
+        busy_tries=list(active_attempts.values()),
         per_lane=per_lane,
         rest_after=rest_after,
         channels=list(channels),
@@ -224,7 +225,7 @@ async def claim_deliveries(
 
 
 async def settle_delivered(connection: Connection, item: DeliveryItem, response_status: int | None) -> bool:
-    """Write that a try came through. Returns whether it counted: one that came too late does not."""
+    """Record a successful attempt. Returns False if its lease was taken over."""
     return (
         await connection.fetchval(
             _DELIVERED, delivery_id=item.id, attempt=item.attempt, response_status=response_status
@@ -233,8 +234,8 @@ async def settle_delivered(connection: Connection, item: DeliveryItem, response_
     )
 
 
-async def settle_failed(connection: Connection, item: DeliveryItem, failed: FailedTry) -> bool:
-    """Write that a try came to nothing. Returns whether it counted: one that came too late does not."""
+async def settle_failed(connection: Connection, item: DeliveryItem, failed: FailedAttempt) -> bool:
+    """Record a failed attempt. Returns False if its lease was taken over."""
     return (
         await connection.fetchval(
             _FAILED,
@@ -260,20 +261,20 @@ async def count_failure(
     unwanted: bool,
     error: str,
 ) -> Failing | None:
-    """Count a failure of a webhook, let it rest, and switch it off where it is time.
+    """Count a failure of a webhook, and let it rest or disable it after many.
 
     Args:
-        connection: In the transaction that settles the try.
-        webhook_id: Which one.
-        rest_after: It rests from so many failures in a row on.
+        connection: In the transaction that settles the attempt.
+        webhook_id: Id of the webhook.
+        rest_after: It rests after this many failures in a row.
         rest_s: Its first and its longest rest.
-        disable_after: It is switched off after so many failures in a row...
-        disable_span: ...if the first of them is so long ago.
-        unwanted: It is switched off at once.
-        error: Of this failure.
+        disable_after: It is disabled after this many failures in a row...
+        disable_span: ...if the first of them is at least this long ago.
+        unwanted: Disable it at once.
+        error: Message of this failure.
 
     Returns:
-        How it stands. None where it is gone or was switched off before.
+        Its state. None if it was deleted or disabled before.
     """
     row = await connection.fetchrow(
         _COUNT_FAILURE,
@@ -290,7 +291,7 @@ async def count_failure(
 
 
 async def release_deliveries(connection: Connection, items: Sequence[DeliveryItem]) -> None:
-    """Give claimed deliveries back, due at once, without counting the try."""
+    """Return claimed deliveries, due at once, without counting the attempt."""
     await connection.execute(
         _RELEASE, delivery_ids=[item.id for item in items], attempts=[item.attempt for item in items]
     )

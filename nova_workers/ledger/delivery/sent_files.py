@@ -1,4 +1,4 @@
-"""Files that agents sent. Their content is a column: no worker's disk is another's."""
+"""Files that agents sent. Their content is a column, since workers share no disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUES (:file_id, :tenant_id, :agent_id, :thread_id, :run_id, :name, :media_type
 RETURNING {_COLUMNS}
 """
 
-# The content travels only to files that it may be equal to, of which there is mostly none.
+# Sends the content only if a file with the same name, caption and size exists, which is rare.
 _MAY_BE_SAME = """
 SELECT id FROM sent_files
  WHERE tenant_id = :tenant_id AND run_id = :run_id AND name = :name AND caption IS NOT DISTINCT FROM :caption
@@ -32,7 +32,7 @@ _GET = f"SELECT {_COLUMNS} FROM sent_files WHERE tenant_id = :tenant_id AND id =
 _READ = f"SELECT {_COLUMNS}, content FROM sent_files WHERE tenant_id = :tenant_id AND id = :file_id"
 _DELETE = "DELETE FROM sent_files WHERE tenant_id = :tenant_id AND id = :file_id RETURNING agent_id"
 
-# One statement a set of filters, so that each has a plan of its own on the index that fits it.
+# One statement per set of filters, so that each is planned for the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM sent_files
  WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
@@ -57,7 +57,7 @@ SELECT {_COLUMNS} FROM sent_files
 async def add_file(
     connection: Connection, sender: Sender, *, name: str, media_type: str, caption: str | None, content: bytes
 ) -> SentFileView:
-    """Keep a file."""
+    """Store a file."""
     (row,) = await connection.fetch(
         _ADD,
         file_id=new_id("file"),
@@ -77,7 +77,7 @@ async def add_file(
 async def find_same_file(
     connection: Connection, sender: Sender, *, name: str, caption: str | None, content: bytes
 ) -> SentFileView | None:
-    """Return the file of these words and bytes that the run has sent already."""
+    """Return the run's file with the same name, caption and content, if it has sent one already."""
     rows = await connection.fetch(
         _MAY_BE_SAME,
         tenant_id=sender.tenant_id,
@@ -107,7 +107,7 @@ async def read_file(connection: Connection, tenant_id: str, file_id: str) -> tup
 
 
 async def delete_file(connection: Connection, tenant_id: str, file_id: str) -> str | None:
-    """Delete a file, and return the agent that sent it; None where there is none."""
+    """Delete a file, and return the agent that sent it; None if there is no such file."""
     return await connection.fetchval(_DELETE, tenant_id=tenant_id, file_id=file_id)
 
 
@@ -120,7 +120,7 @@ async def list_files(
     thread_id: str | None = None,
     before: str | None = None,
 ) -> list[SentFileView]:
-    """Return files, newest first, those before the one with the id `before`."""
+    """Return files, newest first, from before the file `before`."""
     given = {"tenant_id": tenant_id, "before": before, "limit": limit}
     if thread_id is not None:
         rows = await connection.fetch(_LIST_OF_THREAD, **given, thread_id=thread_id, agent_id=agent_id)

@@ -1,4 +1,4 @@
-"""The secrets of webhooks: ciphertexts, and where they sign. What is in them is known to `workspace.vault` alone."""
+"""Encrypted secrets of webhooks. Only `workspace.vault` can decrypt them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from nova_workers.ledger.delivery.webhooks import unknown_webhook
 __all__ = [
     "Endpoint",
     "SecretColumns",
-    "count_not_under",
+    "count_under_other_keys",
     "fetch_endpoint",
     "lock_endpoint",
-    "lock_not_under",
+    "lock_under_other_keys",
     "replace_secret",
     "reseal",
 ]
@@ -35,7 +35,7 @@ UPDATE webhooks
  WHERE tenant_id = :tenant_id AND id = :webhook_id
 """
 
-# Of several rotations of the master key at the same time each takes rows that no other has.
+# Concurrent rotations of the master key skip each other's locked rows.
 _LOCK_NOT_UNDER = f"""
 SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks
  WHERE key_id <> :key_id AND id > :after
@@ -44,7 +44,7 @@ SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks
    FOR UPDATE SKIP LOCKED
 """
 
-# They are the same secrets: when they were changed, and until when the old one signs, stays.
+# Re-encrypts the same secrets, so their times of change and expiry stay.
 _RESEAL = """
 UPDATE webhooks SET secret = :secret, key_id = :key_id, previous_secret = :previous
  WHERE tenant_id = :tenant_id AND id = :webhook_id
@@ -55,7 +55,7 @@ _COUNT_NOT_UNDER = "SELECT count(*) FROM webhooks WHERE key_id <> :key_id"
 
 @dataclass(frozen=True, slots=True)
 class SecretColumns:
-    """The secrets of a webhook as they are kept, both under the same master key."""
+    """The encrypted secrets of a webhook, both under the same master key."""
 
     secret: bytes
     key_id: str
@@ -64,12 +64,12 @@ class SecretColumns:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a webhook's deliveries go, and what signs them.
+    """The address of a webhook, and the secrets that sign its deliveries.
 
     Attributes:
-        secrets: The previous one only while it signs too.
-        previous_expires_at: Until when it does.
-        at: What time it was when it was read: the database's.
+        secrets: With the previous secret only while it signs too.
+        previous_expires_at: End of that period.
+        at: Database time of the read.
     """
 
     tenant_id: str
@@ -82,13 +82,13 @@ class Endpoint:
 
 
 async def fetch_endpoint(connection: Connection, tenant_id: str, webhook_id: str) -> Endpoint | None:
-    """Return where a webhook's deliveries go. None when it was deleted."""
+    """Return a webhook's endpoint. None if it was deleted."""
     row = await connection.fetchrow(_ENDPOINT, tenant_id=tenant_id, webhook_id=webhook_id)
     return None if row is None else _endpoint(row)
 
 
 async def lock_endpoint(connection: Connection, tenant_id: str, webhook_id: str) -> Endpoint:
-    """Return the same, and keep others from changing it until the transaction ends.
+    """Return a webhook's endpoint, locked until the transaction ends.
 
     Raises:
         NotFound: There is no such webhook.
@@ -102,7 +102,7 @@ async def lock_endpoint(connection: Connection, tenant_id: str, webhook_id: str)
 async def replace_secret(
     connection: Connection, tenant_id: str, webhook_id: str, secrets: SecretColumns, *, grace: timedelta
 ) -> None:
-    """Give a webhook that is locked another secret; the previous one signs too for as long as `grace`."""
+    """Replace the secret of a locked webhook; the previous one also signs during `grace`."""
     await connection.execute(
         _REPLACE,
         tenant_id=tenant_id,
@@ -114,13 +114,13 @@ async def replace_secret(
     )
 
 
-async def lock_not_under(connection: Connection, key_id: str, *, after: str, limit: int) -> list[Endpoint]:
-    """Return webhooks of all tenants whose secrets are not under a master key, locked until the transaction ends."""
+async def lock_under_other_keys(connection: Connection, key_id: str, *, after: str, limit: int) -> list[Endpoint]:
+    """Return webhooks of all tenants whose secrets are under other master keys, locked until the transaction ends."""
     return [_endpoint(row) for row in await connection.fetch(_LOCK_NOT_UNDER, key_id=key_id, after=after, limit=limit)]
 
 
 async def reseal(connection: Connection, endpoint: Endpoint, secrets: SecretColumns) -> None:
-    """Keep a webhook's secrets under another master key."""
+    """Store a webhook's secrets, encrypted with another master key."""
     await connection.execute(
         _RESEAL,
         tenant_id=endpoint.tenant_id,
@@ -131,8 +131,8 @@ async def reseal(connection: Connection, endpoint: Endpoint, secrets: SecretColu
     )
 
 
-async def count_not_under(connection: Connection, key_id: str) -> int:
-    """Return how many webhooks of all tenants are not under a master key."""
+async def count_under_other_keys(connection: Connection, key_id: str) -> int:
+    """Return how many webhooks of all tenants are under other master keys."""
     return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
 
 

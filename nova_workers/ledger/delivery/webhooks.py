@@ -1,4 +1,4 @@
-"""Webhooks as they are stored, and what they want to hear of. `ledger.webhook_secrets` has what signs."""
+"""Webhooks and their subscriptions. Their secrets are in `webhook_secrets`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 MAX_WEBHOOKS = 50
-"""A tenant's: each end of a run may become as many requests. Approximate: two that are made at the same moment may both
-see the last free place."""
+"""A tenant's: each end of a run may cause as many requests. Approximate: two concurrent creates may both take the last
+free place."""
 
 _COLUMNS = """
 id, url, description, kinds, agent_id, enabled, disabled_reason, failures, failing_since,
@@ -47,7 +47,7 @@ SELECT {_COLUMNS} FROM webhooks
  LIMIT :limit
 """
 
-# Switching it on forgives the failures before (`forgive`).
+# `forgive`: enabling a webhook resets its failures.
 _UPDATE = f"""
 UPDATE webhooks
    SET url = :url, description = :description, kinds = :kinds, agent_id = :agent_id, enabled = :enabled,
@@ -60,7 +60,7 @@ UPDATE webhooks
 RETURNING {_COLUMNS}
 """
 
-# What is on its way to it is not sent.
+# Deletes a webhook and fails its pending deliveries in one statement.
 _DELETE = """
 WITH gone AS (
     DELETE FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id RETURNING id
@@ -79,7 +79,7 @@ _SUBSCRIPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class NewWebhook:
-    """What a webhook says, checked."""
+    """Validated settings of a webhook."""
 
     url: str
     description: str
@@ -90,7 +90,7 @@ class NewWebhook:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What an enabled webhook wants to hear of."""
+    """The kinds and the agent that an enabled webhook subscribes to."""
 
     id: str
     tenant_id: str
@@ -98,7 +98,7 @@ class Subscription:
     agent_id: str | None
 
     def wants(self, tenant_id: str, kind: str, agent_id: str | None) -> bool:
-        """Return whether it is to be told of something of this kind and agent."""
+        """Return whether it subscribes to deliveries of this kind and agent."""
         return (
             self.tenant_id == tenant_id
             and (not self.kinds or kind in self.kinds)
@@ -112,7 +112,7 @@ async def create_webhook(
     """Store a new webhook, and its encrypted secret.
 
     Raises:
-        LimitExceeded: The tenant has as many as it may.
+        LimitExceeded: The tenant has the most webhooks allowed.
     """
     row = await connection.fetchrow(
         _CREATE,
@@ -125,20 +125,20 @@ async def create_webhook(
     )
     if row is None:
         raise LimitExceeded(
-            f"There are {MAX_WEBHOOKS} webhooks already, which is the most. Delete those that nobody listens to.",
+            f"There are {MAX_WEBHOOKS} webhooks already, which is the limit. Delete unused ones.",
             limit=MAX_WEBHOOKS,
         )
     return _view(row)
 
 
 async def get_webhook(connection: Connection, tenant_id: str, webhook_id: str, *, lock: bool = False) -> WebhookView:
-    """Return a webhook as it stands.
+    """Return a webhook.
 
     Args:
-        connection: In a transaction, if it is to be locked.
-        tenant_id: Whose.
-        webhook_id: Which one.
-        lock: Whether to keep others from changing it until the transaction ends.
+        connection: In a transaction, if `lock` is set.
+        tenant_id: Tenant of the webhook.
+        webhook_id: Id of the webhook.
+        lock: Whether to lock it until the transaction ends.
 
     Raises:
         NotFound: There is no such webhook.
@@ -148,14 +148,14 @@ async def get_webhook(connection: Connection, tenant_id: str, webhook_id: str, *
 
 
 async def list_webhooks(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[WebhookView]:
-    """Return webhooks, newest first, those made before the webhook `before`."""
+    """Return webhooks, newest first, from before the webhook `before`."""
     return [_view(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)]
 
 
 async def update_webhook(
     connection: Connection, tenant_id: str, webhook_id: str, webhook: NewWebhook, *, forgive: bool
 ) -> WebhookView:
-    """Store all that a webhook says.
+    """Replace the settings of a webhook.
 
     Raises:
         NotFound: There is no such webhook.
@@ -167,7 +167,7 @@ async def update_webhook(
 
 
 async def delete_webhook(connection: Connection, tenant_id: str, webhook_id: str) -> None:
-    """Delete a webhook. What is on its way to it is given up.
+    """Delete a webhook. Its pending deliveries fail.
 
     Raises:
         NotFound: There is no such webhook.
@@ -177,7 +177,7 @@ async def delete_webhook(connection: Connection, tenant_id: str, webhook_id: str
 
 
 async def list_subscriptions(connection: Connection, tenant_ids: Collection[str]) -> list[Subscription]:
-    """Return what the enabled webhooks of these tenants want to hear of."""
+    """Return the subscriptions of the enabled webhooks of these tenants."""
     rows = await connection.fetch(_SUBSCRIPTIONS, tenant_ids=list(tenant_ids))
     return [Subscription(row["id"], row["tenant_id"], tuple(row["kinds"]), row["agent_id"]) for row in rows]
 
@@ -203,5 +203,5 @@ def _view(row: Row) -> WebhookView:
 
 
 def unknown_webhook(webhook_id: str) -> NotFound:
-    """Return the error for a webhook that is not there."""
+    """Return the error for an unknown webhook."""
     return NotFound(f"There is no webhook {webhook_id!r}.", webhook_id=webhook_id)

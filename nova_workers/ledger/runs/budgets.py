@@ -1,4 +1,4 @@
-"""What was spent today, beside what may be. A day is one of the tenant's time zone."""
+"""Daily budgets and today's spending. A day is a calendar day in the tenant's time zone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["SpentToday", "report_budgets", "spent_today"]
 
-# The server's clock and time zones say when a day begins.
+# The database's clock and time zones decide when a day begins.
 _DAY = """
 SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
        date_trunc('day', now(), w.timezone) AS since,
@@ -20,18 +20,17 @@ SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
  WHERE w.id = :tenant_id
 """
 
-# What open runs of the tenant have used so far: until a run ends that stands in its turn alone. One that waits or is
-# back in line has used nothing since then: what did so before today is of another day. The turn is a subquery of one
-# value, since a join with those in line that never began may become a look at every turn.
+# What open runs of the tenant have used so far; until a run ends, only its turn has this. A run that has been waiting
+# or queued since before today has used nothing today, so it is left out. The turn's cost is a scalar subquery: as a
+# join with queued runs the planner may scan every turn.
 _BEGUN = f"""
 SELECT r.agent_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd
   FROM day, runs r
  WHERE r.tenant_id = :tenant_id AND r.status IN {sql_list(DUE_RUNS)} AND r.turn_id IS NOT NULL
-   AND (r.status = 'running' OR r.queued_at >= day.since) AND r.id IS DISTINCT FROM :but_run_id
+   AND (r.status = 'running' OR r.queued_at >= day.since) AND r.id IS DISTINCT FROM :except_run_id
 """
 
-# What ended today, and what open runs have used so far. A run of a trigger that took more than a week is not found
-# again.
+# Usage of runs that ended today, plus open runs. A trigger's run that took more than a week is not counted.
 _OF_ALL = """
 SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since), 0)
      + COALESCE((SELECT sum(b.cost_usd) FROM begun b), 0)
@@ -54,11 +53,11 @@ SELECT COALESCE((SELECT sum(COALESCE(u.cost_usd, t.cost_usd))
                    LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN {sql_list(DUE_RUNS)}
                                     AND (r.status = 'running' OR r.queued_at >= day.since)
                   WHERE r.trigger_id = {trigger} AND r.tenant_id = :tenant_id
-                    AND r.created_at >= day.since - interval '7 days' AND r.id IS DISTINCT FROM :but_run_id), 0)
+                    AND r.created_at >= day.since - interval '7 days' AND r.id IS DISTINCT FROM :except_run_id), 0)
 """
 
 
-# Only the sums that were asked for are computed.
+# Computes only the requested sums.
 _SPENT = f"""
 WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
 SELECT day.resets_at, day.timezone,
@@ -69,7 +68,7 @@ SELECT day.resets_at, day.timezone,
   FROM day
 """
 
-# Budgets that are set: the tenant's first, then those of agents and triggers by id.
+# All budgets that are set: the tenant's first, then those of agents and triggers by id.
 _REPORT = f"""
 WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
 SELECT kind, id, name, max_usd::float8, spent_usd::float8
@@ -91,10 +90,10 @@ SELECT kind, id, name, max_usd::float8, spent_usd::float8
 
 @dataclass(frozen=True, slots=True)
 class SpentToday:
-    """What was spent since the day began, in US dollars; None of what was not asked for.
+    """What was spent since the day began, in US dollars; None for sums that were not requested.
 
-    Open runs are counted with what they have used so far, unless they did nothing today but wait or stand in line;
-    models without a known price with nothing.
+    Open runs count with what they have used so far, unless they only waited or were queued today. Models without a
+    known price count as zero.
     """
 
     resets_at: datetime
@@ -111,18 +110,18 @@ async def spent_today(
     of_tenant: bool = True,
     agent_id: str | None = None,
     trigger_id: str | None = None,
-    but_run_id: str | None = None,
+    except_run_id: str | None = None,
 ) -> SpentToday:
     """Return what a tenant spent today, and of it an agent and a trigger.
 
     Args:
-        of_tenant: Whether the tenant's own sum is asked for.
-        but_run_id: A run that is left out: the one that asks.
+        of_tenant: Whether to compute the tenant's sum.
+        except_run_id: A run to leave out: the one whose budget is checked.
     """
     row = await connection.fetchrow(
         _SPENT,
         tenant_id=tenant_id,
-        but_run_id=but_run_id,
+        except_run_id=except_run_id,
         agent_id=agent_id,
         trigger_id=trigger_id,
         of_tenant=of_tenant,
@@ -132,13 +131,13 @@ async def spent_today(
 
 
 async def report_budgets(connection: Connection, tenant_id: str) -> BudgetsView:
-    """Return every budget of a tenant that is set, and the tenant's spending in any case."""
+    """Return every budget of a tenant that is set, with today's spending."""
     day = await spent_today(connection, tenant_id, of_tenant=False)
     return BudgetsView(
         timezone=day.timezone,
         resets_at=day.resets_at,
         items=[
             BudgetView.model_validate(dict(row))
-            for row in await connection.fetch(_REPORT, tenant_id=tenant_id, but_run_id=None)
+            for row in await connection.fetch(_REPORT, tenant_id=tenant_id, except_run_id=None)
         ],
     )

@@ -1,4 +1,4 @@
-"""Runs that are not wanted any more: one guarded statement for one or many."""
+"""Cancellation: one guarded statement for one run or many."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.ledger.runs.ends import LISTENED_TO
+from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
 from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = [
@@ -22,17 +22,19 @@ __all__ = [
 
 _NOT_BEGUN = "status IN ('scheduled', 'queued') AND attempt = 0"
 
-# What ends here is told outside like any end. A run has one such effect, so its id can follow from the run's.
-_TOLD = f"""told AS (
+# A run that is canceled before it began is delivered to webhooks like any ended run. A run has at most one such effect,
+# so the effect's id is derived from the run's.
+_DELIVER_END = f"""deliver_end AS (
     INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
     SELECT 'eff_' || substr(mine.id, 5), mine.tenant_id, mine.id, mine.thread_id, 'delivery', 1
       FROM mine
-     WHERE mine.status = 'canceled' AND {LISTENED_TO}
+     WHERE mine.status = 'canceled' AND {HAS_SUBSCRIBED_WEBHOOK}
 )"""
 
 
-# A run that was never begun ends here and now. Any other is asked; its worker, or the next claim, ends it.
-# Rows are locked as other statements lock several: those that run before those that may join them, each by id.
+# Ends runs that were never begun; marks all others, and their worker or the next claim ends them. Two concurrent calls
+# cannot deadlock: rows are locked in one order, running and waiting runs before those that may be merged into them,
+# each group by id. A run that ended meanwhile is not changed.
 def _request(which: str) -> str:
     return f"""
 WITH wanted AS (
@@ -52,7 +54,7 @@ WITH wanted AS (
       FROM wanted
      WHERE r.id = wanted.id AND status IN {sql_list(OPEN_RUNS)}
     RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
-), {_TOLD}
+), {_DELIVER_END}
 SELECT id, thread_id, queue, status FROM mine
 """
 
@@ -87,7 +89,7 @@ WITH mine AS (
            cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
      WHERE tenant_id = :tenant_id AND id = :run_id AND {_NOT_BEGUN}
     RETURNING id, tenant_id, agent_id, thread_id, queue, status
-), {_TOLD}
+), {_DELIVER_END}
 SELECT id, thread_id, queue FROM mine
 """
 
@@ -105,13 +107,13 @@ WITH wanted AS (
       FROM wanted
      WHERE r.id = wanted.id AND {_NOT_BEGUN}
     RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
-), {_TOLD}
+), {_DELIVER_END}
 SELECT count(*) FROM mine
 """
 
 
 async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[CancelRequest]:
-    """Cancel open runs. Runs that are over, unknown or another tenant's are not in the answer."""
+    """Cancel open runs. Ended, unknown and other tenants' runs are not in the answer."""
     return _requests(await connection.fetch(_REQUEST, tenant_id=tenant_id, run_ids=list(run_ids)))
 
 
@@ -149,18 +151,18 @@ async def run_status(connection: Connection, tenant_id: str, run_id: str) -> str
 
 
 async def edit_queued(connection: Connection, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> bool:
-    """Replace the message of a run that was never begun. False where it is past that."""
+    """Replace the message of a run that was never begun. False if it has begun or ended."""
     return await connection.fetchval(_EDIT, tenant_id=tenant_id, run_id=run_id, content=list(content)) is not None
 
 
 async def withdraw_queued(connection: Connection, tenant_id: str, run_id: str) -> list[Doorbell]:
-    """End a run that was never begun. Empty where it is past that."""
+    """Cancel a run that was never begun. Empty if it has begun or ended."""
     rows = await connection.fetch(_WITHDRAW, tenant_id=tenant_id, run_id=run_id)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
 
 
 async def withdraw_queued_of_agent(connection: Connection, tenant_id: str, agent_id: str) -> int:
-    """End all runs of an agent that were never begun, and return how many."""
+    """Cancel all runs of an agent that were never begun, and return how many."""
     return await connection.fetchval(_WITHDRAW_OF_AGENT, tenant_id=tenant_id, agent_id=agent_id)
 
 

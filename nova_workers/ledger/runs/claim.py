@@ -94,7 +94,7 @@ WITH thread AS (
 ), query AS (
     {_QUERY}
 )
-SELECT n.tenant_id AS in_line, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
+SELECT n.tenant_id AS next_tenant_id, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
        c.fence, c.attempt, c.losses, c.losses >= :max_attempts AS spent,
        c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
        CASE WHEN c.turn_id = :turn_id THEN c.head_turn_id
@@ -161,7 +161,7 @@ async def claim_next(
     if row is None:
         return None
     if row["id"] is None:
-        return None if caps_locked else Capped(row["in_line"])
+        return None if caps_locked else Capped(row["next_tenant_id"])
     return Claim(
         run_id=row["id"],
         tenant_id=row["tenant_id"],

@@ -1,8 +1,8 @@
 """Effects: the rows that drive post-run work, and what the title effect reads and writes.
 
-An effect is due when its time has come and the run's effects before it are over. Claiming one moves its
-`due_at` to the end of a lease, so that an effect whose worker died is simply due again; `attempts` grows with
-each claim and fences the writes of the one before.
+An effect is due when its `due_at` has passed and the run's earlier effects have ended. Claiming an effect moves its
+`due_at` to the end of a lease, so an effect whose worker crashed becomes due again. `attempts` grows with each claim
+and fences writes of earlier attempts.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from nova_workers.ledger.database import Connection
 from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
 
 __all__ = [
+    "ConversationStart",
     "DueEffect",
     "EffectEnd",
-    "Opening",
     "claim_effects",
-    "open_title",
+    "load_conversation_start",
     "release_effects",
     "set_title",
     "settle_effects",
@@ -27,11 +27,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DueEffect:
-    """One piece of post-run work, held until its lease ends.
+    """A claimed effect, held until its lease ends.
 
     Attributes:
-        attempt: Which try this is, from 1. Writes carry it, so that a late one of an earlier try is ignored.
-        traceparent: Of the run, so that the effect shows in the run's trace.
+        attempt: Number of this attempt, from 1. Late writes of an earlier attempt are ignored.
+        traceparent: The run's, so that the effect appears in the run's trace.
     """
 
     id: str
@@ -45,7 +45,7 @@ class DueEffect:
 
 @dataclass(frozen=True, slots=True)
 class EffectEnd:
-    """How one try of an effect ended.
+    """How one attempt of an effect ended.
 
     Attributes:
         outcome: ``done``; ``retried``, due again after `delay`; or ``failed`` for good.
@@ -59,17 +59,16 @@ class EffectEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ConversationStart:
     """The beginning of a conversation that has no title yet."""
 
     user_texts: tuple[str, ...]
     answer: str
 
 
-# Claims, for each of `kinds`, up to its number in `mosts` of effects that are due. Two runners never get the same
-# row: rows are locked before they are read, and locked ones are passed over. An effect that spent its attempts
-# without coming to an end took its worker with it each time: it is failed here, or it would go on to kill workers for
-# ever.
+# Claims due effects, for each of `kinds` up to its number in `mosts`. Two processes never claim the same row: rows are
+# locked, and locked rows are skipped. An effect that used up its attempts without ending crashed its worker each time;
+# it is failed here, so that it does not crash workers forever.
 _CLAIM = f"""
 WITH due AS (
     SELECT found.id
@@ -101,8 +100,8 @@ UPDATE effects e
 RETURNING e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, r.traceparent
 """
 
-# Ends a batch of tries. A try that lost its lease to a later one changes nothing. What waits behind an effect that
-# is to be tried again is put off as long, so that a claim need not look at it meanwhile.
+# Ends a batch of attempts. An attempt whose lease was taken over changes nothing. Later effects of the same run are
+# delayed with an effect that will be retried, so that claims need not examine them meanwhile.
 _SETTLE = """
 WITH tries AS (
     SELECT * FROM unnest(:ids::text[], :attempts::int[], :outcomes::text[], :errors::text[], :delays::interval[])
@@ -126,7 +125,7 @@ WITH tries AS (
 SELECT count(*)::int FROM settled
 """
 
-# Gives effects back as if they had not been claimed: the worker stops, which is not the effect's fault.
+# Returns effects without counting the attempt, because the worker is shutting down.
 _RELEASE = """
 UPDATE effects e
    SET status = 'pending', attempts = e.attempts - 1, due_at = now()
@@ -134,8 +133,8 @@ UPDATE effects e
  WHERE e.id = held.id AND e.attempts = held.attempt AND e.status = 'running'
 """
 
-# The first messages of a thread that lives, has no title, and has at least two messages of the user. Texts are cut
-# here: a message may hold a megabyte.
+# The first messages of a thread that is not deleted, has no title, and has at least two user messages. Texts are
+# truncated here, since a message may hold a megabyte.
 _OPEN_TITLE = """
 WITH thread AS (
     SELECT id FROM threads WHERE tenant_id = :tenant_id AND id = :thread_id AND title IS NULL AND deleted_at IS NULL
@@ -155,7 +154,7 @@ SELECT (SELECT array_agg(coalesce(text, '') ORDER BY id) FROM asked) AS user_tex
  WHERE (SELECT count(*) FROM asked) >= 2
 """
 
-# The first title wins: one that the user or another effect gave meanwhile stays.
+# Never overwrites a title: a user or another effect may have set one meanwhile.
 _SET_TITLE = """
 UPDATE threads
    SET title = :title, updated_at = now()
@@ -171,12 +170,12 @@ async def claim_effects(
 
     Args:
         connection: One statement.
-        wanted: Kinds, each with how many of it to claim at the most.
-        max_attempts: An effect that was claimed this often and never came to an end is failed.
+        wanted: Kinds, each with the most to claim.
+        max_attempts: An effect that was claimed this often without ending is failed.
         lease: Time until a claimed effect is due again.
 
     Returns:
-        The effects to do now, and those that were failed as described.
+        The claimed effects, and those that were failed for using up their attempts.
     """
     rows = await connection.fetch(
         _CLAIM,
@@ -202,7 +201,7 @@ async def claim_effects(
 
 
 async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> int:
-    """Write how tries ended, in one statement. Returns how many counted: one that came too late does not."""
+    """Record how attempts ended, in one statement. Returns how many were still current."""
     return await connection.fetchval(
         _SETTLE,
         ids=[end.effect.id for end in ends],
@@ -214,26 +213,26 @@ async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> i
 
 
 async def release_effects(connection: Connection, effects: Sequence[DueEffect]) -> None:
-    """Give claimed effects back, due at once, without counting the attempt."""
+    """Return claimed effects, due at once, without counting the attempt."""
     await connection.execute(
         _RELEASE, effect_ids=[effect.id for effect in effects], attempts=[effect.attempt for effect in effects]
     )
 
 
-async def open_title(
+async def load_conversation_start(
     connection: Connection, tenant_id: str, thread_id: str, *, max_messages: int, max_chars: int
-) -> Opening | None:
-    """Return the beginning of a thread that wants a title.
+) -> ConversationStart | None:
+    """Return the beginning of a thread that needs a title.
 
     Returns:
-        None when the thread has a title, is deleted, or has fewer than two messages of the user.
+        None if the thread has a title, is deleted, or has fewer than two user messages.
     """
     row = await connection.fetchrow(
         _OPEN_TITLE, tenant_id=tenant_id, thread_id=thread_id, max_messages=max_messages, max_chars=max_chars
     )
-    return None if row is None else Opening(user_texts=tuple(row["user_texts"]), answer=row["answer"] or "")
+    return None if row is None else ConversationStart(user_texts=tuple(row["user_texts"]), answer=row["answer"] or "")
 
 
 async def set_title(connection: Connection, tenant_id: str, thread_id: str, title: str) -> bool:
-    """Give a thread its title, unless it has one. Returns whether this one stands."""
+    """Set a thread's title unless it has one. Returns whether it was set."""
     return await connection.fetchval(_SET_TITLE, tenant_id=tenant_id, thread_id=thread_id, title=title) is not None

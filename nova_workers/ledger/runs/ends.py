@@ -1,4 +1,4 @@
-"""How runs ended, as it is told outside."""
+"""The payload of `run_completed` deliveries, and which runs need one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from nova_workers.contracts.content import JsonObject
 from nova_workers.ledger.database import Connection
 
-__all__ = ["LISTENED_TO", "RunEnd", "read_run_ends"]
+__all__ = ["HAS_SUBSCRIBED_WEBHOOK", "RunEnd", "read_run_ends"]
 
-# Whether a webhook wants to hear of the end of the run `mine`. A tenant without any costs one look into an index.
-LISTENED_TO = """\
+# Whether a webhook subscribes to the end of the run `mine`. For a tenant without webhooks this is one index lookup.
+HAS_SUBSCRIBED_WEBHOOK = """\
 EXISTS (SELECT FROM webhooks w
          WHERE w.tenant_id = mine.tenant_id AND w.enabled AND (w.kinds = '{}' OR 'run_completed' = ANY (w.kinds))
            AND (w.agent_id IS NULL OR w.agent_id = mine.agent_id))"""
 
 _TEXT_CHARS = 16_000
-"""Of an answer. A body stays far below what receivers take; the whole is a request away."""
+"""Of an answer, so that a body stays far below the limits of receivers; the API has the whole."""
 
 _ENDS = """
 SELECT r.id, r.tenant_id, r.agent_id, r.thread_id, r.status, r.stop_reason, r.source,
@@ -30,7 +30,7 @@ SELECT r.id, r.tenant_id, r.agent_id, r.thread_id, r.status, r.stop_reason, r.so
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """What there is to tell of a run that ended. `payload` is a JSON object."""
+    """The end of a run, as it is delivered. `payload` is a JSON object."""
 
     run_id: str
     tenant_id: str
@@ -40,7 +40,7 @@ class RunEnd:
 
 
 async def read_run_ends(connection: Connection, run_ids: Sequence[str]) -> list[RunEnd]:
-    """Return how these runs ended. Those that have not are left out."""
+    """Return how these runs ended. Open runs are left out."""
     ends: list[RunEnd] = []
     for row in await connection.fetch(_ENDS, run_ids=list(run_ids), text_chars=_TEXT_CHARS):
         failed = row["error_kind"] is not None

@@ -1,8 +1,7 @@
-"""Whose turn it is when more stands in line than there are slots, and what a cap holds back.
+"""Which queued run goes next when there are more runs than worker slots, and which runs a cap holds back.
 
-Tenants and agents in line are found by skipping from one to the next in `ix_runs__fair`, and of each agent the runs are
-looked at in their order until one stands on a thread that is free. So what is read grows with what stands in line on
-threads that are held, and not with what stands there on others.
+Tenants and agents with queued runs are found by skip scans over `ix_runs__fair`. Each agent's runs are examined in
+order until one is on a free thread. So the cost grows with the runs queued on held threads, not with all queued runs.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from nova_workers.ledger.runs.claim import PAUSED
 __all__ = ["Entitled", "Served", "find_entitled", "take_doorbells_under_caps"]
 
 _FRONT = 256
-"""Runs of an agent whose threads are looked up one by one, and doorbells of it in a pass of the reconciler."""
+"""Runs of an agent whose threads are looked up one by one, and its most doorbells in a pass of the reconciler."""
 
-# Who stands in line, and how many runs each has: `tenant_runs` and `agent_runs` of this queue, whose slots are dealt
-# out; `room` is what caps leave it, which count the runs of both.
+# Tenants and agents with queued runs. `tenant_runs` and `agent_runs` are their running runs of this queue, whose worker
+# slots are shared out; `room` is what their caps leave, which count running runs of both queues.
 _OPEN = f"""
 RECURSIVE line AS (
     (SELECT r.tenant_id, r.agent_id
@@ -58,14 +57,14 @@ RECURSIVE line AS (
 )
 """
 
-# The line of an agent `o`, and whether the thread of a run in it is free. A subquery of one value is looked up row by
-# row, in the order of the index, until one is found: as a join it may become a look at every thread.
+# The queued runs of an agent `o`, and whether a run's thread is free. A scalar subquery is evaluated row by row in
+# index order until one matches; as a join the planner may scan every thread.
 _LINE = """
 q.status = 'queued' AND q.queue = :queue AND q.tenant_id = o.tenant_id AND q.agent_id = o.agent_id
 """
 _FREE = "(SELECT h.active_run_id IS NULL FROM threads h WHERE h.id = q.thread_id)"
-# The threads of its first runs. Those that are held are told by a hash from then on: a thread that is held with
-# thousands in its line costs no look at the thread for each of them.
+# The threads of the agent's first queued runs. They are excluded by a hash from then on: a held thread with thousands
+# of queued runs does not cost a thread lookup for each of them.
 _FRONT_THREADS = f"""
 SELECT f.thread_id
   FROM (SELECT q.thread_id FROM runs q WHERE {_LINE} ORDER BY q.priority DESC, q.queued_at LIMIT {_FRONT}) f
@@ -74,12 +73,12 @@ _HELD_IN_FRONT = f"""
 SELECT h.id FROM threads h WHERE h.id IN ({_FRONT_THREADS}) AND h.active_run_id IS NOT NULL
 """
 
-# What this process dealt to tenants, and when it served agents, comes with the call; `dealt_floor` counts as nothing.
-# On the thread of the doorbell a canceled run may wait for nothing but its end. A tenant that has its share of the
-# runs, rounded up, stands back; of the others the one that was dealt the least for its weight is next. Tenants are
-# looked into in that order, until one has a thread that is free. Within it: priority, then the agent with the fewest
-# runs, the longest not served, and the oldest run. Behind the front of an agent's line is only looked where nobody in
-# it stands on a thread that is free.
+# This process's own counts come with the call: what it dealt to tenants (`dealt_floor` is the minimum) and when it
+# served agents. A tenant that already has its share of the running runs, rounded up, comes last; of the others the one
+# with the least dealt for its weight is next. Tenants are examined in that order until one has a free thread. Within a
+# tenant: priority, then the agent with the fewest running runs, the longest not served, and the oldest run. Runs behind
+# the first 256 of an agent are examined only if none of those is on a free thread. `ends_first`: the doorbell's thread
+# has a canceled run, which needs only to be ended.
 _ENTITLED = f"""
 WITH {_OPEN}, tenant AS MATERIALIZED (
     SELECT o.tenant_id, o.weight,
@@ -106,14 +105,14 @@ SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
                         WHERE {_LINE}
                         ORDER BY q.priority DESC, q.queued_at
                         LIMIT {_FRONT}) q
-                WHERE NOT q.thread_id = ANY(:passing_over::text[]) AND {_FREE}
+                WHERE NOT q.thread_id = ANY(:excluded_threads::text[]) AND {_FREE}
                 ORDER BY q.priority DESC, q.queued_at
                 LIMIT 1)
               UNION ALL
               (SELECT q.id, q.thread_id, q.priority, q.queued_at
                  FROM runs q
                 WHERE {_LINE} AND q.thread_id NOT IN ({_FRONT_THREADS})
-                  AND NOT q.thread_id = ANY(:passing_over::text[]) AND {_FREE}
+                  AND NOT q.thread_id = ANY(:excluded_threads::text[]) AND {_FREE}
                 ORDER BY q.priority DESC, q.queued_at
                 LIMIT 1)
               LIMIT 1) first
@@ -126,8 +125,8 @@ SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
  LIMIT 1
 """
 
-# Under a cap the first of each thread that is free, as many as there is room for beside those of them that were rung of
-# late. Marked as rung in the same statement, so that two reconcilers do not ring twice.
+# For capped tenants and agents: the first run of each free thread, up to the room left, less those with a recent
+# doorbell. The same statement updates `rang_at`, so two reconcilers do not ring twice.
 _UNDER_CAPS = f"""
 WITH {_OPEN}, due AS (
     SELECT next.id
@@ -154,13 +153,13 @@ RETURNING r.id, r.thread_id, r.queue
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a process has served so far.
+    """What this process has served so far.
 
     Attributes:
-        floor: What a tenant counts as having been dealt at least: who comes late has nothing to catch up.
+        floor: The least that counts as dealt to any tenant, so that a new tenant does not catch up.
         dealt: Turns divided by weight, of tenants above the floor.
         agents: When agents were served, as growing numbers, by ``<tenant>/<agent>``.
-        last: The tenant that was served last; of equals another goes before it.
+        last: The tenant that was served last; it comes after its equals.
     """
 
     floor: float = 0.0
@@ -171,16 +170,16 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Entitled:
-    """Whose turn it is: a run whose thread is free. The thread's first run is the one that is claimed."""
+    """The run that goes next. Its thread is free; a claim takes the thread's first run."""
 
     bell: Doorbell
     tenant_id: str
     agent_id: str
     weight: int
     dealt: float
-    """What its tenant had been dealt before."""
+    """What its tenant had been dealt before this run."""
     ends_first: bool
-    """The thread that was asked for has a canceled run, which waits for nothing but its end. That goes first."""
+    """The doorbell's thread has a canceled run, which needs only to be ended and so goes first."""
 
 
 async def find_entitled(
@@ -189,19 +188,19 @@ async def find_entitled(
     served: Served | None = None,
     *,
     tenant_id: str | None = None,
-    passing_over: Collection[str] = (),
-    asked_for: str | None = None,
+    excluded_threads: Collection[str] = (),
+    doorbell_thread_id: str | None = None,
 ) -> Entitled | None:
-    """Return whose turn it is on a queue.
+    """Return the run that goes next on a queue.
 
     Args:
         served: What this process has served so far.
         tenant_id: Only of this tenant.
-        passing_over: Threads that are not to be named.
-        asked_for: The thread of the doorbell.
+        excluded_threads: Threads to leave out.
+        doorbell_thread_id: The thread of the doorbell.
 
     Returns:
-        None where nobody stands in line but behind held threads, pauses and caps.
+        None if every queued run is behind a held thread, a pause or a full cap.
     """
     served = served or Served()
     row = await connection.fetchrow(
@@ -213,8 +212,8 @@ async def find_entitled(
         dealt_floor=served.floor,
         served_agents=list(served.agents),
         served_at=list(served.agents.values()),
-        passing_over=list(passing_over),
-        doorbell_thread_id=asked_for,
+        excluded_threads=list(excluded_threads),
+        doorbell_thread_id=doorbell_thread_id,
         last_tenant_id=served.last,
     )
     if row is None:
@@ -224,6 +223,6 @@ async def find_entitled(
 
 
 async def take_doorbells_under_caps(connection: Connection, *, queue: str, older_than_s: float) -> list[Doorbell]:
-    """Return runs of capped tenants and agents that have room and for which nobody rang of late, as rung."""
+    """Return runs of capped tenants and agents that have room and no recent doorbell, and record one for each."""
     rows = await connection.fetch(_UNDER_CAPS, queue=queue, tenant_id=None, older_than=timedelta(seconds=older_than_s))
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

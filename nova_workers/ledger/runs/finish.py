@@ -1,4 +1,4 @@
-"""A run ends, or goes back to the line: the last fenced statements of a claim."""
+"""Ends a run or requeues it: the last fenced statements of a claim."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_usage
-from nova_workers.ledger.runs.ends import LISTENED_TO
+from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
 from nova_workers.ledger.runs.journal import (
+    ADD_USAGE,
     CALLS,
-    COUNTED,
     FACTS,
-    GIVEN_FACTS,
+    FACTS_ROW,
     MESSAGES,
     UNCOUNTED,
     call_rows,
@@ -57,7 +57,7 @@ _USED = insert_usage(
 )
 
 _APPLIES: Mapping[EffectCondition, str] = {
-    "has_listener": LISTENED_TO,
+    "has_listener": HAS_SUBSCRIBED_WEBHOOK,
     "succeeded": "mine.status = 'succeeded'",
     "untitled": "mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2",
 }
@@ -65,8 +65,10 @@ _APPLIES: Mapping[EffectCondition, str] = {
 
 _EFFECT_APPLIES = " ".join(f"WHEN '{condition}' THEN {sql}" for condition, sql in _APPLIES.items())
 
-# One statement ends run, turn, usage, head pointer, its history and the thread's hold, and leaves the effects' rows.
-# The thread's row is locked first, as everywhere. Messages, calls and usage of the last step are as in the journal.
+# One statement ends the run, its turn and the thread's hold, writes usage, moves the head pointer with its history, and
+# inserts the effects, so a crash leaves all or nothing. The fence refuses a worker whose run was recovered. The
+# thread's row is locked first, as in every transition. Messages, calls and usage of the last step are written as in the
+# journal.
 _FINISH = f"""
 WITH thread AS (
     SELECT id, title, turn_count FROM threads WHERE id = :thread_id FOR UPDATE
@@ -85,9 +87,9 @@ WITH thread AS (
            error_message = :error_message, completed_at = now(),
            engine = :engine, model = COALESCE(:model, t.model), provider = :provider,
            steps = t.steps + :steps, tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
-           {COUNTED},
+           {ADD_USAGE},
            {FACTS}
-      FROM mine, uncounted, {GIVEN_FACTS}
+      FROM mine, uncounted, {FACTS_ROW}
      WHERE t.id = mine.turn_id
     RETURNING t.*
 ), used AS (
@@ -95,7 +97,7 @@ WITH thread AS (
 ), head AS (
     UPDATE threads h
        SET head_turn_id = mine.turn_id, active_run_id = NULL, turn_count = h.turn_count + 1,
-           -- A turn that failed leaves the last good session: what it made of its own may be broken.
+           -- A failed turn keeps the last good session: its own may be broken.
            session_id = CASE WHEN mine.status = 'failed' THEN h.session_id ELSE COALESCE(:session_id, h.session_id) END,
            updated_at = now()
       FROM mine
@@ -117,7 +119,7 @@ SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_token
   {_NEXT}
 """
 
-# Whether this claim has ended its run already: the reply to its finish was lost.
+# Whether this claim already ended its run, and only the reply was lost.
 _FINISHED = f"""
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
        t.cost_usd::float8 AS cost_usd, t.steps,
@@ -127,7 +129,8 @@ SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_token
  WHERE ended.id = :run_id AND ended.fence = :fence AND ended.status = :status
 """
 
-# Back to the front of the line, for another worker to go on from the last committed step.
+# Requeues the run, in front, so that another worker continues after the last committed step. Fenced: a claim that lost
+# its run changes nothing.
 _REQUEUE = """
 WITH thread AS (
     SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
@@ -143,7 +146,7 @@ WITH thread AS (
 SELECT id FROM mine
 """
 
-# Whether this claim has given its run back already: the reply was lost, and nobody has claimed it since.
+# Whether this claim already requeued its run: the reply was lost, and no worker has claimed the run since.
 _REQUEUED = "SELECT id FROM runs WHERE id = :run_id AND fence = :fence AND status = 'queued'"
 
 _TURN_STATUS = {"succeeded": "succeeded", "failed": "failed", "canceled": "aborted"}
@@ -216,7 +219,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
 
 
 async def requeue_run(connection: Connection, claim: Claim) -> None:
-    """Give a run back to the line, without counting a loss.
+    """Requeue a run without counting a loss.
 
     Raises:
         RunLost: The run is not this claim's any more.

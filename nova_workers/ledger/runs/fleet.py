@@ -1,4 +1,4 @@
-"""The fleet at a glance, and its switches."""
+"""Counts of runs and queues, and pauses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.vocabulary import DUE_RUNS, OPEN_RUNS, RUN_QUEUES, SwitchScope, sql_list
 
-__all__ = ["Depth", "Switch", "fleet_depth", "list_switches", "pause", "resume", "waiting_front"]
+__all__ = ["Depth", "Switch", "first_queued_runs", "fleet_depth", "list_switches", "pause", "resume"]
 
-# Of one tenant, or of all. Open runs come from their partial index, so the cost is that of the backlog.
+# Of one tenant or of all. Open runs come from their partial index, so the cost grows with the backlog only.
 _OPEN = f"""
 SELECT status, queue, count(*)::int AS runs,
        EXTRACT(EPOCH FROM now() - min(queued_at))::float8 AS oldest_age_s
@@ -44,7 +44,7 @@ ON CONFLICT (scope, tenant_id, target) DO UPDATE SET reason = EXCLUDED.reason
 
 _RESUME = "DELETE FROM switches WHERE scope = :scope AND tenant_id = :tenant_id AND target = :target RETURNING scope"
 
-# One run of each line is enough for a doorbell: the worker takes whichever is next.
+# One queued run of each thread: a worker that gets its doorbell claims the thread's first run.
 _FRONT = """
 SELECT DISTINCT ON (thread_id) id, thread_id, queue
   FROM runs
@@ -57,14 +57,14 @@ SELECT DISTINCT ON (thread_id) id, thread_id, queue
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """What a pause holds back: the fleet, a tenant, or an agent of a tenant."""
+    """The scope of a pause: the fleet, a tenant, or an agent of a tenant."""
 
     scope: SwitchScope
     tenant_id: str
     agent_id: str | None = None
 
     def key(self) -> dict[str, str]:
-        """Return its primary key; what does not apply is empty."""
+        """Return its primary key; parts that do not apply are empty."""
         tenant_id = "" if self.scope == "fleet" else self.tenant_id
         target = (self.agent_id or "") if self.scope == "agent" else ""
         return {"scope": self.scope, "tenant_id": tenant_id, "target": target}
@@ -72,14 +72,14 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Open runs by status and those that ended in the last hour, always in one order; and the lines."""
+    """Open runs and runs that ended in the last hour, by status in a fixed order; and the queues."""
 
     runs: Mapping[str, int]
     queues: tuple[QueueDepth, ...]
 
 
 async def fleet_depth(connection: Connection, tenant_id: str | None) -> Depth:
-    """Return how much work there is, of one tenant or of all."""
+    """Return the numbers of runs and the depths of queues, of one tenant or of all."""
     runs: dict[str, int] = dict.fromkeys(DUE_RUNS, 0)
     lines: dict[str, QueueDepth] = {
         queue: QueueDepth(queue=queue, queued=0, oldest_queued_age_s=None) for queue in RUN_QUEUES
@@ -96,7 +96,7 @@ async def fleet_depth(connection: Connection, tenant_id: str | None) -> Depth:
 
 
 async def list_switches(connection: Connection, tenant_id: str | None) -> list[SwitchView]:
-    """Return the pauses that hold a tenant back, or all of them."""
+    """Return the pauses that apply to a tenant, or all of them."""
     return [
         SwitchView(scope=row["scope"], target=row["target"] or None, reason=row["reason"], created_at=row["created_at"])
         for row in await connection.fetch(_SWITCHES, tenant_id=tenant_id)
@@ -104,17 +104,17 @@ async def list_switches(connection: Connection, tenant_id: str | None) -> list[S
 
 
 async def pause(connection: Connection, switch: Switch, reason: str | None) -> None:
-    """Hold back what is new in the scope. Pausing again changes the reason."""
+    """Pause new runs in the scope. Pausing again changes the reason."""
     await connection.execute(_PAUSE, **switch.key(), reason=reason)
 
 
 async def resume(connection: Connection, switch: Switch) -> bool:
-    """Let the scope go on. False where it was not paused."""
+    """End a scope's pause. False if it was not paused."""
     return await connection.fetchval(_RESUME, **switch.key()) is not None
 
 
-async def waiting_front(connection: Connection, switch: Switch, *, limit: int) -> list[Doorbell]:
-    """Return one queued run of each thread in a scope, to ring for after a resume."""
+async def first_queued_runs(connection: Connection, switch: Switch, *, limit: int) -> list[Doorbell]:
+    """Return one queued run of each thread in a scope, to ring doorbells after a resume."""
     rows = await connection.fetch(
         _FRONT, tenant_id=None if switch.scope == "fleet" else switch.tenant_id, agent_id=switch.agent_id, limit=limit
     )

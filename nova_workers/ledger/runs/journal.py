@@ -16,11 +16,11 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages
 
 __all__ = [
+    "ADD_USAGE",
     "CALLS",
     "CALL_COLUMNS",
-    "COUNTED",
     "FACTS",
-    "GIVEN_FACTS",
+    "FACTS_ROW",
     "MESSAGES",
     "MESSAGE_COLUMNS",
     "MINE",
@@ -35,7 +35,7 @@ __all__ = [
     "usage_values",
 ]
 
-# The row lock makes the journal and a recovery of the same run wait for each other.
+# The fenced run, locked: a journal write and a recovery of the same run wait for each other.
 MINE = """
 mine AS (
     SELECT id, tenant_id, thread_id, turn_id
@@ -65,7 +65,7 @@ _STEP_MESSAGES = insert_messages(
     event_id="x.event_id",
     used="x.used",
 )
-# A statement whose reply was lost is sent again: rows that are there already are left, or brought up to date.
+# A write whose reply was lost is repeated: existing messages are kept, existing calls are updated.
 MESSAGES = f"""
 messages_in AS (
     {_STEP_MESSAGES}
@@ -85,16 +85,16 @@ calls_in AS (
 )
 """
 
-# A response's usage is counted by the statement that first commits its message, whichever that is: 1 in that one, 0
-# in all later ones. So it is neither lost with a worker that dies between two of them, nor counted again.
+# 1 if no statement has committed this response's message yet, else 0. The statement that first commits the message
+# counts its usage, so the usage is neither lost if the worker crashes between two statements nor counted twice.
 UNCOUNTED = """
 uncounted AS (
     SELECT (NOT EXISTS (SELECT 1 FROM messages m, mine WHERE m.turn_id = mine.turn_id AND m.seq = :seq))::int AS times
 )
 """
 
-# What the step's response used is counted once; what its tools used of models is known when the step ends.
-COUNTED = """
+# A response's usage is counted once. The model usage of its tools is known when the step ends.
+ADD_USAGE = """
 input_tokens = t.input_tokens + uncounted.times * :input_tokens + :tool_input_tokens,
 output_tokens = t.output_tokens + uncounted.times * :output_tokens + :tool_output_tokens,
 cache_read_tokens = t.cache_read_tokens + uncounted.times * :cache_read_tokens + :tool_cache_read_tokens,
@@ -109,8 +109,8 @@ cost_usd = :tool_cost_usd::float8::numeric + CASE
                 ELSE t.cost_usd + :cost_usd::float8::numeric END
 """
 
-# What a turn is played with (`TurnFacts`). What is not known yet changes nothing.
-GIVEN_FACTS = """
+# The configuration of the turn (`TurnFacts`). Null leaves a column unchanged.
+FACTS_ROW = """
 jsonb_to_record(:facts) AS f(role text, toolset_name text, tools_available jsonb, permissions_granted jsonb,
                              permissions_used jsonb, workspace_path text)
 """
@@ -138,7 +138,7 @@ WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
 SELECT id FROM mine
 """
 
-# Sent again after a lost reply, it writes the same.
+# Idempotent: repeated after a lost reply, it writes the same.
 _COMMIT_REFUSED = f"""
 WITH {MINE}, turn AS (
     UPDATE turns t
@@ -175,18 +175,18 @@ _STEERING_MESSAGES = insert_messages(
     event_id=":event_id",
 )
 
-# Absorbing is part of the commit: a steering message is in the turn's journal, or still in line; never both, never
-# neither. Sent again after a lost reply, it answers with what joined the first time (`joined`), and `steps < :step + 1`
-# counts the step once.
+# Merging steering messages is part of the commit, so such a message is either in the turn's journal or still queued.
+# Repeated after a lost reply, it returns the messages that the first execution merged (`joined`), and `steps < :step +
+# 1` counts the step once.
 _COMMIT_STEP = f"""
 WITH {MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
        SET steps = :step + 1,
            tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
-           {COUNTED},
+           {ADD_USAGE},
            {FACTS},
            model = COALESCE(:model, t.model)
-      FROM mine, uncounted, {GIVEN_FACTS}
+      FROM mine, uncounted, {FACTS_ROW}
      WHERE t.id = mine.turn_id AND t.steps < :step + 1
 ), absorbed AS (
     UPDATE runs s
@@ -210,12 +210,12 @@ SELECT mine.id, a.id AS absorbed_id, a.content
 
 
 _MOST_TOKENS = 500_000_000
-"""Of one kind in one response. A provider that counts more is wrong, and the sum of four such must fit the columns."""
+"""Of one kind in one response. A higher count is a provider's error, and the sum of four must fit the columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absorbed:
-    """A steering message that joined the turn, and the run that it was."""
+    """A steering message that was merged into the turn, and its former run."""
 
     run_id: str
     message: Message
@@ -224,7 +224,7 @@ class Absorbed:
 async def commit_calls(
     connection: Connection, run_id: str, fence: int, step: StepRecord, *, seq: int, event_id: str
 ) -> None:
-    """Commit a response with its calls pending, before the first of them runs.
+    """Commit a response with its calls as pending, before the first call runs.
 
     Raises:
         RunLost: The run is not this claim's any more.
@@ -243,7 +243,7 @@ async def commit_calls(
 
 
 async def commit_result(connection: Connection, run_id: str, fence: int, call: ToolCall) -> None:
-    """Commit the end of one call, so that a crash of its neighbours does not run it again.
+    """Commit the result of one call, so that a crash during the other calls does not repeat it.
 
     Raises:
         RunLost: The run is not this claim's any more.
@@ -263,7 +263,7 @@ async def commit_result(connection: Connection, run_id: str, fence: int, call: T
 
 
 async def commit_refused(connection: Connection, run_id: str, fence: int, refused: Mapping[str, str]) -> None:
-    """Keep which blocks the provider refused in the run's turn, as notes by fingerprint.
+    """Record which blocks the provider refused in the run's turn, as notes by fingerprint.
 
     Raises:
         RunLost: The run is not this claim's any more.
@@ -284,14 +284,14 @@ async def commit_step(
     facts: TurnFacts,
     absorb: bool,
 ) -> tuple[Absorbed, ...]:
-    """Commit a whole step, and take the steering messages that wait into the turn.
+    """Commit a whole step, and merge queued steering messages into the turn.
 
     Args:
-        seq: Place in the turn of the step's first message.
+        seq: Position of the step's first message in the turn.
         event_id: Id of the live event that will close the step.
-        used: What the turn has used, with this step.
-        facts: What the turn is played with.
-        absorb: Whether steering messages may join here.
+        used: Usage of the turn, including this step.
+        facts: Configuration of the turn.
+        absorb: Whether to merge steering messages.
 
     Raises:
         RunLost: The run is not this claim's any more.
@@ -323,7 +323,7 @@ async def commit_step(
 def message_rows(
     messages: Sequence[Message], step: int, seq: int, event_id: str | None, used: TokenUsage | None = None
 ) -> list[JsonObject]:
-    """Return a step's messages as rows of `MESSAGE_COLUMNS`. The last one has what the turn has used by then."""
+    """Return a step's messages as rows of `MESSAGE_COLUMNS`. The last one has the turn's usage so far."""
     last = len(messages) - 1
     return [
         {
@@ -341,7 +341,7 @@ def message_rows(
 
 
 def usage_values(usage: TokenUsage, *, of: str = "") -> dict[str, int | float | None]:
-    """Return counts and cost by the names of their parameters, which begin with `of`."""
+    """Return counts and cost by parameter name, with the prefix `of`."""
     counts = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,

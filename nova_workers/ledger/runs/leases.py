@@ -1,4 +1,4 @@
-"""Leases: renewed in one statement a process, and recovered where nobody renews."""
+"""Leases: renewed in one statement per process, and recovered after they expire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from nova_workers.ledger.runs.claim import PAUSED
 
 __all__ = ["Renewal", "recover_expired", "renew_leases", "take_overdue_doorbells"]
 
-# Rows of several threads are locked in the order of their ids, as in a bulk cancel: the two cannot wait for each other.
+# Renews leases that are still this process's, by fence. Rows are locked in the order of their ids, as in a bulk cancel,
+# so the two cannot deadlock.
 _RENEW = """
 WITH mine AS (
     SELECT r.id
@@ -29,8 +30,9 @@ UPDATE runs r
 RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
 """
 
-# Waits for nobody: a thread or run that somebody works on at this moment is left to the next pass. So any number of
-# reconcilers may work at once, and none can be part of a deadlock.
+# Requeues runs whose lease expired. Threads and runs that another transaction has locked are left to the next pass
+# (SKIP LOCKED), so any number of reconcilers can run at once without a deadlock. Late writes of the
+# old worker are refused: the run is not `running`, and the next claim raises the fence.
 _RECOVER = """
 WITH thread AS (
     SELECT t.id AS thread_id, r.id AS run_id
@@ -52,9 +54,9 @@ WITH thread AS (
 SELECT id, thread_id, queue FROM back
 """
 
-# The first of each line whose doorbell is old, unless its thread is busy or paused, or it stands under a cap: those are
-# found in `fairness`. And each that was canceled after it had begun, which only a claim can end, pause or not. Marked
-# as rung in the same statement, so that two reconcilers do not ring twice.
+# The first queued run of each thread whose doorbell is old, unless its thread is busy, it is paused, or it is under a
+# cap (`fairness` finds those). Also each canceled run, which only a claim can end, paused or not. The same statement
+# updates `rang_at`, so two reconcilers do not ring twice.
 _OVERDUE = f"""
 WITH due AS (
     SELECT r.id
@@ -82,14 +84,14 @@ RETURNING r.id, r.thread_id, r.queue
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A lease that was renewed, and the cancel request that may have been missed."""
+    """A renewed lease, and a cancel request whose notification may have been missed."""
 
     run_id: str
     cancel_reason: CancelReason | None
 
 
 async def renew_leases(connection: Connection, claims: Sequence[Claim], lease_ttl_s: float) -> list[Renewal]:
-    """Renew all leases of a process. A claim that is not in the answer is lost."""
+    """Renew all leases of a process. Claims that are not in the answer are lost."""
     rows = await connection.fetch(
         _RENEW,
         run_ids=[claim.run_id for claim in claims],
@@ -100,7 +102,7 @@ async def renew_leases(connection: Connection, claims: Sequence[Claim], lease_tt
 
 
 async def recover_expired(connection: Connection, *, limit: int) -> list[Doorbell]:
-    """Put runs whose worker went silent back to the front of their line, and return whom to ring for."""
+    """Requeue runs whose lease expired, in front of their thread's queue, and return their doorbells."""
     rows = await connection.fetch(_RECOVER, limit=limit)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
 
@@ -108,6 +110,6 @@ async def recover_expired(connection: Connection, *, limit: int) -> list[Doorbel
 async def take_overdue_doorbells(
     connection: Connection, *, queue: str, older_than_s: float, limit: int
 ) -> list[Doorbell]:
-    """Return queued runs for which nobody rang of late, and mark them as rung."""
+    """Return queued runs without a recent doorbell, and record one for each."""
     rows = await connection.fetch(_OVERDUE, older_than=timedelta(seconds=older_than_s), limit=limit, queue=queue)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

@@ -1,4 +1,4 @@
-"""Runs as callers see them: one by one with their place in line, in lists, and what followers need to know."""
+"""Reads of runs: one run with its queue position, lists, and the state that event streams need."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ __all__ = [
     "FREE_WORKER",
     "RunFilter",
     "RunState",
-    "ended_among",
+    "find_ended",
     "get_run",
     "list_runs",
     "list_thread_runs",
     "run_state",
 ]
 
-"""The states that a run never leaves."""
 
-# The place in line and the reason to wait are looked for only where a run stands in line: a run that was begun goes
-# first, then one that interrupted, then by seq, as the claim has it.
+# Queue position and waiting reason are computed for queued runs only. The order is that of the claim: runs that were
+# begun, then runs that interrupted, then by seq.
 _VIEW = """
 SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.content, r.model,
        r.max_turns, r.priority, r.trigger_id, r.meta, r.attempt, r.cancel_requested_at, r.turn_id, r.merged_into,
@@ -70,7 +69,7 @@ SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_b
 
 _GET = f"{_VIEW} WHERE r.tenant_id = :tenant_id AND r.id = :run_id"
 
-# A thread's runs go by their place in line, which has an index of its own.
+# By seq, which has an index with the thread.
 _LIST_OF_THREAD = f"""
 {_VIEW}
  WHERE r.tenant_id = :tenant_id AND r.thread_id = :thread_id AND (:before_seq::bigint IS NULL OR r.seq < :before_seq)
@@ -100,7 +99,7 @@ _CONDITIONS = {
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs to list; what is None does not narrow."""
+    """Which runs to list; None does not filter."""
 
     thread_id: str | None = None
     agent_id: str | None = None
@@ -110,7 +109,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Where a run stands, as a follower of its events needs it."""
+    """The state of a run that its event streams need."""
 
     run_id: str
     thread_id: str
@@ -121,12 +120,12 @@ class RunState:
 
     @property
     def ended(self) -> bool:
-        """Whether the run is over."""
+        """Whether the run has ended."""
         return self.status in ENDED_RUNS
 
 
 async def get_run(connection: Connection, tenant_id: str, run_id: str) -> RunView:
-    """Return a run as it stands.
+    """Return a run.
 
     Raises:
         NotFound: There is no such run.
@@ -140,12 +139,12 @@ async def get_run(connection: Connection, tenant_id: str, run_id: str) -> RunVie
 async def list_runs(
     connection: Connection, tenant_id: str, which: RunFilter, *, before: str | None, limit: int
 ) -> list[RunView]:
-    """Return runs, newest first, those before the run `before`."""
+    """Return runs, newest first, from before the run `before`."""
     given = {"before": before} | asdict(which)
     values = {name: value for name, value in given.items() if value is not None}
     conditions = ["r.tenant_id = :tenant_id", *(_CONDITIONS[name] for name in values)]
     if which.status is not None and which.status not in ENDED_RUNS:
-        # Names the partial index of open runs, which a bound value alone would not.
+        # The planner uses the partial index of open runs only with this condition; a bound value is not enough.
         conditions.append(_OPEN)
     query = f"{_VIEW} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT :limit"
     return [_view(row) for row in await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)]
@@ -154,7 +153,7 @@ async def list_runs(
 async def list_thread_runs(
     connection: Connection, tenant_id: str, thread_id: str, *, before_seq: int | None, limit: int
 ) -> list[tuple[RunView, int]]:
-    """Return a thread's runs with their places in line, the last first, those before a place."""
+    """Return a thread's runs with their seq, newest first, from before `before_seq`."""
     rows = await connection.fetch(
         _LIST_OF_THREAD, tenant_id=tenant_id, thread_id=thread_id, before_seq=before_seq, limit=limit
     )
@@ -162,7 +161,7 @@ async def list_thread_runs(
 
 
 async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunState:
-    """Return where a run stands.
+    """Return a run's state.
 
     Raises:
         NotFound: There is no such run.
@@ -181,8 +180,8 @@ async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunS
     )
 
 
-async def ended_among(connection: Connection, run_ids: Sequence[str]) -> set[str]:
-    """Return those of some runs that are over. For a process's own followers: each was checked for its tenant."""
+async def find_ended(connection: Connection, run_ids: Sequence[str]) -> set[str]:
+    """Return the ids of `run_ids` that have ended. Does not check tenants: callers have done so."""
     return {row["id"] for row in await connection.fetch(_ENDED_AMONG, run_ids=list(run_ids))}
 
 
@@ -245,7 +244,7 @@ def _usage(row: Row) -> UsageView | None:
 
 
 FREE_WORKER = "a free worker"
-"""What a queued run waits for when nothing else stands in its way."""
+"""What a queued run waits for if nothing else holds it back."""
 
 _PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "agent": "its agent is paused"}
 
@@ -257,12 +256,12 @@ def _waiting_for(row: Row) -> str | None:
         case "scheduled":
             return f"its start at {row['start_at'].isoformat(timespec='seconds')}"
         case "queued":
-            return _in_line(row)
+            return _why_queued(row)
         case _:
             return None
 
 
-def _in_line(row: Row) -> str:
+def _why_queued(row: Row) -> str:
     if row["paused"] is not None:
         reason = row["pause_reason"]
         return _PAUSED[row["paused"]] + (f": {reason}" if reason else "")

@@ -1,4 +1,4 @@
-"""What the ledger keeps of a run, in the shape that a replay of its events needs."""
+"""Reads a run's journal for the replay of its events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SELECT call_id, step, tool_name, status, started_at, completed_at
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """A tool call as the ledger has it."""
+    """A tool call as it is stored."""
 
     call_id: str
     tool_name: str
@@ -54,11 +54,11 @@ class RecordedStep:
     """A committed step.
 
     Attributes:
-        closed_by: Id of the live event that closed it; None where that was the run's final event.
-        steered_by: Runs whose messages joined the turn after it.
-        used: What the turn had used by then. None of the last step: that is the run's.
+        closed_by: Id of the live event that closed it; None if that was the run's final event.
+        steered_by: Runs whose messages were merged into the turn after it.
+        used: The turn's usage so far. None for the last step, whose usage is the run's.
         said_at: When its response was committed.
-        closed_at: When all of it was.
+        closed_at: When the whole step was committed.
     """
 
     index: int
@@ -97,7 +97,7 @@ class RecordedRun:
 
 
 async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str) -> RecordedRun | None:
-    """Return a run with its committed steps; None where there is no such run."""
+    """Return a run with its committed steps; None if there is no such run."""
     row = await connection.fetchrow(_RUN, tenant_id=tenant_id, run_id=run_id)
     if row is None:
         return None
@@ -132,7 +132,7 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
 
 
 def _steps(messages: list[Row], calls: list[Row], *, committed: int) -> tuple[RecordedStep, ...]:
-    """Gather rows by step. One whose tools had not all ended when it was read is left out: it may still change."""
+    """Group rows by step. A step with unfinished tools is left out: it may still change."""
     calls_of: defaultdict[int, list[RecordedCall]] = defaultdict(list)
     for call in calls:
         calls_of[call["step"]].append(_call(call))
@@ -143,7 +143,7 @@ def _steps(messages: list[Row], calls: list[Row], *, committed: int) -> tuple[Re
     return tuple(
         RecordedStep(
             index=index,
-            # The response may have been committed before its tools ran, with an earlier guess of the closing event.
+            # The response may have been committed before its tools ran, with an earlier estimate of the closing event.
             closed_by=max((c for row in rows if (c := _cursor(row["event_id"]))), key=EventCursor.key, default=None),
             text="".join(_text(row["content"]) for row in rows if row["kind"] == "response"),
             calls=tuple(calls_of[index]),

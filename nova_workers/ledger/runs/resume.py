@@ -1,4 +1,4 @@
-"""What earlier attempts committed of a turn: where the next one goes on."""
+"""Reads what earlier attempts committed of a turn, for the next attempt to continue from."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SELECT call_id, step, sequence, tool_name, params, status, result, error, starte
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The committed steps of a turn, the place of the next message in it, and what it has used.
+    """The committed steps of a turn, the seq of its next message, and its usage.
 
     Attributes:
         permissions_used: What earlier attempts recorded in `TurnFacts.permissions_used`.
-        compacted_through: The last step that a summary stands for; -1 without one.
+        compacted_through: The last step that a summary replaces; -1 without one.
         refused: Notes for the blocks that the provider refused in this turn, by fingerprint.
-        answered: Calls of the open step whose results came from outside, while no worker had the run.
+        answered: Calls of the open step whose results came from outside while the run was waiting.
     """
 
     steps: tuple[StepRecord, ...]
@@ -51,8 +51,8 @@ class Journal:
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def told(self) -> tuple[StepRecord, ...]:
-        """Return the steps as the model is to read them: a summary stands for the messages of the first of them."""
+    def steps_for_model(self) -> tuple[StepRecord, ...]:
+        """The steps as the model reads them: without the messages that a summary replaces."""
         return tuple(
             replace(step, messages=()) if step.index <= self.compacted_through else step for step in self.steps
         )
@@ -112,5 +112,5 @@ def _call(row: Row) -> ToolCall:
 
 
 def _is_complete(step: StepRecord) -> bool:
-    """A step that called tools is complete once their results stand beside the response."""
+    """Whether a step has a response without calls, or the results of its calls."""
     return not step.tool_calls or len(step.messages) > 1

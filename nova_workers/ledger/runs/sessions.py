@@ -1,7 +1,7 @@
-"""Sessions of engines whose SDK keeps transcripts of its own.
+"""Sessions of engines whose SDK keeps its own transcripts.
 
-A session is stored as what each turn added, and read by walking from its end to its root. So a conversation costs what
-it says once, and not once for each of its turns.
+A session stores what one turn added, and is read by walking from its end to its root. So a conversation is stored once,
+not once for each turn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WITH RECURSIVE chain AS (
 SELECT parent_id, entries, fingerprint FROM chain ORDER BY back DESC
 """
 
-# A session is new in each turn, so one that is there already is this one, saved before its reply was lost.
+# Each turn makes a new session, so an existing row is this one, saved before its reply was lost.
 _SAVE = """
 INSERT INTO engine_sessions (id, tenant_id, thread_id, parent_id, engine, entries, fingerprint)
 VALUES (:session_id, :tenant_id, :thread_id, :parent_id, :engine, :entries, :fingerprint)
@@ -34,7 +34,7 @@ VALUES (:session_id, :tenant_id, :thread_id, :parent_id, :engine, :entries, :fin
 
 
 async def load_session(connection: Connection, tenant_id: str, engine: str, session_id: str) -> StoredSession | None:
-    """Return a session with all its ancestors' entries, or None if it or one of them is not there."""
+    """Return a session with all its ancestors' entries, or None if it or one of them is missing."""
     rows = await connection.fetch(_LOAD, tenant_id=tenant_id, engine=engine, session_id=session_id)
     if not rows or rows[0]["parent_id"] is not None:
         return None
@@ -45,7 +45,7 @@ async def load_session(connection: Connection, tenant_id: str, engine: str, sess
 async def save_session(
     connection: Connection, tenant_id: str, thread_id: str, engine: str, session: NewSession
 ) -> None:
-    """Keep a session. Saving the same one again changes nothing."""
+    """Save a session. Saving the same one again changes nothing."""
     await connection.execute(
         _SAVE,
         session_id=session.id,

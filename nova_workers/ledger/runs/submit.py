@@ -1,6 +1,6 @@
-"""A message becomes a run: the first guarded statement of its life.
+"""Inserts runs for messages, with idempotency keys.
 
-Lock order everywhere: a thread's row first, then rows of its runs. So no two transitions wait for each other.
+Lock order in every transition: the thread's row first, then rows of its runs, so that two transitions cannot deadlock.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _RUN = insert_runs(
     start_at=_START,
 )
 
-# One statement takes the next place in line and the run in it: the thread's row lock makes places and commits happen in
-# one order.
+# One statement takes the next seq and inserts the run. The lock on the thread's row makes the order of seqs the order
+# of commits.
 _INSERT_RUN = f"""
 WITH thread AS (
     UPDATE threads t
@@ -63,7 +63,7 @@ WITH thread AS (
 {_RUN}
 """
 
-# As above, with the thread made in the same statement.
+# As above, and makes the thread in the same statement.
 _INSERT_RUN_ON_NEW_THREAD = f"""
 WITH agent AS (
     SELECT id, tenant_id FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL
@@ -74,7 +74,7 @@ WITH agent AS (
 {_RUN}
 """
 
-# An expired key is taken over; a living one leaves no row. A submit in flight with the same key is waited for.
+# Takes over an expired key; returns no row for a valid one. Waits for a concurrent submit with the same key.
 _TAKE_KEY = """
 INSERT INTO idempotency_keys AS k (tenant_id, key, run_id, body_hash, expires_at)
 VALUES (:tenant_id, :key, :run_id, :body_hash, now() + :ttl)
@@ -94,7 +94,7 @@ _LOCK_THREAD = (
     "SELECT id FROM threads WHERE id = :thread_id AND tenant_id = :tenant_id AND deleted_at IS NULL FOR UPDATE"
 )
 
-# The one that runs or waits, else the one that the claim would take: its order is repeated here.
+# The run that is running or waiting, else the one that a claim would take next; the order repeats the claim's.
 _BUSY_RUN = f"""
 SELECT id
   FROM runs
@@ -103,7 +103,7 @@ SELECT id
  LIMIT 1
 """
 
-# What an interrupt stops: a run that runs or waits, or one that was begun and stands in line again.
+# Cancels the run that is running or waiting, or that was begun and is queued again.
 _INTERRUPT = """
 UPDATE runs
    SET cancel_requested_at = COALESCE(cancel_requested_at, now()),
@@ -123,7 +123,7 @@ SELECT t.deleted_at IS NOT NULL AS thread_deleted, t.agent_id
 async def insert_run(
     connection: Connection, submission: Submission, run_id: str, *, front: bool = False
 ) -> Accepted | None:
-    """Put a run at the end of its thread's line. None where there is no such thread, or no such agent."""
+    """Queue a run at the end of its thread. None if there is no such thread or agent."""
     row = await connection.fetchrow(
         _INSERT_RUN, **_values(submission, run_id), thread_id=submission.thread_id, front=front
     )
@@ -131,7 +131,7 @@ async def insert_run(
 
 
 async def insert_run_on_new_thread(connection: Connection, submission: Submission, run_id: str) -> Accepted | None:
-    """Make a thread with the run as its first. None where there is no such agent."""
+    """Make a thread with the run as its first. None if there is no such agent."""
     row = await connection.fetchrow(
         _INSERT_RUN_ON_NEW_THREAD,
         **_values(submission, run_id),
@@ -143,7 +143,7 @@ async def insert_run_on_new_thread(connection: Connection, submission: Submissio
 
 
 async def take_idempotency_key(connection: Connection, submission: Submission, run_id: str, ttl_s: float) -> bool:
-    """Bind the submission's key to a run. False where a living key is bound to another."""
+    """Bind the submission's key to a run. False if a valid key is bound to another run."""
     taken = await connection.fetchval(
         _TAKE_KEY,
         tenant_id=submission.tenant_id,
@@ -173,9 +173,9 @@ async def find_idempotent(connection: Connection, tenant_id: str, key: str) -> t
 
 
 async def lock_thread(connection: Connection, tenant_id: str, thread_id: str) -> str | None:
-    """Hold a thread's line until the transaction ends, and return the run that makes it busy, if any.
+    """Lock a thread until the transaction ends, and return the run that makes it busy, if any.
 
-    Two statements on purpose: the second sees what was committed while the first waited for the lock.
+    Two statements on purpose: the second one sees what was committed while the first one waited for the lock.
     """
     if await connection.fetchval(_LOCK_THREAD, tenant_id=tenant_id, thread_id=thread_id) is None:
         return None
@@ -183,12 +183,12 @@ async def lock_thread(connection: Connection, tenant_id: str, thread_id: str) ->
 
 
 async def interrupt_active(connection: Connection, thread_id: str) -> str | None:
-    """Ask the active run of a locked thread to stop, and return its id."""
+    """Request an interrupt of the active run of a locked thread, and return its id."""
     return await connection.fetchval(_INTERRUPT, thread_id=thread_id)
 
 
 async def agent_deleted_at(connection: Connection, tenant_id: str, agent_id: str | None) -> datetime | None:
-    """Return when an agent was deleted, in UTC, to explain a refusal. None where it is none or was not."""
+    """Return when an agent was deleted, in UTC, to explain a refusal. None if it does not exist or is not deleted."""
     return await connection.fetchval(_DELETED_AT, tenant_id=tenant_id, agent_id=agent_id)
 
 

@@ -1,4 +1,4 @@
-"""What was used: sums over the usage rows of runs and compactions."""
+"""Usage reports: sums over the usage rows of runs and compactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS: Final = {
 }
 _ORDERS: Final = {"agent": "cost_usd DESC NULLS LAST, tokens DESC, key", "day": "key DESC"}
 
-# One scan of the tenant's rows of that time gives the groups and their total. Names in braces are ours, from the maps
+# One scan of the tenant's rows of the period gives the groups and their total. Names in braces come from the maps
 # above.
 _REPORT = """
 SELECT sums.*, count(*) OVER () AS groups_total
@@ -52,14 +52,14 @@ async def report_usage(
     """Return what a tenant used.
 
     Args:
-        since: Rows from here on.
-        until: Rows before this.
-        timezone: An IANA name: whose days are meant.
-        limit: Most groups; the total is of all.
+        since: Start of the period, inclusive.
+        until: End of the period, exclusive.
+        timezone: IANA name of the time zone of the days.
+        limit: Most groups; the total is over all.
     """
     query = _REPORT.format(key=_KEYS[group_by], order=_ORDERS.get(group_by, _ORDERS["agent"]))
     rows = await connection.fetch(query, tenant_id=tenant_id, since=since, until=until, timezone=timezone, limit=limit)
-    # The total is there in any case, and first.
+    # The total always exists, and comes first.
     total, groups = rows[0], rows[1:]
     return UsageReport(
         group_by=group_by,

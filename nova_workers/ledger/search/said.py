@@ -9,11 +9,11 @@ from typing import Literal
 from nova_workers.contracts.http.history import SaidMessage
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Placed", "messages_around", "said_role", "thread_said"]
+__all__ = ["PositionedMessage", "find_thread_message", "messages_around", "said_role"]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PositionedMessage:
     """A message and where it stands in its thread: the turn's depth, then the place in the turn.
 
     Attributes:
@@ -78,13 +78,13 @@ SELECT t.id AS thread_id, t.title,
 
 async def messages_around(
     connection: Connection, tenant_id: str, message_ids: Sequence[str], *, before: int, after: int
-) -> list[Placed]:
+) -> list[PositionedMessage]:
     """Return messages with what was said before and after each of them in its thread, in order."""
     rows = await connection.fetch(
         _AROUND, tenant_id=tenant_id, message_ids=list(message_ids), before=before, after=after
     )
     return [
-        Placed(
+        PositionedMessage(
             anchor_id=row["anchor_id"],
             place=(row["depth"], row["seq"]),
             message=SaidMessage(
@@ -95,7 +95,7 @@ async def messages_around(
     ]
 
 
-async def thread_said(
+async def find_thread_message(
     connection: Connection, tenant_id: str, agent_id: str, thread_id: str, message_id: str | None
 ) -> tuple[str | None, str | None, bool] | None:
     """Look for a message of an agent's thread; without `message_id` for the newest.

@@ -4,10 +4,10 @@ An hour that a change of the clocks leaves out is not there, and one that comes 
 past midnight are good; equal ones are the whole day.
 """
 
-__all__ = ["WITH_NEXT_WORK", "WORKS_NOW"]
+__all__ = ["IN_WORK_HOURS", "WITH_NEXT_WORK"]
 
 # Needs: n, the tenant; wall.hour, the hour on its wall.
-WORKS_NOW = """
+IN_WORK_HOURS = """
 CASE WHEN n.work_from < n.work_until THEN wall.hour >= n.work_from AND wall.hour < n.work_until
      WHEN n.work_from > n.work_until THEN wall.hour >= n.work_from OR wall.hour < n.work_until
      ELSE true END
@@ -16,7 +16,7 @@ CASE WHEN n.work_from < n.work_until THEN wall.hour >= n.work_from AND wall.hour
 # Needs: t, the task. Gives: work.next_at, when it is worked on next: `work_at`, or when the tenant's hours begin after.
 WITH_NEXT_WORK = f"""
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN t.work_at IS NULL OR ({WORKS_NOW}) THEN t.work_at
+    SELECT CASE WHEN t.work_at IS NULL OR ({IN_WORK_HOURS}) THEN t.work_at
                 ELSE (date_trunc('day', due.local) + n.work_from * interval '1 hour'
                       + CASE WHEN wall.hour >= n.work_from THEN interval '1 day' ELSE interval '0' END
                      ) AT TIME ZONE n.timezone

@@ -12,10 +12,10 @@ __all__ = [
     "PlannedStep",
     "add_resource",
     "drop_steps",
-    "free_steps",
     "link_step",
-    "mark_step_of",
+    "mark_step_done",
     "remove_resource",
+    "unlink_steps",
     "write_steps",
 ]
 
@@ -96,12 +96,12 @@ async def link_step(connection: Connection, tenant_id: str, task_id: int, step_i
     )
 
 
-async def mark_step_of(connection: Connection, tenant_id: str, subtask_id: int) -> None:
+async def mark_step_done(connection: Connection, tenant_id: str, subtask_id: int) -> None:
     """Mark the step that a subtask did."""
     await connection.execute(_MARK, tenant_id=tenant_id, subtask_id=subtask_id)
 
 
-async def free_steps(connection: Connection, tenant_id: str, subtask_ids: Sequence[int]) -> None:
+async def unlink_steps(connection: Connection, tenant_id: str, subtask_ids: Sequence[int]) -> None:
     """Take canceled subtasks from their steps, which are not done then."""
     await connection.execute(_FREE, tenant_id=tenant_id, subtask_ids=list(subtask_ids))
 

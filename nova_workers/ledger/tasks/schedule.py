@@ -15,14 +15,14 @@ from nova_workers.contracts.http.tasks import TaskStatus
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import PAUSED
-from nova_workers.ledger.tasks.hours import WORKS_NOW
+from nova_workers.ledger.tasks.hours import IN_WORK_HOURS
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
     "Invocation",
     "Settled",
     "find_due",
-    "find_over",
+    "find_ended_invocations",
     "invocation_in_flight",
     "is_due",
     "mark_working",
@@ -50,7 +50,7 @@ SELECT due.tenant_id, due.id
             ORDER BY r.work_at
             LIMIT :most_of_a_tenant
        ) due
- WHERE {WORKS_NOW}
+ WHERE {IN_WORK_HOURS}
  ORDER BY due.place
 """
 
@@ -93,7 +93,7 @@ SELECT r.id FROM tasks k JOIN runs r ON r.tenant_id = k.tenant_id AND r.id = k.w
 _MARK_WORKING = """
 UPDATE tasks k
    SET working_run_id = :run_id, worked_revision = k.revision, parked_reason = NULL,
-       idle_invocations = CASE WHEN :asked_for THEN 0 ELSE k.idle_invocations END,
+       idle_invocations = CASE WHEN :requested THEN 0 ELSE k.idle_invocations END,
        work_at = now() + n.work_every_s * interval '1 second'
   FROM tenants n
  WHERE k.tenant_id = :tenant_id AND k.id = :task_id AND k.status = 'active' AND n.id = k.tenant_id
@@ -135,7 +135,7 @@ UPDATE runs r
        cancel_reason = COALESCE(r.cancel_reason, 'cancel')
   FROM stopped s
  WHERE r.tenant_id = :tenant_id AND r.thread_id = s.thread_id AND r.source = 'task' AND r.status IN {_OPEN}
-   AND r.id IS DISTINCT FROM :but_run_id
+   AND r.id IS DISTINCT FROM :except_run_id
 RETURNING r.id, r.thread_id, r.queue, r.status
 """
 
@@ -184,7 +184,7 @@ async def is_due(connection: Connection, tenant_id: str, task_id: int) -> bool:
     return await connection.fetchval(_IS_DUE, tenant_id=tenant_id, task_id=task_id)
 
 
-async def find_over(connection: Connection, *, limit: int) -> list[tuple[str, int]]:
+async def find_ended_invocations(connection: Connection, *, limit: int) -> list[tuple[str, int]]:
     """Return tasks whose invocation is over, and that do not know it yet."""
     return [(row["tenant_id"], row["id"]) for row in await connection.fetch(_OVER, limit=limit)]
 
@@ -206,7 +206,7 @@ async def invocation_in_flight(connection: Connection, tenant_id: str, task_id: 
 
 
 async def mark_working(
-    connection: Connection, tenant_id: str, task_id: int, run_id: str, *, asked_for: bool = False
+    connection: Connection, tenant_id: str, task_id: int, run_id: str, *, requested: bool = False
 ) -> bool:
     """Note the run that an active task is worked on in, and when the next one is due.
 
@@ -215,14 +215,14 @@ async def mark_working(
         tenant_id: Whose task.
         task_id: Which.
         run_id: The run.
-        asked_for: Somebody wants it now: invocations that changed nothing are counted anew.
+        requested: Somebody wants it now: invocations that changed nothing are counted anew.
 
     Returns:
         False where it is not active.
     """
     return (
         await connection.fetchval(
-            _MARK_WORKING, tenant_id=tenant_id, task_id=task_id, run_id=run_id, asked_for=asked_for
+            _MARK_WORKING, tenant_id=tenant_id, task_id=task_id, run_id=run_id, requested=requested
         )
         is not None
     )
@@ -239,7 +239,7 @@ async def wake(connection: Connection, tenant_id: str, task_id: int) -> None:
 
 
 async def stop_work(
-    connection: Connection, tenant_id: str, task_ids: Sequence[int], *, but_run_id: str | None
+    connection: Connection, tenant_id: str, task_ids: Sequence[int], *, except_run_id: str | None
 ) -> list[Doorbell]:
     """Have nobody work on tasks any more: what is in flight or in line for them is to be canceled.
 
@@ -247,12 +247,12 @@ async def stop_work(
         connection: In a transaction.
         tenant_id: Whose tasks.
         task_ids: Which.
-        but_run_id: The run that asks for it, which goes on.
+        except_run_id: The run that asks for it, which goes on.
 
     Returns:
         The bells of those that stand in line, for a worker to end them.
     """
     ids = list(task_ids)
     await connection.fetch(_LOCK_THREADS, tenant_id=tenant_id, task_ids=ids)
-    rows = await connection.fetch(_STOP_WORK, tenant_id=tenant_id, task_ids=ids, but_run_id=but_run_id)
+    rows = await connection.fetch(_STOP_WORK, tenant_id=tenant_id, task_ids=ids, except_run_id=except_run_id)
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows if row["status"] == "queued"]

@@ -30,7 +30,7 @@ __all__ = [
     "QueuedOccurrence",
     "begin_queued",
     "insert_firings",
-    "living_threads",
+    "lock_threads",
     "move_triggers",
     "postpone",
     "skip_queued",
@@ -121,7 +121,7 @@ UPDATE trigger_firings SET outcome = 'skipped', skip_reason = :skip_reason, deta
 
 _IS_DELETED = "SELECT deleted_at IS NOT NULL FROM triggers WHERE tenant_id = :tenant_id AND id = :trigger_id"
 
-_LIVING_THREADS = (
+_LOCK_THREADS = (
     "SELECT id FROM threads WHERE id = ANY(:thread_ids::text[]) AND deleted_at IS NULL ORDER BY id FOR UPDATE"
 )
 
@@ -333,9 +333,9 @@ async def skip_queued(connection: Connection, trigger_id: str, reason: SkipReaso
     await connection.execute(_SKIP_QUEUED, trigger_id=trigger_id, skip_reason=reason, detail=detail)
 
 
-async def living_threads(connection: Connection, thread_ids: Sequence[str]) -> frozenset[str]:
+async def lock_threads(connection: Connection, thread_ids: Sequence[str]) -> frozenset[str]:
     """Lock threads, in the order of their ids, and return those that are there."""
-    return frozenset(row["id"] for row in await connection.fetch(_LIVING_THREADS, thread_ids=sorted(set(thread_ids))))
+    return frozenset(row["id"] for row in await connection.fetch(_LOCK_THREADS, thread_ids=sorted(set(thread_ids))))
 
 
 async def insert_firings(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:

@@ -16,12 +16,12 @@ from nova_workers.ledger.database import Connection
 __all__ = [
     "Cursor",
     "Work",
-    "add_agents",
-    "add_tenants",
+    "add_agent_cursors",
+    "add_tenant_cursors",
     "drop_cursor",
-    "forget_passes",
     "move_cursor",
-    "take",
+    "reset_backfill",
+    "take_cursor",
     "tenants_behind",
 ]
 
@@ -118,17 +118,17 @@ class Cursor:
     held_until: datetime
 
 
-async def add_tenants(connection: Connection, *, variant: str) -> None:
+async def add_tenant_cursors(connection: Connection, *, variant: str) -> None:
     """Give each tenant that has none a cursor for the backfill."""
     await connection.execute(_ADD_TENANTS, variant=variant, limit=_MANY)
 
 
-async def add_agents(connection: Connection) -> None:
+async def add_agent_cursors(connection: Connection) -> None:
     """Give each agent with a policy for its threads a cursor."""
     await connection.execute(_ADD_AGENTS, limit=_MANY)
 
 
-async def take(
+async def take_cursor(
     connection: Connection, work: Work, *, lease: timedelta, variant: str = "", patience: timedelta = timedelta()
 ) -> Cursor | None:
     """Take the cursor that has been due for longest; None where none is.
@@ -183,6 +183,6 @@ async def tenants_behind(connection: Connection) -> int:
     return await connection.fetchval(_TENANTS_BEHIND)
 
 
-async def forget_passes(connection: Connection, tenant_id: str) -> None:
+async def reset_backfill(connection: Connection, tenant_id: str) -> None:
     """Have a tenant's past looked through anew: some came that is older than what was passed."""
     await connection.execute(_FORGET_PASSES, tenant_id=tenant_id)

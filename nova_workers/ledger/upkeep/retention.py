@@ -13,7 +13,7 @@ from typing import Final, Literal
 from nova_workers.contracts.deliveries import INBOX
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.cursors import Cursor
-from nova_workers.vocabulary import OPEN_RUNS, OPEN_TASKS, sql_list
+from nova_workers.vocabulary import OPEN_RUNS, OPEN_TASKS, KeptTurns, sql_list
 
 __all__ = ["AGED", "Aged", "ThreadPolicy", "WalkedThread", "delete_aged", "thread_policy", "walk_threads"]
 
@@ -106,7 +106,7 @@ class ThreadPolicy:
     """
 
     after_days: int
-    keep: Literal["none", "latest"]
+    keep: KeptTurns
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Statements on suspended runs: what they wait for, how a wait ends, and the question in the inbox."""
+"""Statements on suspended runs: their waits, how waits end, and their questions in the inbox."""

@@ -1,7 +1,7 @@
-"""Questions of waiting runs in the outbox: an inbox item each, from the suspension of the run to the end of the wait.
+"""Questions of waiting runs in the inbox: one item per wait, from the suspension of the run to the end of the wait.
 
-The statement that suspends a run inserts the item, under an id that follows from the wait's. It is routed to channels
-and webhooks like every inbox item. The transaction that ends the wait closes the item and its unsent copies.
+The statement that suspends a run inserts the item, with an id derived from the wait's. It is routed to channels and
+webhooks like every inbox item. The transaction that ends the wait closes the item and its unsent copies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UPDATE deliveries SET status = 'closed'
 RETURNING run_id
 """
 
-# A statement of its own, so that it sees the copies of a router that held the item until now.
+# A separate statement, so that it sees copies of a router that held the item until now.
 _CLOSE_COPIES = f"""
 UPDATE deliveries SET status = 'closed'
  WHERE run_id = ANY(:run_ids::text[]) AND kind IN ('question', 'approval')
@@ -34,7 +34,7 @@ UPDATE deliveries SET status = 'closed'
 
 
 def inbox_item(wait_id: str, request: WaitRequest) -> tuple[str, JsonObject] | None:
-    """Return kind and payload of the inbox item for a wait; None where the wait is not for a person."""
+    """Return kind and payload of the inbox item for a wait; None if the wait is not for a person."""
     if isinstance(request, AskUser):
         return "question", {"wait_id": wait_id, "text": request.question, "options": list(request.options)}
     if isinstance(request, AskApproval):
@@ -50,7 +50,7 @@ def inbox_item(wait_id: str, request: WaitRequest) -> tuple[str, JsonObject] | N
 
 
 async def close_questions(connection: Connection, wait_ids: Sequence[str]) -> None:
-    """Close the inbox items of waits that ended, and their unsent copies. In the transaction that ends the waits."""
+    """Close the inbox items of ended waits and their unsent copies. Call it in the transaction that ends the waits."""
     if wait_ids:
         run_ids = {row["run_id"] for row in await connection.fetch(_CLOSE_ITEMS, wait_ids=list(wait_ids))}
         await connection.execute(_CLOSE_COPIES, wait_ids=list(wait_ids), run_ids=list(run_ids))

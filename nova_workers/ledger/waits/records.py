@@ -1,8 +1,8 @@
-"""What runs wait for, and how a wait ends: an answer puts the run back in line.
+"""Waits of runs, and how a wait ends: the last answer requeues the run.
 
-A waiting run keeps its thread: what stands in line behind it waits too. Answers are transactions of two statements: the
-first takes the thread's row, so that the second sees what was committed while it waited for it. Two answers to one run
-come one after the other, and the second knows of the first.
+A waiting run keeps its thread, so later runs of the thread wait too. An answer is a transaction of two statements: the
+first locks the thread's row, so that the second sees what was committed meanwhile. Two answers to one run are
+serialized, and the second sees the result of the first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
 
 import structlog
 from pydantic import ValidationError
@@ -22,15 +21,15 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.waits.questions import close_questions
-from nova_workers.vocabulary import ENDED_RUNS, sql_list
+from nova_workers.vocabulary import ENDED_RUNS, ResolvedWaitStatus, sql_list
 
 __all__ = [
     "Resolution",
     "Wait",
     "escalate",
-    "find_answered_children",
     "find_due_waits",
     "find_wait",
+    "find_waits_of_ended_children",
     "list_waits",
     "resolve_wait",
 ]
@@ -62,7 +61,8 @@ _LOCK = """
 SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id WHERE r.id = :run_id FOR UPDATE OF t
 """
 
-# The last open wait of a run puts the run back in line, to go on with its open step.
+# Ends a wait. The run's last open wait requeues it, to continue with its open step. Of two concurrent answers to one
+# wait only one finds it `open`.
 _RESOLVE = """
 WITH wait AS (
     UPDATE run_waits SET status = :status, answer = :answer, resolved_at = now()
@@ -122,8 +122,8 @@ _CHILD = insert_runs(
     traceparent="traceparent",
 )
 
-# A question that nobody answered goes to an agent: the wait stays, and waits for that agent's run. At most
-# `max_depth` agents wait for one another.
+# Passes an unanswered question to an agent: the wait stays open, and waits for that agent's run. It does nothing if the
+# wait was answered meanwhile. At most `max_depth` agents wait for one another.
 _ESCALATE = f"""
 WITH asked AS (
     SELECT w.id, w.tenant_id, w.tool_call_id, r.id AS run_id, r.turn_id, r.queue, r.priority, r.depth, r.traceparent
@@ -147,7 +147,7 @@ SELECT id, thread_id, queue FROM child
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait and the run that waits."""
+    """A wait and its run."""
 
     id: str
     tenant_id: str
@@ -161,18 +161,18 @@ class Wait:
     due_at: datetime | None
     created_at: datetime
     child_end: tuple[str, str] | None = None
-    """Status of the child run, and what it said."""
+    """Status of the child run, and its answer or error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """How a wait ends, and what the call's result is.
+    """How a wait ends, and the result of its tool call.
 
     Attributes:
-        result: Content for the model. None where a call is approved: it will have a result of its own.
+        result: Content for the model. None if the call is approved: executing it gives the result.
     """
 
-    status: Literal["resolved", "timed_out"]
+    status: ResolvedWaitStatus
     answer: JsonObject
     result: tuple[ContentBlock, ...] | None
     failed: bool = False
@@ -180,7 +180,7 @@ class Resolution:
 
 
 async def find_wait(connection: Connection, tenant_id: str, run_id: str, wait_id: str | None) -> list[Wait]:
-    """Return the waits of a tenant's run, open ones first; only `wait_id` where it is given."""
+    """Return the waits of a tenant's run, open ones first; only `wait_id` if given."""
     return _waits(await connection.fetch(_FIND, tenant_id=tenant_id, run_id=run_id, wait_id=wait_id))
 
 
@@ -193,7 +193,7 @@ async def list_waits(
     agent_id: str | None,
     limit: int,
 ) -> list[Wait]:
-    """Return a tenant's open waits, newest first, those before `before`."""
+    """Return a tenant's open waits, newest first, from before `before`."""
     return _waits(
         await connection.fetch(
             _LIST, tenant_id=tenant_id, kinds=list(kinds), before=before, agent_id=agent_id, limit=limit
@@ -202,10 +202,10 @@ async def list_waits(
 
 
 async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolution) -> tuple[bool, Doorbell | None]:
-    """End a wait, and close its inbox item. To be called in a transaction.
+    """End a wait and close its inbox item. Call it in a transaction.
 
     Returns:
-        Whether it was open until now, and the bell of the run if it stands in line again.
+        Whether it was still open, and the run's doorbell if the run is queued again.
     """
     await connection.fetchval(_LOCK, run_id=wait.run_id)
     call_status = "approved" if resolution.result is None else "failed" if resolution.failed else "completed"
@@ -225,21 +225,21 @@ async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolutio
 
 
 async def find_due_waits(connection: Connection, *, limit: int) -> list[Wait]:
-    """Return open waits whose time has come, oldest first."""
+    """Return open waits that are due, oldest first."""
     return _waits(await connection.fetch(_DUE, limit=limit))
 
 
-async def find_answered_children(
+async def find_waits_of_ended_children(
     connection: Connection,
     *,
     child_run_ids: Sequence[str] | None = None,
     ended_within: timedelta | None = None,
     limit: int = 500,
 ) -> list[Wait]:
-    """Return open waits whose child run is over.
+    """Return open waits whose child run has ended.
 
     Args:
-        child_run_ids: Only of these children; None looks at all.
+        child_run_ids: Only of these children; None for all.
         ended_within: Only children that ended in this period.
         limit: Most waits to return.
     """
@@ -249,9 +249,9 @@ async def find_answered_children(
 
 
 async def escalate(connection: Connection, wait: Wait, agent_id: str, message: str) -> Doorbell | None:
-    """Ask an agent what nobody answered.
+    """Pass an unanswered question to an agent.
 
-    None where there is no such agent, too many stand one behind the other, or somebody answered just now.
+    None if there is no such agent, too many agents wait for one another, or the question was answered meanwhile.
     """
     content = [{"type": "text", "text": message}]
     row = await connection.fetchrow(
@@ -267,7 +267,7 @@ async def escalate(connection: Connection, wait: Wait, agent_id: str, message: s
 
 
 def _waits(rows: Iterable[Row], child_end: Callable[[Row], tuple[str, str] | None] = lambda _: None) -> list[Wait]:
-    """Return the waits of rows. One that cannot be read stays where it is: the others do not wait for it."""
+    """Return the waits of rows. A wait that cannot be parsed is logged and skipped, so it does not block the others."""
     waits: list[Wait] = []
     for row in rows:
         try:

@@ -1,4 +1,4 @@
-"""Runs that are not wanted any more do not wait either: they go back to the line, where a claim ends them."""
+"""Requeues waiting runs whose cancellation was requested, so that a claim ends them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SELECT b.id, b.tenant_id, b.thread_id, b.queue,
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A run that does not wait any more since it is to be canceled, and the children that it waited for."""
+    """A canceled run that no longer waits, and the child runs that it waited for."""
 
     tenant_id: str
     bell: Doorbell
@@ -52,7 +52,7 @@ class Released:
 
 
 async def release_waiting(connection: Connection, run_ids: Sequence[str]) -> list[Released]:
-    """Put waiting runs that are to be canceled back in line. To be called in a transaction."""
+    """Requeue waiting runs whose cancellation was requested. Call it in a transaction."""
     ids = list(run_ids)
     if not await connection.fetch(_LOCK_WAITING, ids=ids):
         return []
@@ -65,5 +65,5 @@ async def release_waiting(connection: Connection, run_ids: Sequence[str]) -> lis
 
 
 async def find_stuck(connection: Connection, *, limit: int) -> list[str]:
-    """Return runs that wait although they are to be canceled: whoever asked for it died before it let them go."""
+    """Return waiting runs whose cancellation was requested but not applied: the requester crashed in between."""
     return [row["id"] for row in await connection.fetch(_STUCK, limit=limit)]

@@ -1,10 +1,9 @@
-"""A run gives up its worker until its waits are over, in one fenced statement. `waits` has how they end."""
+"""Suspends a run, which frees its worker slot until its waits end, in one fenced statement. See `waits.records`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX
@@ -15,8 +14,9 @@ from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
-from nova_workers.ledger.runs.journal import FACTS, GIVEN_FACTS, usage_values
+from nova_workers.ledger.runs.journal import FACTS, FACTS_ROW, usage_values
 from nova_workers.ledger.waits.questions import inbox_item
+from nova_workers.vocabulary import SuspendedStatus
 
 __all__ = ["NewWait", "Suspended", "suspend_run"]
 
@@ -36,9 +36,9 @@ _CHILDREN = insert_runs(
     traceparent="traceparent",
 )
 
-# `tool_…` is what the tools of the open step used of models. A cancel that came in the
-# meantime is not waited out: the run goes back to the line, where the next claim ends it. A child run and its thread
-# are made here, so that there is either a parent that waits for it or no child. So is the inbox item of a question.
+# Suspends a run under its fence. If a cancellation was requested meanwhile, the run is queued instead, and the next
+# claim ends it. Child runs with their threads, and inbox items, are inserted by the same statement: a crash leaves no
+# child without a waiting parent. `tool_…` is the model usage of the open step's tools.
 _SUSPEND = f"""
 WITH thread AS (
     SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
@@ -85,19 +85,19 @@ WITH thread AS (
            reasoning_tokens = t.reasoning_tokens + :tool_reasoning_tokens,
            cost_usd = t.cost_usd + :tool_cost_usd::float8::numeric,
            {FACTS}
-      FROM mine, {GIVEN_FACTS}
+      FROM mine, {FACTS_ROW}
      WHERE t.id = mine.turn_id
 )
 SELECT status FROM mine
 """
 
-# Whether this claim has suspended its run already: the reply was lost, and nobody has claimed it since.
+# Whether this claim already suspended its run: the reply was lost, and no worker has claimed the run since.
 _SUSPENDED = "SELECT status FROM runs WHERE id = :run_id AND fence = :fence AND status IN ('waiting', 'queued')"
 
 
 @dataclass(frozen=True, slots=True)
 class NewWait:
-    """A call whose result comes from outside. With `agent_id`, from a run of that agent, which is made with it."""
+    """A call whose result comes from outside. With `agent_id`, a child run of that agent is made to produce it."""
 
     tool_call_id: str
     request: WaitRequest
@@ -108,16 +108,16 @@ class NewWait:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """What became of the run, and whom to ring for."""
+    """The run's new status, and the doorbells of its child runs."""
 
-    status: Literal["waiting", "queued"]
+    status: SuspendedStatus
     children: tuple[Doorbell, ...]
 
 
 async def suspend_run(
     connection: Connection, claim: Claim, waits: Sequence[NewWait], tool_usage: TokenUsage, facts: TurnFacts
 ) -> Suspended:
-    """Give up a run until its waits are over.
+    """Suspend a run until its waits end.
 
     Raises:
         RunLost: The run is not this claim's any more.

@@ -11,12 +11,12 @@ from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
     "SecretRow",
-    "count_not_under",
     "count_secrets",
+    "count_under_other_keys",
     "delete_secret",
     "fetch_secrets",
     "list_secrets",
-    "lock_not_under",
+    "lock_under_other_keys",
     "put_secret",
     "replace_ciphertext",
 ]
@@ -135,7 +135,7 @@ async def delete_secret(connection: Connection, tenant_id: str, name: str) -> No
         raise NotFound(f"There is no secret {name!r}.")
 
 
-async def lock_not_under(
+async def lock_under_other_keys(
     connection: Connection, key_id: str, *, after: tuple[str, str], limit: int
 ) -> tuple[SecretRow, ...]:
     """Return secrets of all tenants that are not under a master key, locked until the transaction ends.
@@ -165,7 +165,7 @@ async def replace_ciphertext(connection: Connection, row: SecretRow, *, cipherte
     )
 
 
-async def count_not_under(connection: Connection, key_id: str) -> int:
+async def count_under_other_keys(connection: Connection, key_id: str) -> int:
     """Return how many secrets of all tenants are not under a master key."""
     return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
 

@@ -159,7 +159,7 @@ class TurnAssembler:
             skills=await self._skills(claim, abort),
             sessions=RunSessions(self._database, claim, self._engine_name(claim), abort),
             history=await self._history(claim, abort),
-            journal=journal.told,
+            journal=journal.steps_for_model,
             engine_config=agent.engine_config,
             run_id=claim.run_id,
         )

@@ -36,7 +36,7 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -
             of_tenant=budgets.tenant_usd is not None,
             agent_id=None if budgets.agent_usd is None else claim.agent_id,
             trigger_id=None if budgets.trigger_usd is None else claim.trigger_id,
-            but_run_id=claim.run_id,
+            except_run_id=claim.run_id,
         ),
     )
     rests: list[float] = []

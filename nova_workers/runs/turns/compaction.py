@@ -110,7 +110,7 @@ class Compactor:
         """
         started_s = self._clock.monotonic_s()
         turns = await self._turns_before(run, claim)
-        steps = [step for step in journal.told if step.complete and step.messages]
+        steps = [step for step in journal.steps_for_model if step.complete and step.messages]
         parts = [*turns, *(HistoryTurn(claim.turn_id, summary=False, messages=step.messages) for step in steps)]
         known = max([claim.context_tokens, *(step.usage.total_tokens for step in steps)])
         if trigger == "overflow_recovery":

@@ -21,7 +21,7 @@ from nova_workers.errors import IllegalTransition
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tasks import records as ledger
 from nova_workers.ledger.tasks.history import list_changes
-from nova_workers.ledger.tasks.plan import free_steps, mark_step_of
+from nova_workers.ledger.tasks.plan import mark_step_done, unlink_steps
 from nova_workers.workspace.tasks.plan import TaskPlans, write_new
 from nova_workers.workspace.tasks.rules import (
     PERSON,
@@ -229,7 +229,7 @@ async def _record_end(
         task.id, "completed" if status == "done" else "canceled", {name: value for name, value in told.items() if value}
     )
     if status == "done":
-        await mark_step_of(transaction.connection, transaction.tenant_id, task.id)
+        await mark_step_done(transaction.connection, transaction.tenant_id, task.id)
         return
     await ledger.cancel_descendants(
         transaction.connection,
@@ -239,7 +239,7 @@ async def _record_end(
         run_id=transaction.actor.run_id,
         details={"canceled_with": task.id},
     )
-    await free_steps(transaction.connection, transaction.tenant_id, [task.id, *below])
+    await unlink_steps(transaction.connection, transaction.tenant_id, [task.id, *below])
 
 
 async def _update_parent(transaction: TaskTransaction, task: TaskView) -> None:

@@ -79,7 +79,7 @@ class TaskTransaction:
     async def stop_work(self, task_ids: Sequence[int]) -> None:
         """Cancel the runs of tasks, except the actor's own run."""
         run_id = self.actor.run_id
-        self.bells.extend(await schedule.stop_work(self.connection, self.tenant_id, task_ids, but_run_id=run_id))
+        self.bells.extend(await schedule.stop_work(self.connection, self.tenant_id, task_ids, except_run_id=run_id))
 
     async def need_agent(self, agent_id: str) -> None:
         """Refuse an owner that is not there.

@@ -2,7 +2,7 @@
 
 from nova_workers.cli.operations.checks import Finding, check_database
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.upkeep.cursors import add_tenants
+from nova_workers.ledger.upkeep.cursors import add_tenant_cursors
 from tests.integration.effects.ledger import seed_thread
 from tests.integration.scheduling.old_runs import old_run
 
@@ -26,5 +26,5 @@ async def test_a_past_that_was_not_looked_through_is_told(database: Database, da
     assert "all that was said" in (await _finding(database_url, "search index")).detail
     await old_run(database, "hello", thread=await seed_thread(database))
     async with database.connection() as connection:
-        await add_tenants(connection, variant="m")
+        await add_tenant_cursors(connection, variant="m")
     assert "of 1 tenant is" in (await _finding(database_url, "search index")).detail

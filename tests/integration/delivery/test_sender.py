@@ -368,7 +368,7 @@ async def test_a_claim_costs_a_step_a_lane_however_long_each_is(post: PostOffice
     async with post.database.connection() as connection:
         claimed = await claim_deliveries(
             connection,
-            under_way={hooks[0]: 4, hooks[1]: 3},
+            active_attempts={hooks[0]: 4, hooks[1]: 3},
             per_lane=4,
             rest_after=3,
             channels=(),

@@ -173,8 +173,10 @@ async def test_a_worker_that_dies_in_the_middle_loses_only_its_place(harness: Ba
 async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_over(harness: BackfillHarness) -> None:
     await harness.talk(1)
     async with harness.database.connection() as connection:
-        await upkeep_cursors.add_tenants(connection, variant="directions")
-        held = await upkeep_cursors.take(connection, "backfill", lease=timedelta(minutes=5), variant="directions")
+        await upkeep_cursors.add_tenant_cursors(connection, variant="directions")
+        held = await upkeep_cursors.take_cursor(
+            connection, "backfill", lease=timedelta(minutes=5), variant="directions"
+        )
         assert held is not None
     assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 0
     await harness.all_due()
@@ -320,7 +322,7 @@ async def test_it_can_be_turned_off(harness: BackfillHarness, off: dict[str, boo
 async def test_progress_can_be_seen(harness: BackfillHarness) -> None:
     await harness.talk(1)
     async with harness.database.connection() as connection:
-        await upkeep_cursors.add_tenants(connection, variant="directions")
+        await upkeep_cursors.add_tenant_cursors(connection, variant="directions")
         assert await upkeep_cursors.tenants_behind(connection) == 1
         await harness.backfill(SeededEmbeddings()).tick()
         assert await upkeep_cursors.tenants_behind(connection) == 0

@@ -14,7 +14,7 @@ from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjector
 from tests.support.harness.workers import Harness
 
-STATEMENTS = ("settle_alone", "settle", "take_due", "living_threads", "spent", "insert", "request", "move")
+STATEMENTS = ("settle_alone", "settle", "take_due", "lock_threads", "spent", "insert", "request", "move")
 """Of a tick with all that there is in it, in the order in which they come."""
 
 

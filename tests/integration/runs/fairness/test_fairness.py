@@ -216,8 +216,8 @@ async def test_pauses_held_threads_and_threads_that_were_tried_are_passed_over(h
     tried, free = await _submit(harness, harness.tenant_id, 2)
     async with harness.database.connection() as connection:
         await pause(connection, Switch("agent", harness.tenant_id, "paused"), None)
-        entitled = await find_entitled(connection, "interactive", passing_over={tried.thread_id})
-        nobody = await find_entitled(connection, "interactive", passing_over={tried.thread_id, free.thread_id})
+        entitled = await find_entitled(connection, "interactive", excluded_threads={tried.thread_id})
+        nobody = await find_entitled(connection, "interactive", excluded_threads={tried.thread_id, free.thread_id})
         elsewhere = await find_entitled(connection, "background")
     assert entitled is not None
     assert entitled.bell == free.doorbell
@@ -248,7 +248,7 @@ async def test_however_many_stand_behind_threads_that_are_held_the_others_are_fo
     named: list[str] = []
     async with harness.database.connection() as connection:
         for _ in range(3):
-            entitled = await find_entitled(connection, "interactive", passing_over=named)
+            entitled = await find_entitled(connection, "interactive", excluded_threads=named)
             named += [] if entitled is None else [entitled.bell.thread_id]
     assert named == [run.thread_id for run in free]
     for agent in ("busy", "rare"):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from nova_workers.ledger.runs.fleet import Switch, pause, resume, waiting_front
+from nova_workers.ledger.runs.fleet import Switch, first_queued_runs, pause, resume
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import AGENT, Harness
@@ -30,7 +30,7 @@ async def test_what_is_queued_under_a_pause_runs_after_the_resume(
     assert await harness.status(run.run_id) == "queued"
     async with harness.database.connection() as connection:
         assert await resume(connection, switch)
-        harness.bells.ring_runs(await waiting_front(connection, switch, limit=10))
+        harness.bells.ring_runs(await first_queued_runs(connection, switch, limit=10))
     await harness.settle(worker)
     assert await harness.status(run.run_id) == "succeeded"
 
