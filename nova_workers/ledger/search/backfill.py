@@ -1,7 +1,7 @@
-"""What the backfill reads: ended runs of a tenant in the order of their end, and whether live work waits.
+"""Statements of the search backfill: a tenant's ended runs in order, and whether effects of live runs are late.
 
-Usage has one row a run, written with the run's end and never deleted, on an index by tenant and time. So the past is
-walked from where it was left, without a look at any message that was passed.
+Each ended run has one usage row, which is never deleted and is indexed by tenant and time. So the walk continues from
+its last position without reading messages again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
 
 __all__ = ["ENDED", "EndedRun", "drop_other_models", "ended_runs", "live_work_waits"]
 
-# Runs that did not succeed are passed, as the effect does not cover them; those whose thread is gone have a usage row
-# and nothing else.
+# Runs that did not succeed are skipped, since the effect does not cover them. A run of a purged thread has only its
+# usage row left.
 ENDED = """
 SELECT u.id, u.created_at, u.run_id, u.thread_id, COALESCE(r.status = 'succeeded', false) AS covered
   FROM (SELECT id, created_at, run_id, thread_id
@@ -30,7 +30,7 @@ SELECT u.id, u.created_at, u.run_id, u.thread_id, COALESCE(r.status = 'succeeded
  ORDER BY u.created_at, u.id
 """
 
-# Vectors of other models go once the message has one of this model.
+# Deletes a message's vectors of other models only after it has one of this model.
 _DROP_OTHERS = """
 DELETE FROM embeddings e
  USING turns t, messages m
@@ -39,7 +39,7 @@ DELETE FROM embeddings e
    AND EXISTS (SELECT FROM embeddings made WHERE made.message_id = e.message_id AND made.model = :model)
 """
 
-# Effects that have been due for longer than it takes to hear a doorbell.
+# Effects that have been due for longer than a doorbell takes.
 _WAITS = f"""
 SELECT EXISTS (SELECT FROM effects WHERE status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now() - :patience::interval)
 """
@@ -50,8 +50,8 @@ class EndedRun:
     """A run that ended.
 
     Attributes:
-        id: Of its usage row, which with `ended_at` is its place in the walk.
-        covered: Whether what was said in it is to be searchable.
+        id: Id of its usage row, which with `ended_at` is its position in the walk.
+        covered: Whether its messages are to be searchable.
     """
 
     id: str
@@ -70,10 +70,9 @@ async def ended_runs(
     settled: timedelta,
     limit: int,
 ) -> list[EndedRun]:
-    """Return the runs of a tenant that ended after a place, oldest first, and at least `settled` ago.
+    """Return a tenant's runs that ended after a position and at least `settled` ago, oldest first.
 
-    A transaction that is older than that is over, so nothing comes before a place that was passed; and effects have
-    had their time to do their work.
+    Older transactions have ended, so no row can appear before the position, and effects have had time to run.
     """
     rows = await connection.fetch(
         ENDED, tenant_id=tenant_id, passed_at=passed_at, passed_id=passed_id, settled=settled, limit=limit
@@ -82,7 +81,7 @@ async def ended_runs(
 
 
 async def drop_other_models(connection: Connection, tenant_id: str, run_ids: Sequence[str], *, model: str) -> int:
-    """Delete the vectors of other models of runs' messages that have one of `model`. Returns how many went."""
+    """Delete other models' vectors of messages that have one of `model`. Returns how many were deleted."""
     tag = await connection.execute(_DROP_OTHERS, tenant_id=tenant_id, run_ids=list(run_ids), model=model)
     return int(tag.rpartition(" ")[2])
 

@@ -1,4 +1,4 @@
-"""What was said, as it is found again: its words, and its vectors. Written by the effect; see `message_search`."""
+"""The search index of messages: their texts and vectors. Written by the embeddings effect, read by `messages`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ __all__ = [
 ]
 
 MAX_WORD_CHARS: Final = 32_000
-"""About 5,000 words: what a long report has. Its index entry stays far below Postgres' bound of 1 MB."""
+"""About 5,000 words, as in a long report. The index entry stays far below Postgres' limit of 1 MB."""
 
 MAX_VECTOR_CHARS: Final = 16_000
-"""About 4,000 tokens: half of what common servers take, and eight times what the local model looks at."""
+"""About 4,000 tokens: half the limit of common servers, and eight times that of the local model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class EmbeddedMessage:
     vector: Sequence[float]
 
 
-# What is worth finding again of a run's turn: what the user said, and the answer. Not the narration between tool calls,
-# nor their results: they would drown it. Nor the standing words that begin work on a task, which nobody said. The text
-# never leaves the server.
+# Indexes the user's messages and the final answer of each run's turn. Left out: text between tool calls and tool
+# results, which would crowd out the rest, and the standard prompt of a run on a task. The text stays inside the server.
+# Repeating the statement changes nothing.
 _SAVE_TEXTS = """
 WITH wanted AS (
     SELECT t.id AS turn_id, t.tenant_id, t.agent_id, t.thread_id, t.run_id
@@ -80,7 +80,7 @@ SELECT id, tenant_id, agent_id, thread_id, role, text, created_at FROM texts WHE
 ON CONFLICT (message_id) DO NOTHING
 """
 
-# The texts of runs that have no vector of a model: a retry does only what is left.
+# Texts without a vector of the model, so that a retry does only what is left.
 _TEXTS_TO_EMBED = """
 SELECT x.message_id, x.tenant_id, x.agent_id, x.thread_id, x.said_at, left(x.content, :max_chars) AS text
   FROM unnest(:tenant_ids::text[], :run_ids::text[]) AS run(tenant_id, id)
@@ -91,8 +91,8 @@ SELECT x.message_id, x.tenant_id, x.agent_id, x.thread_id, x.said_at, left(x.con
  ORDER BY x.message_id
 """
 
-# One statement for a batch. The vectors travel as one flat array of 32-bit floats, `dimensions` each, which the driver
-# writes in binary: text would cost ten times the CPU and the bytes. A message that has its vector keeps it.
+# One statement for a batch. The vectors are sent as one flat array of 32-bit floats, `dimensions` each, which the
+# driver encodes in binary: text would cost ten times the CPU and bytes. An existing vector is kept.
 _SAVE = """
 INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, said_at, model, dimensions, embedding)
 SELECT x.id, x.tenant_id, x.agent_id, x.thread_id, x.message_id, x.said_at, :model, :dimensions::int,
@@ -108,8 +108,8 @@ WITH vectors AS (DELETE FROM embeddings WHERE tenant_id = :tenant_id AND thread_
 DELETE FROM message_texts WHERE tenant_id = :tenant_id AND thread_id = :thread_id
 """
 
-# The lock waits for a deletion that is under way, and a deletion that comes waits for it: one of the two sees the rows
-# of the other. It lasts as long as this statement, which finds nothing but in that case.
+# Deletes index rows of threads that were deleted while the rows were written. The share lock waits for a deletion in
+# progress, and a later deletion waits for it, so one of the two sees the other's rows.
 _FORGET_DELETED = """
 WITH looked AS MATERIALIZED (
     SELECT id, deleted_at FROM threads WHERE id = ANY(:thread_ids::text[]) ORDER BY id FOR SHARE
@@ -123,12 +123,12 @@ DELETE FROM message_texts x USING gone WHERE x.thread_id = gone.id
 
 
 async def save_texts(connection: Connection, runs: Sequence[tuple[str, str]], *, max_chars: int) -> int:
-    """Make what was said in runs findable by words, and return how many messages. Doing it again changes nothing.
+    """Index the messages of runs by words, and return how many. Repeating it changes nothing.
 
     Args:
         connection: One statement.
-        runs: Tenant and run ids. Runs of deleted threads are passed over.
-        max_chars: Of longer texts only the beginning is found.
+        runs: Tenant and run ids. Runs of deleted threads are skipped.
+        max_chars: Longer texts are truncated.
     """
     tag = await connection.execute(
         _SAVE_TEXTS, tenant_ids=[tenant for tenant, _ in runs], run_ids=[run for _, run in runs], max_chars=max_chars
@@ -139,13 +139,13 @@ async def save_texts(connection: Connection, runs: Sequence[tuple[str, str]], *,
 async def texts_to_embed(
     connection: Connection, runs: Sequence[tuple[str, str]], *, model: str, max_chars: int
 ) -> list[MessageText]:
-    """Return the texts of runs that have no vector of this model yet; `save_texts` comes before.
+    """Return the indexed texts of runs without a vector of this model. Call `save_texts` before.
 
     Args:
         connection: One statement.
         runs: Tenant and run ids.
         model: The embedding model.
-        max_chars: Longer texts are cut.
+        max_chars: Longer texts are truncated.
     """
     rows = await connection.fetch(
         _TEXTS_TO_EMBED,
@@ -186,10 +186,10 @@ async def save_embeddings(connection: Connection, embedded: Sequence[EmbeddedMes
 
 
 async def forget_thread(transaction: Connection, tenant_id: str, thread_id: str) -> None:
-    """Delete the words and vectors of a thread, in the transaction that deletes it, after its row was written."""
+    """Delete a thread's index rows, in the transaction that deletes the thread, after its row was updated."""
     await transaction.execute(_FORGET, tenant_id=tenant_id, thread_id=thread_id)
 
 
 async def forget_deleted(connection: Connection, thread_ids: Sequence[str]) -> None:
-    """Delete what was written for threads that were deleted meanwhile. For whoever wrote it, after its commit."""
+    """Delete index rows of threads that were deleted meanwhile. Writers call it after their commit."""
     await connection.execute(_FORGET_DELETED, thread_ids=sorted(set(thread_ids)))

@@ -1,4 +1,4 @@
-"""Search over what was said, by words and by meaning."""
+"""Message search by words and by meaning."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from nova_workers.ledger.search.said import said_role
 __all__ = ["INDEXED_DIMENSIONS", "MessageFilter", "search_messages"]
 
 INDEXED_DIMENSIONS = 384
-"""Vectors of this width are in the HNSW index; of others, those that the filters leave are compared one by one."""
+"""Vectors of this width are in the HNSW index; others are compared one by one after the filters."""
 
 _CANDIDATES = 50
-"""What each of the two ways brings to the vote: of more, those far down would hardly count."""
+"""Most candidates of each of the two ways; lower ranks would hardly count."""
 
 _FEW = 10
-"""A word that so many messages have says something however short the history is."""
+"""A word in at most so many messages is significant, however short the history is."""
 
 _EXCERPT_CHARS = 700
-"""Of a text that is longer the pieces around the words are shown, or its beginning."""
+"""Of a longer text the excerpt shows the fragments around the words, or the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Which messages a search looks at; of one tenant, always.
+    """Which messages of a tenant to search.
 
     Attributes:
-        since: Those from this moment on.
-        until: Those before this moment.
-        except_thread_id: Not those of this thread.
+        since: Start of the period, inclusive.
+        until: End of the period, exclusive.
+        except_thread_id: A thread to leave out.
     """
 
     tenant_id: str
@@ -48,9 +48,14 @@ tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
    AND (:until::timestamptz IS NULL OR said_at < :until)
    AND (:except_thread_id::text IS NULL OR thread_id <> :except_thread_id)"""
 
-# The query's words, the rarest twelve, each a query of its own; from four letters on also as the beginning of a longer
-# word, which stands in for the forms of a word in any language. And all of them together. `mark` is that of the tenant
-# or agent (models/effects.py): with it the index itself leaves out everybody else.
+# Each of the query's twelve rarest words is a query of its own; from four letters on also as a prefix, which covers the
+# forms of a word in any language. All words together are one more query. `mark` is that of the tenant or agent
+# (models/effects.py): with it the index itself leaves out all others.
+# Each query returns a bounded number of rows, so the cost is bounded. Frequent words cost most and say least. So words
+# that the table's statistics have in more than a tenth of all messages are left out, unless there is no other word; and
+# words that more than a quarter of the messages here have (or 1,000, where there are as many) do not count, unless
+# nothing rarer was found. A word in few messages is never frequent. The weight of a word is its rarity: Postgres' own
+# ranks ignore rarity, and its stop words cover one language each.
 #
 # What each brings is bounded, so that the cost has a bound. A word that many messages have says little, and costs most.
 # So those that the table's own statistics have in more than a tenth of all messages are left out, unless there is no
@@ -98,8 +103,8 @@ common AS (
      LIMIT {_CANDIDATES}
 )"""
 
-# Messages that the filters leave out are passed over while the index is walked, and the walk goes on until there are
-# enough; where the filters leave few, they are compared one by one.
+# The index scan skips filtered messages and continues until it has enough; if the filters leave few, they are compared
+# one by one.
 _NEAR_INDEXED = f"""
 SELECT message_id, embedding::vector(384) <=> :vector::real[]::vector(384) AS distance
   FROM embeddings
@@ -118,8 +123,8 @@ _NEAR_NOTHING = "SELECT NULL::text, NULL::float8 WHERE :vector::real[] IS NOT NU
 
 
 # Reciprocal rank fusion (Cormack, Clarke, Büttcher 2009): each way votes with 1 / (60 + place). It needs no common
-# scale, and what both ways find goes before what one finds. What has no vector of the model yet could not be found by
-# meaning: there the words vote for both, or what was said a moment ago would stand behind all that has one.
+# scale, and prefers messages that both ways found. A message without a vector of the model cannot be found by meaning,
+# so its word rank votes for both ways; otherwise the newest messages would come last.
 def _search(near: str) -> str:
     return f"""
 WITH {_BY_WORDS}, near AS (
@@ -156,10 +161,9 @@ SELECT f.message_id, f.score, f.ways, x.thread_id, t.title, x.agent_id, x.role, 
 
 _SEARCH = {near: _search(near) for near in (_NEAR_INDEXED, _NEAR_PLAIN, _NEAR_NOTHING)}
 
-# For this transaction only. A walk of the vectors' index would stop after `hnsw.ef_search` rows, whoever's they are. A
-# plan is made for these very filters, since one agent has a thousand times as many messages as another. And the words'
-# index is always used: the planner takes each word for one of middling rarity, and 1,000 rows of a large table for
-# quickly found.
+# For this transaction only. Without them, an HNSW scan would stop after `hnsw.ef_search` rows of any tenant. The plan
+# is made for these filter values, since agents differ a thousandfold in messages. The words' index is always used: the
+# planner assumes middling rarity for each word, and prefers to scan a large table.
 _SETTINGS = """
 SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('enable_seqscan', 'off', true),
        set_config('plan_cache_mode', 'force_custom_plan', true)
@@ -175,13 +179,13 @@ async def search_messages(
     model: str | None = None,
     limit: int = 10,
 ) -> list[SearchHit]:
-    """Return the messages that fit a query best, best first. Deleted threads are left out.
+    """Return the messages that match a query best, best first. Deleted threads are left out.
 
     Args:
-        transaction: A transaction, since settings are made for it alone.
-        which: Where to look.
-        text: The query. Its words are found as they are, and as beginnings of longer ones.
-        vector: The query, embedded by `model`. None searches by words alone.
+        transaction: A transaction, since the settings are local to it.
+        which: Which messages to search.
+        text: The query. Its words match whole words and prefixes.
+        vector: The query, embedded by `model`. None searches by words only.
         model: The embedding model.
         limit: Most hits, up to 50.
     """

@@ -1,4 +1,4 @@
-"""What was said in threads, around a message: words of people and agents, in order."""
+"""Messages of users and agents in a thread, around a given message."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["PositionedMessage", "find_thread_message", "messages_around", "said_
 
 @dataclass(frozen=True, slots=True)
 class PositionedMessage:
-    """A message and where it stands in its thread: the turn's depth, then the place in the turn.
+    """A message and its position in the thread: the turn's depth, then the seq in the turn.
 
     Attributes:
-        anchor_id: The message around which it was looked for.
+        anchor_id: The message whose context this is.
     """
 
     anchor_id: str
@@ -31,13 +31,13 @@ btrim((SELECT string_agg(block->>'text', E'\\n') FROM jsonb_array_elements(m.con
         WHERE block->>'type' = 'text'), E' \\n\\t\\r') AS text
 """
 
-# Words of people and agents; not what tools returned, nor steps that only call tools.
+# Text of users and agents: no tool results, and no steps that only call tools.
 _IS_SAID = """
 u.type = 'normal' AND m.kind IN ('query', 'steering', 'response')
            AND jsonb_path_exists(m.content, '$[*] ? (@.type == "text" && @.text like_regex "\\\\S")')
 """
 
-# Each side is read from the index on the thread's turns, however long the thread is.
+# Each side is read from the index on the thread's turns, so the cost does not grow with the thread.
 _AROUND = f"""
 WITH anchors AS (
     SELECT m.id, m.seq, u.depth, u.thread_id
@@ -61,7 +61,7 @@ SELECT a.id AS anchor_id, w.*
  ORDER BY a.id, w.depth, w.seq
 """
 
-# Around a message, or around the newest where none is given.
+# Finds a message, or the newest one if none is given.
 _THREAD_SAID = f"""
 SELECT t.id AS thread_id, t.title,
        COALESCE(:message_id::text, (SELECT m.id FROM turns u JOIN messages m ON m.turn_id = u.id
@@ -79,7 +79,7 @@ SELECT t.id AS thread_id, t.title,
 async def messages_around(
     connection: Connection, tenant_id: str, message_ids: Sequence[str], *, before: int, after: int
 ) -> list[PositionedMessage]:
-    """Return messages with what was said before and after each of them in its thread, in order."""
+    """Return messages with those before and after each of them in its thread, in order."""
     rows = await connection.fetch(
         _AROUND, tenant_id=tenant_id, message_ids=list(message_ids), before=before, after=after
     )
@@ -98,11 +98,11 @@ async def messages_around(
 async def find_thread_message(
     connection: Connection, tenant_id: str, agent_id: str, thread_id: str, message_id: str | None
 ) -> tuple[str | None, str | None, bool] | None:
-    """Look for a message of an agent's thread; without `message_id` for the newest.
+    """Find a message of an agent's thread; without `message_id` the newest one.
 
     Returns:
-        The thread's title, the message's id (None: nothing was said yet), and whether the thread has that message. None
-        where the agent has no such thread.
+        The thread's title, the message's id (None: there are no messages yet), and whether the thread has that message.
+        None if the agent has no such thread.
     """
     row = await connection.fetchrow(
         _THREAD_SAID, tenant_id=tenant_id, thread_id=thread_id, agent_id=agent_id, message_id=message_id
@@ -111,5 +111,5 @@ async def find_thread_message(
 
 
 def said_role(role: str) -> Literal["user", "assistant"]:
-    """Return who said a message of this role."""
+    """Return the role as search results show it."""
     return "assistant" if role == "assistant" else "user"

@@ -1,4 +1,4 @@
-"""What happened to tasks. It is never changed: changes are only ever added, and each is one revision of its task."""
+"""The append-only history of tasks: each change is one revision of its task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["list_changes", "record_change"]
 
-# A task that changed is worth another look, whatever it was parked for: at once where `wake`, else in its time.
+# A changed task is worked on again, whatever it was parked for: at once with `wake`, else at its next time.
 _RECORD = """
 WITH touched AS (
     UPDATE tasks t
@@ -46,7 +46,7 @@ async def record_change(
     run_id: str | None,
     wake: bool,
 ) -> None:
-    """Add to the history of a locked task. It is no longer parked; with `wake` an active one is worked on at once."""
+    """Add a change to a locked task's history and unpark the task; with `wake` an active one is due at once."""
     await connection.execute(
         _RECORD,
         tenant_id=tenant_id,
@@ -63,6 +63,6 @@ async def record_change(
 async def list_changes(
     connection: Connection, tenant_id: str, task_id: int, *, before: int | None, limit: int
 ) -> list[TaskChangeView]:
-    """Return what happened to a task, newest first, the changes before the revision `before`."""
+    """Return a task's changes, newest first, from before the revision `before`."""
     rows = await connection.fetch(_LIST, tenant_id=tenant_id, task_id=task_id, before=before, limit=limit)
     return [TaskChangeView.model_validate(dict(row)) for row in rows]

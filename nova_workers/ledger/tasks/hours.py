@@ -1,19 +1,20 @@
-"""The hours in which a tenant's tasks are worked on, by the clock on the tenant's wall, which Postgres reads.
+"""Working hours of a tenant's tasks, in the tenant's time zone, computed by Postgres.
 
-An hour that a change of the clocks leaves out is not there, and one that comes twice counts both times. Hours that go
-past midnight are good; equal ones are the whole day.
+An hour that a clock change skips does not exist, and one that repeats counts both times. Hours may pass midnight; equal
+ones mean the whole day.
 """
 
 __all__ = ["IN_WORK_HOURS", "WITH_NEXT_WORK"]
 
-# Needs: n, the tenant; wall.hour, the hour on its wall.
+# Needs: n, the tenant; wall.hour, the hour in its time zone.
 IN_WORK_HOURS = """
 CASE WHEN n.work_from < n.work_until THEN wall.hour >= n.work_from AND wall.hour < n.work_until
      WHEN n.work_from > n.work_until THEN wall.hour >= n.work_from OR wall.hour < n.work_until
      ELSE true END
 """
 
-# Needs: t, the task. Gives: work.next_at, when it is worked on next: `work_at`, or when the tenant's hours begin after.
+# Needs: t, the task. Gives: work.next_at, when it is worked on next: `work_at`, or the next start of the tenant's hours
+# after it.
 WITH_NEXT_WORK = f"""
 CROSS JOIN LATERAL (
     SELECT CASE WHEN t.work_at IS NULL OR ({IN_WORK_HOURS}) THEN t.work_at

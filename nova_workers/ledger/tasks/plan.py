@@ -1,4 +1,4 @@
-"""Steps and resources of tasks. Written under the lock of the task's tree."""
+"""Steps and resources of tasks. Callers hold the lock of the task's tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
     "write_steps",
 ]
 
-# None of these statements but `_LINK` and `_FREE` names subtask_id: a step's link is nobody else's to change.
+# Only `_LINK` and `_FREE` change subtask_id, so editing steps cannot break a link.
 _WRITE = """
 INSERT INTO task_steps (id, tenant_id, task_id, position, title, details, done)
 SELECT x.id, :tenant_id, :task_id, x.position, x.title, x.details, x.done
@@ -59,7 +59,7 @@ DELETE FROM task_resources WHERE tenant_id = :tenant_id AND task_id = :task_id A
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step as it is to be written. Its link to a subtask is no part of it."""
+    """A step to write, without its link to a subtask."""
 
     id: str
     position: int
@@ -69,7 +69,7 @@ class PlannedStep:
 
 
 async def write_steps(connection: Connection, tenant_id: str, task_id: int, steps: Sequence[PlannedStep]) -> None:
-    """Write steps, new ones and those that are there."""
+    """Insert or update steps."""
     rows = [
         {
             "id": step.id,
@@ -84,12 +84,12 @@ async def write_steps(connection: Connection, tenant_id: str, task_id: int, step
 
 
 async def drop_steps(connection: Connection, tenant_id: str, task_id: int, step_ids: Sequence[str]) -> None:
-    """Delete steps. One with a subtask stays, whatever is asked."""
+    """Delete steps, except those with a subtask."""
     await connection.execute(_DROP, tenant_id=tenant_id, task_id=task_id, step_ids=list(step_ids))
 
 
 async def link_step(connection: Connection, tenant_id: str, task_id: int, step_id: str, subtask_id: int) -> bool:
-    """Give a step its subtask. False where it has one, or is done."""
+    """Link a step to its subtask. False if it has one, or is done."""
     return (
         await connection.fetchval(_LINK, tenant_id=tenant_id, task_id=task_id, step_id=step_id, subtask_id=subtask_id)
         is not None
@@ -97,12 +97,12 @@ async def link_step(connection: Connection, tenant_id: str, task_id: int, step_i
 
 
 async def mark_step_done(connection: Connection, tenant_id: str, subtask_id: int) -> None:
-    """Mark the step that a subtask did."""
+    """Mark a subtask's step as done."""
     await connection.execute(_MARK, tenant_id=tenant_id, subtask_id=subtask_id)
 
 
 async def unlink_steps(connection: Connection, tenant_id: str, subtask_ids: Sequence[int]) -> None:
-    """Take canceled subtasks from their steps, which are not done then."""
+    """Unlink canceled subtasks from their steps, which become not done."""
     await connection.execute(_FREE, tenant_id=tenant_id, subtask_ids=list(subtask_ids))
 
 
@@ -124,7 +124,7 @@ async def add_resource(
 
 
 async def remove_resource(connection: Connection, tenant_id: str, task_id: int, resource_id: str) -> bool:
-    """Remove a resource. False where the task has none such."""
+    """Remove a resource. False if the task has no such resource."""
     return (
         await connection.fetchval(_REMOVE_RESOURCE, tenant_id=tenant_id, task_id=task_id, resource_id=resource_id)
         is not None

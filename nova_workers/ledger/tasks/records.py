@@ -1,7 +1,7 @@
-"""Tasks: numbered, moved, read.
+"""Inserts, changes and reads tasks.
 
-Whoever changes a task holds the lock of its tree (`lock_tree`) until the transaction ends, so what was read under it
-stays true. Lock order everywhere: a tree of tasks first, then the tenant's counter, then a thread.
+A caller that changes a task holds the lock of its tree (`lock_tree`) until the transaction ends, so what it read under
+the lock stays true. Lock order everywhere: a tree of tasks, then the tenant's counter, then a thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
     "set_fields",
 ]
 
-# The tenant's row is locked until the transaction ends: numbers grow in the order of commits, and the count is exact.
+# Locks the tenant's row until the transaction ends: numbers grow in commit order, and the count of open tasks is exact.
 _NEXT_NUMBER = """
 UPDATE tenants SET next_task_id = next_task_id + 1 WHERE id = :tenant_id AND next_task_id < :most_number
 RETURNING next_task_id - 1
@@ -49,8 +49,8 @@ INSERT INTO tasks (tenant_id, id, title, description, owner_agent_id, created_by
 VALUES (:tenant_id, :number, :title, :description, :owner_agent_id, :created_by, :parent_task_id, :parent_step_id)
 """
 
-# A parent never changes, so the way up can be read before the lock. One lock a tree: whoever changes any task of it
-# is alone in it, and nobody waits for a second lock while holding a first.
+# A parent never changes, so the root can be found before the lock. One lock per tree, on its root: writers of a tree
+# are serialized, and none waits for a second tree's lock while holding a first.
 _LOCK_TREE = """
 WITH RECURSIVE up AS (
     SELECT id, parent_task_id FROM tasks WHERE tenant_id = :tenant_id AND id = :task_id
@@ -75,7 +75,7 @@ WITH RECURSIVE up AS (
 SELECT id, owner_agent_id FROM up ORDER BY distance
 """
 
-# An open task has only open ancestors, so the walk down need not look behind ended ones.
+# An open task has only open ancestors, so the walk can stop at ended tasks.
 _OPEN_DESCENDANTS = f"""
 WITH RECURSIVE down AS (
     SELECT id FROM tasks WHERE tenant_id = :tenant_id AND parent_task_id = :task_id AND status IN {sql_list(OPEN_TASKS)}
@@ -86,13 +86,13 @@ WITH RECURSIVE down AS (
 SELECT id FROM down ORDER BY id
 """
 
-# What the active run of the task's thread waits for.
+# The kinds of open waits of the active run on the task's thread.
 _AWAITS = """
 ARRAY(SELECT w.kind FROM threads h JOIN run_waits w ON w.run_id = h.active_run_id
        WHERE h.id = t.thread_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
 
-# Whole in one statement, so that a read is one moment of the task.
+# One statement, so that the result is one moment of the task.
 _FIND = f"""
 SELECT t.*,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object(
@@ -112,7 +112,7 @@ SELECT t.*,
  WHERE t.tenant_id = :tenant_id AND t.id = :task_id
 """
 
-# A statement of its own for each set of filters, so that each has a plan on the index that fits it.
+# One statement per set of filters, so that each is planned for the index that fits it.
 _LIST = f"""
 SELECT t.*, s.steps_done, s.steps_total, {_AWAITS}, work.next_at
   FROM tasks t {WITH_NEXT_WORK}
@@ -177,7 +177,7 @@ async def insert_task(
     """Write a draft under the tenant's next number, and return that. `parent` is a task and the step of it.
 
     Raises:
-        LimitExceeded: The tenant has as many open tasks as it may, or has used up all numbers.
+        LimitExceeded: The tenant has the most open tasks allowed, or has used all task numbers.
     """
     number = await connection.fetchval(_NEXT_NUMBER, tenant_id=tenant_id, most_number=MAX_TASK_ID)
     if number is None:
@@ -202,9 +202,9 @@ async def insert_task(
 
 
 async def lock_tree(connection: Connection, tenant_id: str, task_id: int, *, wait: bool = True) -> bool:
-    """Hold the tree that a task stands in until the transaction ends.
+    """Lock the tree of a task until the transaction ends.
 
-    False where there is no such task; without `wait` also where somebody else holds the tree.
+    False if there is no such task; without `wait` also if another transaction holds the lock.
     """
     lock = _LOCK_TREE.format(others="" if wait else "SKIP LOCKED")
     return await connection.fetchval(lock, tenant_id=tenant_id, task_id=task_id) is not None
@@ -217,7 +217,7 @@ async def find_task(connection: Connection, tenant_id: str, task_id: int) -> Tas
 
 
 async def list_ancestors(connection: Connection, tenant_id: str, task_id: int) -> list[tuple[int, str]]:
-    """Return the tasks above a task with their owners, its parent first."""
+    """Return a task's ancestors with their owners, its parent first."""
     return [
         (row["id"], row["owner_agent_id"])
         for row in await connection.fetch(_ANCESTORS, tenant_id=tenant_id, task_id=task_id)
@@ -225,7 +225,7 @@ async def list_ancestors(connection: Connection, tenant_id: str, task_id: int) -
 
 
 async def list_open_descendants(connection: Connection, tenant_id: str, task_id: int) -> list[int]:
-    """Return all open tasks below a task, at any depth."""
+    """Return all open descendants of a task."""
     return [row["id"] for row in await connection.fetch(_OPEN_DESCENDANTS, tenant_id=tenant_id, task_id=task_id)]
 
 
@@ -239,7 +239,7 @@ async def list_tasks(
     before: int | None = None,
     limit: int,
 ) -> list[TaskSummary]:
-    """Return tasks, newest first, those with numbers below `before`."""
+    """Return tasks, newest first, with numbers below `before`."""
     given = {"status": status, "owner_agent_id": owner_agent_id, "parent_task_id": parent_task_id, "before": before}
     values = {name: value for name, value in given.items() if value is not None}
     query = _LIST.format(filters="".join(f" AND {_CONDITIONS[name]}" for name in values))
@@ -250,7 +250,7 @@ async def list_tasks(
 async def set_fields(
     connection: Connection, tenant_id: str, task_id: int, *, title: str, description: str, owner_agent_id: str
 ) -> None:
-    """Write what is said of a task."""
+    """Set title, description and owner of a task."""
     await connection.execute(
         _SET_FIELDS,
         tenant_id=tenant_id,
@@ -262,7 +262,7 @@ async def set_fields(
 
 
 async def set_active(connection: Connection, tenant_id: str, task_id: int) -> bool:
-    """Make a draft active, to be worked on at once. False where it is none."""
+    """Make a draft active and due at once. False if it is no draft."""
     return await connection.fetchval(_SET_ACTIVE, tenant_id=tenant_id, task_id=task_id) is not None
 
 
@@ -275,7 +275,7 @@ async def end_task(
     outcome: str | None,
     expected: TaskStatus,
 ) -> bool:
-    """Give a task its final status. False where its status is not `expected`."""
+    """Give a task its final status. False if its status is not `expected`."""
     return (
         await connection.fetchval(
             _END, tenant_id=tenant_id, task_id=task_id, status=status, outcome=outcome, expected=expected
@@ -293,7 +293,7 @@ async def cancel_descendants(
     run_id: str | None,
     details: Mapping[str, Any],
 ) -> None:
-    """Cancel open tasks of a locked tree, and record it with each."""
+    """Cancel open tasks of a locked tree, and record the change of each."""
     changes = [new_id("tch") for _ in task_ids]
     await connection.execute(
         _CANCEL_MANY,

@@ -1,8 +1,7 @@
-"""When tasks are worked on: which are due, what is in flight, and what is parked.
+"""Scheduling of tasks: which are due, which are worked on, and which are parked.
 
-A task that is worked on names the run that does it. Such a task is never due, however late it is: a wake-up in the
-meantime stands in `work_at` and counts when the run is over. Whatever writes is called under the lock of the task's
-tree.
+A task that is worked on names its run (`working_run_id`) and is never due; a wake-up meanwhile sets `work_at` and
+counts when the run has ended. Functions that write need the lock of the task's tree.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ __all__ = [
 
 _OPEN = sql_list(DUE_RUNS)
 
-# Tenant by tenant, so that those whose hours are over cost one look and not one for each of their tasks. The first of
-# each tenant go before the second of any.
+# Tenant by tenant, so that a tenant outside its hours costs one lookup and not one per task. The first task of each
+# tenant comes before the second of any.
 _DUE = f"""
 SELECT due.tenant_id, due.id
   FROM (SELECT COALESCE(:at::timestamptz, now()) AS at) moment,
@@ -60,7 +59,7 @@ SELECT EXISTS (SELECT FROM tasks
                   AND working_run_id IS NULL)
 """
 
-# A run that retention has deleted is over too.
+# A run that retention deleted has ended too.
 _OVER = f"""
 SELECT k.tenant_id, k.id
   FROM tasks k LEFT JOIN runs r ON r.tenant_id = k.tenant_id AND r.id = k.working_run_id
@@ -68,8 +67,8 @@ SELECT k.tenant_id, k.id
  LIMIT :limit
 """
 
-# What the model never got to do says nothing about the task: an invocation that was canceled, or that failed in a way
-# that passes or that others have to mend, does not count as one that changed nothing.
+# Records the end of an invocation, once: `working_run_id` is cleared. A canceled invocation, or a failure that passes
+# or that others must fix, does not count as one that changed nothing.
 _SETTLE = f"""
 UPDATE tasks k
    SET working_run_id = NULL,
@@ -89,7 +88,7 @@ SELECT r.id FROM tasks k JOIN runs r ON r.tenant_id = k.tenant_id AND r.id = k.w
  WHERE k.tenant_id = :tenant_id AND k.id = :task_id AND r.status IN {_OPEN}
 """
 
-# A person who asked for it knows better than the count.
+# A request by a person resets the count of idle invocations.
 _MARK_WORKING = """
 UPDATE tasks k
    SET working_run_id = :run_id, worked_revision = k.revision, parked_reason = NULL,
@@ -111,8 +110,8 @@ UPDATE tasks SET parked_reason = NULL, work_at = now()
  WHERE tenant_id = :tenant_id AND id = :task_id AND status = 'active'
 """
 
-# Threads before their runs, as everywhere; those of the tasks above too, whose owners are woken next: whoever takes
-# several takes them in this order.
+# Threads before their runs, as everywhere, in the order of ids. Includes the parents' threads, whose owners are woken
+# next, so that concurrent callers lock in the same order.
 _LOCK_THREADS = """
 SELECT t.id FROM threads t JOIN tasks k ON t.tenant_id = k.tenant_id AND t.id = k.thread_id
  WHERE k.tenant_id = :tenant_id
@@ -122,8 +121,8 @@ SELECT t.id FROM threads t JOIN tasks k ON t.tenant_id = k.tenant_id AND t.id = 
    FOR UPDATE OF t
 """
 
-# What was begun for the tasks is asked to stop, also messages that would wake their owners, but not the run that asks.
-# Not ended here: the claim that ends a run also tells those who follow it.
+# Requests cancellation of the tasks' runs and of queued wake-ups of their owners, except the calling run. It does not
+# end them: the claim that ends a run also publishes its end.
 _STOP_WORK = f"""
 WITH stopped AS (
     UPDATE tasks SET working_run_id = NULL, work_at = NULL, parked_reason = NULL
@@ -142,7 +141,7 @@ RETURNING r.id, r.thread_id, r.queue, r.status
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The run of a task that is over."""
+    """An ended run of a task."""
 
     run_id: str
     thread_id: str
@@ -152,11 +151,11 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A task whose invocation is over.
+    """A task whose invocation has ended.
 
     Attributes:
-        idle_invocations: How many in a row have changed nothing.
-        last: None where the run is not there any more.
+        idle_invocations: How many in a row changed nothing.
+        last: None if the run was deleted.
     """
 
     status: TaskStatus
@@ -167,12 +166,12 @@ class Settled:
 async def find_due(
     connection: Connection, *, most_of_a_tenant: int, at: datetime | None = None
 ) -> list[tuple[str, int]]:
-    """Return tasks that are to be worked on: due, with nothing in flight, in their tenant's hours, and not paused.
+    """Return tasks to work on: due, without a run, within their tenant's hours, and not paused.
 
     Args:
-        connection: Where.
-        most_of_a_tenant: How many of each tenant. The next look finds the others.
-        at: Another moment than now.
+        connection: One statement.
+        most_of_a_tenant: Most of each tenant; the next pass finds the others.
+        at: The moment to check; None for now.
     """
     return [
         (row["tenant_id"], row["id"]) for row in await connection.fetch(_DUE, most_of_a_tenant=most_of_a_tenant, at=at)
@@ -180,17 +179,17 @@ async def find_due(
 
 
 async def is_due(connection: Connection, tenant_id: str, task_id: int) -> bool:
-    """Whether a locked task still is to be worked on."""
+    """Whether a locked task is still due."""
     return await connection.fetchval(_IS_DUE, tenant_id=tenant_id, task_id=task_id)
 
 
 async def find_ended_invocations(connection: Connection, *, limit: int) -> list[tuple[str, int]]:
-    """Return tasks whose invocation is over, and that do not know it yet."""
+    """Return tasks whose invocation has ended and is not settled yet."""
     return [(row["tenant_id"], row["id"]) for row in await connection.fetch(_OVER, limit=limit)]
 
 
 async def settle(connection: Connection, tenant_id: str, task_id: int) -> Settled | None:
-    """Note that a locked task's invocation is over, and whether it changed anything. None where it is not over."""
+    """Record that a locked task's invocation ended, and whether it changed anything. None if it has not ended."""
     row = await connection.fetchrow(_SETTLE, tenant_id=tenant_id, task_id=task_id)
     if row is None:
         return None
@@ -201,24 +200,24 @@ async def settle(connection: Connection, tenant_id: str, task_id: int) -> Settle
 
 
 async def invocation_in_flight(connection: Connection, tenant_id: str, task_id: int) -> str | None:
-    """Return the run that a locked task is worked on in, if there is one that is not over."""
+    """Return the open run that works on a locked task, if any."""
     return await connection.fetchval(_IN_FLIGHT, tenant_id=tenant_id, task_id=task_id)
 
 
 async def mark_working(
     connection: Connection, tenant_id: str, task_id: int, run_id: str, *, requested: bool = False
 ) -> bool:
-    """Note the run that an active task is worked on in, and when the next one is due.
+    """Record the run that works on an active task, and when the next one is due.
 
     Args:
         connection: In the transaction that makes the run.
-        tenant_id: Whose task.
-        task_id: Which.
-        run_id: The run.
-        requested: Somebody wants it now: invocations that changed nothing are counted anew.
+        tenant_id: Tenant of the task.
+        task_id: Id of the task.
+        run_id: Id of the run.
+        requested: A person requested it: reset the count of idle invocations.
 
     Returns:
-        False where it is not active.
+        False if it is not active.
     """
     return (
         await connection.fetchval(
@@ -229,28 +228,28 @@ async def mark_working(
 
 
 async def park(connection: Connection, tenant_id: str, task_id: int, reason: str) -> bool:
-    """Have an active task not worked on until something happens to it. False where it is not active."""
+    """Park an active task until it changes. False if it is not active."""
     return await connection.fetchval(_PARK, tenant_id=tenant_id, task_id=task_id, reason=reason) is not None
 
 
 async def wake(connection: Connection, tenant_id: str, task_id: int) -> None:
-    """Have an active task worked on as soon as its tenant's hours allow."""
+    """Make an active task due as soon as its tenant's hours allow."""
     await connection.execute(_WAKE, tenant_id=tenant_id, task_id=task_id)
 
 
 async def stop_work(
     connection: Connection, tenant_id: str, task_ids: Sequence[int], *, except_run_id: str | None
 ) -> list[Doorbell]:
-    """Have nobody work on tasks any more: what is in flight or in line for them is to be canceled.
+    """Stop work on tasks: request cancellation of their open runs.
 
     Args:
         connection: In a transaction.
-        tenant_id: Whose tasks.
-        task_ids: Which.
-        except_run_id: The run that asks for it, which goes on.
+        tenant_id: Tenant of the tasks.
+        task_ids: Ids of the tasks.
+        except_run_id: The calling run, which continues.
 
     Returns:
-        The bells of those that stand in line, for a worker to end them.
+        The doorbells of queued runs, for a worker to end them.
     """
     ids = list(task_ids)
     await connection.fetch(_LOCK_THREADS, tenant_id=tenant_id, task_ids=ids)

@@ -1,4 +1,4 @@
-"""The thread that a task is worked on: one a task, owned by the task's owner."""
+"""The thread of a task: one per task, owned by the task's owner."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SELECT EXISTS (SELECT FROM threads
                   AND deleted_at IS NULL)
 """
 
-# A conversation with an agent that no longer owns the task stays, as an ordinary one.
+# A thread of a former owner becomes an ordinary thread.
 _UNBIND = """
 UPDATE threads SET task_id = NULL, label = CASE WHEN label = :label THEN NULL ELSE label END
  WHERE tenant_id = :tenant_id AND task_id = :task_id AND deleted_at IS NULL
 """
 
-# Another thread may have the label: people name theirs as they like.
+# Inserts nothing if another thread has the label, since users choose labels freely.
 _MAKE = """
 INSERT INTO threads (id, tenant_id, agent_id, title, label, task_id)
 SELECT :thread_id, a.tenant_id, a.id, :title, :label, :task_id
@@ -38,14 +38,14 @@ _BIND = "UPDATE tasks SET thread_id = :thread_id WHERE tenant_id = :tenant_id AN
 
 
 async def agent_exists(connection: Connection, tenant_id: str, agent_id: str) -> bool:
-    """Whether there is an agent, not deleted."""
+    """Whether an agent exists and is not deleted."""
     return await connection.fetchval(_AGENT_EXISTS, tenant_id=tenant_id, agent_id=agent_id)
 
 
 async def ensure_thread(connection: Connection, tenant_id: str, task: TaskView) -> str | None:
-    """Return the thread of a locked task, made if there is none that lives and is its owner's.
+    """Return the thread of a locked task; make one if it has none, or if it is deleted or a former owner's.
 
-    None where the owner was deleted.
+    None if the owner was deleted.
     """
     owner = task.owner_agent_id
     if task.thread_id is not None and await connection.fetchval(

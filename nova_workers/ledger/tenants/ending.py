@@ -1,8 +1,8 @@
-"""The end of a tenant: one statement makes it unusable, and its rows are deleted in bounded batches after that.
+"""Ending a tenant: one statement makes it unusable, then its rows are deleted in bounded batches.
 
-Threads go first, by the purge that deletes any thread in slices, and with them all rows that hang under them by foreign
-keys. Then the other tables, children before parents. The row of the tenant goes last, so a process that dies in between
-leaves a tenant that the next tick goes on with.
+Threads are deleted first, by the purge that deletes threads in slices, with all rows that depend on them by foreign
+keys. Then the other tables, children before parents, and the tenant's row last. A process that crashes in between
+leaves a tenant that the next tick continues with.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "sweep",
 ]
 
-# Ends of tenants come one after the other: of two operators who end each other's tenant one is refused.
+# Serializes ends of tenants: if two operators end each other's tenant at once, one is refused.
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('nova tenants end', 0))"
 
 _HAS_OTHER_OPERATOR = """
@@ -32,7 +32,7 @@ SELECT EXISTS (SELECT FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
                   AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now()))
 """
 
-# Without its keys nobody can ask for it; under its pause nothing new starts; its triggers are not due any more.
+# One statement deletes the tenant's keys, so that no client can use it, pauses it, and clears its triggers.
 _BEGIN = """
 WITH ended AS (
     UPDATE tenants SET ending_at = now() WHERE id = :tenant_id AND ending_at IS NULL RETURNING id
@@ -53,7 +53,7 @@ _PURGEABLE = """
 SELECT id FROM threads WHERE tenant_id = :tenant_id AND purge_at IS NULL ORDER BY id LIMIT :limit
 """
 
-# Those whose events may still be in Redis: their life there is an hour after the last one.
+# Runs whose events may still be in Redis, which keeps them for an hour after the last one.
 _STREAMED = """
 SELECT id FROM runs
  WHERE thread_id = ANY(:thread_ids::text[]) AND (finished_at IS NULL OR finished_at > now() - interval '2 hours')
@@ -96,7 +96,7 @@ SWEPT: Final = (
     "idempotency_keys",
     "deliveries",
 )
-"""Tables that are deleted from by tenant, children first. The others lose their rows with the threads; a test compares
+"""Tables whose rows are deleted by tenant, children first. Other tables lose theirs with the threads; a test compares
 with the models."""
 
 _SWEEP: Final = {
@@ -108,10 +108,10 @@ DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE tenant
 
 
 async def begin_end(connection: Connection, tenant_id: str) -> bool:
-    """Make a tenant unusable, for good. Must be called in a transaction.
+    """Make a tenant unusable, permanently. Call it in a transaction.
 
     Returns:
-        False where no other tenant would have a key of an operator. Of a tenant that was ended before, True.
+        False if no other tenant would have an operator's key. True for a tenant that was ended before.
     """
     await connection.execute(_ALONE)
     if not await connection.fetchval(_HAS_OTHER_OPERATOR, tenant_id=tenant_id):
@@ -121,27 +121,27 @@ async def begin_end(connection: Connection, tenant_id: str) -> bool:
 
 
 async def ending_tenants(connection: Connection) -> list[str]:
-    """Return the tenants that were ended and still have rows, the one that was ended first first."""
+    """Return ended tenants that still have rows, in the order in which they were ended."""
     return [row["id"] for row in await connection.fetch(_ENDING)]
 
 
 async def purgeable_threads(connection: Connection, tenant_id: str, *, limit: int) -> list[str]:
-    """Return threads that the purge does not know of yet."""
+    """Return threads that are not marked for the purge."""
     return [row["id"] for row in await connection.fetch(_PURGEABLE, tenant_id=tenant_id, limit=limit)]
 
 
 async def streamed_runs(connection: Connection, thread_ids: list[str]) -> list[str]:
-    """Return runs of threads whose live events may still be kept."""
+    """Return runs of threads whose live events may still be stored."""
     return [row["id"] for row in await connection.fetch(_STREAMED, thread_ids=thread_ids)]
 
 
 async def mark_threads(connection: Connection, thread_ids: list[str]) -> None:
-    """Have the purge delete threads."""
+    """Mark threads for the purge."""
     await connection.execute(_MARK, thread_ids=thread_ids)
 
 
 async def has_threads(connection: Connection, tenant_id: str) -> bool:
-    """Whether any thread of a tenant is left."""
+    """Whether a tenant has threads left."""
     return await connection.fetchval(_HAS_THREADS, tenant_id=tenant_id)
 
 
@@ -151,5 +151,5 @@ async def sweep(connection: Connection, tenant_id: str, table: str, *, limit: in
 
 
 async def finish_end(connection: Connection, tenant_id: str) -> bool:
-    """Delete the row of a tenant that was ended and has no threads. False where it is not there, or has some."""
+    """Delete the row of an ended tenant without threads. False if there is no such tenant or it has threads."""
     return await connection.fetchval(_FINISH, tenant_id=tenant_id) is not None

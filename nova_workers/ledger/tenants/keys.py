@@ -1,4 +1,4 @@
-"""Tenants and their API keys. A key's secret is never stored: only its SHA-256 and its first characters."""
+"""Tenants and their API keys. Of a key's secret only the SHA-256 and the first characters are stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 DEFAULT_TENANT_ID = "ten_default"
-"""The tenant that `nova up` makes. Fixed, so that two first starts on one database make one tenant."""
+"""The tenant that `nova up` makes. A fixed id, so that two first starts on one database make one tenant."""
 
 _SECRET_PREFIX = "nova_"  # noqa: S105 - what every key begins with; secret scanners can look for it
 _SECRET_BYTES = 32
@@ -65,7 +65,7 @@ RETURNING {_COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedKey:
-    """A key that is good: known, not revoked and not expired when it was read."""
+    """A valid key: known, not revoked and not expired when it was read."""
 
     key_id: str
     tenant_id: str
@@ -74,7 +74,7 @@ class AuthenticatedKey:
 
 
 def hash_secret(secret: str) -> bytes:
-    """Return what is stored of a secret: 256 random bits need no slow hash."""
+    """Return the hash that is stored of a secret; 256 random bits need no slow hash."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -95,10 +95,10 @@ async def create_key(
 
     Args:
         connection: Where to write.
-        tenant_id: Whose key it is; must exist.
-        name: What it is for, in the owner's words.
+        tenant_id: Tenant of the key; must exist.
+        name: Description by its owner.
         scopes: What it may do; see `nova_workers.contracts.http.wire.Scope`.
-        expires_at: None lets it live until it is revoked.
+        expires_at: None for a key that is valid until it is revoked.
     """
     secret = _SECRET_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     row = await connection.fetchrow(
@@ -115,7 +115,7 @@ async def create_key(
 
 
 async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedKey | None:
-    """Return the good key with this hash; None where it is unknown, revoked or expired."""
+    """Return the valid key with this hash; None if it is unknown, revoked or expired."""
     row = await connection.fetchrow(_FIND, secret_hash=secret_hash)
     if row is None:
         return None
@@ -123,14 +123,14 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
 
 
 async def list_keys(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[KeyView]:
-    """Return the tenant's keys, newest first, those before the id `before`."""
+    """Return the tenant's keys, newest first, from before the id `before`."""
     return [
         _view(row, row["id"]) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
     ]
 
 
 async def revoke_key(connection: Connection, tenant_id: str, key_id: str) -> KeyView:
-    """End a key. Doing it again changes nothing.
+    """Revoke a key. Revoking it again changes nothing.
 
     Raises:
         NotFound: There is no such key.

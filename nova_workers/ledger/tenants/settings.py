@@ -1,4 +1,4 @@
-"""Tenants as an operator sees them, and their settings. Keys are in `tenancy`, the end of a tenant in `tenant_end`."""
+"""Tenants and their settings, for operators. Keys are in `keys`, the end of a tenant in `ending`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _CREATE = """
 INSERT INTO tenants (id, name, timezone) VALUES (:id, :name, :timezone) ON CONFLICT (id) DO NOTHING RETURNING id
 """
 
-# Takes all columns from one document, so that those that it leaves out stay.
+# Overlays the row with a document of changes; columns that it leaves out stay. The row lock serializes two changes, and
+# an ended tenant is not changed.
 _CHANGE = """
 UPDATE tenants w
    SET name = n.name, timezone = n.timezone, work_from = n.work_from, work_until = n.work_until,
@@ -44,7 +45,7 @@ async def get_tenant(connection: Connection, tenant_id: str) -> TenantView:
     """Return a tenant.
 
     Raises:
-        NotFound: There is none.
+        NotFound: There is no such tenant.
     """
     row = await connection.fetchrow(_GET, id=tenant_id)
     if row is None:
@@ -53,7 +54,7 @@ async def get_tenant(connection: Connection, tenant_id: str) -> TenantView:
 
 
 async def list_tenants(connection: Connection, *, after: str | None, limit: int) -> list[TenantView]:
-    """Return all tenants by id, those after `after`."""
+    """Return tenants by id, from after `after`."""
     return [TenantView.model_validate(dict(row)) for row in await connection.fetch(_LIST, after=after, limit=limit)]
 
 
