@@ -87,8 +87,8 @@ async def cancel(
     if not named and not everything:
         raise InvalidInput("Which runs? Give ids, --thread, --agent, --status or --all.")
     canceled = running = 0
-    # `--all` cancels each state in turn, since the API needs at least one condition. Running ones last: the end of a child
-    # would requeue its waiting parent, behind the pass over queued runs.
+    # `--all` cancels each state in turn, since the API needs at least one condition. Running ones last: the end of a
+    # child would requeue its waiting parent, behind the pass over queued runs.
     states = sorted(OPEN_RUNS, key=lambda state: state == "running")
     for which in [named] if named else [{"status": state} for state in states]:
         done = await session.client.runs.cancel_all(build(BulkCancel, which))

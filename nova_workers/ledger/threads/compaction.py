@@ -1,6 +1,6 @@
-"""A compaction is a turn of its own: the summary takes the place of the turns before those that it keeps.
+"""Commits a compaction: a turn whose summary replaces the turns before those that it keeps.
 
-One in the middle of a turn becomes that turn's parent, and stands for the turn's first steps too.
+A compaction in the middle of a turn becomes that turn's parent, and also replaces the turn's first steps.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _USED = insert_usage(
     duration_ms=":duration_ms",
 )
 
-# Between the thread's head and the turn that runs, under its fence. Sent again after a lost reply it changes nothing:
-# the running turn's parent is the compaction already.
+# Inserts the compaction between the thread's head and the running turn, under the run's fence. Idempotent: repeated
+# after a lost reply it changes nothing, since the running turn's parent is the compaction already.
 _COMPACTION = f"""
 WITH thread AS (
     SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
@@ -94,11 +94,11 @@ SELECT id FROM mine
 async def commit_compaction(
     connection: Connection, claim: Claim, turn_id: str, record: CompactionRecord, usage: TokenUsage
 ) -> None:
-    """Put a compaction turn between a thread's head and the turn that runs.
+    """Insert a compaction turn between a thread's head and the running turn.
 
     Args:
-        turn_id: Of the compaction, made by the caller, so that the write can be repeated.
-        usage: What the summary cost.
+        turn_id: Id of the compaction, made by the caller, so that the write can be repeated.
+        usage: Usage of the summary.
 
     Raises:
         RunLost: The run is not this claim's any more.

@@ -1,8 +1,8 @@
-"""What a conversation holds: the turns and messages of a thread, through the threads that it was forked from.
+"""The turns and messages of a thread, including those of the threads that it was forked from.
 
-The turns of one thread form one line, since each becomes the head when it ends. So a lineage is a few segments, each
-"the turns of a thread up to a depth", and a page is read from the index on ``(thread_id, depth)`` however long the
-conversation is: nothing walks it turn by turn.
+The turns of one thread form a chain, since each becomes the head when it ends. So a lineage is a few segments, each
+"the turns of a thread up to a depth", and a page is read from the index on ``(thread_id, depth)`` without walking turn
+by turn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["list_messages", "list_turns"]
 
-# The thread itself without a bound, then each thread it descends from up to the fork.
+# The thread itself without a bound, then each thread that it descends from, up to the fork.
 _SEGMENTS = """
 WITH RECURSIVE segments AS (
     SELECT t.id AS thread_id, t.forked_from_turn_id, 2147483647 AS depth_to
@@ -44,8 +44,8 @@ SELECT u.*, u.cost_usd::float8 AS cost,
  LIMIT :limit
 """
 
-# After a depth and a place. The turns of a page are bounded before their messages are read: each has one message at
-# least, so the turn of the cursor and `limit` more are always enough.
+# Messages after a depth and seq. The page's turns are limited before their messages are read: each has at least one
+# message, so the cursor's turn and `limit` more are enough.
 _MESSAGES = f"""
 {_SEGMENTS}, page AS (
     SELECT u.id, u.depth
@@ -71,7 +71,7 @@ _TOP = 2_147_483_647
 async def list_turns(
     connection: Connection, tenant_id: str, thread_id: str, *, below_depth: int | None, limit: int
 ) -> list[TurnView]:
-    """Return the turns of a conversation, newest first, those below a depth. One that runs is among them."""
+    """Return the turns of a conversation, newest first, from below a depth, including a running one."""
     bound = _TOP if below_depth is None else below_depth - 1
     return [
         _turn(row)
@@ -82,9 +82,9 @@ async def list_turns(
 async def list_messages(
     connection: Connection, tenant_id: str, thread_id: str, *, after: tuple[int, int] | None, limit: int
 ) -> list[tuple[MessageView, tuple[int, int]]]:
-    """Return the messages of a conversation, oldest first, each with its place (the turn's depth, seq within it).
+    """Return the messages of a conversation, oldest first, each with its position (the turn's depth, its seq).
 
-    What a turn that still runs has committed is at the end.
+    Committed messages of a running turn come last.
     """
     depth, seq = after or (0, -1)
     rows = await connection.fetch(

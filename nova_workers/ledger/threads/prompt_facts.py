@@ -1,4 +1,4 @@
-"""What the prompt of a run needs of the ledger, in one statement."""
+"""Reads what a run's prompt needs, in one statement."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["PromptFacts", "load_prompt_facts"]
 
-# The newest memories, as many as there is room for. Oldest first, so that a new one changes the end of what is told;
-# one row more than is told says that there are more.
+# The newest memories that fit, oldest first, so that a new memory changes only the end of the prompt. One extra row
+# shows that there are more.
 _FACTS = """
 SELECT (SELECT jsonb_agg(CASE WHEN told THEN content END ORDER BY id)
           FROM (SELECT id, content,
@@ -28,11 +28,11 @@ SELECT (SELECT jsonb_agg(CASE WHEN told THEN content END ORDER BY id)
 
 @dataclass(frozen=True, slots=True)
 class PromptFacts:
-    """What is stored for a prompt.
+    """Memories and skills for a prompt.
 
     Attributes:
         memories: The newest facts, oldest of them first.
-        more_memories: There are older ones.
+        more_memories: Whether there are older ones.
         skills: Descriptions of skills by name.
     """
 
@@ -48,8 +48,8 @@ async def load_prompt_facts(
 
     Args:
         memories: Most facts; 0 for none.
-        memory_chars: Most characters of all of them.
-        skills: Names; those that are not there are left out.
+        memory_chars: Most characters in total.
+        skills: Names; unknown ones are left out.
     """
     row = await connection.fetchrow(
         _FACTS, tenant_id=tenant_id, memories=memories, memory_chars=memory_chars, skills=list(skills)

@@ -1,12 +1,12 @@
-"""A thread's rows go: all of them, or all but its latest turn.
+"""Deletes a thread's rows: all of them, or all but its latest turn.
 
-Both in slices, a transaction each, so that a long thread holds no lock for long, and a worker that dies leaves a thread
-that the next one goes on with. The thread's row is locked first, as everywhere, and passed over where somebody else
-holds it. What is asked after that sees whatever was committed before: a message that came, a fork that was made.
+Both run in slices, one transaction each, so that a long thread holds no lock for long, and a crash leaves a thread that
+the next worker continues with. The thread's row is locked first, as everywhere, and skipped if another transaction
+holds it. Reads after the lock see everything that was committed before: a new message, a new fork.
 
-A fork goes on from a turn of another thread and copies nothing. So the turns up to the deepest fork stay as long as
-there is a fork; when the last one is gone, the thread that it came from is looked at again. Accounting stays: rows of
-`usage` name turns, runs and threads, and need none of them.
+A fork continues from a turn of another thread and copies nothing. So the turns up to the deepest fork stay as long as
+there is a fork; when the last fork is deleted, its source thread is checked again. Rows of `usage` stay: they name
+turns, runs and threads without foreign keys.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _TURNS = 100
 _RUNS = 500
 _WORDS = 500
 _FILES = 20
-"""Each may have megabytes."""
+"""Each may hold megabytes."""
 _ASIDE = 500
-"""Moves of the head, and sessions of SDKs."""
+"""Head moves, and SDK sessions."""
 _OPEN_PAUSE = timedelta(hours=1)
 
-# Deleted by people, `days` ago: their rows go now, the head first.
+# Marks threads that were deleted more than `days` ago for the purge, and unsets their heads.
 _MARK = """
 UPDATE threads SET purge_at = now(), head_turn_id = NULL
  WHERE id = ANY(ARRAY(SELECT id FROM threads
@@ -39,8 +39,8 @@ UPDATE threads SET purge_at = now(), head_turn_id = NULL
                          FOR UPDATE SKIP LOCKED))
 """
 
-# By policy: as people delete it, and its rows go at once. Whether it is due was asked before; here it only must not
-# have been touched since.
+# Deletes threads by retention policy and marks them for the purge at once. The caller checked that they are due; this
+# only checks that they were not used since.
 _DELETE = """
 UPDATE threads t SET deleted_at = now(), purge_at = now(), head_turn_id = NULL
  WHERE t.tenant_id = :tenant_id AND t.id = ANY(:thread_ids::text[]) AND t.deleted_at IS NULL AND t.active_run_id IS NULL
@@ -64,7 +64,8 @@ SELECT id, tenant_id, task_id, forked_from_turn_id, head_turn_id
    FOR UPDATE SKIP LOCKED
 """
 
-# Of a locked thread. Only other threads' forks count; the head's own depth is for the one that keeps its latest turn.
+# Facts about a locked thread. Only forks by other threads count. `head_depth` is for `trim`, which keeps the latest
+# turn.
 _NEEDED = f"""
 SELECT EXISTS (SELECT FROM runs
                 WHERE thread_id = :thread_id AND status IN {sql_list(OPEN_RUNS)}) AS open,
@@ -83,8 +84,8 @@ _VECTORS = """
 DELETE FROM embeddings WHERE id = ANY(ARRAY(SELECT id FROM embeddings WHERE thread_id = :thread_id LIMIT :limit))
 """
 
-# With their messages, tool calls, compactions, words and vectors. The newest of a thread that goes, the oldest of one
-# that goes on: so what is left after a crash is a history without a hole.
+# Deletes turns with their messages, tool calls, compactions, texts and vectors. A purge starts with the newest and a
+# trim with the oldest, so a crash leaves a history without gaps.
 _TURNS_BETWEEN = """
 DELETE FROM turns
  WHERE id = ANY(ARRAY(SELECT id FROM turns
@@ -95,7 +96,7 @@ DELETE FROM turns
 _PURGE_TURNS = _TURNS_BETWEEN.format(order="DESC")
 _TRIM_TURNS = _TURNS_BETWEEN.format(order="ASC")
 
-# Runs without a turn, with their effects and waits. A message that joined the turn of another run is part of it.
+# Deletes ended runs whose turn was deleted, with their effects and waits. A merged run belongs to the turn of its run.
 _RUNS_WITHOUT_TURN = f"""
 DELETE FROM runs
  WHERE id = ANY(ARRAY(SELECT r.id FROM runs r
@@ -122,7 +123,7 @@ DELETE FROM thread_heads
                        LIMIT :limit))
 """
 
-# What is kept for forks keeps nothing of what the thread was called.
+# A thread that is kept for its forks keeps no title, label or metadata.
 _KEEP_FOR_FORKS = """
 UPDATE threads
    SET purge_at = 'infinity', title = NULL, label = NULL, meta = '{}', session_id = NULL
@@ -134,15 +135,15 @@ _FORGET_IN_TASK = (
     "UPDATE tasks SET thread_id = NULL WHERE tenant_id = :tenant_id AND id = :task_id AND thread_id = :thread_id"
 )
 
-# The thread that this one came from, if it only waits for its forks to go. It waits here for whoever is just finding
-# out that there is a fork: else both would leave it to the other.
+# Checks the source thread again, if it was only kept for its forks. The update waits for a transaction that is just
+# finding a fork of it; otherwise both could leave the purge to the other.
 _LOOK_AGAIN = """
 UPDATE threads p SET purge_at = now()
   FROM turns u
  WHERE u.id = :turn_id AND p.id = u.thread_id AND p.purge_at IS NOT NULL
 """
 
-# What is left begins with no parent, and not with one that is gone. Turns up to `above_depth` are kept for forks.
+# The first remaining turn gets no parent, since its parent was deleted. Turns up to `above_depth` are kept for forks.
 _CUT = """
 UPDATE turns SET parent_turn_id = NULL
  WHERE id = (SELECT id FROM turns WHERE thread_id = :thread_id AND depth > :above_depth ORDER BY depth LIMIT 1)
@@ -171,20 +172,20 @@ class Slice:
 
 
 async def mark_deleted(connection: Connection, *, days: int, limit: int) -> int:
-    """Let the rows of threads go that were deleted more than `days` ago. Returns how many threads."""
+    """Mark threads that were deleted more than `days` ago for the purge. Returns how many."""
     return _count(await connection.execute(_MARK, days=days, limit=limit))
 
 
 async def delete_by_policy(connection: Connection, tenant_id: str, thread_ids: Sequence[str], *, days: int) -> int:
-    """Delete threads that nobody has touched for `days`, and let their rows go. Returns how many."""
+    """Delete threads that were not used for `days`, and mark them for the purge. Returns how many."""
     return _count(await connection.execute(_DELETE, tenant_id=tenant_id, thread_ids=list(thread_ids), days=days))
 
 
 async def purge_next(transaction: Connection) -> Slice:
-    """Delete a slice of the deleted thread whose rows have been due for longest, and in the end the thread.
+    """Delete a slice of the thread that has been due for the purge longest, and finally the thread.
 
     Args:
-        transaction: A transaction; it holds the thread.
+        transaction: A transaction; it holds the thread's lock.
     """
     thread = await transaction.fetchrow(_NEXT)
     if thread is None:
@@ -192,7 +193,7 @@ async def purge_next(transaction: Connection) -> Slice:
     thread_id = str(thread["id"])
     needed = await _needed(transaction, thread)
     if needed["open"]:
-        # Not canceled yet. Whoever ends it will not tell us.
+        # An open run was not canceled yet. Nothing signals its end, so check again later.
         await transaction.execute(_PUT_OFF, thread_id=thread_id, pause=_OPEN_PAUSE)
         return Slice(more=True)
     kept_depth = -1 if needed["forked_depth"] is None else int(needed["forked_depth"])
@@ -228,9 +229,9 @@ async def purge_next(transaction: Connection) -> Slice:
 
 
 async def trim(transaction: Connection, tenant_id: str, thread_id: str, *, days: int) -> Slice:
-    """Delete a slice of what a thread has before its latest turn. The thread goes on from that turn.
+    """Delete a slice of a thread's turns before its latest one, from which the thread continues.
 
-    Does nothing where somebody uses the thread now, or has in the last `days`.
+    Does nothing if the thread is in use, or was in the last `days`.
 
     Args:
         transaction: A transaction; it holds the thread.
@@ -243,7 +244,7 @@ async def trim(transaction: Connection, tenant_id: str, thread_id: str, *, days:
         return Slice()
     head_depth, forked_depth = needed["head_depth"], needed["forked_depth"]
     if head_depth is None or (forked_depth is not None and forked_depth >= head_depth):
-        # It has no turn of its own, or others go on from its latest, and need all before it.
+        # It has no turn of its own, or forks continue from its latest turn and need all before it.
         await transaction.execute(_NOTHING_TO_TRIM, thread_id=thread_id)
         return Slice()
     kept_depth = -1 if forked_depth is None else int(forked_depth)

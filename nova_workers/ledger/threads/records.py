@@ -1,4 +1,4 @@
-"""Conversations: made, named, deleted and forked."""
+"""Creates, lists, changes, deletes and forks threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RETURNING {_COLUMNS}
 
 _GET = f"SELECT {_COLUMNS}, t.deleted_at FROM threads t WHERE t.tenant_id = :tenant_id AND t.id = :thread_id"
 
-# One statement a set of filters, so that each has a plan of its own on the index that fits it.
+# One statement per set of filters, so that each is planned for the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM threads t
  WHERE t.tenant_id = :tenant_id AND t.deleted_at IS NULL AND (:before::text IS NULL OR t.id < :before)
@@ -55,7 +55,7 @@ SELECT {_COLUMNS} FROM threads t
  LIMIT :limit
 """
 
-# Only the columns that `changed` names.
+# Sets only the columns that `changed` names.
 _PATCH = f"""
 UPDATE threads t
    SET title = CASE WHEN 'title' = ANY(:changed::text[]) THEN :title ELSE t.title END,
@@ -72,9 +72,9 @@ UPDATE threads SET deleted_at = now(), updated_at = now()
 RETURNING id
 """
 
-# Forks at `turn_id`, or at the head where it is null. The thread is held, so that retention, which deletes turns that
-# nobody goes on from, comes before the fork or after it. Walks from the head towards the root: a turn is in the
-# thread's lineage if the walk meets it, and from there on the walk counts what the new thread holds.
+# Forks at `turn_id`, or at the head if it is null. The lock on the thread orders the fork before or after retention,
+# which deletes turns without forks. The walk from the head towards the root finds the turn only if it is in the
+# thread's lineage, and counts turns from there on.
 _FORK = f"""
 WITH RECURSIVE source AS (
     SELECT * FROM threads WHERE tenant_id = :tenant_id AND id = :thread_id AND deleted_at IS NULL FOR KEY SHARE
@@ -136,7 +136,7 @@ async def create_thread(
 
 
 async def get_thread(connection: Connection, tenant_id: str, thread_id: str) -> ThreadView:
-    """Return a thread as it stands.
+    """Return a thread.
 
     Raises:
         NotFound: There is no such thread.
@@ -159,7 +159,7 @@ async def list_threads(
     before: str | None = None,
     limit: int,
 ) -> list[ThreadView]:
-    """Return threads that live, newest first, those made before the thread `before`."""
+    """Return threads that are not deleted, newest first, from before the thread `before`."""
     if label is not None:
         rows = await connection.fetch(
             _LIST_OF_LABEL, tenant_id=tenant_id, before=before, limit=limit, label=label, agent_id=agent_id
@@ -176,7 +176,7 @@ async def list_threads(
 async def patch_thread(
     connection: Connection, tenant_id: str, thread_id: str, changes: Mapping[str, Any]
 ) -> ThreadView:
-    """Set what `changes` names of ``title``, ``label`` and ``metadata``; None clears.
+    """Set those of ``title``, ``label`` and ``metadata`` that `changes` has; None clears.
 
     Raises:
         NotFound: There is no such thread.
@@ -199,15 +199,15 @@ async def patch_thread(
 
 
 async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
-    """Delete a thread: it takes no runs from now on, those that are open are cancelled, and no search finds it.
+    """Delete a thread: it accepts no more runs, its open runs are canceled, and no search finds it.
 
-    Its words and vectors go. Its turns go after a while (`thread_purge`), but for those that other threads go on from.
+    Its search index rows are deleted at once, its turns after a while (`purge`), except those that forks continue from.
 
     Args:
-        transaction: A transaction, so that all of it is gone or nothing.
+        transaction: A transaction, so that all of it happens or nothing.
 
     Returns:
-        What became of its open runs, for `Canceller.requested` once the transaction is committed.
+        Cancel requests of its open runs, for `Canceller.requested` after the commit.
 
     Raises:
         NotFound: There is no such thread.
@@ -216,7 +216,7 @@ async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str)
     if await transaction.fetchval(_DELETE, tenant_id=tenant_id, thread_id=thread_id) is None:
         await get_thread(transaction, tenant_id, thread_id)
     await forget_thread(transaction, tenant_id, thread_id)
-    # Whoever submits takes the thread's row: no run comes after this statement, and it sees all that came before.
+    # A submit locks the thread's row, so no run is added after this statement, and it sees all that came before.
     return await request_cancel_on_thread(transaction, tenant_id, thread_id)
 
 

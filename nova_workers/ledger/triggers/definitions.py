@@ -1,4 +1,4 @@
-"""Triggers as they are stored. What makes one good is checked above."""
+"""Rows of triggers. Validation is done by the caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 MAX_AGENT_TRIGGERS = 50
-"""An agent's. Approximate: two that are made at the same moment may both see the last free place."""
+"""An agent's. Approximate: two concurrent creates may both take the last free place."""
 
 _COLUMNS = """
 id, agent_id, kind, schedule, timezone, prompt, title, enabled, thread_id, starts_at, ends_at, created_by, created_at,
@@ -33,10 +33,10 @@ updated_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day, max_cost_us
 failures, paused_reason, next_slot_at, next_fire_at
 """
 
-# Only the database's clock decides what is due.
+# The database's clock decides what is due, so a wrong clock of a process does no harm.
 _NOW = "SELECT now()"
 
-# Created at the moment from which its occurrences were computed.
+# `created_at` is the moment from which its occurrences were computed.
 _CREATE = f"""
 INSERT INTO triggers (id, tenant_id, agent_id, created_by, created_at, kind, schedule, timezone, prompt, title, enabled,
                       thread_id, starts_at, ends_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day,
@@ -52,7 +52,7 @@ RETURNING {_COLUMNS}
 _GET = f"SELECT {_COLUMNS}, deleted_at FROM triggers WHERE tenant_id = :tenant_id AND id = :trigger_id"
 _LOCK = f"{_GET} FOR UPDATE"
 
-# One statement a set of filters, so that each has a plan of its own on the index that fits it.
+# One statement per set of filters, so that each is planned for the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM triggers
  WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND (:before::text IS NULL OR id < :before)
@@ -96,7 +96,7 @@ RETURNING id
 
 @dataclass(frozen=True, slots=True)
 class NewTrigger:
-    """What a trigger says, checked and in the form in which it is stored."""
+    """Validated settings of a trigger, as they are stored."""
 
     kind: TriggerKind
     schedule: str
@@ -116,13 +116,13 @@ class NewTrigger:
     pause_after_failures: int
     gate: dict[str, Any] | None
     next_slot_at: datetime | None
-    """The first occurrence that nothing came of yet; null does not fire."""
+    """The first occurrence without an outcome; null does not fire."""
     next_fire_at: datetime | None
-    """The same with its jitter."""
+    """The same, with jitter."""
 
 
 async def database_now(connection: Connection) -> datetime:
-    """Return the time by the clock that decides what is due."""
+    """Return the database's time, which decides what is due."""
     return await connection.fetchval(_NOW)
 
 
@@ -136,10 +136,10 @@ async def create_trigger(
     created_by: str,
     at: datetime,
 ) -> TriggerView:
-    """Store a new trigger, made at `at`: its occurrences were computed from there.
+    """Store a new trigger with the creation time `at`, from which its occurrences were computed.
 
     Raises:
-        LimitExceeded: The agent has as many as it may.
+        LimitExceeded: The agent has the most triggers allowed.
     """
     row = await connection.fetchrow(
         _CREATE,
@@ -160,7 +160,7 @@ async def create_trigger(
 
 
 async def get_trigger(connection: Connection, tenant_id: str, trigger_id: str) -> TriggerView:
-    """Return a trigger as it stands.
+    """Return a trigger.
 
     Raises:
         NotFound: There is no such trigger.
@@ -170,7 +170,7 @@ async def get_trigger(connection: Connection, tenant_id: str, trigger_id: str) -
 
 
 async def lock_trigger(connection: Connection, tenant_id: str, trigger_id: str) -> TriggerView:
-    """Return a trigger, and keep others from changing it until the transaction ends.
+    """Return a trigger, locked until the transaction ends.
 
     Raises:
         NotFound: There is no such trigger.
@@ -182,7 +182,7 @@ async def lock_trigger(connection: Connection, tenant_id: str, trigger_id: str) 
 async def list_triggers(
     connection: Connection, tenant_id: str, *, agent_id: str | None, before: str | None, limit: int
 ) -> list[TriggerView]:
-    """Return triggers, newest first, those made before the trigger `before`."""
+    """Return triggers, newest first, from before the trigger `before`."""
     if agent_id is not None:
         rows = await connection.fetch(
             _LIST_OF_AGENT, tenant_id=tenant_id, before=before, limit=limit, agent_id=agent_id
@@ -193,7 +193,7 @@ async def list_triggers(
 
 
 async def update_trigger(connection: Connection, tenant_id: str, trigger_id: str, trigger: NewTrigger) -> TriggerView:
-    """Store all that a trigger says.
+    """Replace the settings of a trigger.
 
     Raises:
         NotFound: There is no such trigger.
@@ -206,7 +206,7 @@ async def update_trigger(connection: Connection, tenant_id: str, trigger_id: str
 async def resume_trigger(
     connection: Connection, tenant_id: str, trigger_id: str, *, occurrence: datetime | None, fire_at: datetime | None
 ) -> TriggerView:
-    """End a trigger's pause, and count its failures anew.
+    """End a trigger's pause, and reset its failures.
 
     Raises:
         NotFound: There is no such trigger.

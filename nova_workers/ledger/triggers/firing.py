@@ -1,10 +1,11 @@
-"""The outcomes of trigger occurrences: the rows that make each fire once.
+"""Fires trigger occurrences, each exactly once.
 
-A trigger's row is locked while its occurrences are processed, and one transaction writes everything: the outcome of
-each, the runs, and the next occurrence. A crash before the commit leaves the trigger due; a second process finds it
-moved. A unique constraint on the occurrence's row backs this up.
+A trigger's row is locked while its occurrences are handled, and one transaction writes all results: the outcome of each
+occurrence, the runs, and the next occurrence. A crash before the commit leaves the trigger due; a second process finds
+it moved. The unique index on an occurrence's row is the second guard.
 
-Lock order: triggers, then threads by id, then runs. Triggers are never waited for here, so no two ticks do.
+Lock order: triggers, then threads by id, then runs. Trigger locks are never waited for here (SKIP LOCKED), so two ticks
+cannot deadlock.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ __all__ = [
 
 _OPEN = sql_list(DUE_RUNS)
 _MOST_OPEN = 100
-"""Open runs of one trigger that are looked at. More of them do not make it more open."""
+"""Most open runs of one trigger that are read."""
 
-# What is known of locked triggers, named r here. An agent that is paused, and so on.
+# State of locked triggers, named r here: pauses, open runs, queued occurrences.
 _FACTS = f"""
 SELECT r.*, now() AS now, n.timezone AS tenant_timezone,
        EXISTS (SELECT FROM agents a WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id AND a.deleted_at IS NULL)
@@ -62,7 +63,8 @@ t.jitter_s, t.overlap, t.catchup_s, t.catchup, t.max_runs_per_day, t.max_cost_us
 t.next_slot_at, t.next_fire_at, t.deleted_at IS NOT NULL OR t.paused_reason IS NOT NULL AS stopped
 """
 
-# Materialized: the plan is to begin with what is due, whatever the statistics say.
+# Materialized, so that the plan starts with the due triggers whatever the statistics say. Triggers that another tick
+# has locked are skipped.
 _TAKE_DUE = f"""
 WITH locked AS MATERIALIZED (
     SELECT {_COLUMNS} FROM triggers t
@@ -74,7 +76,8 @@ WITH locked AS MATERIALIZED (
 {_FACTS}
 """
 
-# Those whose gates were looked at. What was changed in the meantime is not taken: its time has moved.
+# Locks triggers again after their gates were evaluated. A trigger that changed meanwhile has another `next_fire_at`,
+# and is left out.
 _TAKE_AGAIN = f"""
 WITH locked AS MATERIALIZED (
     SELECT {_COLUMNS} FROM triggers t
@@ -92,8 +95,8 @@ WITH locked AS MATERIALIZED (
 )
 {_FACTS}
 """
-# Triggers whose oldest queued occurrence may begin, or never will. The facts come from a second statement, which sees
-# what was committed before the lock: beginning a run of a trigger needs the lock on its row.
+# Triggers whose oldest queued occurrence may begin, or never will. A second statement reads their state, and so sees
+# what was committed before the lock: a process that begins a run of a trigger holds its row.
 _LOCK_QUEUED = f"""
 SELECT r.id
   FROM triggers r
@@ -142,7 +145,8 @@ _RUNS = insert_runs(
 )
 
 
-# The rows of occurrences: new ones, or the outcomes of queued ones. An occurrence that already has a row does not fire.
+# Two ways to record occurrences: new rows, or outcomes of queued ones. An occurrence that has a row already fires
+# nothing.
 _NEW_ROWS = """
     INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, outcome, run_id, skip_reason, detail, manual)
     SELECT g.id, t.tenant_id, g.trigger_id, g.scheduled_for, g.outcome, g.run_id, g.skip_reason, g.detail, g.manual
@@ -160,7 +164,7 @@ _QUEUED_ROWS = """
 
 
 def _writing(rows: str) -> str:
-    """Return the statement for a batch of firings: their rows, threads and runs."""
+    """Return the statement that writes a batch of firings with their threads and runs."""
     return f"""
 WITH given AS (
     SELECT *
@@ -205,16 +209,16 @@ _POSTPONE = (
 
 @dataclass(frozen=True, slots=True)
 class DueTrigger:
-    """A locked trigger and what is known of it.
+    """A locked trigger and its state.
 
     Attributes:
         now: The database's clock.
-        next_slot_at: The first occurrence that nothing came of yet; None for one that was taken though it is not due.
-        tenant_timezone: Whose days are meant.
-        agent_lives: Whether its agent is there.
+        next_slot_at: The first occurrence without an outcome; None for a trigger that was taken although not due.
+        tenant_timezone: Time zone of the tenant's days.
+        agent_lives: Whether its agent exists.
         held: Whether the agent, the tenant or the fleet is paused.
-        stopped: It is deleted or paused.
-        open_runs: Those that earlier occurrences began.
+        stopped: Whether the trigger is deleted or paused.
+        open_runs: Open runs of earlier occurrences.
         queued_occurrences: Earlier occurrences that wait for those runs.
     """
 
@@ -249,7 +253,7 @@ class DueTrigger:
 
 @dataclass(frozen=True, slots=True)
 class NewFiring:
-    """What comes of one occurrence. With a `run_id` a run begins, in `thread_id`."""
+    """The outcome of one occurrence. With a `run_id` a run begins, in `thread_id`."""
 
     id: str
     trigger_id: str
@@ -273,11 +277,11 @@ class QueuedOccurrence:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where a trigger stands afterwards.
+    """The state of a trigger after its occurrences were handled.
 
     Attributes:
-        over: Nothing comes any more: it is switched off.
-        paused_reason: Why it does not fire any more; None changes nothing.
+        over: It has no more occurrences and is disabled.
+        paused_reason: Why it no longer fires; None changes nothing.
         gate_seen: What its gate saw; None changes nothing.
     """
 
@@ -290,12 +294,12 @@ class Move:
 
 
 async def take_due(connection: Connection, *, limit: int) -> list[DueTrigger]:
-    """Lock triggers that are due, those that wait longest first. What others hold is theirs."""
+    """Lock due triggers, the longest due first. Triggers that another process has locked are skipped."""
     return [_due(row) for row in await connection.fetch(_TAKE_DUE, limit=limit)]
 
 
 async def take_again(connection: Connection, leases: Sequence[tuple[str, datetime]]) -> list[DueTrigger]:
-    """Lock triggers that were put off until the given moments, where they still are."""
+    """Lock triggers that were postponed until the given moments, if they are unchanged."""
     ids, until = [each[0] for each in leases], [each[1] for each in leases]
     return [_due(row) for row in await connection.fetch(_TAKE_AGAIN, trigger_ids=ids, leased_until=until)]
 
@@ -316,7 +320,7 @@ async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> D
 
 
 async def take_queued(connection: Connection, *, limit: int) -> list[tuple[DueTrigger, QueuedOccurrence]]:
-    """Lock triggers whose oldest queued occurrence may begin or has to be skipped, and return both."""
+    """Lock triggers whose oldest queued occurrence may begin or must be skipped, and return both."""
     ids = [row["id"] for row in await connection.fetch(_LOCK_QUEUED, limit=limit)]
     if not ids:
         return []
@@ -334,17 +338,17 @@ async def skip_queued(connection: Connection, trigger_id: str, reason: SkipReaso
 
 
 async def lock_threads(connection: Connection, thread_ids: Sequence[str]) -> frozenset[str]:
-    """Lock threads, in the order of their ids, and return those that are there."""
+    """Lock threads in the order of their ids, and return those that exist."""
     return frozenset(row["id"] for row in await connection.fetch(_LOCK_THREADS, thread_ids=sorted(set(thread_ids))))
 
 
 async def insert_firings(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
-    """Write the outcomes of new occurrences of locked triggers and threads with their runs; return the doorbells."""
+    """Record new occurrences of locked triggers, insert their runs, and return the runs' doorbells."""
     return await _write(connection, _INSERT, firings)
 
 
 async def begin_queued(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
-    """Write the outcomes of queued occurrences of locked triggers and threads, and return the doorbells of the runs."""
+    """Record outcomes of queued occurrences, insert their runs, and return the runs' doorbells."""
     return await _write(connection, _BEGIN, firings)
 
 
@@ -354,12 +358,12 @@ async def _write(connection: Connection, statement: str, firings: Sequence[NewFi
 
 
 async def move_triggers(connection: Connection, moves: Sequence[Move]) -> None:
-    """Write where locked triggers stand now."""
+    """Store the new state of locked triggers."""
     await connection.execute(_MOVE, **_columns(Move, moves))
 
 
 async def postpone(connection: Connection, trigger_id: str) -> None:
-    """Put off a trigger that cannot be worked on, so that it does not stand before the others."""
+    """Postpone a trigger that cannot be handled, so that it does not block others."""
     await connection.execute(_POSTPONE, trigger_id=trigger_id)
 
 

@@ -1,4 +1,4 @@
-"""What gates of triggers ask about an agent."""
+"""State of agents for the gates of triggers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HAS_ACTIVE_TASK = """
 SELECT EXISTS (SELECT FROM tasks WHERE tenant_id = :tenant_id AND owner_agent_id = :agent_id AND status = 'active')
 """
 
-# Ids grow with time, so an agent's latest runs are at the end of its index; what is older ended longer ago, or is open.
+# Ids grow with time, so an agent's latest runs are at the end of its index; older runs ended earlier, or are open.
 _WAS_BUSY = f"""
 SELECT EXISTS (SELECT FROM runs
                 WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND status IN {sql_list(DUE_RUNS)})

@@ -1,4 +1,4 @@
-"""What became of triggers' occurrences: how the runs ended that they began, and what is told of them."""
+"""Outcomes of trigger occurrences: their runs' ends, failures in a row, and the list of firings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["Spent", "get_firing", "list_firings", "settle", "spent_since"]
 
-# Since a moment of each trigger, counted as budgets do: the runs that ended since then, and what open runs have used so
-# far, unless they were only waiting or queued since then. The cost of agents that these runs asked is not included.
+# Runs and cost since a moment of each trigger, counted as daily budgets count: usage of runs that ended since then, and
+# what open runs have used, unless they only waited or were queued. Costs of other agents that these runs called are not
+# included.
 _SPENT = f"""
 SELECT g.id, count(r.id) FILTER (WHERE r.created_at >= g.since)::int AS runs,
        COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd
@@ -29,8 +30,8 @@ SELECT g.id, count(r.id) FILTER (WHERE r.created_at >= g.since)::int AS runs,
 
 _SETTLE_ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended('triggers:settle', 0))"
 
-# What ended since the last look counts, in the order in which it ended: a success ends the row of failures; what was
-# canceled, or refused since a budget was spent, says nothing. A run is told of once, in the transaction that counts it.
+# Counts runs that ended since the last pass, in order: a success resets the failures; a canceled run, or one refused by
+# a spent budget, does not count. `trigger_told` is set in the same statement, so each run counts once.
 _SETTLE = f"""
 WITH ended AS (
     SELECT id, trigger_id, finished_at, error_message,
@@ -90,21 +91,21 @@ _GET = f"{_LISTED} WHERE f.tenant_id = :tenant_id AND f.id = :firing_id"
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a trigger's runs of a day come to."""
+    """Number and cost of a trigger's runs."""
 
     runs: int
     cost_usd: Decimal
 
 
 async def spent_since(connection: Connection, since: Sequence[tuple[str, datetime]]) -> dict[str, Spent]:
-    """Return what the runs of triggers come to that were made since the moments given, by trigger."""
+    """Return the number and cost of runs since the given moments, by trigger."""
     ids, moments = [each[0] for each in since], [each[1] for each in since]
     rows = await connection.fetch(_SPENT, trigger_ids=ids, moments=moments)
     return {row["id"]: Spent(row["runs"], row["cost_usd"]) for row in rows}
 
 
 async def settle(connection: Connection, *, limit: int) -> list[Row]:
-    """Count how runs of triggers ended, and pause triggers that failed too often. Must be called in a transaction.
+    """Count how runs of triggers ended, and pause triggers that failed too often. Call it in a transaction.
 
     Returns:
         ``id``, ``tenant_id``, ``agent_id``, ``failures``, ``paused_reason`` and ``newly_paused`` of the triggers that
@@ -118,16 +119,16 @@ async def settle(connection: Connection, *, limit: int) -> list[Row]:
 async def list_firings(
     connection: Connection, tenant_id: str, trigger_id: str, *, before: datetime | None, limit: int
 ) -> list[TriggerFiringView]:
-    """Return what came of a trigger's occurrences, the latest first, of occurrences before `before`."""
+    """Return a trigger's firings, latest occurrence first, from before `before`."""
     rows = await connection.fetch(_LIST, tenant_id=tenant_id, trigger_id=trigger_id, before=before, limit=limit)
     return [TriggerFiringView.model_validate(dict(row)) for row in rows]
 
 
 async def get_firing(connection: Connection, tenant_id: str, firing_id: str) -> TriggerFiringView:
-    """Return what came of one occurrence.
+    """Return one firing.
 
     Raises:
-        NotFound: There is no such row.
+        NotFound: There is no such firing.
     """
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, firing_id=firing_id)
     if row is None:

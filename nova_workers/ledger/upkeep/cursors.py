@@ -1,8 +1,8 @@
-"""Cursors of work that goes over a whole table by and by: how far it has come, and who is at it.
+"""Cursors of maintenance that walks whole tables in portions: the position, and the lease of the current worker.
 
-Whoever takes a cursor moves its `due_at` to the end of a lease, as effects do it: if he dies, it is due again, and goes
-on from where it stood. Cursors are taken in the order in which they fell due, and put at the end of the line after one
-portion of work, so that a tenant with a long past holds up nobody.
+Taking a cursor moves its `due_at` to the end of a lease, as effects do: after a crash it becomes due again, and work
+continues from its position. Cursors are taken in the order in which they became due, one portion at a time, so a tenant
+with a long history does not delay others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 Work = Literal["backfill", "threads"]
 
 _MANY = 1_000
-"""New cursors of one statement; the next tick makes more."""
+"""Most new cursors of one statement; the next tick makes more."""
 
 _ADD_TENANTS = """
 INSERT INTO upkeep_cursors (tenant_id, work, target, variant)
@@ -39,7 +39,7 @@ SELECT t.id, 'backfill', '', :variant
 ON CONFLICT DO NOTHING
 """
 
-# The condition is that of the index ix_agents__retention: configurations are long, and are not read for this.
+# Uses the condition of the index ix_agents__retention, so that the long configurations are not read.
 _ADD_AGENTS = """
 INSERT INTO upkeep_cursors (tenant_id, work, target)
 SELECT a.tenant_id, 'threads', a.id
@@ -51,9 +51,10 @@ SELECT a.tenant_id, 'threads', a.id
 ON CONFLICT DO NOTHING
 """
 
-# A cursor of another variant must have been left alone for `patience`. What was passed with another variant was not
-# passed with this one. While processes with two settings run side by side, as in a deploy, the one that is at it keeps
-# it: else they would undo each other's work for ever.
+# Takes the cursor that has been due longest; concurrent workers skip its locked row. A cursor of another variant is
+# taken only if it was not worked on for `patience`, and starts again: rows that were done with another variant are not
+# done with this one. During a deploy, processes with two settings run side by side; without `patience` they would undo
+# each other's work forever.
 _TAKE = """
 WITH due AS (
     SELECT tenant_id, work, target, variant
@@ -75,7 +76,7 @@ UPDATE upkeep_cursors c
 RETURNING c.tenant_id, c.work, c.target, c.passed_at, c.passed_id, c.due_at AS held_until
 """
 
-# Under the lease that was taken: a process that lost it changes nothing.
+# Guarded by the lease: a process that lost it changes nothing.
 _MOVE = """
 UPDATE upkeep_cursors
    SET passed_at = :passed_at, passed_id = :passed_id, behind = :behind, due_at = now() + :pause::interval,
@@ -87,8 +88,8 @@ _DROP = """
 DELETE FROM upkeep_cursors WHERE tenant_id = :tenant_id AND work = :work AND target = :target AND due_at = :held_until
 """
 
-# An index lookup for each tenant that is behind, of which there are few but after a change of the model. Who never said
-# anything is not behind.
+# One index lookup per tenant that is behind; after a change of the model these are many. A tenant without usage is not
+# behind.
 _TENANTS_BEHIND = """
 SELECT count(*)::int
   FROM upkeep_cursors c
@@ -102,12 +103,12 @@ _FORGET_PASSES = "DELETE FROM upkeep_cursors WHERE tenant_id = :tenant_id AND wo
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A cursor that was taken.
+    """A leased cursor.
 
     Attributes:
-        target: An agent, or empty.
-        passed_at: All rows up to this moment and `passed_id` are done; None is from the beginning.
-        held_until: The lease. It is also what tells this holder from the next.
+        target: Id of an agent, or empty.
+        passed_at: All rows up to this moment and `passed_id` are done; None: none are.
+        held_until: End of the lease. It also distinguishes this holder from the next.
     """
 
     tenant_id: str
@@ -119,24 +120,24 @@ class Cursor:
 
 
 async def add_tenant_cursors(connection: Connection, *, variant: str) -> None:
-    """Give each tenant that has none a cursor for the backfill."""
+    """Add a backfill cursor for each tenant without one."""
     await connection.execute(_ADD_TENANTS, variant=variant, limit=_MANY)
 
 
 async def add_agent_cursors(connection: Connection) -> None:
-    """Give each agent with a policy for its threads a cursor."""
+    """Add a cursor for each agent with a retention policy and without one."""
     await connection.execute(_ADD_AGENTS, limit=_MANY)
 
 
 async def take_cursor(
     connection: Connection, work: Work, *, lease: timedelta, variant: str = "", patience: timedelta = timedelta()
 ) -> Cursor | None:
-    """Take the cursor that has been due for longest; None where none is.
+    """Take the cursor that has been due longest; None if none is due.
 
     Args:
-        lease: For this long nobody else takes it.
-        variant: What the work is made with. A cursor of another one begins anew,
-        patience: once nobody has touched it for this long.
+        lease: For this long no other worker takes it.
+        variant: What the work is done with. A cursor of another variant starts again,
+        patience: if it was not worked on for this long.
     """
     row = await connection.fetchrow(_TAKE, work=work, variant=variant, lease=lease, patience=patience)
     return None if row is None else Cursor(**dict(row))
@@ -151,11 +152,11 @@ async def move_cursor(
     behind: bool,
     pause: timedelta,
 ) -> bool:
-    """Write how far the work has come, and give the cursor back. False where the lease was lost: nothing is written.
+    """Record the position and release the cursor. False if the lease was lost: nothing is written.
 
     Args:
         behind: Whether there is more to do.
-        pause: It is due again after this.
+        pause: Time until it is due again.
     """
     tag = await connection.execute(
         _MOVE,
@@ -172,17 +173,17 @@ async def move_cursor(
 
 
 async def drop_cursor(connection: Connection, cursor: Cursor) -> None:
-    """Delete a cursor: there is nothing to go over any more."""
+    """Delete a cursor that has no more work."""
     await connection.execute(
         _DROP, tenant_id=cursor.tenant_id, work=cursor.work, target=cursor.target, held_until=cursor.held_until
     )
 
 
 async def tenants_behind(connection: Connection) -> int:
-    """Return how many tenants have a past that the backfill has not looked through."""
+    """Return how many tenants have runs that the backfill has not checked."""
     return await connection.fetchval(_TENANTS_BEHIND)
 
 
 async def reset_backfill(connection: Connection, tenant_id: str) -> None:
-    """Have a tenant's past looked through anew: some came that is older than what was passed."""
+    """Restart a tenant's backfill, because rows were added that are older than its position."""
     await connection.execute(_FORGET_PASSES, tenant_id=tenant_id)

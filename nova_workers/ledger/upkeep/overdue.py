@@ -1,4 +1,4 @@
-"""What the reconciler looks after beside runs."""
+"""Due effects and expired idempotency keys, which the reconciler handles besides runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DUE_EFFECTS = f"""
 SELECT EXISTS (SELECT 1 FROM effects WHERE status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now())
 """
 
-# Locked before they are deleted: a key that a submission takes over at this moment is living again.
+# Locks the rows before it deletes them: a key that a submit just took over is no longer expired.
 _DELETE_KEYS = """
 WITH expired AS (
     SELECT tenant_id, key FROM idempotency_keys WHERE expires_at < now() LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -24,7 +24,7 @@ SELECT count(*)::int FROM gone
 
 
 async def has_due_effects(connection: Connection) -> bool:
-    """Whether any effect is due, or was begun by a worker that went silent."""
+    """Whether any effect is due, including those whose worker crashed."""
     return await connection.fetchval(_DUE_EFFECTS)
 
 

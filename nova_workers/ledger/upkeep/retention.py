@@ -1,7 +1,7 @@
-"""Rows that nobody needs any more, deleted by age, a bounded batch a statement.
+"""Deletes rows by age, in bounded batches.
 
-Each batch is found on an index that holds little else, oldest first; rows that another process holds are passed over,
-so any number of processes share the work. What each table keeps, and for how long: docs/operations.md.
+Each batch is found on a small index, oldest first. Locked rows are skipped, so any number of processes share the work.
+What each table keeps, and for how long: docs/operations.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DELETE FROM deliveries
                          FOR UPDATE SKIP LOCKED))
 """
 
-# An inbox item is not over while it waits for its channels, or for a person's answer.
+# Keeps inbox items that are not routed yet, and questions without an answer.
 _INBOX = f"""
 DELETE FROM deliveries
  WHERE id = ANY(ARRAY(SELECT id FROM deliveries
@@ -49,7 +49,7 @@ DELETE FROM deliveries
                          FOR UPDATE SKIP LOCKED))
 """
 
-# A run tells itself which trigger fired it, and a slot that has passed does not come back: a firing is history only.
+# A run names its trigger, and a past occurrence does not come back, so a firing is history only.
 _FIRINGS = """
 DELETE FROM trigger_firings
  WHERE id = ANY(ARRAY(SELECT id FROM trigger_firings
@@ -66,7 +66,7 @@ AGED: Final[dict[Aged, str]] = {
     "inbox": _INBOX,
     "firings": _FIRINGS,
 }
-"""What goes by age alone, and its statement."""
+"""Kinds of rows that are deleted by age alone, and their statements."""
 
 _POLICY = """
 SELECT (spec -> 'retention' ->> 'after_days')::int AS after_days, spec -> 'retention' ->> 'keep' AS keep
@@ -74,9 +74,8 @@ SELECT (spec -> 'retention' ->> 'after_days')::int AS after_days, spec -> 'reten
  WHERE tenant_id = :tenant_id AND id = :agent_id AND jsonb_typeof(spec -> 'retention') = 'object'
 """
 
-# Threads of an agent in the order in which they were made; one that is younger than the policy's age ends the walk.
-# Due is what has been left alone for so long, and is needed by nobody: no run of it is open, it belongs to no open
-# task, and no trigger starts runs on it.
+# Threads of an agent in order of creation; the walk ends at the first that is younger than the policy's age. A thread
+# is due if it was not used for that long, has no open run, belongs to no open task, and is the thread of no trigger.
 _WALK = f"""
 SELECT t.id, t.created_at,
        t.updated_at < now() - make_interval(days => :after_days) AND t.active_run_id IS NULL
@@ -98,10 +97,10 @@ SELECT t.id, t.created_at,
 
 @dataclass(frozen=True, slots=True)
 class ThreadPolicy:
-    """What becomes of an agent's threads that have been left alone.
+    """An agent's retention policy for unused threads.
 
     Attributes:
-        after_days: For so long.
+        after_days: Days without use.
         keep: ``none`` deletes the thread, ``latest`` all but its latest turn.
     """
 
@@ -111,7 +110,7 @@ class ThreadPolicy:
 
 @dataclass(frozen=True, slots=True)
 class WalkedThread:
-    """A thread that the walk came by, and whether its policy applies."""
+    """A thread of the walk, and whether the policy applies to it."""
 
     id: str
     due: bool
@@ -123,7 +122,7 @@ async def delete_aged(connection: Connection, what: Aged, *, days: int, limit: i
 
 
 async def thread_policy(connection: Connection, cursor: Cursor) -> ThreadPolicy | None:
-    """Return the policy of the cursor's agent; None where it has none any more."""
+    """Return the policy of the cursor's agent; None if it no longer has one."""
     row = await connection.fetchrow(_POLICY, tenant_id=cursor.tenant_id, agent_id=cursor.target)
     return None if row is None else ThreadPolicy(row["after_days"], row["keep"])
 
@@ -131,7 +130,7 @@ async def thread_policy(connection: Connection, cursor: Cursor) -> ThreadPolicy 
 async def walk_threads(
     connection: Connection, cursor: Cursor, policy: ThreadPolicy, *, limit: int
 ) -> Sequence[WalkedThread]:
-    """Return the next threads of an agent after the cursor's place, up to the first that is too young."""
+    """Return the next threads of an agent after the cursor's position, up to the first that is too young."""
     rows = await connection.fetch(
         _WALK,
         tenant_id=cursor.tenant_id,

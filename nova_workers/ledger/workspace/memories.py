@@ -1,4 +1,4 @@
-"""Facts that the agents of a tenant share. Bounded in size and number, so that a talkative agent fills no disk."""
+"""Facts that the agents of a tenant share, limited in size and number."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["MAX_CONTENT_CHARS", "MAX_MEMORIES", "Memory", "delete_memory", "list
 
 MAX_CONTENT_CHARS = MAX_MEMORY_CHARS
 MAX_MEMORIES = 1_000
-"""A tenant's. Approximate: two saves at the same moment may both see the last free place."""
+"""A tenant's. Approximate: two concurrent saves may both take the last free place."""
 
 _COLUMNS = "id, agent_id, content, created_at"
 
-# A fact that is known already is not saved twice, so that a save may be repeated after a crash.
+# An existing fact is not saved twice, so that a save can be repeated after a crash.
 _SAVE = f"""
 WITH known AS (
     SELECT {_COLUMNS} FROM memories WHERE tenant_id = :tenant_id AND content = :content ORDER BY id LIMIT 1
@@ -54,10 +54,10 @@ class Memory:
 
 
 async def save_memory(connection: Connection, tenant_id: str, agent_id: str, content: str) -> Memory:
-    """Save a fact, or return the one of the same words.
+    """Save a fact, or return the existing one with the same text.
 
     Raises:
-        LimitExceeded: The fact is too long, or the tenant has as many as it may.
+        LimitExceeded: The fact is too long, or the tenant has the most memories allowed.
     """
     if len(content) > MAX_CONTENT_CHARS:
         raise LimitExceeded(
@@ -82,7 +82,7 @@ async def list_memories(
 
     Args:
         limit: Most that are returned.
-        contains: Only those with these words, whatever their case.
+        contains: Only those with this text, ignoring case.
         before: Only those saved before the memory with this id.
     """
     return tuple(

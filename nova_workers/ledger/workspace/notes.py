@@ -1,4 +1,4 @@
-"""Notes: markdown documents that belong to agents. Who may do what is decided in `workspace.notes`."""
+"""Notes: markdown documents that belong to agents. `workspace.notes` decides about permissions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["add_note", "count_notes", "delete_note", "get_note", "list_notes", "
 _SUMMARY = "id, agent_id, title, shared, pinned, char_length(content) AS content_chars, created_at, updated_at"
 _WHOLE = f"{_SUMMARY}, content"
 
-# The bound is approximate: two notes that are added at the same moment may both see the last free place.
+# The limit is approximate: two concurrent inserts may both take the last free place.
 _ADD = f"""
 INSERT INTO notes (id, tenant_id, agent_id, title, content, shared, pinned)
 SELECT :note_id, a.tenant_id, a.id, :title, :content, :shared, :pinned
@@ -34,7 +34,7 @@ RETURNING {_WHOLE}
 
 _DELETE = "DELETE FROM notes WHERE tenant_id = :tenant_id AND id = :note_id"
 
-# One statement a set of filters, so that each has a plan of its own on the index that fits it.
+# One statement per set of filters, so that each is planned for the index that fits it.
 _LIST = f"""
 SELECT {_SUMMARY} FROM notes
  WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
@@ -63,7 +63,7 @@ async def add_note(
     pinned: bool,
     at_most: int,
 ) -> NoteView | None:
-    """Add a note to an agent that is there and has fewer than `at_most`; None where one of both does not hold."""
+    """Add a note to an agent; None if there is no such agent, or it has `at_most` notes."""
     row = await connection.fetchrow(
         _ADD,
         note_id=new_id("note"),
@@ -90,13 +90,13 @@ async def get_note(connection: Connection, tenant_id: str, note_id: str) -> Note
 
 
 async def lock_note(connection: Connection, tenant_id: str, note_id: str) -> NoteView | None:
-    """Return a note that nobody else changes before this transaction ends."""
+    """Return a note, locked until the transaction ends."""
     row = await connection.fetchrow(_LOCK, tenant_id=tenant_id, note_id=note_id)
     return None if row is None else _view(row)
 
 
 async def write_note(connection: Connection, tenant_id: str, note: NoteView) -> NoteView:
-    """Write what may change of a note that this transaction has locked."""
+    """Update a note that this transaction has locked."""
     (row,) = await connection.fetch(
         _WRITE,
         tenant_id=tenant_id,
@@ -130,10 +130,10 @@ async def list_notes(
     Args:
         limit: Most that are returned.
         agent_id: Only those of this agent.
-        not_of: Only those of other agents than this one; not together with `agent_id`.
-        pinned: Only those that are, or are not.
-        shared: Only those that are, or are not.
-        before: Only those made before the note with this id.
+        not_of: Leave out those of this agent; not together with `agent_id`.
+        pinned: Only pinned ones, or only others.
+        shared: Only shared ones, or only others.
+        before: Only those older than the note with this id.
     """
     query, agent = (_LIST, not_of) if agent_id is None else (_LIST_OF_AGENT, agent_id)
     rows = await connection.fetch(

@@ -1,4 +1,4 @@
-"""The rows of secrets: ciphertexts with their names. What is in them is known to `workspace.vault` alone."""
+"""Rows of secrets: names and ciphertexts. Only `workspace.vault` can decrypt them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 _COLUMNS = "tenant_id, name, ciphertext, key_id, description, updated_by, created_at, updated_at"
 
-# A description that is left out stays as it is.
+# Without a description the existing one stays.
 _PUT = f"""
 INSERT INTO secrets (tenant_id, name, ciphertext, key_id, description, updated_by)
 VALUES (:tenant_id, :name, :ciphertext, :key_id, coalesce(:description, ''), :updated_by)
@@ -49,7 +49,7 @@ _FETCH = (
 
 _DELETE = "DELETE FROM secrets WHERE tenant_id = :tenant_id AND name = :name RETURNING name"
 
-# Of several rotations at the same time each takes rows that no other has.
+# Concurrent rotations skip each other's locked rows.
 _LOCK_NOT_UNDER = f"""
 SELECT {_COLUMNS} FROM secrets
  WHERE key_id <> :key_id AND (tenant_id, name) > (:after_tenant_id, :after_name)
@@ -58,7 +58,8 @@ SELECT {_COLUMNS} FROM secrets
    FOR UPDATE SKIP LOCKED
 """
 
-# It is the same secret: who changed it, and when, stays.
+# Re-encrypts the same secret, so author and time of its last change stay. Guarded by the old key: a secret that was
+# replaced meanwhile is not overwritten.
 _REPLACE_CIPHERTEXT = """
 UPDATE secrets SET ciphertext = :ciphertext, key_id = :key_id
  WHERE tenant_id = :tenant_id AND name = :name AND key_id = :old_key_id
@@ -69,7 +70,7 @@ _COUNT_NOT_UNDER = "SELECT count(*) FROM secrets WHERE key_id <> :key_id"
 
 @dataclass(frozen=True, slots=True)
 class SecretRow:
-    """A secret as it is kept."""
+    """A stored secret."""
 
     tenant_id: str
     name: str
@@ -91,7 +92,7 @@ async def put_secret(
     description: str | None,
     updated_by: str,
 ) -> SecretRow:
-    """Make or replace a secret."""
+    """Insert or replace a secret."""
     row = await connection.fetchrow(
         _PUT,
         tenant_id=tenant_id,
@@ -106,21 +107,21 @@ async def put_secret(
 
 
 async def count_secrets(connection: Connection, tenant_id: str, *, beside: str) -> int:
-    """Return how many secrets a tenant has, beside one name."""
+    """Return how many secrets a tenant has, not counting one name."""
     return await connection.fetchval(_COUNT, tenant_id=tenant_id, except_name=beside)
 
 
 async def list_secrets(
     connection: Connection, tenant_id: str, *, after: str | None, limit: int
 ) -> tuple[SecretRow, ...]:
-    """Return a tenant's secrets by name, those after a name."""
+    """Return a tenant's secrets by name, from after a name."""
     return tuple(_secret(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, after=after, limit=limit))
 
 
 async def fetch_secrets(
     connection: Connection, tenant_id: str, names: Collection[str] | None = None
 ) -> tuple[SecretRow, ...]:
-    """Return those of a tenant's secrets that have one of these names; None is all."""
+    """Return a tenant's secrets with one of these names; None for all."""
     wanted = None if names is None else list(names)
     return tuple(_secret(row) for row in await connection.fetch(_FETCH, tenant_id=tenant_id, names=wanted))
 
@@ -129,7 +130,7 @@ async def delete_secret(connection: Connection, tenant_id: str, name: str) -> No
     """Delete a secret.
 
     Raises:
-        NotFound: There is none of this name.
+        NotFound: There is no secret of this name.
     """
     if await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name) is None:
         raise NotFound(f"There is no secret {name!r}.")
@@ -138,7 +139,7 @@ async def delete_secret(connection: Connection, tenant_id: str, name: str) -> No
 async def lock_under_other_keys(
     connection: Connection, key_id: str, *, after: tuple[str, str], limit: int
 ) -> tuple[SecretRow, ...]:
-    """Return secrets of all tenants that are not under a master key, locked until the transaction ends.
+    """Return secrets of all tenants that are under other master keys, locked until the transaction ends.
 
     Args:
         key_id: The master key.
@@ -154,7 +155,7 @@ async def lock_under_other_keys(
 
 
 async def replace_ciphertext(connection: Connection, row: SecretRow, *, ciphertext: bytes, key_id: str) -> None:
-    """Keep a secret under another master key."""
+    """Store a secret, encrypted with another master key."""
     await connection.execute(
         _REPLACE_CIPHERTEXT,
         tenant_id=row.tenant_id,
@@ -166,7 +167,7 @@ async def replace_ciphertext(connection: Connection, row: SecretRow, *, cipherte
 
 
 async def count_under_other_keys(connection: Connection, key_id: str) -> int:
-    """Return how many secrets of all tenants are not under a master key."""
+    """Return how many secrets of all tenants are under other master keys."""
     return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
 
 

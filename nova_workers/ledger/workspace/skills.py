@@ -1,4 +1,4 @@
-"""The library of skills of a tenant: each is a SKILL.md and the files beside it."""
+"""A tenant's skills: each is a SKILL.md and its files."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 MAX_SKILLS = 500
-"""A tenant's. Approximate: two that are added at the same moment may both see the last free place."""
+"""A tenant's. Approximate: two concurrent inserts may both take the last free place."""
 
-# At most `at_most` in a tenant; one that is there already may always be replaced.
+# At most `at_most` in a tenant; an existing skill may always be replaced.
 _PUT = """
 INSERT INTO skills AS s (tenant_id, name, description, skill_md, body, front_matter)
 SELECT :tenant_id, :name, :description, :skill_md, :body, :front_matter
@@ -49,7 +49,7 @@ SELECT :tenant_id, :name, f.path, f.executable, f.content
   FROM unnest(:paths::text[], :executables::bool[], :contents::bytea[]) AS f(path, executable, content)
 """
 
-# The size of a column that is stored out of line is known without reading it.
+# `octet_length` of an out-of-line column does not read the content.
 _FILES = """
 COALESCE((SELECT jsonb_agg(jsonb_build_object('path', f.path, 'size_bytes', octet_length(f.content),
                                               'executable', f.executable) ORDER BY f.path COLLATE "C")
@@ -83,10 +83,10 @@ ORDER BY id LIMIT :limit
 async def put_skill(  # noqa: PLR0917 - the parts of one value
     connection: Connection, tenant_id: str, front: SkillFront, skill_md: str, body: str, files: Sequence[SkillFile]
 ) -> SkillDetail:
-    """Add a skill, or replace the one of its name whole. Must be called inside a transaction.
+    """Add a skill, or replace the one of its name. Call it in a transaction.
 
     Raises:
-        LimitExceeded: The tenant has as many as it may.
+        LimitExceeded: The tenant has the most skills allowed.
     """
     matter = front.model_dump(mode="json")
     if (
@@ -103,7 +103,7 @@ async def put_skill(  # noqa: PLR0917 - the parts of one value
         is None
     ):
         raise LimitExceeded(
-            f"There are {MAX_SKILLS} skills already, which is the most. Remove those that nobody uses.",
+            f"There are {MAX_SKILLS} skills already, which is the limit. Remove unused ones.",
             limit=MAX_SKILLS,
         )
     await connection.execute(_CLEAR_FILES, tenant_id=tenant_id, name=front.name)
@@ -131,7 +131,7 @@ async def get_skill(connection: Connection, tenant_id: str, name: str) -> SkillD
 
 
 async def list_skills(connection: Connection, tenant_id: str, *, after: str | None, limit: int) -> list[SkillView]:
-    """Return skills by name, those after `after`."""
+    """Return skills by name, from after `after`."""
     return [
         SkillView(**_seen(row)) for row in await connection.fetch(_LIST, tenant_id=tenant_id, after=after, limit=limit)
     ]
@@ -152,17 +152,17 @@ async def get_skill_file(connection: Connection, tenant_id: str, name: str, path
 
 
 async def describe_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the descriptions of those of `names` that there are."""
+    """Return the descriptions of the existing skills of `names`."""
     rows = await connection.fetch(_DESCRIBE, tenant_id=tenant_id, names=list(names))
     return {row["name"]: row["description"] for row in rows}
 
 
 async def load_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> tuple[SkillDirectory, ...]:
-    """Return those of `names` that there are, with their files, in the order of `names`."""
+    """Return the existing skills of `names` with their files, in the order of `names`."""
     found = {row["name"]: row for row in await connection.fetch(_LOAD, tenant_id=tenant_id, names=list(names))}
     files: dict[str, list[SkillFile]] = {name: [] for name in found}
     for row in await connection.fetch(_LOAD_FILES, tenant_id=tenant_id, found=list(found)):
-        # A skill that was replaced between the two reads may have lost or gained some.
+        # Files of a skill that was replaced between the two reads may be of the new version.
         files[row["skill_name"]].append(SkillFile(row["path"], row["content"], row["executable"]))
     return tuple(
         SkillDirectory(name, found[name]["description"], found[name]["body"], tuple(files[name]))
