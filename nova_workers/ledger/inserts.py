@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NotRequired, TypedDict, Unpack
 
-__all__ = ["NewMessage", "NewRun", "NewUsage", "insert_messages", "insert_runs", "insert_threads", "insert_usage"]
+__all__ = [
+    "NewEffect",
+    "NewMessage",
+    "NewRun",
+    "NewTurn",
+    "NewUsage",
+    "insert_effects",
+    "insert_messages",
+    "insert_runs",
+    "insert_threads",
+    "insert_turns",
+    "insert_usage",
+]
 
 
 class NewRun(TypedDict):
@@ -34,6 +46,33 @@ class NewRun(TypedDict):
     priority: NotRequired[str]
     status: NotRequired[str]
     start_at: NotRequired[str]
+
+
+class NewTurn(TypedDict):
+    """An SQL expression for each column of a new turn."""
+
+    id: str
+    tenant_id: str
+    thread_id: str
+    parent_turn_id: str
+    depth: str
+    agent_id: str
+    agent_version: str
+    run_id: NotRequired[str]
+    source_event_id: NotRequired[str]
+    type: NotRequired[str]
+    status: NotRequired[str]
+    model: NotRequired[str]
+    provider: NotRequired[str]
+    input_tokens: NotRequired[str]
+    output_tokens: NotRequired[str]
+    cache_read_tokens: NotRequired[str]
+    cache_write_tokens: NotRequired[str]
+    reasoning_tokens: NotRequired[str]
+    cost_usd: NotRequired[str]
+    context_tokens: NotRequired[str]
+    stop_reason: NotRequired[str]
+    completed_at: NotRequired[str]
 
 
 class NewMessage(TypedDict):
@@ -74,6 +113,17 @@ class NewUsage(TypedDict):
     run_id: NotRequired[str]
 
 
+class NewEffect(TypedDict):
+    """An SQL expression for each column of a new effect."""
+
+    id: str
+    tenant_id: str
+    run_id: str
+    thread_id: str
+    kind: str
+    position: str
+
+
 def insert_runs(rows: str, /, **columns: Unpack[NewRun]) -> str:
     """Return a statement that inserts a run for each row of `rows` and returns the columns of `Accepted`."""
     return (
@@ -90,6 +140,11 @@ def insert_threads(rows: str, /, *, id: str, agent_id: str) -> str:
     return _insert("threads", rows, columns)
 
 
+def insert_turns(rows: str, /, **columns: Unpack[NewTurn]) -> str:
+    """Return a statement that inserts a turn for each row of `rows`."""
+    return _insert("turns", rows, columns)
+
+
 def insert_messages(rows: str, /, **columns: Unpack[NewMessage]) -> str:
     """Return a statement that inserts a message for each row of `rows`."""
     return _insert("messages", rows, columns)
@@ -98,6 +153,11 @@ def insert_messages(rows: str, /, **columns: Unpack[NewMessage]) -> str:
 def insert_usage(rows: str, /, **columns: Unpack[NewUsage]) -> str:
     """Return a statement that inserts a usage row for each row of `rows`."""
     return _insert("usage", rows, columns)
+
+
+def insert_effects(rows: str, /, **columns: Unpack[NewEffect]) -> str:
+    """Return a statement that inserts an effect for each row of `rows`."""
+    return _insert("effects", rows, columns)
 
 
 def _insert(table: str, rows: str, columns: Mapping[str, object]) -> str:

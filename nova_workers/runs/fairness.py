@@ -93,7 +93,7 @@ class FairQueue:
                     bell.queue,
                     self._scheduler.served,
                     excluded_threads=tried | self._chosen,
-                    asked_for=None if bell.thread_id in tried else bell.thread_id,
+                    doorbell_thread_id=None if bell.thread_id in tried else bell.thread_id,
                 )
             if entitled is None or entitled.ends_first:
                 chosen = bell

@@ -1,4 +1,4 @@
-"""The tables of `models` and the schema that the migrations make are one and the same."""
+"""The migrations make exactly the schema that `models` describes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nova_workers.devstack.servers.binaries import postgres_programs
 
 @pytest.fixture
 async def empty_url(postgres_url_admin: str) -> AsyncIterator[str]:
-    """URL of a database with nothing in it."""
+    """URL of an empty database."""
     name = f"test_{uuid.uuid4().hex}"
     admin = await asyncpg.connect(postgres_url_admin)
     try:
@@ -43,7 +43,7 @@ async def _create_from_models(url: str) -> None:
 async def _schema(url: str) -> list[str]:
     """Return every statement of the schema as Postgres itself describes it, sorted.
 
-    The columns of a table are sorted too, and the words of a list: those that a migration adds stand at its end.
+    The columns of a table and the words of a list are sorted too, since migrations add new ones at the end.
     """
     options = ["--schema-only", "--no-owner", "--exclude-table=alembic_version"]
     done = await asyncio.to_thread(
@@ -109,7 +109,7 @@ async def test_many_processes_may_migrate_at_once(empty_url: str) -> None:
     assert await migrate.current(empty_url) == migrate.head()
 
 
-async def test_every_table_and_every_cryptic_column_says_what_it_is(database_url: str) -> None:
+async def test_every_table_has_a_comment(database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
     silent = await connection.fetch(
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace "

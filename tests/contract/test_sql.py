@@ -1,4 +1,4 @@
-"""SQL: parameters have names, and every call gives a statement exactly the values that it names."""
+"""SQL: parameters have names, and every call passes exactly the values that its statement names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_no_statement_has_positional_parameters() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if any(_calls(path))], ids=lambda path: path.stem)
-def test_a_call_gives_a_statement_the_values_that_it_names(path: Path) -> None:
+def test_a_call_passes_the_values_that_its_statement_names(path: Path) -> None:
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     for call, constant in _calls(path):
         where = f"{path.relative_to(ROOT)}:{call.lineno}: {constant}"

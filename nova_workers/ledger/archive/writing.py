@@ -12,6 +12,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import Conflict, InvalidInput
 from nova_workers.ledger.archive.tables import KeptTable, references
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.inserts import insert_effects
 from nova_workers.ledger.upkeep.cursors import reset_backfill
 
 __all__ = [
@@ -113,14 +114,18 @@ SELECT skill_name FROM skill_files WHERE tenant_id = :tenant_id
 """
 
 # The effect that indexes every run for search indexes the imported ones too.
-_EFFECTS = """
-INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
-SELECT 'eff_' || upper(left(md5(r.id), 26)), r.tenant_id, r.id, r.thread_id, 'embeddings', 1
-  FROM runs r
+_EFFECTS = insert_effects(
+    """runs r
  WHERE r.tenant_id = :tenant_id AND r.status = 'succeeded'
    AND NOT EXISTS (SELECT FROM effects e WHERE e.run_id = r.id AND e.kind = 'embeddings')
-ON CONFLICT DO NOTHING
-"""
+ON CONFLICT DO NOTHING""",
+    id="'eff_' || upper(left(md5(r.id), 26))",
+    tenant_id="r.tenant_id",
+    run_id="r.id",
+    thread_id="r.thread_id",
+    kind="'embeddings'",
+    position="1",
+)
 
 
 async def begin_import(connection: Connection, tenant_id: str, *, next_task_id: int) -> None:

@@ -165,7 +165,7 @@ async def replay_delivery(connection: Connection, tenant_id: str, delivery: Deli
     row = await connection.fetchrow(_REPLAY, tenant_id=tenant_id, delivery_id=delivery.id)
     if row is not None:
         return DeliveryView.model_validate(dict(row))
-    where = "is in the inbox, which nobody sends" if delivery.target == INBOX else "is on its way already"
+    where = "is in the inbox, which is not sent anywhere" if delivery.target == INBOX else "is on its way already"
     raise IllegalTransition(f"The delivery {delivery.id!r} {where}.", delivery_id=delivery.id)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.inserts import insert_effects
 from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
 from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
@@ -24,11 +25,17 @@ _NOT_BEGUN = "status IN ('scheduled', 'queued') AND attempt = 0"
 
 # A run that is canceled before it began is delivered to webhooks like any ended run. A run has at most one such effect,
 # so the effect's id is derived from the run's.
+_EFFECT = insert_effects(
+    f"mine WHERE mine.status = 'canceled' AND {HAS_SUBSCRIBED_WEBHOOK}",
+    id="'eff_' || substr(mine.id, 5)",
+    tenant_id="mine.tenant_id",
+    run_id="mine.id",
+    thread_id="mine.thread_id",
+    kind="'delivery'",
+    position="1",
+)
 _DELIVER_END = f"""deliver_end AS (
-    INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
-    SELECT 'eff_' || substr(mine.id, 5), mine.tenant_id, mine.id, mine.thread_id, 'delivery', 1
-      FROM mine
-     WHERE mine.status = 'canceled' AND {HAS_SUBSCRIBED_WEBHOOK}
+    {_EFFECT}
 )"""
 
 

@@ -1,4 +1,4 @@
-"""A worker takes the next run of a thread, and what it needs to execute it."""
+"""Claims the next run of a thread for a worker, with everything that the worker needs to execute it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.runs import Claim, DailyBudgets
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.inserts import insert_messages
+from nova_workers.ledger.inserts import insert_messages, insert_turns
 
 __all__ = ["PAUSED", "Capped", "claim_next", "lock_caps"]
 
-# A pause holds back what is new; a run that was canceled is still ended.
+# A pause blocks new runs; canceled runs are still ended.
 PAUSED = """
 EXISTS (SELECT 1 FROM switches s
          WHERE s.scope = 'fleet'
@@ -21,7 +21,20 @@ EXISTS (SELECT 1 FROM switches s
             OR (s.scope = 'agent' AND s.tenant_id = r.tenant_id AND s.target = r.agent_id))
 """
 
-# A run that is claimed for the first time begins its turn.
+# The first claim of a run inserts its turn with the query.
+_TURN = insert_turns(
+    "claimed c WHERE c.turn_id = :turn_id",
+    id="c.turn_id",
+    tenant_id="c.tenant_id",
+    thread_id="c.thread_id",
+    run_id="c.id",
+    parent_turn_id="c.head_turn_id",
+    depth="COALESCE((SELECT p.depth + 1 FROM turns p WHERE p.id = c.head_turn_id), 0)",
+    agent_id="c.agent_id",
+    agent_version="c.agent_version",
+    source_event_id="""CASE WHEN c.trigger_id IS NULL THEN left(c.meta->>'event_id', 256)
+                ELSE (SELECT f.id FROM trigger_firings f WHERE f.run_id = c.id) END""",
+)
 _QUERY = insert_messages(
     "claimed WHERE turn_id = :turn_id",
     id=":message_id",
@@ -35,18 +48,18 @@ _QUERY = insert_messages(
     content="content",
 )
 
-# For how long a run has waited in all. The waits that it began together have one beginning; it goes on with the last.
+# How long a run has waited in total. Waits that began together count once, until the last of them ends.
 _WAITED = """
 (SELECT COALESCE(sum(s.took), interval '0')
    FROM (SELECT max(COALESCE(w.resolved_at, now())) - w.created_at AS took
            FROM run_waits w WHERE w.run_id = c.id GROUP BY w.created_at) s)
 """
 
-# The thread's row lock and `active_run_id IS NULL` let one claim through; the fence grows in the same statement, so
-# every later write can tell this claim from all before it. A run that was begun goes before the line, then one that
-# interrupted, then the line by place. What is left in the line of a deleted thread is claimed to be canceled: nothing
-# stays queued for ever. Under a cap nothing is claimed without the lock. With it the runs are counted: it was taken
-# before the statement began, which so sees every claim that was made under it. What is only to be ended needs no room.
+# Claims the next run. The lock on the thread's row and `active_run_id IS NULL` let one claim through; the fence grows
+# in the same statement, so every later write can distinguish this claim from all before. Order: a run that was begun,
+# then one that interrupted, then by seq. Queued runs of a deleted thread are claimed to be canceled, so that none stays
+# queued forever. Runs under a cap are claimed only with `lock_caps`, which was taken before this statement, so the
+# counts include every claim made under it. Runs that are only to be ended need no room.
 _CLAIM = f"""
 WITH thread AS (
     SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, deleted_at IS NOT NULL AS deleted
@@ -83,14 +96,7 @@ WITH thread AS (
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
 ), turn AS (
-    INSERT INTO turns (id, tenant_id, thread_id, run_id, parent_turn_id, depth, agent_id, agent_version,
-                       source_event_id)
-    SELECT c.turn_id, c.tenant_id, c.thread_id, c.id, c.head_turn_id,
-           COALESCE((SELECT p.depth + 1 FROM turns p WHERE p.id = c.head_turn_id), 0), c.agent_id, c.agent_version,
-           CASE WHEN c.trigger_id IS NULL THEN left(c.meta->>'event_id', 256)
-                ELSE (SELECT f.id FROM trigger_firings f WHERE f.run_id = c.id) END
-      FROM claimed c
-     WHERE c.turn_id = :turn_id
+    {_TURN}
 ), query AS (
     {_QUERY}
 )
@@ -115,19 +121,19 @@ SELECT n.tenant_id AS next_tenant_id, c.id, c.tenant_id, c.thread_id, c.turn_id,
 """
 
 
-# One lock a tenant, until the transaction ends. Only claims under a cap take it.
+# One lock per tenant, until the transaction ends. Only claims under a cap take it.
 _LOCK_CAPS = "SELECT pg_advisory_xact_lock(hashtextextended('nova caps ' || :tenant_id, 0))"
 
 
 @dataclass(frozen=True, slots=True)
 class Capped:
-    """The run that is next stands under a cap: it is claimed in a transaction that holds `lock_caps`, if at all."""
+    """The next run is under a cap, so a claim needs a transaction that holds `lock_caps`."""
 
     tenant_id: str
 
 
 async def lock_caps(connection: Connection, tenant_id: str) -> None:
-    """Have claims under a tenant's caps come one after the other, until the transaction ends."""
+    """Serialize claims under a tenant's caps until the transaction ends."""
     await connection.execute(_LOCK_CAPS, tenant_id=tenant_id)
 
 
@@ -140,13 +146,13 @@ async def claim_next(
     max_attempts: int,
     caps_locked: bool = False,
 ) -> Claim | Capped | None:
-    """Take the run that is next in a thread's line, in one statement.
+    """Claim a thread's next run, in one statement.
 
     Args:
-        caps_locked: The transaction holds `lock_caps` of the tenant, from before this statement.
+        caps_locked: Whether the transaction already holds `lock_caps` of the tenant.
 
     Returns:
-        The claim; None where nothing stands in line, another run is active, or a pause or a full cap holds.
+        The claim; None if no run is queued, another run is active, or a pause or a full cap blocks it.
     """
     row = await connection.fetchrow(
         _CLAIM,

@@ -11,7 +11,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.inserts import insert_usage
+from nova_workers.ledger.inserts import insert_effects, insert_usage
 from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
 from nova_workers.ledger.runs.journal import (
     ADD_USAGE,
@@ -65,6 +65,18 @@ _APPLIES: Mapping[EffectCondition, str] = {
 
 _EFFECT_APPLIES = " ".join(f"WHEN '{condition}' THEN {sql}" for condition, sql in _APPLIES.items())
 
+_EFFECTS = insert_effects(
+    f"""mine, thread, unnest(:effect_ids::text[], :effect_kinds::text[], :effect_conditions::text[])
+                         WITH ORDINALITY AS x(id, kind, condition, position)
+     WHERE CASE x.condition {_EFFECT_APPLIES} END""",
+    id="x.id",
+    tenant_id="mine.tenant_id",
+    run_id="mine.id",
+    thread_id="mine.thread_id",
+    kind="x.kind",
+    position="x.position",
+)
+
 # One statement ends the run, its turn and the thread's hold, writes usage, moves the head pointer with its history, and
 # inserts the effects, so a crash leaves all or nothing. The fence refuses a worker whose run was recovered. The
 # thread's row is locked first, as in every transition. Messages, calls and usage of the last step are written as in the
@@ -106,11 +118,7 @@ WITH thread AS (
     INSERT INTO thread_heads (tenant_id, thread_id, turn_id, run_id, move)
     SELECT tenant_id, thread_id, turn_id, id, 'turn' FROM mine
 ), effects_in AS (
-    INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
-    SELECT x.id, mine.tenant_id, mine.id, mine.thread_id, x.kind, x.position
-      FROM mine, thread, unnest(:effect_ids::text[], :effect_kinds::text[], :effect_conditions::text[])
-                         WITH ORDINALITY AS x(id, kind, condition, position)
-     WHERE CASE x.condition {_EFFECT_APPLIES} END
+    {_EFFECTS}
     RETURNING id
 )
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,

@@ -12,10 +12,33 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.inserts import insert_messages, insert_usage
+from nova_workers.ledger.inserts import insert_messages, insert_turns, insert_usage
 
 __all__ = ["commit_compaction"]
 
+_TURN = insert_turns(
+    "mine WHERE parent_turn_id IS DISTINCT FROM :turn_id",
+    id=":turn_id",
+    tenant_id="tenant_id",
+    thread_id="thread_id",
+    parent_turn_id="parent_turn_id",
+    depth="depth",
+    type="'compaction'",
+    status="'succeeded'",
+    agent_id="agent_id",
+    agent_version="agent_version",
+    model=":model",
+    provider=":provider",
+    input_tokens=":input_tokens",
+    output_tokens=":output_tokens",
+    cache_read_tokens=":cache_read_tokens",
+    cache_write_tokens=":cache_write_tokens",
+    reasoning_tokens=":reasoning_tokens",
+    cost_usd=":cost_usd::float8::numeric",
+    context_tokens=":tokens_after",
+    stop_reason="'end_turn'",
+    completed_at="now()",
+)
 _SUMMARY = insert_messages(
     "compaction",
     id=":message_id",
@@ -57,13 +80,7 @@ WITH thread AS (
      WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
        FOR UPDATE OF r
 ), compaction AS (
-    INSERT INTO turns (id, tenant_id, thread_id, parent_turn_id, depth, type, status, agent_id, agent_version, model,
-                       provider, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
-                       reasoning_tokens, cost_usd, context_tokens, stop_reason, completed_at)
-    SELECT :turn_id, tenant_id, thread_id, parent_turn_id, depth, 'compaction', 'succeeded', agent_id, agent_version,
-           :model, :provider, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens,
-           :reasoning_tokens, :cost_usd::float8::numeric, :tokens_after, 'end_turn', now()
-      FROM mine WHERE parent_turn_id IS DISTINCT FROM :turn_id
+    {_TURN}
     RETURNING id, tenant_id, thread_id, agent_id, depth
 ), message AS (
     {_SUMMARY}

@@ -1,4 +1,4 @@
-"""What a conversation holds for the model: back to the root, or to what a compaction left of it."""
+"""Reads a conversation for the model: back to its root, or to its last compaction."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from nova_workers.ledger.database import Connection
 
 __all__ = ["HistoryTurn", "load_history_turns"]
 
-# Walks from the newest turn back to the root. A compaction turn stands for all before its first kept turn, so
-# the walk ends there: a long conversation costs what a short one does. Its summary goes first, then the turns that it
-# kept, then those after it; an older compaction among the kept ones is told by the newer summary already. Of a turn
-# that was compacted in its middle, the steps that the summary stands for are left out.
+# Walks from the newest turn to the root. A compaction turn replaces all turns before its first kept turn, so the walk
+# ends there, and a long conversation costs no more than a short one. Its summary comes first, then the turns that it
+# kept, then those after it; the newer summary includes any older compaction among the kept turns. Of a turn that was
+# compacted in its middle, the steps that the summary replaces are left out.
 _HISTORY = """
 WITH RECURSIVE lineage AS (
     SELECT t.id, t.parent_turn_id, 0 AS back, t.type, t.status, t.error_message, t.refused_blocks,

@@ -60,7 +60,7 @@ SELECT a.*, v.created_by
  WHERE a.tenant_id = :tenant_id AND a.id = :agent_id
 """
 
-# Whoever changes what he reads holds the row meanwhile: of two changes at the same time neither is lost.
+# Locks the row for a read and a later change: of two concurrent changes neither is lost.
 _LOCK = "SELECT 1 FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id FOR NO KEY UPDATE"
 
 _LIST = """

@@ -1,4 +1,4 @@
-"""Named parameters: what is one and what only looks like one, as examples and as properties."""
+"""Named parameters: real ones and text that only resembles one, as examples and as properties."""
 
 import pytest
 from hypothesis import given
@@ -46,9 +46,7 @@ OPAQUE = st.one_of(
         ("a #- b - -:c / :d", "a #- b - -$1 / $2", ("c", "d")),
     ],
 )
-def test_a_parameter_gets_a_number_and_all_else_stays_as_it_is(
-    statement: str, text: str, names: tuple[str, ...]
-) -> None:
+def test_a_parameter_gets_a_number_and_all_else_is_unchanged(statement: str, text: str, names: tuple[str, ...]) -> None:
     assert compile_statement(statement) == (text, names)
 
 
@@ -94,12 +92,12 @@ def test_an_unknown_name_is_named_with_its_statement() -> None:
         bind(_INSERT_THREAD, values)
 
 
-def test_a_name_that_is_written_wrong_is_missing_and_unknown() -> None:
+def test_a_misspelled_name_is_reported_as_missing_and_unknown() -> None:
     with pytest.raises(TypeError, match="no value for 'tenant_id' and no parameter named 'tenant'"):
         bind(_INSERT_THREAD, {"thread_id": "thr_1", "tenant": "ten_1"})
 
 
 @pytest.mark.parametrize("statement", ["id = $1", "'open", '"open', "/* a /* nested */ one */", "/* open"])
-def test_what_could_be_misread_is_refused(statement: str) -> None:
+def test_an_ambiguous_statement_is_refused(statement: str) -> None:
     with pytest.raises(ValueError, match="write parameters as :name"):
         compile_statement(statement)
