@@ -23,7 +23,7 @@ async def test_a_pgvector_that_is_too_old_is_told(database: Database, database_u
 
 
 async def test_a_past_that_was_not_looked_through_is_told(database: Database, database_url: str) -> None:
-    assert "all that was said" in (await _finding(database_url, "search index")).detail
+    assert "all earlier messages are in it" in (await _finding(database_url, "search index")).detail
     await old_run(database, "hello", thread=await seed_thread(database))
     async with database.connection() as connection:
         await add_tenant_cursors(connection, variant="m")

@@ -94,7 +94,7 @@ async def test_a_schema_that_is_none_is_told_before_anything_is_spent(
     result = await engine.run("hi", EngineOptions(output_schema={"type": "strnig"}), "sandbox")
     assert result.error is not None
     assert (result.error.kind, result.error.retryable, server.requests) == ("unknown", False, [])
-    assert "is no JSON schema" in result.error.message
+    assert "is not a JSON schema" in result.error.message
 
 
 @pytest.mark.parametrize(
