@@ -83,6 +83,7 @@ class Message(Table, table=True):
     kind: str = string()
     role: str = string()
     content: list[dict[str, Any]] = json()
+    context: dict[str, Any] | None = json(null=True, comment="Of a query: contracts.event_context.EventContext")
     event_id: str | None = string(null=True, comment="<attempt>-<seq> of the live event that closed its step")
     used: dict[str, Any] | None = json(null=True, comment="Of a step's last message: what the turn has used by then")
     created_at: datetime = time(now=True)

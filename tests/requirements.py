@@ -72,6 +72,11 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "prompt.inert": "No content closes a section or opens one, however it spells the tag.",
     "prompt.background": "A run in the background sends people nothing but what its agent hands over.",
     "prompt.endings": "The next turn sees, at its place, what was stopped and what failed.",
+    # context
+    "context.time": "Each message names date, time of day and zone of its turn's start, in the tenant's zone.",
+    "context.occurrence": "A run of a trigger names the trigger and the planned time.",
+    "context.prefix": "Each request begins with the bytes of the one before it, at whatever times the turns start.",
+    "context.resume": "An attempt after a crash shows the model the same event context.",
     # cancel
     "cancel.queued": "A queued run is canceled at once.",
     "cancel.running": "A running run stops at once, its partial text is kept.",

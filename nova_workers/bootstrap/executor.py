@@ -75,7 +75,7 @@ def build_executor(
             database,
             engines,
             capabilities,
-            Prompter(database, settings, clock),
+            Prompter(database, settings),
             directories=AgentDirectories(settings, clock),
             settings=settings,
         ),

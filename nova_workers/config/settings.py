@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     default_model: str = "sonnet"
     default_engine: str = "anthropic"
     timezone: Timezone = "UTC"
-    """The time zone of dates in prompts and of usage by day."""
+    """The days of usage, and the zone of triggers that name none. Agents are given the time in their tenant's zone."""
 
     api: ApiSettings = Field(default_factory=ApiSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)

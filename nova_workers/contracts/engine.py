@@ -165,6 +165,9 @@ class EngineOptions:
     """Limit of the turn's wall time, tools included; the turn then stops with ``timeout`` and the limit ``time``."""
     history: tuple[Message, ...] = ()
     """The conversation before this message, oldest first; every tool_use in it has its result."""
+    event_context: str | None = None
+    """When the turn started and what caused it. The engine puts it in front of the message's content, as a text
+    block of its own: the message then reads as it will in the history of later turns."""
     journal: tuple[StepRecord, ...] = ()
     """Steps of this turn that are already committed. The engine continues after the last."""
     token_budget: int | None = None

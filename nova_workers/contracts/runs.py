@@ -8,6 +8,7 @@ from typing import Any
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
+from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.events import DeliveryTarget
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.vocabulary import (
@@ -160,7 +161,8 @@ class Claim:
     """From the latest time at which the run was queued to the claim."""
     elapsed_s: float = 0.0
     """From the run's first start to this claim, without its waits."""
-    thread_title: str | None = None
+    event: EventContext | None = None
+    """As it was stored at the first claim; None of a turn that an earlier release began."""
     channel: str | None = None
     """Where the answer goes: ``channel`` of the run's metadata; at most 64 characters."""
     recipient: str | None = None

@@ -90,6 +90,7 @@ class NewMessage(TypedDict):
     step: NotRequired[str]
     event_id: NotRequired[str]
     used: NotRequired[str]
+    context: NotRequired[str]
 
 
 class NewUsage(TypedDict):

@@ -1,7 +1,9 @@
-"""System prompts. Pure: no I/O, no clock."""
+"""What a model is told beside the conversation. Pure: no I/O, no clock."""
 
-from nova_workers.prompts.builder import SECTIONS, build_system_prompt, stable_prefix_chars
-from nova_workers.prompts.words import ASK_USER, WAYS, background_words, day_words, formatting_words, storage_words
+from nova_workers.prompts.builder import build_system_prompt, stable_prefix_chars
+from nova_workers.prompts.event import event_words, is_event_block
+from nova_workers.prompts.markup import SECTIONS
+from nova_workers.prompts.words import ASK_USER, WAYS, background_words, formatting_words, storage_words
 from nova_workers.prompts.work import WORK_PROMPT, work_words
 
 __all__ = [
@@ -11,8 +13,9 @@ __all__ = [
     "WORK_PROMPT",
     "background_words",
     "build_system_prompt",
-    "day_words",
+    "event_words",
     "formatting_words",
+    "is_event_block",
     "stable_prefix_chars",
     "storage_words",
     "work_words",

@@ -1,11 +1,10 @@
-"""What the sections say that no configuration says: where things are kept, how answers look, who reads them."""
+"""What the sections say that no configuration says: where things are kept, how answers look, how people are reached."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import date
 
-__all__ = ["ASK_USER", "WAYS", "background_words", "day_words", "formatting_words", "storage_words"]
+__all__ = ["ASK_USER", "WAYS", "background_words", "formatting_words", "storage_words"]
 
 ANY_CHANNEL = "*"
 """In a map by channel: for each that is not named."""
@@ -14,14 +13,7 @@ _MARKDOWN = """\
 Answer in Markdown. Use headings, lists and tables where they help the reader, not for their own sake.
 Put code, commands and file contents into fenced blocks that name their language."""
 
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-
-_UNREAD = """\
-This run was started in the background: no person reads along.
-Your answer is kept with the conversation and is sent to no one."""
-
-_CANNOT_ASK = """\
-You cannot ask anybody. Do what is asked with what you have, and decide for yourself where you would ask."""
+_BACKGROUND = "In a run that was started in the background, no person reads along."
 
 _CAN_ASK = """\
 A question with `ask_user` is put into the person's inbox and sent to them; this run waits for the answer, which may \
@@ -68,28 +60,21 @@ def formatting_words(channel: str | None, given: Mapping[str, str], *, fixed_for
     return _MARKDOWN
 
 
-def day_words(day: date, timezone: str) -> str:
-    """Return the date as the Context section has it: nothing finer, so that a day's prompts are the same bytes."""
-    return f"{_WEEKDAYS[day.weekday()]}, {day.isoformat()} ({timezone})"
+def background_words(*, ways: Collection[tuple[str, str]], can_ask: bool = False) -> str:
+    """Return the Background section: how a run in the background reaches a person. Without a way there is none.
 
-
-def background_words(
-    *, background: bool, asked_by_agent: bool, ways: Collection[tuple[str, str]], can_ask: bool = False
-) -> str:
-    """Return the Background section: for a run whose answer a person reads there is none.
+    It follows the run's tools and not its queue, so that all runs with these tools have the same prompt.
 
     Args:
-        background: The run is on the queue for work that nobody waits for.
-        asked_by_agent: Another agent's run waits for the answer.
         ways: Those of `WAYS` that are open to the run.
         can_ask: Whether the run has `ASK_USER`.
     """
-    if asked_by_agent:
-        return _ASKED_BY_AGENT
-    if not background:
-        return ""
     open_ways = [words for way, words in WAYS.items() if way in ways]
-    words = [_UNREAD, _CAN_ASK if can_ask else _CANNOT_ASK]
+    if not open_ways and not can_ask:
+        return ""
+    words = [_BACKGROUND]
+    if can_ask:
+        words.append(_CAN_ASK)
     if open_ways:
         other = "other" if can_ask else "only"
         words.append(f"The {other} ways to reach the person: {'; '.join(open_ways)}.")

@@ -12,6 +12,7 @@ from typing import Any
 
 from nova_workers.devstack.stand_in.reply import Reply, ToolUse
 from nova_workers.devstack.stand_in.work import work_reply
+from nova_workers.prompts import is_event_block
 
 __all__ = ["Reply", "ToolUse", "reply_to"]
 
@@ -105,9 +106,18 @@ def _title(excerpt: str) -> str:
 def _last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of the latest message that has one and is the user's."""
     for message in reversed(messages):
-        if message.get("role") == "user" and (text := _text_of(message.get("content"))):
+        if message.get("role") == "user" and (text := _text_of(_without_event(message.get("content")))):
             return text
     return ""
+
+
+def _without_event(content: object) -> object:
+    """Return the content without the event context, which stands in front of what the user said."""
+    match content:
+        case [{"type": "text", "text": str(first)}, *said] if is_event_block(first):
+            return said
+        case _:
+            return content
 
 
 def _blocks(message: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:

@@ -35,7 +35,7 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
 from nova_workers.engines.native import Toolset, TurnTools
 from nova_workers.engines.resilience import Resilience, ResilientResponder, Route
-from nova_workers.engines.turn import Interruption, Turn
+from nova_workers.engines.turn import Interruption, Turn, query_message
 
 __all__ = ["ClaudeTurn", "Shared"]
 
@@ -143,7 +143,9 @@ class ClaudeTurn:
         if sessions is None:
             return result
         journal = [message for step in self._options.journal for message in _committed(step)]
-        session = self._opener.to_store((*self._options.history, Message("user", content), *journal, *result.messages))
+        session = self._opener.to_store(
+            (*self._options.history, query_message(content, self._options), *journal, *result.messages)
+        )
         if session is None:
             return result
         await sessions.save(session)

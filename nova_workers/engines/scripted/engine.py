@@ -73,7 +73,9 @@ class ScriptedEngine:
         responder = Echo() if responses is None else Player(responses, options.run_id or "local")
         try:
             with Interruption(abort, options.timeout_s) as interruption:
-                turn = Turn(responder, tools, options, listener, interruption)
+                # A script stands in the message alone, and an echo says what the user said.
+                plain = replace(options, event_context=None)
+                turn = Turn(responder, tools, plain, listener, interruption)
                 result = await turn.play(content, provider=self.name)
             return replace(result, tools_available=() if toolbox is None else toolbox.offered)
         finally:

@@ -23,6 +23,7 @@ from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.calls import CallRunner
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.turn.interruption import Interruption, ReasoningClock, TurnStopped
+from nova_workers.engines.turn.query import query_message
 from nova_workers.engines.turn.refusals import leave_out
 from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
@@ -109,8 +110,7 @@ class Turn:
             RunLost: The listener raised it. Its other errors propagate as well.
         """
         started_s = time.monotonic()
-        content = (text_block(message),) if isinstance(message, str) else message
-        self._conversation = [*self._options.history, Message("user", content)]
+        self._conversation = [*self._options.history, query_message(message, self._options)]
         error: EngineError | None = None
         try:
             if self._options.output_schema is not None:

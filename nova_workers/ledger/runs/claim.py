@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.runs import Claim, DailyBudgets
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
@@ -36,7 +37,7 @@ _TURN = insert_turns(
                 ELSE (SELECT f.id FROM trigger_firings f WHERE f.run_id = c.id) END""",
 )
 _QUERY = insert_messages(
-    "claimed WHERE turn_id = :turn_id",
+    "event",
     id=":message_id",
     tenant_id="tenant_id",
     thread_id="thread_id",
@@ -46,7 +47,22 @@ _QUERY = insert_messages(
     kind="'query'",
     role="'user'",
     content="content",
+    context="context",
 )
+
+# What caused the turn. Written once: later attempts and later turns read it, so that the model is shown the same.
+_EVENT = """
+SELECT c.*, jsonb_strip_nulls(jsonb_build_object(
+           'at', c.started_at, 'timezone', COALESCE(g.timezone, c.tenant_timezone), 'source', c.source,
+           'queue', c.queue, 'channel', left(c.meta->>'channel', 64), 'thread', c.thread_title,
+           'asked_by_agent', c.parent_run_id IS NOT NULL,
+           'trigger', CASE WHEN g.id IS NOT NULL THEN jsonb_build_object(
+               'id', g.id, 'title', g.title, 'scheduled_for', f.scheduled_for, 'manual', f.manual) END)) AS context
+  FROM claimed c
+  LEFT JOIN triggers g ON g.tenant_id = c.tenant_id AND g.id = c.trigger_id
+  LEFT JOIN trigger_firings f ON f.trigger_id = g.id AND f.run_id = c.id
+ WHERE c.turn_id = :turn_id
+"""
 
 # How long a run has waited in total. Waits that began together count once, until the last of them ends.
 _WAITED = """
@@ -91,12 +107,14 @@ WITH thread AS (
                                                AND o.status = 'running'))))
     RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
-              w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
+              w.timezone AS tenant_timezone, w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
               w.max_cost_usd_per_day AS tenant_budget, a.max_cost_usd_per_day AS agent_budget
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
 ), turn AS (
     {_TURN}
+), event AS (
+    {_EVENT}
 ), query AS (
     {_QUERY}
 )
@@ -108,7 +126,9 @@ SELECT n.tenant_id AS next_tenant_id, c.id, c.tenant_id, c.thread_id, c.turn_id,
        (SELECT h.context_tokens FROM turns h WHERE h.id = c.head_turn_id) AS context_tokens,
        c.thread_session_id, c.thread_task_id, c.content, c.model, c.max_turns, c.queue, c.source, c.depth,
        c.parent_run_id, c.traceparent, c.created_at,
-       c.thread_title, c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
+       COALESCE((SELECT e.context FROM event e),
+                (SELECT m.context FROM messages m WHERE m.turn_id = c.turn_id AND m.seq = 0)) AS context,
+       c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
        c.trigger_id, c.capped,
        c.tenant_budget::float8, c.agent_budget::float8,
        (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
@@ -196,7 +216,7 @@ async def claim_next(
         created_at=row["created_at"],
         claim_latency_s=row["claim_latency_s"],
         elapsed_s=row["elapsed_s"],
-        thread_title=row["thread_title"],
+        event=None if row["context"] is None else EventContext.model_validate(row["context"]),
         thread_label=row["thread_label"],
         channel=row["channel"],
         recipient=row["recipient"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nova_workers.contracts.content import Message
+from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.refusals import with_notes
 from nova_workers.ledger.database import Connection
 
@@ -32,7 +33,7 @@ WITH RECURSIVE lineage AS (
 ), newest AS (
     SELECT min(back) AS back FROM lineage WHERE type = 'compaction'
 )
-SELECT l.id, l.type, l.status, l.error_message, l.refused_blocks, m.role, m.content
+SELECT l.id, l.type, l.status, l.error_message, l.refused_blocks, m.role, m.content, m.context
   FROM lineage l CROSS JOIN newest n JOIN messages m ON m.turn_id = l.id
   LEFT JOIN compactions p ON p.turn_id = l.parent_turn_id
  WHERE (l.type <> 'compaction' OR l.back = n.back)
@@ -49,6 +50,7 @@ class HistoryTurn:
         summary: It is a compaction's.
         stopped: A person stopped it.
         error: Why it failed; None where it did not.
+        event: What caused it, beside its first message.
     """
 
     id: str
@@ -56,6 +58,7 @@ class HistoryTurn:
     messages: tuple[Message, ...]
     stopped: bool = False
     error: str | None = None
+    event: EventContext | None = None
 
 
 async def load_history_turns(connection: Connection, tenant_id: str, turn_id: str) -> tuple[HistoryTurn, ...]:
@@ -72,6 +75,7 @@ async def load_history_turns(connection: Connection, tenant_id: str, turn_id: st
             messages=(),
             stopped=row["status"] == "aborted",
             error=(row["error_message"] or "") if row["status"] == "failed" else None,
+            event=None if row["context"] is None else EventContext.model_validate(row["context"]),
         )
         refused |= row["refused_blocks"] or {}
         message = Message(role=row["role"], content=tuple(row["content"]))

@@ -8,19 +8,19 @@ from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.skills import SkillDirectory
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.resume import Journal, load_journal
-from nova_workers.ledger.threads.history import load_history_turns
 from nova_workers.ledger.workspace.skills import load_skills
 from nova_workers.observability.redactor import Redactor
+from nova_workers.prompts import event_words
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.budgets import within_budgets
 from nova_workers.runs.turns.directories import AgentDirectories
+from nova_workers.runs.turns.past import past_turns
 from nova_workers.runs.turns.prompting import Prompter
 from nova_workers.runs.turns.sessions import RunSessions
 from nova_workers.threads.transcript import conversation
@@ -158,7 +158,8 @@ class TurnAssembler:
             output_schema=agent.output_schema,
             skills=await self._skills(claim, abort),
             sessions=RunSessions(self._database, claim, self._engine_name(claim), abort),
-            history=await self._history(claim, abort),
+            history=conversation(await past_turns(self._database, claim, abort)),
+            event_context=None if claim.event is None else event_words(claim.event),
             journal=journal.steps_for_model,
             engine_config=agent.engine_config,
             run_id=claim.run_id,
@@ -167,14 +168,6 @@ class TurnAssembler:
     async def journal(self, claim: Claim, abort: AbortSignal) -> Journal:
         """Return what is committed of a run's turn. Raises `RunLost` where the lease ran out."""
         return await persist(self._database, abort, lambda c: load_journal(c, claim.turn_id))
-
-    async def _history(self, claim: Claim, abort: AbortSignal) -> tuple[Message, ...]:
-        parent = claim.parent_turn_id
-        if parent is None:
-            return ()
-        return conversation(
-            await persist(self._database, abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
-        )
 
     async def _skills(self, claim: Claim, abort: AbortSignal) -> tuple[SkillDirectory, ...]:
         """Return the agent's skills for an engine that has a place for them. One that has gone is left out."""

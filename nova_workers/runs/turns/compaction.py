@@ -25,8 +25,9 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.ledger.threads.compaction import commit_compaction
-from nova_workers.ledger.threads.history import HistoryTurn, load_history_turns
+from nova_workers.ledger.threads.history import HistoryTurn
 from nova_workers.runs.persist import persist
+from nova_workers.runs.turns.past import as_past, past_turns
 from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
 from nova_workers.threads.transcript import told
@@ -109,7 +110,7 @@ class Compactor:
             RunLost: Another claim holds the run.
         """
         started_s = self._clock.monotonic_s()
-        turns = await self._turns_before(run, claim)
+        turns = await past_turns(self._database, claim, run.abort)
         steps = [step for step in journal.steps_for_model if step.complete and step.messages]
         parts = [*turns, *(HistoryTurn(claim.turn_id, summary=False, messages=step.messages) for step in steps)]
         known = max([claim.context_tokens, *(step.usage.total_tokens for step in steps)])
@@ -126,7 +127,8 @@ class Compactor:
         events.emit(live.Compaction(phase="start", tokens_before=sum(tokens)))
         if done:
             # The message that the steps respond to.
-            older = [*turns, HistoryTurn(claim.turn_id, False, (Message("user", claim.content),)), *older[len(turns) :]]
+            query = HistoryTurn(claim.turn_id, False, (Message("user", claim.content),), event=claim.event)
+            older = [*turns, as_past(query), *older[len(turns) :]]
         text, usage, result = await self._summarize(run, engine, older, timeout_s)
         of = _OF_STEPS if through_step >= 0 else "Of the conversation before this point:"
         summary = f"<summary>\n{of}\n\n{text}\n</summary>"
@@ -152,12 +154,6 @@ class Compactor:
         events.emit(live.Compaction(phase="end", tokens_before=record.tokens_before, tokens_after=record.tokens_after))
         _log.info("run.compacted", turns=record.turns_summarized, tokens_before=record.tokens_before, trigger=trigger)
         return turn_id
-
-    async def _turns_before(self, run: HeldRun, claim: Claim) -> tuple[HistoryTurn, ...]:
-        parent = claim.parent_turn_id
-        if parent is None:
-            return ()
-        return await persist(self._database, run.abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
 
     def _window(self, model: str) -> int:
         """Return how many tokens of the model's window a conversation may fill."""

@@ -1,12 +1,10 @@
-"""What an agent is told at the start of a turn: gathers what the sections of its prompt need, and has it built."""
+"""Gathers what the sections of an agent's system prompt need, and builds it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from zoneinfo import ZoneInfo
 
-from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import McpServer
@@ -18,7 +16,6 @@ from nova_workers.prompts import (
     WAYS,
     background_words,
     build_system_prompt,
-    day_words,
     formatting_words,
     stable_prefix_chars,
     storage_words,
@@ -44,10 +41,9 @@ class Prompt:
 class Prompter:
     """Makes the prompts of runs. One object serves all slots of a worker process."""
 
-    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
+    def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
-        self._clock = clock
 
     async def prompt(
         self, claim: Claim, abort: AbortSignal, *, cwd: str | None, servers: Mapping[str, McpServer]
@@ -68,6 +64,7 @@ class Prompter:
         facts, task = await self._load(claim, abort)
         text = build_system_prompt(
             claim.agent,
+            agent_id=claim.agent_id,
             skills=skills_words(claim.agent.skills, facts.skills),
             storage=storage_words(cwd),
             formatting=formatting_words(
@@ -75,15 +72,11 @@ class Prompter:
                 self._settings.prompts.formatting,
                 fixed_form=claim.agent.output_schema is not None,
             ),
-            context=self._context(claim),
+            background=background_words(
+                ways=[way for way in WAYS if _offers(servers, *way)], can_ask=_offers(servers, *ASK_USER)
+            ),
             memories=_memories(facts),
             task=task,
-            background=background_words(
-                background=claim.queue == "background",
-                asked_by_agent=claim.parent_run_id is not None,
-                ways=[way for way in WAYS if _offers(servers, *way)],
-                can_ask=_offers(servers, *ASK_USER),
-            ),
         )
         return Prompt(text, stable_prefix_chars(text))
 
@@ -107,17 +100,6 @@ class Prompter:
         if not memories and not skills and claim.task_id is None:
             return PromptFacts(), ""
         return await persist(self._database, abort, load)
-
-    def _context(self, claim: Claim) -> dict[str, str]:
-        timezone = self._settings.timezone
-        facts = {
-            "Date": day_words(self._clock.now().astimezone(ZoneInfo(timezone)).date(), timezone),
-            "You are": f"agent {claim.agent_id} ({claim.agent.name})",
-            "Thread": claim.thread_title or "",
-            "Queue": claim.queue,
-            "Channel": claim.channel or "",
-        }
-        return {name: value for name, value in facts.items() if value.strip()}
 
 
 def _recalls(claim: Claim) -> bool:

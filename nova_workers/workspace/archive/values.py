@@ -14,6 +14,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.content import ContentBlock, JsonObject, Role
 from nova_workers.contracts.engine import CompactionTrigger, Limit
+from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.http.triggers import SkipReason
 from nova_workers.contracts.waits import wait_adapter
 from nova_workers.errors import InvalidInput
@@ -60,7 +61,7 @@ _FORMS: Final[Mapping[str, Mapping[str, TypeAdapter[Any]]]] = {
         "permissions_granted": TypeAdapter(JsonObject | None),
         "permissions_used": TypeAdapter(JsonObject | None),
     },
-    "messages": {"role": TypeAdapter(Role), "content": _BLOCKS},
+    "messages": {"role": TypeAdapter(Role), "content": _BLOCKS, "context": TypeAdapter(EventContext | None)},
     "tool_calls": {"params": _OBJECT, "result": TypeAdapter(_Blocks | None)},
     "compactions": {"trigger": TypeAdapter(CompactionTrigger)},
     "usage": {"agent_id": _AGENT},

@@ -23,7 +23,7 @@ AGENT = AgentSpec(name="Nova", identity="You are Nova.", instructions="Be kind."
 
 
 def _options(history: tuple[Message, ...], now: str, bench: Bench, **more: Any) -> EngineOptions:
-    prompt = build_system_prompt(AGENT, context={"now": now})
+    prompt = build_system_prompt(AGENT, memories=[now])
     return EngineOptions(
         system_prompt=prompt,
         stable_prompt_chars=stable_prefix_chars(prompt),
@@ -77,8 +77,8 @@ async def test_tools_and_the_slow_part_of_the_prompt_are_the_same_bytes_in_every
     prefixes = {json.dumps([request["tools"], request["system"][0]]) for request in requests}
     assert len(prefixes) == 1
     assert [request["system"][1]["text"] for request in requests[1:3]] == [
-        "<Context>\n- now: Monday\n</Context>",
-        "<Context>\n- now: Tuesday\n</Context>",
+        "\n\n<Memories>\n- Monday\n</Memories>",
+        "\n\n<Memories>\n- Tuesday\n</Memories>",
     ]
 
 
@@ -109,7 +109,7 @@ async def test_a_prompt_without_a_changing_part_is_one_block(server: ModelServer
 @pytest.mark.parametrize("forged", ["<Context>", "a\n<memories>\nb", "< task >"])
 def test_content_cannot_move_the_split(forged: str) -> None:
     agent = AgentSpec(name="Nova", identity="x", instructions=forged)
-    prompt = build_system_prompt(agent, context={"now": "Monday"})
-    assert prompt[stable_prefix_chars(prompt) :] == "<Context>\n- now: Monday\n</Context>"
+    prompt = build_system_prompt(agent, memories=["Monday"])
+    assert prompt[stable_prefix_chars(prompt) :] == "\n\n<Memories>\n- Monday\n</Memories>"
     plain = build_system_prompt(agent)
     assert stable_prefix_chars(plain) == len(plain)

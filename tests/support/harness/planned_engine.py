@@ -22,6 +22,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
 from nova_workers.errors import ToolFailure
+from nova_workers.prompts import is_event_block
 
 __all__ = ["USAGE", "Execution", "ModelCall", "PlannedEngine", "plan"]
 
@@ -30,7 +31,7 @@ USAGE = TokenUsage(input_tokens=10, output_tokens=3, cost_usd=0.25)
 
 
 class ModelCall(NamedTuple):
-    """A call of the model: its run, its step, and the texts of the conversation."""
+    """A call of the model: its run, its step, and the texts of the conversation without event contexts."""
 
     run_id: str
     step: int
@@ -178,7 +179,8 @@ class _Tools:
 
 
 def _words(message: Message) -> str:
-    parts = [text_of(message.content)]
+    said = tuple(block for block in message.content if not is_event_block(block.get("text", "")))
+    parts = [text_of(said)]
     for block in message.content:
         if block["type"] == "tool_use":
             parts.append(f"call {block['name']}")

@@ -30,15 +30,17 @@ def test_sections_stand_in_order_from_slow_to_fast() -> None:
         AGENT,
         storage="Keep notes in /data/notes.",
         formatting="Plain text.",
-        context={"Date": "2026-01-02", "Channel": "api"},
         memories=["Likes tea", "Lives in\nOslo"],
         task="Write the report.",
-        background="It is for the board.",
+        background="Use notify_user.",
+        agent_id="nova",
     )
     assert prompt == snapshot(
         """\
 <Identity>
 You are Nova.
+
+You are agent nova (Nova).
 </Identity>
 
 <Instructions>
@@ -67,10 +69,9 @@ Keep notes in /data/notes.
 Plain text.
 </Formatting>
 
-<Context>
-- Date: 2026-01-02
-- Channel: api
-</Context>
+<Background>
+Use notify_user.
+</Background>
 
 <Memories>
 - Likes tea
@@ -79,11 +80,7 @@ Plain text.
 
 <Task>
 Write the report.
-</Task>
-
-<Background>
-It is for the board.
-</Background>\
+</Task>\
 """
     )
 
@@ -209,9 +206,9 @@ def test_no_spelling_of_a_tag_gets_through(attack: str, before: str, after: str)
 
 
 @proves("prompt.stable")
-@given(context=pieces, memory=pieces, task=pieces)
-def test_the_slow_part_is_the_same_bytes_whatever_the_turn(context: str, memory: str, task: str) -> None:
+@given(background=pieces, memory=pieces, task=pieces)
+def test_the_slow_part_is_the_same_bytes_whatever_the_turn(background: str, memory: str, task: str) -> None:
     slow = build_system_prompt(AGENT, formatting="Plain")
-    prompt = build_system_prompt(AGENT, formatting="Plain", context={"Now": context}, memories=[memory], task=task)
+    prompt = build_system_prompt(AGENT, formatting="Plain", background=background, memories=[memory], task=task)
     assert prompt.startswith(slow)
     assert prompt[: stable_prefix_chars(prompt)].rstrip() == slow

@@ -38,6 +38,7 @@ SPEC: dict[str, Any] = {
     "capabilities": {"memory": {"tools": None, "config": {}}},
     "skills": ["pdf"],
 }
+CONTEXT = {"at": "2026-01-02T12:00:00+00:00", "timezone": "Europe/Oslo", "source": "api", "queue": "interactive"}
 BLOCKS = [{"type": "text", "text": "Hi \u2028\x1f there"}, {"type": "tool_use", "input": {"x": 1.5, "y": None}}]
 GIVEN: dict[str, dict[str, Any]] = {
     "agents": {"id": "clerk", "version": 2, "spec": SPEC, "deleted_at": None},
@@ -81,7 +82,7 @@ GIVEN: dict[str, dict[str, Any]] = {
         "status": "failed", "cost_usd": "1234567890.12345678", "tools_available": ["Read"],
     },
     "messages": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": None, "kind": "query", "role": "user",
-                 "content": BLOCKS},
+                 "content": BLOCKS, "context": CONTEXT},
     "tool_calls": {"turn_id": "turn_1", "status": "completed", "spawned_run_id": None, "result": BLOCKS},
     "compactions": {
         "turn_id": "turn_2", "summarized_through_turn_id": "turn_1", "first_kept_turn_id": None,

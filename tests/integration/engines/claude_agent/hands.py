@@ -9,6 +9,7 @@ from typing import Any
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from nova_workers.contracts.sessions import NewSession, StoredSession
+from nova_workers.prompts import is_event_block
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
 __all__ = ["MODEL", "Sessions", "calling", "options", "results", "said", "saying", "told"]
@@ -58,14 +59,14 @@ def results(result: EngineResult) -> list[tuple[str, str]]:
 
 
 def said(server: ModelServer, request: int = -1) -> list[tuple[str, str]]:
-    """Return the conversation of a request, without what the program adds of its own."""
+    """Return the conversation of a request, without event contexts and what the program adds of its own."""
     told: list[tuple[str, str]] = []
     for message in server.requests[request]["messages"]:
         content = message["content"]
         blocks: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
             text = block.get("text") or block.get("name") or json.dumps(block.get("content"))
-            if message["role"] != "system" and "<system-reminder>" not in text:
+            if message["role"] != "system" and "<system-reminder>" not in text and not is_event_block(text):
                 told.append((message["role"], text))
     return told
 

@@ -67,7 +67,7 @@ async def test_a_short_conversation_is_told_whole(small_harness: Harness):
 
 
 async def test_a_turn_after_a_full_window_begins_with_a_summary(small_harness: Harness):
-    thread_id = await _say(small_harness, _answer("x" * 1500, context_tokens=400))
+    thread_id = await _say(small_harness, _answer("x" * 1300, context_tokens=400))
     for _ in range(2):
         await _say(small_harness, _answer("short", context_tokens=900), thread_id)
     record = await small_harness.database.fetchrow(

@@ -10,6 +10,7 @@ import pytest
 from nova_workers.config import Settings
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.threads.history import load_history_turns
+from nova_workers.prompts import is_event_block
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time, check_heads
 from tests.support.harness.workers import Harness, Worker
@@ -59,6 +60,8 @@ def _conversation(request: dict[str, Any]) -> str:
     for message in request["messages"]:
         for block in message["content"]:
             match block:
+                case {"type": "text", "text": text} if is_event_block(text):
+                    words.append("context")
                 case {"type": "text", "text": text}:
                     words.append("summary" if "<summary>" in text else "query" if "Save" in text else "text")
                 case {"type": "tool_use", "id": id}:
@@ -79,8 +82,8 @@ async def test_a_turn_that_overflows_goes_on_after_a_summary_of_its_first_steps(
     row = await harness.run(run_id)
     assert (row["status"], row["result_text"]) == ("succeeded", "All saved"), dict(row)
     asked = [_conversation(request) for request in server.requests]
-    assert asked[3] == "query, call 0, result 0, call 1, result 1, call 2, result 2"
-    assert asked[5] == "summary, query"
+    assert asked[3] == "context, query, call 0, result 0, call 1, result 1, call 2, result 2"
+    assert asked[5] == "summary, context, query"
     assert "0 xxx" in server.requests[4]["messages"][0]["content"][0]["text"]
     record = await harness.database.fetchrow("SELECT * FROM compactions")
     assert record is not None
@@ -101,8 +104,8 @@ async def test_a_turn_that_comes_near_the_window_is_compacted_between_two_steps(
     run_id = await _run(harness, harness.worker())
     assert await harness.status(run_id) == "succeeded"
     asked = [_conversation(request) for request in server.requests]
-    assert asked[3] == "summary, query"
-    assert asked[4] == "summary, query, call 2, result 2"
+    assert asked[3] == "summary, context, query"
+    assert asked[4] == "summary, context, query, call 2, result 2"
     assert await harness.database.fetchval("SELECT trigger FROM compactions") == "context_limit"
 
 
@@ -120,7 +123,7 @@ async def test_a_worker_that_dies_after_the_summary_leaves_the_same_conversation
     server.reply(DONE)
     await harness.settle(second)
     assert (await harness.run(run_id))["result_text"] == "All saved"
-    assert _conversation(server.requests[-1]) == "summary, query"
+    assert _conversation(server.requests[-1]) == "summary, context, query"
     assert await harness.database.fetchval("SELECT count(*) FROM compactions") == 1
 
 
@@ -134,7 +137,7 @@ async def test_the_next_turn_is_told_what_is_left_of_the_long_one(harness: Harne
     assert [turn.summary for turn in turns] == [True, False]
     server.reply(DONE)
     await _run(harness, worker, row["thread_id"])
-    assert _conversation(server.requests[-1]) == "summary, query, call 2, result 2, text, query"
+    assert _conversation(server.requests[-1]) == "summary, context, query, call 2, result 2, text, context, query"
 
 
 async def test_a_conversation_that_overflows_again_at_once_fails(harness: Harness, server: ModelServer) -> None:

@@ -17,6 +17,7 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
+from nova_workers.prompts import is_event_block
 from tests.requirements import proves
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream, model_server
@@ -74,10 +75,14 @@ async def _until_seen(harness: Harness, run_id: str, kind: str) -> None:
             await asyncio.sleep(0.005)
 
 
+def _text(block: dict[str, Any]) -> str:
+    return block.get("text", block["type"])
+
+
 def _told(server: ModelServer) -> list[tuple[str, Any]]:
     """Return the roles and texts of the newest request's messages; of other blocks the type."""
     return [
-        (message["role"], [block.get("text", block["type"]) for block in message["content"]])
+        (message["role"], [text for block in message["content"] if not is_event_block(text := _text(block))])
         for message in server.requests[-1]["messages"]
     ]
 

@@ -14,11 +14,9 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.memories import save_memory
 from tests.requirements import proves
-from tests.support.harness.manual_clock import ManualClock
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
-DAY_S = 86_400
 AGENT: dict[str, Any] = {
     "name": "Clerk",
     "engine": "anthropic",
@@ -33,12 +31,6 @@ AGENT: dict[str, Any] = {
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """A fleet in Oslo."""
-    return Settings.model_validate({**settings.model_dump(), "timezone": "Europe/Oslo"})
-
-
-@pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
     """The model server."""
     async with model_server() as server:
@@ -47,24 +39,14 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """The worker's clock: noon of the first day of 2030."""
-    clock = ManualClock()
-    clock.advance(DAY_S / 2)
-    return clock
-
-
-@pytest.fixture
-async def harness(
-    database: Database, redis: Redis, settings: Settings, server: ModelServer, clock: ManualClock
-) -> AsyncIterator[Harness]:
+async def harness(database: Database, redis: Redis, settings: Settings, server: ModelServer) -> AsyncIterator[Harness]:
     """A fleet with one worker and a clerk."""
     harness = Harness(database, redis, settings)
     engine = AnthropicEngine(api_key="the-key", base_url=server.url, max_retries=0)
     harness.engines["anthropic"] = engine
     await harness.open()
     await harness.add_agent("clerk", AGENT)
-    harness.worker(clock=clock)
+    harness.worker()
     yield harness
     await harness.close()
     await engine.close()
@@ -117,6 +99,8 @@ async def test_a_whole_prompt(harness: Harness, server: ModelServer, settings: S
     assert prompt == snapshot("""\
 <Identity>
 You are a clerk.
+
+You are agent clerk (Clerk).
 </Identity>
 
 <Instructions>
@@ -145,13 +129,10 @@ Answer in Markdown. Use headings, lists and tables where they help the reader, n
 Put code, commands and file contents into fenced blocks that name their language.
 </Formatting>
 
-<Context>
-- Date: Tuesday, 2030-01-01 (Europe/Oslo)
-- You are: agent clerk (Clerk)
-- Thread: The &lt;/task> mail
-- Queue: background
-- Channel: mail
-</Context>
+<Background>
+In a run that was started in the background, no person reads along.
+The only ways to reach the person: `notify_user` for what the person should know now.
+</Background>
 
 <Memories>
 - Likes tea
@@ -162,36 +143,18 @@ Put code, commands and file contents into fenced blocks that name their language
 Task 1: Sort the mail
 Status: active
 Owner: clerk
-</Task>
-
-<Background>
-This run was started in the background: no person reads along.
-Your answer is kept with the conversation and is sent to no one.
-You cannot ask anybody. Do what is asked with what you have, and decide for yourself where you would ask.
-The only ways to reach the person: `notify_user` for what the person should know now.
-</Background>\
+</Task>\
 """)
 
 
 @proves("prompt.stable")
-async def test_other_days_threads_and_memories_leave_the_slow_part_alone(
-    harness: Harness, server: ModelServer, clock: ManualClock
-):
+async def test_other_queues_threads_and_memories_leave_the_slow_part_alone(harness: Harness, server: ModelServer):
     await _library(harness)
     first = await _prompt(harness, server)
-    clock.advance(DAY_S)
     await _remember(harness, "Likes tea")
     second = await _prompt(harness, server, await _task(harness), queue="background")
     assert first[0] == second[0]
-    assert first[1] != second[1]
-
-
-async def test_a_day_has_one_prompt(harness: Harness, server: ModelServer, clock: ManualClock):
-    morning = await _prompt(harness, server)
-    clock.advance(DAY_S / 4)
-    assert await _prompt(harness, server) == morning
-    clock.advance(DAY_S / 4 - 3_600)
-    assert "Wednesday, 2030-01-02 (Europe/Oslo)" in (await _prompt(harness, server))[1]
+    assert (len(first), len(second)) == (1, 2)
 
 
 async def test_the_newest_memories_are_told_as_far_as_there_is_room(harness: Harness, server: ModelServer):
@@ -234,11 +197,10 @@ async def test_how_answers_look_follows_the_channel(harness: Harness, server: Mo
     formatting = {"sms": "At most 160 characters."}
     prompts = harness.settings.prompts.model_copy(update={"formatting": formatting})
     harness.settings = harness.settings.model_copy(update={"prompts": prompts})
-    harness.workers[0] = harness.worker(clock=ManualClock())
-    slow, fast = await _prompt(harness, server, metadata={"channel": "sms"})
+    harness.workers[0] = harness.worker()
+    (slow,) = await _prompt(harness, server, metadata={"channel": "sms"})
     assert "<Formatting>\nAt most 160 characters.\n</Formatting>" in slow
-    assert "- Channel: sms" in fast
-    slow, _ = await _prompt(harness, server, metadata={"channel": ["not", "a", "word"]})
+    (slow,) = await _prompt(harness, server, metadata={"channel": ["not", "a", "word"]})
     assert "Answer in Markdown." in slow
 
 

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 BAD = "QkFE"
 GOOD = "R09PRA=="
-NAMED = "messages.0.content.1.image.source.base64.data: Could not process image"
+NAMED = "messages.0.content.2.image.source.base64.data: Could not process image"
 UNNAMED = "Could not process image"
 
 
@@ -68,7 +68,7 @@ async def test_a_refused_image_gives_way_to_a_note_in_this_and_in_later_turns(
     await harness.settle(worker)
     assert await harness.status(later) == "succeeded"
     assert len(server.requests) == 3
-    assert server.requests[2]["messages"][0]["content"][1]["text"] == note["text"]
+    assert server.requests[2]["messages"][0]["content"][2]["text"] == note["text"]
     kept = (await harness.transcript(run_id))[0]["content"]
     assert kept[1] == _image(BAD)
     await worker.publisher.drain(5)
