@@ -11,7 +11,7 @@ __all__ = ["UpkeepCursor"]
 
 
 class UpkeepCursor(Table, table=True):
-    """Progress of a slow pass over a tenant's rows. A worker leases it by moving `due_at`."""
+    """How far a slow pass over a tenant's rows has come. Who works on it holds it by its due time."""
 
     __tablename__ = "upkeep_cursors"
     __table_args__ = (Index(None, "work", "due_at"),)
