@@ -17,11 +17,11 @@ from nova_workers.ledger.schema import schema_head, schema_revision
 from nova_workers.ledger.tenants.keys import (
     DEFAULT_TENANT_ID,
     create_key,
-    create_tenant,
     find_key,
     hash_secret,
     list_keys,
 )
+from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 
 __all__ = ["KEY_FILE", "MASTER_KEYS_FILE", "make_first_key", "master_keys", "prepare_database"]
@@ -47,7 +47,7 @@ async def prepare_database(settings: Settings, database_url: str) -> Path:
         if await schema_revision(database) != schema_head():
             await _migrate(database_url)
         async with database.transaction() as connection:
-            await _ensure_tenant(connection)
+            await _ensure_tenant(connection, settings.timezone)
             secret = await _working_key(connection, _read(path))
     finally:
         await database.close()
@@ -78,7 +78,7 @@ def master_keys(home: Path) -> tuple[str, ...]:
     return tuple(lines)
 
 
-async def make_first_key(database_url: str) -> str | None:
+async def make_first_key(database_url: str, *, timezone: str = "UTC") -> str | None:
     """Make the default tenant, its agents and a key with every scope, on a migrated database.
 
     Returns:
@@ -90,7 +90,7 @@ async def make_first_key(database_url: str) -> str | None:
     database = Database(database_url, pool_size=1)
     try:
         async with database.transaction() as connection:
-            await _ensure_tenant(connection)
+            await _ensure_tenant(connection, timezone)
             keys = await list_keys(connection, DEFAULT_TENANT_ID, before=None, limit=_MOST_KEYS)
             if any(key.revoked_at is None for key in keys):
                 return None
@@ -116,8 +116,8 @@ async def _migrate(database_url: str) -> None:
         )
 
 
-async def _ensure_tenant(connection: Connection) -> None:
-    await create_tenant(connection, DEFAULT_TENANT_ID, "Default")
+async def _ensure_tenant(connection: Connection, timezone: str) -> None:
+    await ensure_tenant(connection, DEFAULT_TENANT_ID, "Default", timezone)
     await seed_defaults(connection, DEFAULT_TENANT_ID)
 
 

@@ -10,25 +10,25 @@ from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import (
     create_key,
-    create_tenant,
     find_key,
     hash_secret,
     list_keys,
     revoke_key,
 )
+from nova_workers.ledger.tenants.settings import ensure_tenant
 
 
 @pytest.fixture
 async def tenant_id(database: Database) -> str:
     """A tenant with nothing in it."""
     async with database.connection() as connection:
-        assert await create_tenant(connection, "ten_one", "One")
+        assert await ensure_tenant(connection, "ten_one", "One")
     return "ten_one"
 
 
 async def test_a_tenant_is_made_once(database: Database, tenant_id: str) -> None:
     async with database.connection() as connection:
-        assert not await create_tenant(connection, tenant_id, "Another name")
+        assert not await ensure_tenant(connection, tenant_id, "Another name")
     assert await database.fetchval("SELECT name FROM tenants WHERE id = $1", tenant_id) == "One"
 
 
@@ -81,7 +81,7 @@ async def test_keys_are_listed_newest_first_in_pages(database: Database, tenant_
 
 async def test_another_tenants_key_looks_like_none(database: Database, tenant_id: str) -> None:
     async with database.connection() as connection:
-        await create_tenant(connection, "ten_two", "Two")
+        await ensure_tenant(connection, "ten_two", "Two")
         made = await create_key(connection, tenant_id, name="mine", scopes=["runs"])
         with pytest.raises(NotFound, match=made.id):
             await revoke_key(connection, "ten_two", made.id)

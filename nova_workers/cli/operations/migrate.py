@@ -37,7 +37,7 @@ def migrate(status: StatusOption = False, first_key: FirstKeyOption = False, jso
     out = Output(json_mode=json_mode)
     try:
         before, after = asyncio.run(_run(url, change=not status))
-        key = asyncio.run(make_first_key(url)) if first_key and not status else None
+        key = asyncio.run(make_first_key(url, timezone=settings.timezone)) if first_key and not status else None
     except _UNREACHABLE as error:
         raise Unavailable(
             f"The database cannot be reached or changed ({error}). Check NOVA_DATABASE_URL, and that its user may "

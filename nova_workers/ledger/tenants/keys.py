@@ -1,4 +1,4 @@
-"""Tenants and their API keys. Of a key's secret only the SHA-256 and the first characters are stored."""
+"""API keys of tenants. Of a key's secret only the SHA-256 and the first characters are stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ __all__ = [
     "DEFAULT_TENANT_ID",
     "AuthenticatedKey",
     "create_key",
-    "create_tenant",
     "find_key",
     "hash_secret",
     "list_keys",
@@ -32,9 +31,6 @@ _SECRET_BYTES = 32
 _VISIBLE_CHARS = 12
 
 _COLUMNS = "id, name, prefix, scopes, created_at, expires_at, revoked_at"
-
-# Idempotent: making a tenant that exists changes nothing.
-_CREATE_TENANT = "INSERT INTO tenants (id, name) VALUES (:tenant_id, :name) ON CONFLICT (id) DO NOTHING RETURNING id"
 
 _CREATE = f"""
 INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, expires_at)
@@ -76,11 +72,6 @@ class AuthenticatedKey:
 def hash_secret(secret: str) -> bytes:
     """Return the hash that is stored of a secret; 256 random bits need no slow hash."""
     return hashlib.sha256(secret.encode()).digest()
-
-
-async def create_tenant(connection: Connection, tenant_id: str, name: str) -> bool:
-    """Make a tenant unless it exists; return whether it was made."""
-    return await connection.fetchval(_CREATE_TENANT, tenant_id=tenant_id, name=name) is not None
 
 
 async def create_key(

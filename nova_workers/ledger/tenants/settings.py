@@ -9,7 +9,7 @@ from nova_workers.contracts.http.tenants import TenantView
 from nova_workers.errors import Conflict, InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 
-__all__ = ["change_tenant", "create_tenant", "get_tenant", "list_tenants"]
+__all__ = ["change_tenant", "create_tenant", "ensure_tenant", "get_tenant", "list_tenants"]
 
 _VIEW = """
 SELECT id, name, timezone, work_from, work_until, work_every_s, weight, max_running, max_cost_usd_per_day::float8,
@@ -66,9 +66,14 @@ async def create_tenant(connection: Connection, tenant_id: str, name: str, timez
         InvalidInput: The database does not know the time zone.
     """
     await _check_zone(connection, timezone)
-    if await connection.fetchval(_CREATE, id=tenant_id, name=name, timezone=timezone) is None:
+    if not await ensure_tenant(connection, tenant_id, name, timezone):
         raise Conflict(f"There is a tenant {tenant_id!r} already. Choose another id.", tenant_id=tenant_id)
     return await get_tenant(connection, tenant_id)
+
+
+async def ensure_tenant(connection: Connection, tenant_id: str, name: str, timezone: str = "UTC") -> bool:
+    """Make a tenant unless it exists, and return whether it was made. One that exists stays as it is."""
+    return await connection.fetchval(_CREATE, id=tenant_id, name=name, timezone=timezone) is not None
 
 
 async def change_tenant(connection: Connection, tenant_id: str, changes: Mapping[str, Any]) -> TenantView:

@@ -13,7 +13,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run
 from nova_workers.ledger.runs.submit import insert_run
-from nova_workers.ledger.tenants.keys import create_tenant
+from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.stage import Bench
@@ -108,7 +108,7 @@ async def fill_ledger(url: str, runs: int, *, tenant_id: str) -> None:
     """Fill an empty database with threads of ten runs that succeeded, each with its turn and two messages."""
     database = Database(url, pool_size=1)
     async with database.transaction() as connection:
-        await create_tenant(connection, tenant_id, "bench")
+        await ensure_tenant(connection, tenant_id, "bench")
         await seed_defaults(connection, tenant_id)
     await database.close()
     connection = await asyncpg.connect(url)

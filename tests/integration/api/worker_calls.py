@@ -16,7 +16,8 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run, requeue_run
 from nova_workers.ledger.runs.journal import commit_step
-from nova_workers.ledger.tenants.keys import create_key, create_tenant
+from nova_workers.ledger.tenants.keys import create_key
+from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 
@@ -38,7 +39,7 @@ async def make_tenant(database: Database, scopes: Sequence[str] = ALL_SCOPES, te
     """Make a tenant (unless one is given) and a key of it."""
     tenant = tenant_id or new_id("ten")
     async with database.transaction() as connection:
-        if await create_tenant(connection, tenant, "test"):
+        if await ensure_tenant(connection, tenant, "test"):
             await seed_defaults(connection, tenant)
         made = await create_key(connection, tenant, name="test", scopes=scopes)
     return Tenant(tenant, made.key, made.id)

@@ -21,7 +21,7 @@ from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.routing import InboxRouter
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import create_tenant
+from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.observability.metrics import Metrics
 from nova_workers.workspace.deliveries import notify
@@ -128,6 +128,6 @@ async def post(database: Database, delivery_settings: Settings, receiving: Recei
     """A post office with a tenant and the default agents."""
     made = PostOffice(database, delivery_settings, receiving)
     async with database.transaction() as connection:
-        await create_tenant(connection, made.tenant_id, "post")
+        await ensure_tenant(connection, made.tenant_id, "post")
         await seed_defaults(connection, made.tenant_id)
     return made

@@ -56,6 +56,14 @@ async def test_two_homes_on_one_database_have_a_key_each(
         assert len(await list_keys(connection, DEFAULT_TENANT_ID, before=None, limit=10)) == 2
 
 
+async def test_the_first_tenant_has_the_time_zone_of_the_settings(
+    settings: Settings, database: Database, database_url: str
+) -> None:
+    await prepare_database(settings.model_copy(update={"timezone": "Europe/Oslo"}), database_url)
+    await prepare_database(settings.model_copy(update={"timezone": "Asia/Tokyo"}), database_url)
+    assert await database.fetchval("SELECT timezone FROM tenants") == "Europe/Oslo"
+
+
 async def test_the_first_key_is_made_once_also_by_many_at_once(database: Database, database_url: str) -> None:
     made = await asyncio.gather(*(make_first_key(database_url) for _ in range(4)))
     (key,) = [key for key in made if key is not None]

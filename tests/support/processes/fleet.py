@@ -34,7 +34,8 @@ from nova_workers.devstack.process import ProcessSpec
 from nova_workers.errors import NovaError
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import create_key, create_tenant
+from nova_workers.ledger.tenants.keys import create_key
+from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 
 __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
@@ -70,7 +71,7 @@ async def add_api_key(
     tenant = tenant_id or new_id("ten")
     try:
         async with database.transaction() as connection:
-            if await create_tenant(connection, tenant, "test"):
+            if await ensure_tenant(connection, tenant, "test"):
                 await seed_defaults(connection, tenant)
             made = await create_key(connection, tenant, name="test", scopes=scopes)
     finally:
