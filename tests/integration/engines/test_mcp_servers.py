@@ -1,7 +1,6 @@
 """MCP servers that are not of this process: shared, checked, replaced; and when they die the turn does not."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -31,7 +30,7 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.scripted import ScriptedEngine
 from tests.requirements import proves
-from tests.support.processes.inspection import wait_until_gone
+from tests.support.processes.inspection import is_alive, wait_until_gone
 from tests.support.servers.asgi import serving
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
@@ -100,13 +99,6 @@ def _said(result: EngineResult, call: int = 0) -> str:
     return text_of(result.tool_calls[call].result or ())
 
 
-def _lives(pid: int) -> bool:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
 async def _until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(15):
         while not true():  # noqa: ASYNC110 - another process sends no event when it exits
@@ -121,7 +113,7 @@ async def test_turns_share_a_child_process_that_ends_with_the_engine() -> None:
     assert await play.pid(CHILD) == pid
     assert await asyncio.gather(*(play.pid(CHILD) for _ in range(5))) == [pid] * 5
     await play.engine.close()
-    assert not _lives(pid)
+    assert not is_alive(pid)
 
 
 @pytest.mark.parametrize(
@@ -152,13 +144,13 @@ async def test_the_tools_of_a_qualified_server_never_go_by_their_own_names(play:
 
 async def test_a_child_of_one_turn_ends_with_it(play: Player) -> None:
     pid = await play.pid(replace(CHILD, reuse=False))
-    await _until(lambda: not _lives(pid))
+    await _until(lambda: not is_alive(pid))
 
 
 async def test_an_unused_child_process_is_closed() -> None:
     play = Player(idle_s=0.05)
     pid = await play.pid(CHILD)
-    await _until(lambda: not _lives(pid))
+    await _until(lambda: not is_alive(pid))
     assert await play.pid(CHILD) != pid
     await play.engine.close()
 
@@ -173,7 +165,7 @@ async def test_a_child_that_dies_is_a_tool_error_and_the_next_call_gets_a_new_on
 async def test_a_child_that_died_between_turns_is_replaced(play: Player) -> None:
     pid = await play.pid(CHILD)
     os.kill(pid, signal.SIGKILL)
-    await _until(lambda: not _lives(pid))
+    await _until(lambda: not is_alive(pid))
     assert await play.pid(CHILD) != pid
 
 
@@ -271,7 +263,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
     first, second = (int(pid) for pid in pids.read_text().split())
     assert first != second
     await play.engine.close()
-    await _until(lambda: not _lives(first) and not _lives(second))
+    await _until(lambda: not is_alive(first) and not is_alive(second))
 
 
 async def test_an_error_with_the_code_of_a_closed_connection_is_the_servers_own(play: Player) -> None:
@@ -295,7 +287,7 @@ async def test_a_server_that_blocks_costs_a_turn_one_timeout_and_the_next_turn_a
     assert [call.status for call in result.tool_calls] == ["failed"] * 5 + ["completed"]
     assert all("does not answer" in (call.error or "") for call in result.tool_calls[:5])
     assert await play.pid(rude) != pid
-    await _until(lambda: not _lives(pid))
+    await _until(lambda: not is_alive(pid))
 
 
 async def test_progress_is_told_while_the_call_runs(play: Player) -> None:
@@ -319,7 +311,7 @@ async def test_what_a_server_started_ends_with_its_connection(play: Player, tmp_
     pids = tmp_path / "pids"
     served_by = await play.pid(replace(_with_escapee(CHILD, pids), reuse=False))
     await _until(lambda: pids.exists() and pids.read_text().endswith("\n"))
-    await _until(lambda: not any(_lives(pid) for pid in (served_by, int(pids.read_text()))))
+    await _until(lambda: not any(is_alive(pid) for pid in (served_by, int(pids.read_text()))))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux is asked")
