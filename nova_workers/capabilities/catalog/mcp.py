@@ -1,21 +1,13 @@
-"""The `mcp` capability: tools of servers from outside, by configuration.
+"""The `mcp` capability: tools of servers from outside, by configuration."""
 
-Values of environment, headers and URLs may name secrets, as ``${secret:NAME}``. They are put in at the start of each
-run, so that a secret that was changed takes effect with the next one.
-"""
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-import re
-import shlex
-from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
-from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote, urlsplit
+from pydantic import BaseModel, ConfigDict, Field
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
-
+from nova_workers.capabilities.mcp_servers import McpServerForm, ServerName
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Revealed, Servers
 from nova_workers.config import ToolSettings
-from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServer
 from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.workspace.secrets import Secrets
@@ -23,144 +15,13 @@ from nova_workers.workspace.vault import Vault
 
 __all__ = ["capability"]
 
-_REFERENCE: Final = re.compile(r"\$\{secret:([^}]*)\}")
-_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
-_UNSENDABLE: Final = re.compile(r"[^\x20-\x7e]")
-_LOADERS: Final = re.compile(
-    r"(?:LD_|DYLD_|PYTHON|NODE_|NPM_CONFIG_|RUBY|PERL|JAVA_|_JAVA|GIT_|BASH_).*|PATH|HOME|ENV|IFS|SHELL|SHELLOPTS"
-)
-"""Variables that make one program into another. With them a pattern of commands would permit anything."""
-_OF_THE_TRANSPORT: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
-
-_Text = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00]*$")]
-_Line = Annotated[str, StringConstraints(min_length=1, max_length=4_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
-_HeaderValue = Annotated[str, StringConstraints(min_length=1, max_length=4_000, pattern=r"^[\x20-\x7e]*$")]
-_HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
-_VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
-_ToolName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-_ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:_?[a-z0-9-])*$", max_length=40)]
-"""Never ``__``, which parts it from the name of a tool: so no rule for one server fits the tools of another."""
-_Seconds = Annotated[float, Field(gt=0, le=3_600)]
-
-
-def _checked_references(text: str) -> str:
-    for name in _REFERENCE.findall(text):
-        if _NAME.fullmatch(name) is None:
-            raise ValueError(f"${{secret:{name}}} names no secret: capital letters, digits and underscores")
-    return text
-
-
-class _Server(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tools: Annotated[tuple[_ToolName, ...], Field(max_length=500)] | None = None
-    """Allow-list; None allows every tool that the server has."""
-    timeout_s: _Seconds = 60.0
-    """Most time for the server to start, and for each call."""
-
-
-class _Stdio(_Server):
-    """A program that is started and speaks on stdin and stdout."""
-
-    type: Literal["stdio"]
-    command: _Line
-    args: Annotated[tuple[_Text, ...], Field(max_length=100)] = ()
-    env: Annotated[dict[_VariableName, _Text], Field(max_length=100)] = Field(default_factory=dict[str, str])
-    cwd: Annotated[str, StringConstraints(pattern=r"^/[^\x00]*$", max_length=1_000)] | None = None
-    """An absolute path on the workers."""
-
-    @field_validator("env")
-    @classmethod
-    def _is_harmless(cls, env: dict[str, str]) -> dict[str, str]:
-        for name, value in env.items():
-            if _LOADERS.fullmatch(name.upper()):
-                raise ValueError(f"{name} would change which program is started, and is the operator's to set")
-            _checked_references(value)
-        return env
-
-    def references(self) -> set[str]:
-        """Return the names of the secrets that it needs."""
-        return _references(self.env.values())
-
-    def line(self) -> str:
-        """Return the command as it would be typed."""
-        return shlex.join((self.command, *self.args))
-
-    def check(self, tools: ToolSettings, field: str) -> None:
-        """Refuse a command that the operator does not permit."""
-        line = self.line()
-        if not any(fnmatchcase(line, pattern) for pattern in tools.mcp_commands):
-            raise InvalidInput(
-                f"{field}.command: this fleet may not start {line!r}. The operator permits commands with "
-                "NOVA_TOOLS__MCP_COMMANDS.",
-                field=f"{field}.command",
-            )
-
-    def resolve(self, scope: str, values: dict[str, str]) -> McpServer:
-        """Return the server with its secrets in place."""
-        env = {name: _filled(value, values) for name, value in self.env.items()}
-        return StdioMcpServer(self.command, self.args, env, self.cwd, self.tools, self.timeout_s, scope, qualified=True)
-
-
-class _Http(_Server):
-    """A server behind a streamable-HTTP URL."""
-
-    type: Literal["http"]
-    url: Annotated[_Line, StringConstraints(pattern=r"^https?://")]
-    headers: Annotated[dict[_HeaderName, _HeaderValue], Field(max_length=50)] = Field(default_factory=dict[str, str])
-
-    @field_validator("url")
-    @classmethod
-    def _is_whole(cls, url: str) -> str:
-        parts = urlsplit(_checked_references(url))
-        if "$" in parts.netloc or "@" in parts.netloc or not parts.hostname:
-            raise ValueError("the host must be written out, without a user or a secret in it")
-        _ = parts.port  # raises for one that is no number
-        return url
-
-    @field_validator("headers")
-    @classmethod
-    def _are_free(cls, headers: dict[str, str]) -> dict[str, str]:
-        for name, value in headers.items():
-            if name.lower() in _OF_THE_TRANSPORT:
-                raise ValueError(f"{name} is set by the transport")
-            _checked_references(value)
-        return headers
-
-    def references(self) -> set[str]:
-        """Return the names of the secrets that it needs."""
-        return _references((self.url, *self.headers.values()))
-
-    def check(self, tools: ToolSettings, field: str) -> None:
-        """Refuse to send over plain HTTP what may hold secrets; addresses are looked at when they are connected to."""
-        parts = urlsplit(self.url)
-        host = (parts.hostname or "").lower()
-        known = {host, f"{host}:{parts.port or 80}"} & set(tools.mcp_allow_hosts)
-        if parts.scheme == "http" and not known:
-            raise InvalidInput(
-                f"{field}.url: {host!r} is to be reached over https. The operator permits plain HTTP to a host of "
-                "their own with NOVA_TOOLS__MCP_ALLOW_HOSTS.",
-                field=f"{field}.url",
-            )
-
-    def resolve(self, scope: str, values: dict[str, str]) -> McpServer:
-        """Return the server with its secrets in place."""
-        for name in _references(self.headers.values()):
-            if _UNSENDABLE.search(values[name]):
-                raise InvalidInput(f"The secret {name!r} has characters that no HTTP header takes.")
-        url = _filled(self.url, {name: quote(value, safe="") for name, value in values.items()})
-        headers = {name: _filled(value, values) for name, value in self.headers.items()}
-        return HttpMcpServer(url, headers, self.tools, self.timeout_s, scope, qualified=True)
-
 
 class _Config(BaseModel):
     """Which servers, by a name of your own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    servers: Annotated[
-        dict[_ServerName, Annotated[_Stdio | _Http, Field(discriminator="type")]], Field(min_length=1, max_length=20)
-    ]
+    servers: Annotated[dict[ServerName, McpServerForm], Field(min_length=1, max_length=20)]
 
     def references(self) -> set[str]:
         """Return the names of the secrets that they need."""
@@ -206,14 +67,6 @@ class _McpCapability:
 def _servers(config: BaseModel) -> _Config:
     assert isinstance(config, _Config)  # noqa: S101 - narrows the type; the registry parses it as this class
     return config
-
-
-def _references(texts: Iterable[str]) -> set[str]:
-    return {name for text in texts for name in _REFERENCE.findall(text)}
-
-
-def _filled(text: str, values: dict[str, str]) -> str:
-    return _REFERENCE.sub(lambda found: values[found[1]], text)
 
 
 def capability(parts: CapabilityParts) -> Capability:
