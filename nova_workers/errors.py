@@ -23,6 +23,9 @@
     ├── OutboundFailed      a request to an outside server; `refused` says whether it was never sent
     ├── DeliveryFailed      a channel did not hand something over; `retryable` says whether to try again
     ├── EngineFailure       the turn failed; `retryable` says whether trying again can help
+    ├── OrchestrationError  agents of an orchestration cannot do what one of them, or a person, asked for
+    │   ├── ProviderNotAvailableError  the fleet does not have the provider, its engine or its profile
+    │   └── ModelNotAvailableError     no model fits: unknown, not permitted, or of a provider that is not available
     └── ConfigurationError  the operator must act; the process refuses to start
 """
 
@@ -40,9 +43,12 @@ __all__ = [
     "IllegalTransition",
     "InvalidInput",
     "LimitExceeded",
+    "ModelNotAvailableError",
     "NotFound",
     "NovaError",
+    "OrchestrationError",
     "OutboundFailed",
+    "ProviderNotAvailableError",
     "Rejected",
     "RunLost",
     "ThreadBusy",
@@ -247,6 +253,24 @@ class EngineFailure(NovaError):
         super().__init__(message, **fields)
         self.kind: EngineErrorKind = kind
         self.retryable = retryable
+
+
+class OrchestrationError(NovaError):
+    """Agents of an orchestration cannot do what one of them, or a person, asked for."""
+
+    code = "orchestration_error"
+
+
+class ProviderNotAvailableError(OrchestrationError):
+    """The fleet does not have the provider, its engine or its profile."""
+
+    code = "provider_not_available"
+
+
+class ModelNotAvailableError(OrchestrationError):
+    """No model fits: it is unknown, not permitted, too weak, or of a provider that is not available."""
+
+    code = "model_not_available"
 
 
 class ConfigurationError(NovaError):

@@ -51,6 +51,10 @@ def problem_of(item: Mapping[str, Any], model: object = None) -> str:
         case "string_pattern_mismatch":
             form = ACCEPTED_FORMS.get(item.get("ctx", {}).get("pattern", ""))
             return f"it has not the form that it needs; {form}" if form else "it has not the form that it needs"
+        case "union_tag_not_found":
+            # The field's name, which is usually `type`, is in the context, which some callers leave out.
+            name = item.get("ctx", {}).get("discriminator", "'type'")
+            return f"the field {name} is missing, which says what the others are"
         case _:
             words = str(item["msg"])
             for prefix in _PREFIXES:

@@ -10,18 +10,23 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal, get_args
 
 __all__ = [
+    "COMPLEXITIES",
     "DUE_RUNS",
     "ENDED_RUNS",
     "ENDED_TURNS",
     "LIVE_QUEUES",
+    "MODEL_TIERS",
     "OPEN_EFFECTS",
     "OPEN_RUNS",
     "OPEN_TASKS",
     "QUEUES",
     "RUN_QUEUES",
+    "TASK_CATEGORIES",
+    "AgentRole",
     "CancelReason",
     "CatchUp",
     "CompactionTrigger",
+    "Complexity",
     "DeliveryKind",
     "DeliveryStatus",
     "DueRunStatus",
@@ -37,11 +42,14 @@ __all__ = [
     "Limit",
     "LiveQueue",
     "MessageKind",
+    "ModelTier",
     "OnBusy",
     "OpenRunStatus",
     "OpenTaskStatus",
     "Overlap",
+    "PermissionMode",
     "Queue",
+    "ReasoningEffort",
     "ResolvedWaitStatus",
     "ResourceKind",
     "Role",
@@ -52,6 +60,7 @@ __all__ = [
     "StopReason",
     "SuspendedStatus",
     "SwitchScope",
+    "TaskCategory",
     "TaskStatus",
     "ToolCallStatus",
     "TriggerKind",
@@ -167,6 +176,34 @@ SkipReason = Literal[
 KeptTurns = Literal["none", "latest"]
 """What retention keeps of a thread: ``none`` deletes it, ``latest`` deletes all but its latest turn."""
 
+# Orchestrations
+
+AgentRole = Literal["master", "worker", "expert", "reviewer"]
+"""What an agent of an orchestration is for."""
+PermissionMode = Literal["default", "accept_edits", "bypass", "plan", "delegate"]
+"""Which tool calls of an agent of an orchestration go without a person's permission."""
+TaskCategory = Literal[
+    "architecture",
+    "complex-reasoning",
+    "coding",
+    "code-review",
+    "planning",
+    "tool-use",
+    "exploration",
+    "simple-tasks",
+    "general",
+    "agentic",
+    "search",
+    "documentation",
+]
+"""Kinds of work that models are ranked for."""
+ModelTier = Literal["economy", "fast", "strong", "frontier"]
+"""Classes of models, from the cheapest to the most capable."""
+Complexity = Literal["simple", "medium", "complex", "expert"]
+"""How hard a piece of work is; each needs a model of at least one tier, in the order of `ModelTier`."""
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model reasons before it answers; which of these a model takes depends on its provider."""
+
 # The fleet
 
 SwitchScope = Literal["fleet", "tenant", "agent"]
@@ -181,6 +218,9 @@ QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
 ENDED_TURNS: Final[tuple[TurnStatus, ...]] = ("succeeded", "failed", "aborted")
 OPEN_TASKS: Final[tuple[OpenTaskStatus, ...]] = get_args(OpenTaskStatus)
 OPEN_EFFECTS: Final[tuple[EffectStatus, ...]] = ("pending", "running")
+TASK_CATEGORIES: Final[tuple[TaskCategory, ...]] = get_args(TaskCategory)
+MODEL_TIERS: Final[tuple[ModelTier, ...]] = get_args(ModelTier)
+COMPLEXITIES: Final[tuple[Complexity, ...]] = get_args(Complexity)
 
 
 def words_of(vocabulary: Any) -> tuple[str, ...]:

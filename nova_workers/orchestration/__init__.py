@@ -1,0 +1,1 @@
+"""Orchestrations: agents that start, question and end other agents in one job."""

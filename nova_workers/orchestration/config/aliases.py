@@ -1,0 +1,132 @@
+"""Resolves names of models: aliases, aliases of aliases, and models that are known. Pure."""
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nova_workers.orchestration.config.reading import Path
+from nova_workers.orchestration.config.values import ModelAlias, ModelOverride, ResolvedModel
+from nova_workers.vocabulary import ReasoningEffort
+
+__all__ = ["Resolution", "nearest", "resolve_models"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What names stand for.
+
+    Attributes:
+        models: Every name that has a meaning.
+        complaints: What is wrong, each with its path in the configuration.
+    """
+
+    models: dict[str, ResolvedModel] = field(default_factory=dict[str, ResolvedModel])
+    complaints: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+
+
+def resolve_models(
+    aliases: Mapping[str, ModelAlias],
+    registry: Mapping[str, ModelOverride],
+    *,
+    known: Mapping[str, ResolvedModel],
+    providers: Collection[str],
+    unreadable: Collection[str] = (),
+) -> Resolution:
+    """Return what every name of a configuration stands for.
+
+    Args:
+        aliases: The section `models`.
+        registry: The section `model_registry`; its models that are not known need a provider.
+        known: Models and names that need no configuration. An alias of the same name takes its place.
+        providers: The names of providers.
+        unreadable: Names of aliases with other errors; what refers to them is not reported again.
+    """
+    resolver = _Resolver(aliases, providers, unreadable, dict(known))
+    for model_id, override in registry.items():
+        resolver.add_registered(model_id, override.provider)
+    resolver.freeze()
+    for name in aliases:
+        resolver.add_alias(name)
+    return Resolution(resolver.models, resolver.complaints)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint for the reader of an error: ``; did you mean 'opus'?``, or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class _Resolver:
+    def __init__(
+        self,
+        aliases: Mapping[str, ModelAlias],
+        providers: Collection[str],
+        unreadable: Collection[str],
+        known: dict[str, ResolvedModel],
+    ) -> None:
+        self._aliases = aliases
+        self._providers = providers
+        self._unreadable = unreadable
+        self._known: Mapping[str, ResolvedModel] = known
+        self.models = dict(known)
+        self.complaints: list[tuple[Path, str]] = []
+
+    def freeze(self) -> None:
+        """Take the models so far as those that aliases may name."""
+        self._known = dict(self.models)
+
+    def add_registered(self, model_id: str, provider: str | None) -> None:
+        path: Path = ("model_registry", model_id)
+        if provider is None:
+            if model_id not in self.models:
+                self._complain(path, "no provider is known for this model; add `provider`")
+        elif provider not in self._providers:
+            self._complain_of_provider((*path, "provider"), provider)
+        else:
+            self.models[model_id] = ResolvedModel(provider=provider, model_id=model_id)
+
+    def add_alias(self, name: str) -> None:
+        """Follow an alias to its model. An error is reported with the alias that contains it, not with those before."""
+        self.models.pop(name, None)
+        chain = [name]
+        effort = None
+        while True:
+            entry = self._aliases[chain[-1]]
+            effort = effort or entry.reasoning_effort
+            target = entry.model_id
+            if entry.provider is not None:
+                self._end(name, ResolvedModel(provider=entry.provider, model_id=target), effort, first=len(chain) == 1)
+                return
+            if target in self._known and (target not in self._aliases or target == chain[-1]):
+                self._end(name, self._known[target], effort, first=False)
+                return
+            if target in chain:
+                if target == name:
+                    self._complain(("models", name), f"it stands for itself: {' → '.join([*chain, target])}")
+                return
+            if target not in self._aliases:
+                if len(chain) == 1 and target not in self._unreadable:
+                    self._complain_of_target(name, target)
+                return
+            chain.append(target)
+
+    def _end(self, name: str, found: ResolvedModel, effort: ReasoningEffort | None, *, first: bool) -> None:
+        if found.provider in self._providers:
+            self.models[name] = found.model_copy(update={"reasoning_effort": effort or found.reasoning_effort})
+        elif first:
+            self._complain_of_provider(("models", name, "provider"), found.provider)
+
+    def _complain(self, path: Path, message: str) -> None:
+        self.complaints.append((path, message))
+
+    def _complain_of_provider(self, path: Path, name: str) -> None:
+        hint = nearest(name, self._providers) or "."
+        known = ", ".join(sorted(self._providers))
+        self._complain(path, f"there is no provider {name!r}{hint} The providers are: {known}")
+
+    def _complain_of_target(self, name: str, target: str) -> None:
+        hint = nearest(target, {*self._aliases, *self._known} - {name}) or "."
+        self._complain(
+            ("models", name),
+            f"there is no model or alias {target!r}{hint} If it is a model's id, add the `provider` that has it",
+        )

@@ -1,0 +1,264 @@
+"""The configuration of orchestrations as frozen values: its seven sections, as a file has them.
+
+`OrchestrationConfig` is what `nova_workers.orchestration.config.parsing` makes of a file that has no errors.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from nova_workers.capabilities.mcp_servers import HttpServer, McpServerForm, ServerName, StdioServer
+from nova_workers.errors import ModelNotAvailableError
+from nova_workers.vocabulary import ModelTier, PermissionMode, ReasoningEffort, TaskCategory
+
+__all__ = [
+    "BUILT_IN_PROVIDERS",
+    "CommandPolicy",
+    "ConfigDocument",
+    "Defaults",
+    "EngineConfig",
+    "ExpertProfile",
+    "ModelAlias",
+    "ModelName",
+    "ModelOverride",
+    "ModelsDocument",
+    "OrchestrationConfig",
+    "Plugin",
+    "ProviderConfig",
+    "ResolvedModel",
+]
+
+_MAX_ENTRIES = 500
+_DAY_S = 86_400
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _no_parent(path: str) -> str:
+    if ".." in path.split("/"):
+        raise ValueError("write the path without '..'")
+    return path
+
+
+_Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]+$")]
+_Line = Annotated[str, StringConstraints(max_length=2_000, pattern=r"^[^\x00-\x1f]*$")]
+_Path = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$", max_length=1_000), AfterValidator(_no_parent)]
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+"""An alias, or a model's id as its provider writes it."""
+_Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, strip_whitespace=True, to_lower=True)]
+_Tags = Annotated[tuple[_Tag, ...], Field(max_length=50)]
+_CommandPattern = Annotated[
+    str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00\r\n]*[^\x00\s][^\x00\r\n]*$")
+]
+_CommandPatterns = Annotated[tuple[_CommandPattern, ...], Field(max_length=200)]
+_Tools = Annotated[tuple[Annotated[str, StringConstraints(min_length=1, max_length=200)], ...], Field(max_length=500)]
+_Timeout = Annotated[float, Field(gt=0, le=30 * _DAY_S)]
+_Score = Annotated[float, Field(ge=0, le=1)]
+_Factor = Annotated[float, Field(gt=0, le=1_000)]
+_Tier = Annotated[ModelTier, BeforeValidator(_lower)]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CommandPolicy(_Value):
+    """Which shell commands agents may run. A pattern of the blacklist wins over one of the whitelist."""
+
+    whitelist: _CommandPatterns = ()
+    """Commands that need no permission. ``*`` is any text, ``?`` any character."""
+    blacklist: _CommandPatterns = ()
+    """Commands that a person must permit."""
+
+
+class EngineConfig(_Value):
+    """Bounds of every orchestration."""
+
+    max_agent_depth: Annotated[int, Field(ge=1, le=50)] = 5
+    """Most levels of agents below each other, with the master."""
+    max_concurrent_agents: Annotated[int, Field(ge=1, le=1_000)] = 10
+    """Most agents of one orchestration that are active at once."""
+    agent_timeout_seconds: _Timeout = 7_200.0
+    """Most time that an agent may reason; time in tools does not count."""
+    tool_call_timeout_seconds: _Timeout = 7_200.0
+    """Most time of one tool call."""
+    command_policy: CommandPolicy = Field(default_factory=CommandPolicy)
+
+
+class ProviderConfig(_Value):
+    """How a provider's models are reached. Keys are settings of the fleet, never part of a configuration."""
+
+    engine: Literal["anthropic", "claude_agent", "openai", "scripted"] = "openai"
+    profile: _Name | None = None
+    """The named profile of the engine's settings; None takes the engine's default."""
+    enabled: bool = True
+
+
+BUILT_IN_PROVIDERS: Final[Mapping[str, ProviderConfig]] = {
+    "claude": ProviderConfig(engine="anthropic"),
+    "codex": ProviderConfig(engine="openai", profile="codex"),
+    "gemini": ProviderConfig(engine="openai", profile="gemini"),
+    "minimax": ProviderConfig(engine="openai", profile="minimax"),
+    "alibaba": ProviderConfig(engine="openai", profile="alibaba"),
+}
+"""The providers that every configuration has. An entry of the same name takes their place."""
+
+
+class ModelAlias(_Value):
+    """What a short name stands for.
+
+    With `provider`, `model_id` is the provider's own id. Without, it is another alias or a known model. A text alone is
+    a `model_id`.
+    """
+
+    model_id: ModelName
+    provider: _Name | None = None
+    reasoning_effort: ReasoningEffort | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"model_id": value}
+        if not isinstance(value, Mapping | ModelAlias):
+            raise ValueError("write the name of a model, or a mapping with `model_id`")
+        return value
+
+
+class ResolvedModel(_Value):
+    """A model without any alias."""
+
+    provider: str
+    model_id: str
+    reasoning_effort: ReasoningEffort | None = None
+
+
+class Defaults(_Value):
+    """What an orchestration takes where its request names nothing else."""
+
+    model: ModelName | None = None
+    """Of agents; None chooses by the work."""
+    cwd: _Path | None = None
+    peer_model: ModelName | None = None
+    """The model that `consult_peer` asks if no other is named."""
+    peer_models: Annotated[tuple[ModelName, ...], Field(max_length=50)] = ()
+    """With any, agents may have these models only."""
+    master_model: ModelName | None = None
+
+
+class ExpertProfile(_Value):
+    """An agent that others may consult."""
+
+    expert_id: str = ""
+    """The entry's key in `experts`."""
+    name: Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f]*$")] = ""
+    description: _Line = ""
+    system_prompt: _Text
+    tools: _Tools | None = None
+    """Allow-list of tools; None allows those of its role."""
+    model: ModelName | None = None
+    permission_mode: Annotated[PermissionMode, BeforeValidator(_lower)] = "default"
+    cwd: _Path | None = None
+    mcp_servers: Annotated[dict[ServerName, McpServerForm], Field(max_length=20)] = Field(
+        default_factory=dict[str, McpServerForm]
+    )
+    """Servers of its own, beside the plugins."""
+    exclude_plugins: Annotated[tuple[ServerName, ...], Field(max_length=100)] = ()
+    """Plugins that it must not have."""
+
+
+class _Tagged(_Value):
+    tags: _Tags = ()
+    """Words of a prompt, or roles, for which the plugin is meant; without tags it is for every agent."""
+
+
+class StdioPlugin(_Tagged, StdioServer):
+    """A plugin that is a program."""
+
+
+class HttpPlugin(_Tagged, HttpServer):
+    """A plugin behind a URL."""
+
+
+Plugin = Annotated[StdioPlugin | HttpPlugin, Field(discriminator="type")]
+"""An MCP server that agents may have, with tags."""
+
+
+class ModelOverride(_Value):
+    """What a configuration says about a model, over what is known or can be inferred."""
+
+    provider: _Name | None = None
+    tier: _Tier | None = None
+    affinities: dict[TaskCategory, _Score] = Field(default_factory=dict[TaskCategory, float])
+    """How good it is for kinds of work, from 0 to 1. Those left out stay as they are."""
+    cost_factor: _Factor | None = None
+    """Cost in relation to the usual model, which is 1."""
+    speed_factor: _Factor | None = None
+    """Speed in relation to the usual model, which is 1."""
+    max_context_window: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
+    """In tokens."""
+    enabled: bool = True
+    """False: it is never chosen."""
+
+
+_Models = Annotated[dict[ModelName, ModelAlias], Field(max_length=_MAX_ENTRIES)]
+_Registry = Annotated[dict[ModelName, ModelOverride], Field(max_length=_MAX_ENTRIES)]
+
+
+class ModelsDocument(_Value):
+    """A ``models.yaml``: what discovery writes, beside a configuration that takes precedence."""
+
+    models: _Models = Field(default_factory=dict[str, ModelAlias])
+    model_registry: _Registry = Field(default_factory=dict[str, ModelOverride])
+
+
+class ConfigDocument(ModelsDocument):
+    """A configuration file, whose aliases are not resolved."""
+
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+    providers: Annotated[dict[_Name, ProviderConfig], Field(max_length=50)] = Field(
+        default_factory=dict[str, ProviderConfig]
+    )
+    defaults: Defaults = Field(default_factory=Defaults)
+    experts: Annotated[dict[_Name, ExpertProfile], Field(max_length=200)] = Field(
+        default_factory=dict[str, ExpertProfile]
+    )
+    plugins: Annotated[dict[ServerName, Plugin], Field(max_length=100)] = Field(default_factory=dict[str, Plugin])
+
+
+class OrchestrationConfig(_Value):
+    """A configuration without errors: aliases resolved, the two files merged.
+
+    `models` has every name that may stand for a model: aliases, known models, and those of `model_registry`.
+    """
+
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+    providers: dict[str, ProviderConfig] = Field(default_factory=lambda: dict(BUILT_IN_PROVIDERS))
+    models: dict[str, ResolvedModel] = Field(default_factory=dict[str, ResolvedModel])
+    defaults: Defaults = Field(default_factory=Defaults)
+    experts: dict[str, ExpertProfile] = Field(default_factory=dict[str, ExpertProfile])
+    plugins: dict[str, Plugin] = Field(default_factory=dict[str, Plugin])
+    model_registry: dict[str, ModelOverride] = Field(default_factory=dict[str, ModelOverride])
+
+    def model(self, name: str) -> ResolvedModel:
+        """Return the model that a name stands for.
+
+        Raises:
+            ModelNotAvailableError: The configuration has no such name.
+        """
+        found = self.models.get(name)
+        if found is None:
+            raise ModelNotAvailableError(
+                f"There is no model or alias {name!r} in the configuration of orchestrations. "
+                "`nova orchestrations models` lists them; add an alias to its section `models`.",
+                model=name,
+            )
+        return found
+
+    def peers(self) -> frozenset[str]:
+        """Return the ids of the models that agents may have; empty allows every model."""
+        return frozenset(self.model(name).model_id for name in self.defaults.peer_models)

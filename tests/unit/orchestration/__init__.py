@@ -1,0 +1,1 @@
+"""Agents that run agents: what needs no server."""
