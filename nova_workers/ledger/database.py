@@ -58,19 +58,19 @@ class Connection(Protocol):
     Values are bound by name: ``fetch("SELECT … WHERE id = :run_id", run_id=run_id)``.
     """
 
-    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
+    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
         """Run a statement and return its rows."""
         ...
 
-    async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
+    async def fetchrow(self, statement: str, /, **values: Any) -> Row | None:
         """Run a statement and return its first row."""
         ...
 
-    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
+    async def fetchval(self, statement: str, /, **values: Any) -> Any:
         """Run a statement and return the first column of its first row."""
         ...
 
-    async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
+    async def execute(self, statement: str, /, **values: Any) -> str:
         """Run a statement and return its command tag, such as ``UPDATE 1``."""
         ...
 
@@ -78,11 +78,11 @@ class Connection(Protocol):
 class Snapshot(Protocol):
     """A repeatable-read view of the database, in UTC, for reading row by row."""
 
-    def rows(self, statement: str, /, *args: Any, at_once: int, **values: Any) -> AsyncGenerator[Row]:
+    def rows(self, statement: str, /, *, at_once: int, **values: Any) -> AsyncGenerator[Row]:
         """Yield the rows of a statement, with at most `at_once` of them in memory."""
         ...
 
-    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
+    async def fetchval(self, statement: str, /, **values: Any) -> Any:
         """Run a statement and return the first column of its first row."""
         ...
 
@@ -96,35 +96,31 @@ class _BoundConnection:
         self._connection = connection
         self.sent: list[str] = []
 
-    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
-        text, arguments = self._next(statement, args, values)
+    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
+        text, arguments = self._next(statement, values)
         return await self._connection.fetch(text, *arguments)
 
-    async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
-        text, arguments = self._next(statement, args, values)
+    async def fetchrow(self, statement: str, /, **values: Any) -> Row | None:
+        text, arguments = self._next(statement, values)
         return await self._connection.fetchrow(text, *arguments)
 
-    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
-        text, arguments = self._next(statement, args, values)
+    async def fetchval(self, statement: str, /, **values: Any) -> Any:
+        text, arguments = self._next(statement, values)
         return await self._connection.fetchval(text, *arguments)
 
-    async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
-        text, arguments = self._next(statement, args, values)
+    async def execute(self, statement: str, /, **values: Any) -> str:
+        text, arguments = self._next(statement, values)
         return await self._connection.execute(text, *arguments)
 
-    async def rows(self, statement: str, /, *args: Any, at_once: int, **values: Any) -> AsyncGenerator[Row]:
-        text, arguments = _bind(statement, args, values)
+    async def rows(self, statement: str, /, *, at_once: int, **values: Any) -> AsyncGenerator[Row]:
+        text, arguments = bind(statement, values)
         async for row in self._connection.cursor(text, *arguments, prefetch=at_once):
             yield row
 
-    def _next(self, statement: str, args: Sequence[Any], values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
-        bound = _bind(statement, args, values)
+    def _next(self, statement: str, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        bound = bind(statement, values)
         self.sent.append(statement)
         return bound
-
-
-def _bind(statement: str, args: Sequence[Any], values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
-    return (statement, args) if args else bind(statement, values)
 
 
 class _PlainConnection(asyncpg.Connection):  # type: ignore[type-arg]
@@ -261,25 +257,25 @@ class Database:
                 connection.terminate()
                 raise
 
-    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
+    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
         """Run one statement in its own transaction and return its rows."""
         async with self.connection() as connection:
-            return await connection.fetch(statement, *args, **values)
+            return await connection.fetch(statement, **values)
 
-    async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
+    async def fetchrow(self, statement: str, /, **values: Any) -> Row | None:
         """Run one statement in its own transaction and return its first row."""
         async with self.connection() as connection:
-            return await connection.fetchrow(statement, *args, **values)
+            return await connection.fetchrow(statement, **values)
 
-    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
+    async def fetchval(self, statement: str, /, **values: Any) -> Any:
         """Run one statement in its own transaction and return one value."""
         async with self.connection() as connection:
-            return await connection.fetchval(statement, *args, **values)
+            return await connection.fetchval(statement, **values)
 
-    async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
+    async def execute(self, statement: str, /, **values: Any) -> str:
         """Run one statement in its own transaction and return its command tag."""
         async with self.connection() as connection:
-            return await connection.execute(statement, *args, **values)
+            return await connection.execute(statement, **values)
 
     async def _require_pool(self) -> asyncpg.Pool:  # type: ignore[type-arg]
         if self._pool is None:

@@ -17,9 +17,12 @@ from redis.asyncio import Redis
 from models import migrate
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
+from nova_workers.ledger.database import Database
 from tests.support.servers.databases import TEMPLATE, running
 
-__all__ = ["Servers", "bench_servers"]
+__all__ = ["Servers", "bench_servers", "filling"]
+
+_FILLING_TIMEOUT_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,16 @@ class Servers:
         client = Redis.from_url(url)
         await client.flushdb()
         await client.aclose()
+
+
+@asynccontextmanager
+async def filling(url: str) -> AsyncGenerator[Database]:
+    """Lend a pool of one connection whose statements may take as long as a large table needs."""
+    database = Database(url, pool_size=1, command_timeout_s=_FILLING_TIMEOUT_S)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 @contextmanager

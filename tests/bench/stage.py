@@ -71,14 +71,14 @@ class Stage:
         assert b'"status":"succeeded"' in answer.body, answer.body
         return answer
 
-    async def until(self, question: str, *args: object, timeout_s: float = 60.0) -> None:
+    async def until(self, question: str, *, timeout_s: float = 60.0, **values: object) -> None:
         """Wait until a query answers true.
 
         Raises:
             TimeoutError: It never did.
         """
         async with asyncio.timeout(timeout_s):
-            while not await self.database.fetchval(question, *args):  # noqa: ASYNC110 - other processes change it
+            while not await self.database.fetchval(question, **values):  # noqa: ASYNC110 - other processes change it
                 await asyncio.sleep(_POLL_S)
 
     async def until_idle(self, timeout_s: float = 60.0) -> None:

@@ -28,7 +28,9 @@ async def _until_steps(database: Database, runs: Sequence[RunView], steps: int) 
     async with asyncio.timeout(40):
         while True:
             done = await database.fetchval(
-                "SELECT count(*) FROM turns WHERE run_id = ANY($1) AND steps >= $2", [run.id for run in runs], steps
+                "SELECT count(*) FROM turns WHERE run_id = ANY(:run_ids) AND steps >= :steps",
+                run_ids=[run.id for run in runs],
+                steps=steps,
             )
             if done == len(runs):
                 return
@@ -43,8 +45,8 @@ async def _check_each_ended_once(fleet: Fleet, database: Database, runs: Sequenc
         "       (SELECT count(*) FROM usage u WHERE u.run_id = t.run_id) AS usages,"
         "       (SELECT count(*) FROM tool_calls c WHERE c.turn_id = t.id AND c.status = 'completed') AS completed,"
         "       (SELECT count(*) FROM thread_heads h WHERE h.run_id = t.run_id) AS moves"
-        "  FROM turns t WHERE t.run_id = ANY($1)",
-        [run.id for run in runs],
+        "  FROM turns t WHERE t.run_id = ANY(:run_ids)",
+        run_ids=[run.id for run in runs],
     )
     assert [tuple(row) for row in rows] == [(3, 2, 1, 2, 1)] * len(runs)
 

@@ -63,7 +63,7 @@ async def _check_it_ended_once(database_url: str, run_id: str) -> None:
         ]
         assert calls[1]["result"] == [{"type": "text", "text": "yes"}]
         assert await database.fetchval("SELECT count(*) FROM memories") == 1
-        assert await database.fetchval("SELECT count(*) FROM usage WHERE run_id = $1", run_id) == 1
+        assert await database.fetchval("SELECT count(*) FROM usage WHERE run_id = :run_id", run_id=run_id) == 1
         assert await database.fetchval("SELECT turn_count FROM threads") == 1
     finally:
         await database.close()

@@ -64,7 +64,9 @@ async def test_5_the_end_is_one_transaction_and_the_thread_points_to_the_new_tur
     accepted = await harness.submit("What is a fence?")
     await harness.settle(worker)
     row = await harness.run(accepted.run_id)
-    head = await harness.database.fetchval("SELECT head_turn_id FROM threads WHERE id = $1", accepted.thread_id)
+    head = await harness.database.fetchval(
+        "SELECT head_turn_id FROM threads WHERE id = :thread_id", thread_id=accepted.thread_id
+    )
     assert (row["status"], row["turn_id"]) == ("succeeded", head)
 
 

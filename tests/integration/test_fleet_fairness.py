@@ -27,7 +27,7 @@ _MESSAGE = json.dumps({"script": [{"sleep_s": _TURN_S}, {"say": "Done"}]})
 _WENT_BEFORE = """
 SELECT count(*)
   FROM runs mine JOIN runs other ON other.started_at >= mine.created_at AND other.started_at < mine.started_at
- WHERE mine.id = $1
+ WHERE mine.id = :run_id
 """
 
 # How long it took from one run's end until the next began, and what a run took beside its sleep: the middle of each.
@@ -36,10 +36,10 @@ WITH ended AS (
     SELECT r.finished_at - r.started_at AS took,
            (SELECT min(n.started_at) FROM runs n WHERE n.started_at > r.finished_at) - r.finished_at AS gap
       FROM runs r
-     WHERE r.tenant_id = $1 AND r.finished_at IS NOT NULL
+     WHERE r.tenant_id = :tenant_id AND r.finished_at IS NOT NULL
 )
 SELECT EXTRACT(EPOCH FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY gap))::float8 AS gap_s,
-       EXTRACT(EPOCH FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY took))::float8 - $2 AS busy_s
+       EXTRACT(EPOCH FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY took))::float8 - :turn_s AS busy_s
   FROM ended
 """
 
@@ -59,8 +59,8 @@ async def test_an_interactive_run_starts_within_a_turns_length_beside_two_thousa
                 async with asyncio.timeout(20):
                     while (await other.runs.get(run.id)).status != "succeeded":  # noqa: ASYNC110 - another process changes it
                         await asyncio.sleep(0.02)
-                went_before.append(await database.fetchval(_WENT_BEFORE, run.id))
-        moments = await database.fetchrow(_MOMENTS, fleet.tenant_id, _TURN_S)
+                went_before.append(await database.fetchval(_WENT_BEFORE, run_id=run.id))
+        moments = await database.fetchrow(_MOMENTS, tenant_id=fleet.tenant_id, turn_s=_TURN_S)
         left = await database.fetchval("SELECT count(*) FROM runs WHERE status = 'queued'")
     assert left > _IN_LINE / 2, "the fleet was busy all the time"
     # A slot that is free takes the next run at once, and not when Celery's hub looks again, up to a second later. What

@@ -145,7 +145,7 @@ async def _check_effects(fleet: Fleet, database: Database, thread_id: str) -> No
 
 
 async def _check_trace(collector: Collector, run_id: str, database: Database) -> None:
-    traceparent = await database.fetchval("SELECT traceparent FROM runs WHERE id = $1", run_id)
+    traceparent = await database.fetchval("SELECT traceparent FROM runs WHERE id = :run_id", run_id=run_id)
     trace_id = traceparent.split("-")[1]
     expected = {
         ("POST /v1/runs/wait", "api"),

@@ -29,7 +29,7 @@ async def tenant_id(database: Database) -> str:
 async def test_a_tenant_is_made_once(database: Database, tenant_id: str) -> None:
     async with database.connection() as connection:
         assert not await ensure_tenant(connection, tenant_id, "Another name")
-    assert await database.fetchval("SELECT name FROM tenants WHERE id = $1", tenant_id) == "One"
+    assert await database.fetchval("SELECT name FROM tenants WHERE id = :tenant_id", tenant_id=tenant_id) == "One"
 
 
 async def test_a_key_is_found_by_its_secret_and_its_secret_is_nowhere_in_the_table(

@@ -33,7 +33,7 @@ class Column(NamedTuple):
 class Reader(Protocol):
     """A connection or the pool."""
 
-    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
+    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
         """Run a statement and return its rows."""
         ...
 

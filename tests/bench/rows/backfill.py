@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass
 
-import asyncpg
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
@@ -15,6 +14,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.backfill import Backfill, Backfilled
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.rows.claims import fill_ledger
+from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
 __all__ = ["measure_backfill"]
@@ -100,9 +100,6 @@ async def _work(database: Database, redis: Redis, embedder: LocalEmbeddings | No
 
 
 async def _add_usage(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(_USAGE)
-        await connection.execute("VACUUM ANALYZE usage")
-    finally:
-        await connection.close()
+    async with filling(url) as database:
+        await database.execute(_USAGE)
+        await database.execute("VACUUM ANALYZE usage")

@@ -3,8 +3,6 @@
 import random
 import time
 
-import asyncpg
-
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Claim, Finish, Submission
 from nova_workers.contracts.usage import TokenUsage
@@ -16,6 +14,7 @@ from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 from tests.bench.figures import Figure, Result, percentile, spread
+from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
 __all__ = ["fill_ledger", "measure_claims"]
@@ -26,23 +25,24 @@ _WITHIN_PERCENT = 20
 
 # Rows that follow a truncate in their transaction need no log where nothing replicates, and no foreign key is checked,
 # since all are made of one series: a million runs with all they left in half a minute.
-# Of each: $1 runs, $2 runs a thread, $3 tenant.
 _SERIES = """
-(SELECT i, (i - 1) / $2::int + 1 AS thread, (i - 1) % $2::int AS place FROM generate_series(1, $1::int) AS i) AS series
+(SELECT i, (i - 1) / :runs_a_thread::int + 1 AS thread, (i - 1) % :runs_a_thread::int AS place
+   FROM generate_series(1, :runs::int) AS i) AS series
 """
 
 _THREADS = """
 INSERT INTO threads (id, tenant_id, agent_id, head_turn_id, fence, next_seq, turn_count)
-SELECT 'thr_' || lpad(to_hex(t), 26, '0'), $3::text, 'nova', 'turn_' || lpad(to_hex(t * $2::int), 26, '0'),
-       $2::int, $2::int + 1, $2::int
-  FROM generate_series(1, $1::int / $2::int) AS t
+SELECT 'thr_' || lpad(to_hex(t), 26, '0'), :tenant_id::text, 'nova',
+       'turn_' || lpad(to_hex(t * :runs_a_thread::int), 26, '0'),
+       :runs_a_thread::int, :runs_a_thread::int + 1, :runs_a_thread::int
+  FROM generate_series(1, :runs::int / :runs_a_thread::int) AS t
 """
 
 _RUNS = f"""
 INSERT INTO runs (id, tenant_id, thread_id, agent_id, agent_version, seq, content, status, attempt, fence, worker_id,
                   turn_id, stop_reason, result_text, final_event_id, started_at, finished_at)
-SELECT 'run_' || lpad(to_hex(i), 26, '0'), $3::text, 'thr_' || lpad(to_hex(thread), 26, '0'), 'nova', 1, place + 1,
-       '[{{"text": "How long does this take?", "type": "text"}}]', 'succeeded', 1, place + 1,
+SELECT 'run_' || lpad(to_hex(i), 26, '0'), :tenant_id::text, 'thr_' || lpad(to_hex(thread), 26, '0'), 'nova', 1,
+       place + 1, '[{{"text": "How long does this take?", "type": "text"}}]', 'succeeded', 1, place + 1,
        'wkr_' || lpad('', 26, '0') || '@host:1', 'turn_' || lpad(to_hex(i), 26, '0'), 'end_turn',
        'You said: How long does this take?', '1-7', now(), now()
   FROM {_SERIES}
@@ -51,7 +51,7 @@ SELECT 'run_' || lpad(to_hex(i), 26, '0'), $3::text, 'thr_' || lpad(to_hex(threa
 _TURNS = f"""
 INSERT INTO turns (id, tenant_id, thread_id, run_id, parent_turn_id, depth, status, agent_id, agent_version, engine,
                    model, provider, steps, input_tokens, output_tokens, cost_usd, stop_reason, completed_at)
-SELECT 'turn_' || lpad(to_hex(i), 26, '0'), $3::text, 'thr_' || lpad(to_hex(thread), 26, '0'),
+SELECT 'turn_' || lpad(to_hex(i), 26, '0'), :tenant_id::text, 'thr_' || lpad(to_hex(thread), 26, '0'),
        'run_' || lpad(to_hex(i), 26, '0'), CASE WHEN place > 0 THEN 'turn_' || lpad(to_hex(i - 1), 26, '0') END, place,
        'succeeded', 'nova', 1, 'scripted', 'scripted', 'scripted', 1, 7, 9, 0, 'end_turn', now()
   FROM {_SERIES}
@@ -59,7 +59,7 @@ SELECT 'turn_' || lpad(to_hex(i), 26, '0'), $3::text, 'thr_' || lpad(to_hex(thre
 
 _MESSAGES = f"""
 INSERT INTO messages (id, tenant_id, thread_id, turn_id, run_id, seq, step, kind, role, content)
-SELECT 'msg_' || lpad(to_hex(i * 2 + m), 26, '0'), $3::text, 'thr_' || lpad(to_hex(thread), 26, '0'),
+SELECT 'msg_' || lpad(to_hex(i * 2 + m), 26, '0'), :tenant_id::text, 'thr_' || lpad(to_hex(thread), 26, '0'),
        'turn_' || lpad(to_hex(i), 26, '0'), 'run_' || lpad(to_hex(i), 26, '0'), m, NULLIF(m, 0) - 1,
        CASE m WHEN 0 THEN 'query' ELSE 'response' END, CASE m WHEN 0 THEN 'user' ELSE 'assistant' END,
        '[{{"text": "You said: How long does this take?", "type": "text"}}]'
@@ -106,21 +106,15 @@ async def measure_claims(bench: Bench) -> Result:
 
 async def fill_ledger(url: str, runs: int, *, tenant_id: str) -> None:
     """Fill an empty database with threads of ten runs that succeeded, each with its turn and two messages."""
-    database = Database(url, pool_size=1)
-    async with database.transaction() as connection:
-        await ensure_tenant(connection, tenant_id, "bench")
-        await seed_defaults(connection, tenant_id)
-    await database.close()
-    connection = await asyncpg.connect(url)
-    try:
-        async with connection.transaction():
+    async with filling(url) as database:
+        async with database.transaction() as connection:
+            await ensure_tenant(connection, tenant_id, "bench")
+            await seed_defaults(connection, tenant_id)
             await connection.execute("SET LOCAL session_replication_role = replica")
             await connection.execute("TRUNCATE threads, runs, turns, messages CASCADE")
             for statement in (_THREADS, _RUNS, _TURNS, _MESSAGES):
-                await connection.execute(statement, runs, _RUNS_A_THREAD, tenant_id)
-        await connection.execute("VACUUM ANALYZE threads, runs, turns, messages")
-    finally:
-        await connection.close()
+                await connection.execute(statement, runs=runs, runs_a_thread=_RUNS_A_THREAD, tenant_id=tenant_id)
+        await database.execute("VACUUM ANALYZE threads, runs, turns, messages")
 
 
 async def _claim_in_turns(

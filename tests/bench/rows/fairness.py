@@ -17,12 +17,12 @@ _SLOTS = 8
 _TURN_S = 0.2
 _SLACK_S = 0.1
 
-_STARTED_AFTER = "SELECT EXTRACT(EPOCH FROM started_at - created_at)::float8 FROM runs WHERE id = $1"
+_STARTED_AFTER = "SELECT EXTRACT(EPOCH FROM started_at - created_at)::float8 FROM runs WHERE id = :run_id"
 # Runs claimed while the measured run was queued: in the length of a turn, each slot takes one.
 _WENT_BEFORE = """
 SELECT count(*)
   FROM runs mine JOIN runs other ON other.started_at >= mine.created_at AND other.started_at < mine.started_at
- WHERE mine.id = $1
+ WHERE mine.id = :run_id
 """
 
 _LEFT = "SELECT count(*) FROM runs WHERE status = 'queued'"
@@ -67,8 +67,8 @@ async def _send(stage: Stage, count: int) -> tuple[list[float], list[int]]:
             await asyncio.sleep(_TURN_S * (at % 7) / 7)
             answer = await client.post("/v1/runs/wait", {"message": "hello"})
             run_id = answer.json()["id"]
-            waited_s.append(await stage.database.fetchval(_STARTED_AFTER, run_id))
-            went_before.append(await stage.database.fetchval(_WENT_BEFORE, run_id))
+            waited_s.append(await stage.database.fetchval(_STARTED_AFTER, run_id=run_id))
+            went_before.append(await stage.database.fetchval(_WENT_BEFORE, run_id=run_id))
     finally:
         client.close()
     return waited_s, went_before

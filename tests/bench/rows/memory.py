@@ -11,7 +11,7 @@ __all__ = ["measure_memory"]
 _SPARE_SLOTS = 24
 _LONGEST_S = 600
 
-_RUNNING = "SELECT count(*) = $1 FROM runs WHERE status = 'running'"
+_RUNNING = "SELECT count(*) = :count FROM runs WHERE status = 'running'"
 
 
 async def measure_memory(bench: Bench) -> Result:
@@ -21,7 +21,7 @@ async def measure_memory(bench: Bench) -> Result:
     async with bench.stage(slots=count + _SPARE_SLOTS) as stage:
         idle_mb, idle_rss_mb = pss_mb(stage.worker.pid), rss_mb(stage.worker.pid)
         await asyncio.gather(*(stage.client.post("/v1/runs", {"message": message}) for _ in range(count)))
-        await stage.until(_RUNNING, count)
+        await stage.until(_RUNNING, count=count)
         busy_mb = pss_mb(stage.worker.pid)
     return Result(
         "memory",

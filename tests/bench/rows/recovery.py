@@ -12,25 +12,26 @@ _SLOTS = 256
 
 # Their step before the kill is committed: it is the point from which the next worker goes on.
 _ALL_IN_SECOND_STEP = """
-SELECT count(*) = cardinality($1::text[]) FROM turns
- WHERE run_id = ANY($1::text[]) AND steps = 1 AND status = 'running'
+SELECT count(*) = cardinality(:run_ids::text[]) FROM turns
+ WHERE run_id = ANY(:run_ids::text[]) AND steps = 1 AND status = 'running'
 """
 
-_HELD = "SELECT id FROM runs WHERE id = ANY($1::text[]) AND status = 'running' AND worker_id LIKE '%:' || $2::text"
+_HELD = (
+    "SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status = 'running' AND worker_id LIKE '%:' || :pid::text"
+)
 
 _ALL_RESUMED = """
-SELECT count(*) = cardinality($1::text[]) FROM runs
- WHERE id = ANY($1::text[]) AND attempt > 1 AND status IN ('running', 'succeeded')
+SELECT count(*) = cardinality(:run_ids::text[]) FROM runs
+ WHERE id = ANY(:run_ids::text[]) AND attempt > 1 AND status IN ('running', 'succeeded')
 """
 
 # A run that was executed twice has a claim too many, a second turn, a tool that was called again, or a second bill.
-# $1 all runs, $2 those of the worker that was killed.
 _TWICE = """
 SELECT count(*)
   FROM runs r
- WHERE r.id = ANY($1::text[])
+ WHERE r.id = ANY(:run_ids::text[])
    AND (r.status <> 'succeeded'
-        OR r.attempt <> CASE WHEN r.id = ANY($2::text[]) THEN 2 ELSE 1 END
+        OR r.attempt <> CASE WHEN r.id = ANY(:lost::text[]) THEN 2 ELSE 1 END
         OR r.losses <> r.attempt - 1
         OR (SELECT count(*) FROM turns t WHERE t.run_id = r.id AND t.steps = 2) <> 1
         OR (SELECT count(*) FROM tool_calls c WHERE c.turn_id = r.turn_id) <> 1
@@ -47,15 +48,17 @@ async def measure_recovery(bench: Bench) -> Result:
         runs = await _start_runs(stage, sizes.lost_runs, sizes.lost_turn_s)
         # Of a few runs one worker may have taken all; the one that holds some is the one to kill.
         for victim in (stage.worker, other):
-            lost: list[str] = [row["id"] for row in await stage.database.fetch(_HELD, runs, str(victim.pid))]
+            lost: list[str] = [
+                row["id"] for row in await stage.database.fetch(_HELD, run_ids=runs, pid=str(victim.pid))
+            ]
             if lost:
                 break
         killed_s = time.monotonic()
         victim.kill()
-        await stage.until(_ALL_RESUMED, lost, timeout_s=sizes.lease_ttl_s * 3 + 30)
+        await stage.until(_ALL_RESUMED, run_ids=lost, timeout_s=sizes.lease_ttl_s * 3 + 30)
         resumed_s = time.monotonic() - killed_s
         await stage.until_idle()
-        twice = int(await stage.database.fetchval(_TWICE, runs, lost))
+        twice = int(await stage.database.fetchval(_TWICE, run_ids=runs, lost=lost))
     return Result(
         "recovery",
         f"recovery after kill -9 of a worker with {len(lost)} runs, until all are resumed",
@@ -77,5 +80,5 @@ async def _start_runs(stage: Stage, count: int, seconds: float) -> list[str]:
     message = scripted({"tool": {"name": "note"}}, {"sleep_s": seconds}, {"say": "Done"})
     answers = await asyncio.gather(*(stage.client.post("/v1/runs", {"message": message}) for _ in range(count)))
     runs: list[str] = [answer.json()["id"] for answer in answers]
-    await stage.until(_ALL_IN_SECOND_STEP, runs, timeout_s=seconds)
+    await stage.until(_ALL_IN_SECOND_STEP, run_ids=runs, timeout_s=seconds)
     return runs

@@ -5,11 +5,10 @@ import random
 import time
 from collections.abc import Sequence
 
-import asyncpg
-
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search.messages import MessageFilter, search_messages
 from tests.bench.figures import Figure, Result, percentile, spread
+from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
 __all__ = ["measure_search"]
@@ -32,10 +31,14 @@ CREATE INDEX ix_embeddings__hnsw_384 ON embeddings USING hnsw ((embedding::vecto
 # No foreign key is checked in this session: the messages themselves are not needed to find them.
 _TEXTS = """
 INSERT INTO message_texts (message_id, tenant_id, agent_id, thread_id, role, content, said_at)
-SELECT 'msg_' || lpad(($2::int + n)::text, 26, '0'), $3, 'nova', 'thr_' || ($2::int + n) % 500, 'user', text, now()
-  FROM unnest($1::text[]) WITH ORDINALITY said (text, n)
+SELECT 'msg_' || lpad((:start::int + n)::text, 26, '0'), :tenant_id, 'nova', 'thr_' || (:start::int + n) % 500, 'user',
+       text, now()
+  FROM unnest(:texts::text[]) WITH ORDINALITY said (text, n)
 """
-_THREADS = "INSERT INTO threads (id, tenant_id, agent_id) SELECT 'thr_' || n, $1, 'nova' FROM generate_series(0, 499) n"
+_THREADS = """
+INSERT INTO threads (id, tenant_id, agent_id)
+SELECT 'thr_' || n, :tenant_id, 'nova' FROM generate_series(0, 499) n
+"""
 
 # Vectors that stand together by thread, as those of conversations do.
 _VECTORS = """
@@ -84,23 +87,20 @@ async def measure_search(bench: Bench) -> Result:
 
 async def _fill(url: str, messages: int, words: Sequence[str], chance: random.Random) -> None:
     weights = list(itertools.accumulate(1 / (place + 1) for place in range(len(words))))
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("INSERT INTO tenants (id, name) VALUES ($1, 'bench')", _TENANT)
+    async with filling(url) as database, database.connection() as connection:
+        await connection.execute("INSERT INTO tenants (id, name) VALUES (:tenant_id, 'bench')", tenant_id=_TENANT)
         await connection.execute("SET session_replication_role = replica")
         await connection.execute(_OFF)
-        await connection.execute(_THREADS, _TENANT)
+        await connection.execute(_THREADS, tenant_id=_TENANT)
         for start in range(0, messages, _CHUNK):
             count = min(_CHUNK, messages - start)
             lengths = [chance.randint(8, 80) for _ in range(count)]
             texts = [" ".join(chance.choices(words, cum_weights=weights, k=length)) for length in lengths]
-            await connection.execute(_TEXTS, texts, start, _TENANT)
+            await connection.execute(_TEXTS, texts=texts, start=start, tenant_id=_TENANT)
         await connection.execute(_VECTORS)
         await connection.execute(_ON)
         for table in ("message_texts", "embeddings"):
             await connection.execute(f"VACUUM ANALYZE {table}")
-    finally:
-        await connection.close()
 
 
 async def _search(database: Database, text: str, chance: random.Random) -> float:

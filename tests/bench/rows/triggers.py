@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-import asyncpg
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
@@ -19,6 +18,7 @@ from nova_workers.runs.control import ControlChannel
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.triggers.firing import TriggerTicker
 from tests.bench.figures import Figure, Result, percentile
+from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
 __all__ = ["measure_triggers"]
@@ -29,15 +29,15 @@ _AGENTS = 200
 
 _AGENT_ROWS = """
 INSERT INTO agents (tenant_id, id, version, spec)
-SELECT $1, 'agent-' || n, 1, '{"name": "bench"}' FROM generate_series(0, $2::int - 1) n
+SELECT :tenant_id, 'agent-' || n, 1, '{"name": "bench"}' FROM generate_series(0, :agents::int - 1) n
 """
-# Sixty lines in four zones, as people write them; $3 is when they are due.
+# Sixty lines in four zones, as people write them.
 _TRIGGERS = """
 INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, timezone, prompt, created_by, next_slot_at, next_fire_at)
-SELECT 'trg_' || lpad(n::text, 26, '0'), $1, 'agent-' || n % $4::int, 'cron', n % 60 || ' * * * *',
+SELECT 'trg_' || lpad(n::text, 26, '0'), :tenant_id, 'agent-' || n % :agents::int, 'cron', n % 60 || ' * * * *',
        ('{UTC,Europe/Berlin,America/New_York,Asia/Tokyo}'::text[])[n % 4 + 1], 'Look for new orders.', 'person',
-       now() + $3::float8 * interval '1 second', now() + $3::float8 * interval '1 second'
-  FROM generate_series(1, $2::int) n
+       now() + :due_in_s::float8 * interval '1 second', now() + :due_in_s::float8 * interval '1 second'
+  FROM generate_series(1, :count::int) n
 """
 
 
@@ -105,12 +105,11 @@ async def _timed(ticker: TriggerTicker) -> float:
 
 
 async def _fill(url: str, count: int, *, due_in_s: float) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("INSERT INTO tenants (id, name) VALUES ($1, 'bench') ON CONFLICT DO NOTHING", _TENANT)
+    async with filling(url) as database, database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO tenants (id, name) VALUES (:tenant_id, 'bench') ON CONFLICT DO NOTHING", tenant_id=_TENANT
+        )
         if not await connection.fetchval("SELECT count(*) FROM agents"):
-            await connection.execute(_AGENT_ROWS, _TENANT, _AGENTS)
-        await connection.execute(_TRIGGERS, _TENANT, count, float(due_in_s), _AGENTS)
+            await connection.execute(_AGENT_ROWS, tenant_id=_TENANT, agents=_AGENTS)
+        await connection.execute(_TRIGGERS, tenant_id=_TENANT, count=count, due_in_s=float(due_in_s), agents=_AGENTS)
         await connection.execute("VACUUM ANALYZE triggers")
-    finally:
-        await connection.close()

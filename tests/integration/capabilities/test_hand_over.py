@@ -105,7 +105,7 @@ async def test_a_run_in_the_background_notifies_sends_a_file_and_shares_a_note(
     assert {(row["agent_id"], row["thread_id"]) for row in rows} == {("clerk", accepted.thread_id)}
     assert found["notification"]["payload"] == {"text": "The report is ready."}
     file_id = found["file"]["payload"]["file_id"]
-    content = await harness.database.fetchval("SELECT content FROM sent_files WHERE id = $1", file_id)
+    content = await harness.database.fetchval("SELECT content FROM sent_files WHERE id = :file_id", file_id=file_id)
     assert content == b"a,b\n"
 
 

@@ -111,8 +111,8 @@ async def test_bad_arguments_are_explained_to_the_model(
 async def test_a_tenant_has_no_more_than_so_many(database: Database) -> None:
     await database.execute(
         "INSERT INTO memories (id, tenant_id, agent_id, content) "
-        "SELECT 'mem_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'Fact ' || n FROM generate_series(1, $1::int) n",
-        MAX_MEMORIES,
+        "SELECT 'mem_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'Fact ' || n FROM generate_series(1, :many::int) n",
+        many=MAX_MEMORIES,
     )
     assert await Agent(database, "ten_1", "a").call("memory_save", content="One more") == (
         f"!There are {MAX_MEMORIES} memories already, which is the most. Delete those that no longer matter."

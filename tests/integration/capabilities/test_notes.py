@@ -26,7 +26,7 @@ async def _written(caller: ToolCaller, title: str = "Plan", content: str = "one\
 
 
 async def _content(database: Database, note_id: str) -> str:
-    return await database.fetchval("SELECT content FROM notes WHERE id = $1", note_id)
+    return await database.fetchval("SELECT content FROM notes WHERE id = :note_id", note_id=note_id)
 
 
 async def _deliveries(database: Database) -> list[dict[str, Any]]:
@@ -162,7 +162,7 @@ async def test_changes_at_the_same_time_are_all_there(database: Database) -> Non
         *(caller.call("note_update", note_id=note_id, append=f"line {number}") for number in range(8)),
         change_note(database, "ten_1", note_id, NoteChange(title="By a person")),
     )
-    row = await database.fetchrow("SELECT title, content FROM notes WHERE id = $1", note_id)
+    row = await database.fetchrow("SELECT title, content FROM notes WHERE id = :note_id", note_id=note_id)
     assert row is not None
     assert row["title"] == "By a person"
     assert sorted(row["content"].splitlines()) == [f"line {number}" for number in range(8)]
@@ -214,8 +214,8 @@ async def test_a_note_grows_no_longer_than_it_may(database: Database) -> None:
 async def test_an_agent_has_no_more_notes_than_so_many(database: Database) -> None:
     await database.execute(
         "INSERT INTO notes (id, tenant_id, agent_id, title) "
-        "SELECT 'note_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'x' FROM generate_series(1, $1::int) n",
-        MAX_NOTES_PER_AGENT,
+        "SELECT 'note_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'x' FROM generate_series(1, :many::int) n",
+        many=MAX_NOTES_PER_AGENT,
     )
     said = await ToolCaller(database).call("note_create", title="One more", content="")
     assert said.startswith(f"!Agent 'a' has {MAX_NOTES_PER_AGENT} notes, which is the most.")

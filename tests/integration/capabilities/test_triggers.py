@@ -37,7 +37,7 @@ async def make(agent: ToolCaller, **given: Any) -> str:
 
 
 async def row(database: Database, trigger_id: str) -> dict[str, Any]:
-    found = await database.fetchrow("SELECT * FROM triggers WHERE id = $1", trigger_id)
+    found = await database.fetchrow("SELECT * FROM triggers WHERE id = :trigger_id", trigger_id=trigger_id)
     assert found is not None
     return dict(found)
 
@@ -141,7 +141,7 @@ async def test_a_gate_reaches_no_address_that_the_agent_has_no_tool_for(
             assert said == "!gate: an agent of the trust 'sandbox' has no web tools, so its gate asks no address."
     assert await database.fetchval("SELECT count(*) FROM triggers WHERE gate IS NOT NULL") == (2 if may else 0)
     # What a person gave it stays when it changes something else.
-    await database.execute("UPDATE triggers SET gate = $2 WHERE id = $1", trigger_id, gate)
+    await database.execute("UPDATE triggers SET gate = :gate WHERE id = :trigger_id", trigger_id=trigger_id, gate=gate)
     await agent.call("trigger_update", trigger_id=trigger_id, prompt="Read all of it.")
     assert (await row(database, trigger_id))["gate"] == gate
 
@@ -214,8 +214,8 @@ async def test_an_agent_has_no_more_than_so_many_and_lists_them_page_by_page(dat
     await database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by) "
         "SELECT 'trg_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'every', '60', 'p', 'a' "
-        "FROM generate_series(1, $1::int) n",
-        MAX_AGENT_TRIGGERS,
+        "FROM generate_series(1, :many::int) n",
+        many=MAX_AGENT_TRIGGERS,
     )
     agent = caller(database)
     said = await agent.call("trigger_create", **DAILY)

@@ -28,7 +28,10 @@ async def add_agents(database: Database, tenant_id: str, *agent_ids: str) -> Non
     for agent_id in agent_ids:
         for table in ("agents (tenant_id, id, version, spec)", "agent_versions (tenant_id, agent_id, version, spec)"):
             await database.execute(
-                f"INSERT INTO {table} VALUES ($1, $2, 1, $3)", tenant_id, agent_id, {"name": agent_id}
+                f"INSERT INTO {table} VALUES (:tenant_id, :agent_id, 1, :spec)",
+                tenant_id=tenant_id,
+                agent_id=agent_id,
+                spec={"name": agent_id},
             )
 
 

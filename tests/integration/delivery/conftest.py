@@ -83,8 +83,8 @@ class PostOffice:
         """Return the outbox, oldest first, without the inbox; or what goes to one target."""
         rows = await self.database.fetch(
             "SELECT *, extract(epoch FROM due_at - now())::float8 AS due_in_s FROM deliveries"
-            " WHERE target <> 'user' AND ($1::text IS NULL OR target = $1) ORDER BY id",
-            target,
+            " WHERE target <> 'user' AND (:target::text IS NULL OR target = :target) ORDER BY id",
+            target=target,
         )
         return [dict(row) for row in rows]
 
@@ -98,13 +98,14 @@ class PostOffice:
     async def pass_time(self, seconds: float = 100_000) -> None:
         """Let time pass, by moving everything that has a time into the past."""
         await self.database.execute(
-            "UPDATE deliveries SET due_at = due_at - make_interval(secs => $1) WHERE status = 'pending'", seconds
+            "UPDATE deliveries SET due_at = due_at - make_interval(secs => :seconds) WHERE status = 'pending'",
+            seconds=seconds,
         )
         await self.database.execute(
-            "UPDATE webhooks SET failing_since = failing_since - make_interval(secs => $1),"
-            " rests_until = rests_until - make_interval(secs => $1),"
-            " previous_expires_at = previous_expires_at - make_interval(secs => $1)",
-            seconds,
+            "UPDATE webhooks SET failing_since = failing_since - make_interval(secs => :seconds),"
+            " rests_until = rests_until - make_interval(secs => :seconds),"
+            " previous_expires_at = previous_expires_at - make_interval(secs => :seconds)",
+            seconds=seconds,
         )
 
 

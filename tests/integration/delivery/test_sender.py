@@ -130,7 +130,9 @@ async def test_a_delivery_that_takes_its_worker_down_each_time_is_given_up(post:
     await post.say()
     await post.route()
     most = len(post.settings.delivery.retry_s) + 1
-    await post.database.execute("UPDATE deliveries SET attempts = $1 WHERE target = $2", most, made.webhook.id)
+    await post.database.execute(
+        "UPDATE deliveries SET attempts = :attempts WHERE target = :target", attempts=most, target=made.webhook.id
+    )
     await post.sender.run_due()
     (row,) = await post.rows(made.webhook.id)
     assert row["status"] == "failed"
@@ -360,10 +362,10 @@ async def test_a_claim_costs_a_step_a_lane_however_long_each_is(post: PostOffice
     hooks = [(await post.webhook(f"/{number}")).webhook.id for number in range(3)]
     await post.database.execute(
         "INSERT INTO deliveries (id, tenant_id, kind, target, webhook_id, payload, due_at)"
-        " SELECT 'dlv_' || h || n, $1, 'notification', h, h, '{}', now() + CASE WHEN n > 5 THEN interval '1 h' ELSE"
-        " interval '0' END FROM unnest($2::text[]) h, generate_series(1, 3000) n",
-        post.tenant_id,
-        hooks,
+        " SELECT 'dlv_' || h || n, :tenant_id, 'notification', h, h, '{}', now() + CASE WHEN n > 5 THEN interval '1 h'"
+        " ELSE interval '0' END FROM unnest(:hooks::text[]) h, generate_series(1, 3000) n",
+        tenant_id=post.tenant_id,
+        hooks=hooks,
     )
     async with post.database.connection() as connection:
         claimed = await claim_deliveries(

@@ -116,9 +116,9 @@ async def test_a_secret_is_encrypted_and_opens_in_its_own_row_only(post: PostOff
     assert one.secret.removeprefix("whsec_") not in table
     assert "whsec_" not in table
     await post.database.execute(
-        "UPDATE webhooks SET secret = (SELECT secret FROM webhooks WHERE id = $1) WHERE id = $2",
-        two.webhook.id,
-        one.webhook.id,
+        "UPDATE webhooks SET secret = (SELECT secret FROM webhooks WHERE id = :other_id) WHERE id = :webhook_id",
+        other_id=two.webhook.id,
+        webhook_id=one.webhook.id,
     )
     await post.say()
     await post.sender.run_due()
@@ -126,7 +126,10 @@ async def test_a_secret_is_encrypted_and_opens_in_its_own_row_only(post: PostOff
     (row,) = await post.rows(one.webhook.id)
     assert "cannot be opened" in row["error"]
     # It is nothing that the address did.
-    assert await post.database.fetchval("SELECT failures FROM webhooks WHERE id = $1", one.webhook.id) == 0
+    assert (
+        await post.database.fetchval("SELECT failures FROM webhooks WHERE id = :webhook_id", webhook_id=one.webhook.id)
+        == 0
+    )
 
 
 @proves("webhooks.at-rest")

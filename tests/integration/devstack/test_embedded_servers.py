@@ -30,7 +30,7 @@ async def _postgres_facts(url: str) -> dict[str, str]:
     connection = await asyncpg.connect(url)
     await connection.execute("CREATE EXTENSION vector")
     names = ("fsync", "synchronous_commit", "full_page_writes", "listen_addresses", "max_connections")
-    facts = {name: await connection.fetchval("SELECT current_setting($1)", name) for name in names}
+    facts = {name: await connection.fetchval(f"SHOW {name}") for name in names}
     facts["distance"] = str(await connection.fetchval("SELECT '[1,2]'::vector <-> '[1,3]'::vector"))
     facts["version"] = str(connection.get_server_version().major)
     await connection.close()

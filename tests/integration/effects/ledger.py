@@ -25,9 +25,15 @@ async def seed_thread(
 ) -> tuple[str, str]:
     """Insert a thread and return tenant and thread."""
     tenant, thread = tenant_id or new_id("ten"), new_id("thr")
-    await database.execute("INSERT INTO tenants (id, name) VALUES ($1, $1) ON CONFLICT DO NOTHING", tenant)
     await database.execute(
-        "INSERT INTO threads (id, tenant_id, agent_id, title) VALUES ($1, $2, $4, $3)", thread, tenant, title, agent_id
+        "INSERT INTO tenants (id, name) VALUES (:tenant_id, :tenant_id) ON CONFLICT DO NOTHING", tenant_id=tenant
+    )
+    await database.execute(
+        "INSERT INTO threads (id, tenant_id, agent_id, title) VALUES (:thread_id, :tenant_id, :agent_id, :title)",
+        thread_id=thread,
+        tenant_id=tenant,
+        title=title,
+        agent_id=agent_id,
     )
     return tenant, thread
 
@@ -46,23 +52,25 @@ async def seed_run(
     run_id, turn_id = new_id("run"), new_id("turn")
     await database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content, turn_id, traceparent, finished_at)"
-        " SELECT $1, $2, $3, $4, COALESCE(max(seq), 0) + 1, 'succeeded', '[]', $5, $6, now()"
-        "   FROM runs WHERE thread_id = $3",
-        run_id,
-        tenant_id,
-        thread_id,
-        agent_id,
-        turn_id,
-        traceparent,
+        " SELECT :run_id, :tenant_id, :thread_id, :agent_id, COALESCE(max(seq), 0) + 1, 'succeeded', '[]',"
+        "       :turn_id, :traceparent, now()"
+        "   FROM runs WHERE thread_id = :thread_id",
+        run_id=run_id,
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        agent_id=agent_id,
+        turn_id=turn_id,
+        traceparent=traceparent,
     )
     await database.execute(
         "INSERT INTO turns (id, tenant_id, thread_id, run_id, agent_id, status, depth)"
-        " SELECT $1, $2, $3, $4, $5, 'succeeded', count(*) FROM turns WHERE thread_id = $3",
-        turn_id,
-        tenant_id,
-        thread_id,
-        run_id,
-        agent_id,
+        " SELECT :turn_id, :tenant_id, :thread_id, :run_id, :agent_id, 'succeeded', count(*) FROM turns"
+        " WHERE thread_id = :thread_id",
+        turn_id=turn_id,
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        run_id=run_id,
+        agent_id=agent_id,
     )
     message_ids: list[str] = []
     for seq, (kind, text) in enumerate(said):
@@ -70,25 +78,26 @@ async def seed_run(
         role = "assistant" if kind == "response" else "user"
         await database.execute(
             "INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, kind, role, content)"
-            " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            message_ids[-1],
-            tenant_id,
-            thread_id,
-            turn_id,
-            seq,
-            kind,
-            role,
-            [{"type": "text", "text": text}, {"type": "image", "source": {"data": "AAAA"}}],
+            " VALUES (:message_id, :tenant_id, :thread_id, :turn_id, :seq, :kind, :role, :content)",
+            message_id=message_ids[-1],
+            tenant_id=tenant_id,
+            thread_id=thread_id,
+            turn_id=turn_id,
+            seq=seq,
+            kind=kind,
+            role=role,
+            content=[{"type": "text", "text": text}, {"type": "image", "source": {"data": "AAAA"}}],
         )
     for position, kind in enumerate(effects, start=1):
         await database.execute(
-            "INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position) VALUES ($1, $2, $3, $4, $5, $6)",
-            new_id("eff"),
-            tenant_id,
-            run_id,
-            thread_id,
-            kind,
-            position,
+            "INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)"
+            " VALUES (:effect_id, :tenant_id, :run_id, :thread_id, :kind, :position)",
+            effect_id=new_id("eff"),
+            tenant_id=tenant_id,
+            run_id=run_id,
+            thread_id=thread_id,
+            kind=kind,
+            position=position,
         )
     return SeededRun(tenant_id, thread_id, run_id, turn_id, tuple(message_ids))
 
@@ -96,9 +105,10 @@ async def seed_run(
 async def effect(database: Database, run_id: str, kind: str) -> dict[str, object]:
     """Return an effect's row, with the seconds until it is due."""
     row = await database.fetchrow(
-        "SELECT *, extract(epoch FROM due_at - now())::float8 AS due_in_s FROM effects WHERE run_id = $1 AND kind = $2",
-        run_id,
-        kind,
+        "SELECT *, extract(epoch FROM due_at - now())::float8 AS due_in_s FROM effects"
+        " WHERE run_id = :run_id AND kind = :kind",
+        run_id=run_id,
+        kind=kind,
     )
     assert row is not None
     return dict(row)

@@ -51,7 +51,7 @@ async def test_a_failed_effect_waits_and_the_one_behind_it_waits_as_long(
     database: Database, make_runner: MakeRunner, metrics: Metrics
 ) -> None:
     run = await seed_run(database)
-    before = await database.fetchrow("SELECT * FROM runs WHERE id = $1", run.run_id)
+    before = await database.fetchrow("SELECT * FROM runs WHERE id = :run_id", run_id=run.run_id)
     first, second = Recorder(), Recorder()
     first.fails = _refuse
     runner = make_runner({"embeddings": first, "title": second})
@@ -64,7 +64,7 @@ async def test_a_failed_effect_waits_and_the_one_behind_it_waits_as_long(
     assert 2 < float(str(failed["due_in_s"])) <= 5
     assert behind["due_at"] == failed["due_at"]
     assert second.runs == []
-    assert await database.fetchrow("SELECT * FROM runs WHERE id = $1", run.run_id) == before
+    assert await database.fetchrow("SELECT * FROM runs WHERE id = :run_id", run_id=run.run_id) == before
     count = metrics.registry.get_sample_value
     assert count("nova_effects_total", {"kind": "embeddings", "outcome": "retried"}) == 1
 
@@ -93,7 +93,7 @@ async def test_an_effect_is_failed_after_its_last_attempt_and_lets_the_next_one_
     assert await runner.run_due() == 1
     assert second.runs == [run.run_id]
     assert await runner.run_due() == 0
-    assert await database.fetchval("SELECT status FROM runs WHERE id = $1", run.run_id) == "succeeded"
+    assert await database.fetchval("SELECT status FROM runs WHERE id = :run_id", run_id=run.run_id) == "succeeded"
 
 
 async def test_an_effect_that_failed_comes_alone_so_that_it_holds_up_no_others(
@@ -240,18 +240,21 @@ async def test_closing_the_runner_closes_its_handlers(make_runner: MakeRunner) -
 
 
 async def test_the_claim_does_not_slow_down_with_finished_effects(database: Database) -> None:
-    thread = await seed_thread(database)
+    tenant_id, thread_id = thread = await seed_thread(database)
     run = await seed_run(database, thread=thread)
     await database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content)"
-        " SELECT 'run_' || n, $1, $2, 'nova', n + 10, 'succeeded', '[]' FROM generate_series(1, 5000) n",
-        *thread,
+        " SELECT 'run_' || n, :tenant_id, :thread_id, 'nova', n + 10, 'succeeded', '[]'"
+        " FROM generate_series(1, 5000) n",
+        tenant_id=tenant_id,
+        thread_id=thread_id,
     )
     await database.execute(
         "INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position, status, due_at)"
-        " SELECT 'eff_' || n, $1, 'run_' || n, $2, 'title', 2, 'done', now() - interval '1 hour'"
+        " SELECT 'eff_' || n, :tenant_id, 'run_' || n, :thread_id, 'title', 2, 'done', now() - interval '1 hour'"
         " FROM generate_series(1, 5000) n",
-        *thread,
+        tenant_id=tenant_id,
+        thread_id=thread_id,
     )
     await database.execute("ANALYZE effects")
     plan = await database.fetch(

@@ -48,7 +48,7 @@ async def test_the_standing_words_of_work_on_a_task_are_not_found_what_came_of_i
     task = await seed_run(database, said, effects=["embeddings"])
     trigger = await seed_run(database, [("query", "Look at the mail.")], effects=["embeddings"])
     for run, source in ((task, "task"), (trigger, "trigger")):
-        await database.execute("UPDATE runs SET source = $2 WHERE id = $1", run.run_id, source)
+        await database.execute("UPDATE runs SET source = :source WHERE id = :run_id", run_id=run.run_id, source=source)
     provider = SeededEmbeddings()
     await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)}).run_due()
     found = {row["content"] for row in await database.fetch("SELECT content FROM message_texts")}
@@ -236,9 +236,9 @@ async def _until_kept(database: Database, run: SeededRun, kept: tuple[int, int])
 async def _kept(database: Database, run: SeededRun) -> tuple[int, int]:
     """Return how many messages of a run's thread have words, and how many have vectors."""
     row = await database.fetchrow(
-        "SELECT (SELECT count(*) FROM message_texts WHERE thread_id = $1) AS texts,"
-        " (SELECT count(*) FROM embeddings WHERE thread_id = $1) AS vectors",
-        run.thread_id,
+        "SELECT (SELECT count(*) FROM message_texts WHERE thread_id = :thread_id) AS texts,"
+        " (SELECT count(*) FROM embeddings WHERE thread_id = :thread_id) AS vectors",
+        thread_id=run.thread_id,
     )
     assert row is not None
     return row["texts"], row["vectors"]

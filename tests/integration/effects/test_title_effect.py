@@ -54,7 +54,7 @@ def engine() -> Says:
 
 
 async def _title(database: Database, thread_id: str) -> str | None:
-    return await database.fetchval("SELECT title FROM threads WHERE id = $1", thread_id)
+    return await database.fetchval("SELECT title FROM threads WHERE id = :thread_id", thread_id=thread_id)
 
 
 async def _run_title(

@@ -53,7 +53,9 @@ class Past:
             agent_id=agent_id,
         )
         await self.database.execute(
-            "UPDATE messages SET created_at = $2 WHERE turn_id = $1", run.turn_id, NOW - timedelta(days=days_ago)
+            "UPDATE messages SET created_at = :created_at WHERE turn_id = :turn_id",
+            turn_id=run.turn_id,
+            created_at=NOW - timedelta(days=days_ago),
         )
         due = DueEffect("eff_1", run.tenant_id, run.run_id, run.thread_id, "embeddings", 1)
         effect = EmbeddingEffect(self.database, self._provider, batch_size=32)

@@ -305,20 +305,21 @@ async def _many(
     ids = [f"msg_{tenant_id}_{agent_id}_{number}" for number in range(count)]
     await database.execute(
         "INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, kind, role, content)"
-        " SELECT id, $2, $3, $4, place + 10, 'query', 'user', '[]'"
-        "   FROM unnest($1::text[]) WITH ORDINALITY m (id, place)",
-        ids,
-        tenant_id,
-        run.thread_id,
-        run.turn_id,
+        " SELECT id, :tenant_id, :thread_id, :turn_id, place + 10, 'query', 'user', '[]'"
+        "   FROM unnest(:ids::text[]) WITH ORDINALITY m (id, place)",
+        ids=ids,
+        tenant_id=tenant_id,
+        thread_id=run.thread_id,
+        turn_id=run.turn_id,
     )
     await database.execute(
         "INSERT INTO message_texts (message_id, tenant_id, agent_id, thread_id, role, content, said_at)"
-        " SELECT id, $2, $3, $4, 'user', 'heron number ' || id, now() FROM unnest($1::text[]) id",
-        ids,
-        tenant_id,
-        agent_id,
-        run.thread_id,
+        " SELECT id, :tenant_id, :agent_id, :thread_id, 'user', 'heron number ' || id, now()"
+        " FROM unnest(:ids::text[]) id",
+        ids=ids,
+        tenant_id=tenant_id,
+        agent_id=agent_id,
+        thread_id=run.thread_id,
     )
     vectors = [
         [a + 0.05 * b for a, b in zip(near, seeded_vector(name), strict=True)] if near else seeded_vector(name)

@@ -12,9 +12,16 @@ __all__ = ["add_agent", "age_thread", "count", "old_run", "old_thread"]
 
 async def add_agent(database: Database, tenant_id: str, agent_id: str = "nova", **spec: Any) -> None:
     """Insert an agent, and its tenant."""
-    await database.execute("INSERT INTO tenants (id, name) VALUES ($1, $1) ON CONFLICT DO NOTHING", tenant_id)
+    await database.execute(
+        "INSERT INTO tenants (id, name) VALUES (:tenant_id, :tenant_id) ON CONFLICT DO NOTHING", tenant_id=tenant_id
+    )
     given = {"name": agent_id, **spec}
-    await database.execute("INSERT INTO agents (tenant_id, id, spec) VALUES ($1, $2, $3)", tenant_id, agent_id, given)
+    await database.execute(
+        "INSERT INTO agents (tenant_id, id, spec) VALUES (:tenant_id, :agent_id, :spec)",
+        tenant_id=tenant_id,
+        agent_id=agent_id,
+        spec=given,
+    )
 
 
 async def old_run(
@@ -30,42 +37,47 @@ async def old_run(
     run = await seed_run(database, [("query", question), ("response", answer)], thread=thread, effects=())
     ago = timedelta(days=days_ago)
     await database.execute(
-        "UPDATE runs SET status = $2, finished_at = now() - $3::interval WHERE id = $1", run.run_id, status, ago
+        "UPDATE runs SET status = :status, finished_at = now() - :ago::interval WHERE id = :run_id",
+        run_id=run.run_id,
+        status=status,
+        ago=ago,
     )
     await database.execute(
         "INSERT INTO tool_calls (id, tenant_id, turn_id, call_id, step, sequence, tool_name, params, status)"
-        " VALUES ($1, $2, $3, 'c1', 0, 0, 'Read', '{}', 'completed')",
-        f"tc_{run.turn_id}",
-        run.tenant_id,
-        run.turn_id,
+        " VALUES (:call_id, :tenant_id, :turn_id, 'c1', 0, 0, 'Read', '{}', 'completed')",
+        call_id=f"tc_{run.turn_id}",
+        tenant_id=run.tenant_id,
+        turn_id=run.turn_id,
     )
     await database.execute(
         "INSERT INTO usage (id, tenant_id, run_id, turn_id, thread_id, agent_id, created_at)"
-        " VALUES ($1, $2, $3, $4, $5, 'nova', now() - $6::interval)",
-        new_id("use"),
-        run.tenant_id,
-        run.run_id,
-        run.turn_id,
-        run.thread_id,
-        ago,
+        " VALUES (:usage_id, :tenant_id, :run_id, :turn_id, :thread_id, 'nova', now() - :ago::interval)",
+        usage_id=new_id("use"),
+        tenant_id=run.tenant_id,
+        run_id=run.run_id,
+        turn_id=run.turn_id,
+        thread_id=run.thread_id,
+        ago=ago,
     )
     await database.execute(
         "UPDATE turns t SET parent_turn_id = h.head_turn_id, depth = COALESCE(p.depth + 1, 0)"
-        "  FROM threads h LEFT JOIN turns p ON p.id = h.head_turn_id WHERE t.id = $1 AND h.id = $2",
-        run.turn_id,
-        run.thread_id,
+        "  FROM threads h LEFT JOIN turns p ON p.id = h.head_turn_id WHERE t.id = :turn_id AND h.id = :thread_id",
+        turn_id=run.turn_id,
+        thread_id=run.thread_id,
     )
     await database.execute(
-        "INSERT INTO thread_heads (tenant_id, thread_id, turn_id, run_id) VALUES ($1, $2, $3, $4)",
-        run.tenant_id,
-        run.thread_id,
-        run.turn_id,
-        run.run_id,
+        "INSERT INTO thread_heads (tenant_id, thread_id, turn_id, run_id)"
+        " VALUES (:tenant_id, :thread_id, :turn_id, :run_id)",
+        tenant_id=run.tenant_id,
+        thread_id=run.thread_id,
+        turn_id=run.turn_id,
+        run_id=run.run_id,
     )
     await database.execute(
-        "UPDATE threads SET head_turn_id = $2, turn_count = turn_count + 1, next_seq = next_seq + 1 WHERE id = $1",
-        run.thread_id,
-        run.turn_id,
+        "UPDATE threads SET head_turn_id = :head_turn_id, turn_count = turn_count + 1, next_seq = next_seq + 1"
+        " WHERE id = :thread_id",
+        thread_id=run.thread_id,
+        head_turn_id=run.turn_id,
     )
     return run
 
@@ -73,9 +85,10 @@ async def old_run(
 async def age_thread(database: Database, thread_id: str, days: float) -> None:
     """Let a thread be so old, and untouched since."""
     await database.execute(
-        "UPDATE threads SET created_at = now() - $2::interval, updated_at = now() - $2::interval WHERE id = $1",
-        thread_id,
-        timedelta(days=days),
+        "UPDATE threads SET created_at = now() - :ago::interval, updated_at = now() - :ago::interval"
+        " WHERE id = :thread_id",
+        thread_id=thread_id,
+        ago=timedelta(days=days),
     )
 
 
@@ -92,6 +105,6 @@ async def old_thread(
     return thread, runs
 
 
-async def count(database: Database, table: str, where: str = "true", *args: object) -> int:
+async def count(database: Database, table: str, where: str = "true", **values: object) -> int:
     """Count rows."""
-    return await database.fetchval(f"SELECT count(*)::int FROM {table} WHERE {where}", *args)
+    return await database.fetchval(f"SELECT count(*)::int FROM {table} WHERE {where}", **values)

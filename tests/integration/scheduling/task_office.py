@@ -42,19 +42,20 @@ class Office:
     async def hours(self, start: int, end: int, zone: str = "UTC") -> None:
         """Set the tenant's hours."""
         await self.harness.database.execute(
-            "UPDATE tenants SET work_from = $2, work_until = $3, timezone = $4 WHERE id = $1",
-            self.tenant_id,
-            start,
-            end,
-            zone,
+            "UPDATE tenants SET work_from = :work_from, work_until = :work_until, timezone = :timezone"
+            " WHERE id = :tenant_id",
+            tenant_id=self.tenant_id,
+            work_from=start,
+            work_until=end,
+            timezone=zone,
         )
 
     async def close(self, tenant_id: str) -> None:
         """Have a tenant's hours be over, whatever the time is, and for longer than any test takes."""
         await self.harness.database.execute(
             "UPDATE tenants SET work_from = (hour + 2) % 24, work_until = (hour + 3) % 24, timezone = 'UTC'"
-            "  FROM (SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int AS hour) clock WHERE id = $1",
-            tenant_id,
+            "  FROM (SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int AS hour) clock WHERE id = :tenant_id",
+            tenant_id=tenant_id,
         )
 
     async def task(self, *steps: str, owner: str = OWNER, **fields: Any) -> TaskView:
@@ -82,8 +83,9 @@ class Office:
     async def runs(self, task: TaskView | None = None) -> list[Row]:
         """Return the runs that were begun for tasks, oldest first."""
         return await self.harness.database.fetch(
-            "SELECT * FROM runs WHERE source = 'task' AND ($1::text IS NULL OR thread_id = $1) ORDER BY id",
-            None if task is None else (await self.get(task)).thread_id,
+            "SELECT * FROM runs WHERE source = 'task' AND (:thread_id::text IS NULL OR thread_id = :thread_id)"
+            " ORDER BY id",
+            thread_id=None if task is None else (await self.get(task)).thread_id,
         )
 
     async def tick(self) -> int:

@@ -69,7 +69,9 @@ class BackfillHarness:
 
     async def vectors(self, model: str = "directions", tenant_id: str = "ten_1") -> int:
         """Count the vectors of a model."""
-        return await count(self.database, "embeddings", "model = $1 AND tenant_id = $2", model, tenant_id)
+        return await count(
+            self.database, "embeddings", "model = :model AND tenant_id = :tenant_id", model=model, tenant_id=tenant_id
+        )
 
     async def all_due(self) -> None:
         """Let all pauses and leases pass, but the patience with another model."""
@@ -215,7 +217,7 @@ async def test_live_work_goes_first(harness: BackfillHarness) -> None:
     backfill = harness.backfill(SeededEmbeddings())
     live = await seed_run(harness.database)
     await harness.database.execute(
-        "UPDATE effects SET due_at = now() - interval '5 seconds' WHERE run_id = $1", live.run_id
+        "UPDATE effects SET due_at = now() - interval '5 seconds' WHERE run_id = :run_id", run_id=live.run_id
     )
     assert (await backfill.tick()).yielded
     await harness.database.execute("UPDATE effects SET status = 'done', done_at = now()")
@@ -333,10 +335,10 @@ async def test_a_portion_is_read_from_the_index_however_long_the_past_is(harness
     tenant, thread = await harness.thread()
     await harness.database.execute(
         "INSERT INTO usage (id, tenant_id, run_id, turn_id, thread_id, agent_id, created_at)"
-        " SELECT 'use_' || n, $1, 'run_' || n, 'turn_' || n, $2, 'nova', now() - interval '9 days' + n * interval '1 s'"
-        " FROM generate_series(1, 50000) n",
-        tenant,
-        thread,
+        " SELECT 'use_' || n, :tenant_id, 'run_' || n, 'turn_' || n, :thread_id, 'nova',"
+        "        now() - interval '9 days' + n * interval '1 s' FROM generate_series(1, 50000) n",
+        tenant_id=tenant,
+        thread_id=thread,
     )
     await harness.database.execute("ANALYZE usage")
     middle = await harness.database.fetchrow("SELECT id, created_at FROM usage WHERE id = 'use_25000'")

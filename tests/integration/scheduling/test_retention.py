@@ -53,33 +53,35 @@ async def _fill(database: Database, thread: tuple[str, str], runs: list[SeededRu
     tenant_id, thread_id = thread
     await database.execute(
         "INSERT INTO sent_files (id, tenant_id, agent_id, thread_id, run_id, name, media_type, content)"
-        " VALUES ($1, $2, 'nova', $3, $4, 'a', 'text/plain', 'x')",
-        new_id("file"),
-        tenant_id,
-        thread_id,
-        runs[0].run_id,
+        " VALUES (:file_id, :tenant_id, 'nova', :thread_id, :run_id, 'a', 'text/plain', 'x')",
+        file_id=new_id("file"),
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        run_id=runs[0].run_id,
     )
     await database.execute(
         "INSERT INTO engine_sessions (id, tenant_id, thread_id, engine, entries, fingerprint)"
-        " VALUES ($1, $2, $3, 'claude_agent', '[]', 'f')",
-        f"ses_{thread_id}",
-        tenant_id,
-        thread_id,
+        " VALUES (:session_id, :tenant_id, :thread_id, 'claude_agent', '[]', 'f')",
+        session_id=f"ses_{thread_id}",
+        tenant_id=tenant_id,
+        thread_id=thread_id,
     )
-    await database.execute("UPDATE threads SET session_id = 'ses_1' WHERE id = $1", thread_id)
+    await database.execute("UPDATE threads SET session_id = 'ses_1' WHERE id = :thread_id", thread_id=thread_id)
     for run in runs:
         await database.execute(
             "INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, model, dimensions, embedding)"
-            " VALUES ($1, $2, 'nova', $3, $4, 'm', 2, '[1,0]')",
-            new_id("emb"),
-            tenant_id,
-            thread_id,
-            run.message_ids[0],
+            " VALUES (:embedding_id, :tenant_id, 'nova', :thread_id, :message_id, 'm', 2, '[1,0]')",
+            embedding_id=new_id("emb"),
+            tenant_id=tenant_id,
+            thread_id=thread_id,
+            message_id=run.message_ids[0],
         )
 
 
 async def _rows(database: Database, thread_id: str) -> dict[str, int]:
-    return {table: await count(database, table, "thread_id = $1", thread_id) for table in _OF_A_THREAD}
+    return {
+        table: await count(database, table, "thread_id = :thread_id", thread_id=thread_id) for table in _OF_A_THREAD
+    }
 
 
 async def _said(database: Database, tenant_id: str, thread_id: str) -> list[str]:
@@ -113,40 +115,43 @@ async def _shown(database: Database, tenant_id: str, thread_id: str) -> list[str
 
 async def _age_rows(database: Database, many: int) -> None:
     """Insert effects, deliveries and firings, half of them old."""
-    thread, runs = await old_thread(database, 1)
+    (tenant_id, thread_id), runs = await old_thread(database, 1)
     await database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content)"
-        " SELECT 'run_' || n, $1, $2, 'nova', 100 + n, 'succeeded', '[]' FROM generate_series(1, $3) n",
-        *thread,
-        many,
+        " SELECT 'run_' || n, :tenant_id, :thread_id, 'nova', 100 + n, 'succeeded', '[]'"
+        "   FROM generate_series(1, :many) n",
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        many=many,
     )
     age = "now() - CASE WHEN n % 2 = 0 THEN interval '100 days' ELSE interval '1 day' END"
     await database.execute(
         f"INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position, status, done_at)"
-        f" SELECT 'eff_' || n, $1, 'run_' || n, $2, 'title', 1,"
+        f" SELECT 'eff_' || n, :tenant_id, 'run_' || n, :thread_id, 'title', 1,"
         f"        (ARRAY['done', 'failed', 'pending'])[1 + n % 3], CASE WHEN n % 3 < 2 THEN {age} END"
-        f"   FROM generate_series(1, $3) n",
-        *thread,
-        many,
+        f"   FROM generate_series(1, :many) n",
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        many=many,
     )
     await database.execute(
         f"INSERT INTO deliveries (id, tenant_id, kind, target, payload, status, created_at)"
-        f" SELECT 'dlv_' || n, $1, 'notification', 'whk_1', '{{}}',"
-        f"        (ARRAY['delivered', 'failed', 'pending'])[1 + n % 3], {age} FROM generate_series(1, $2) n",
-        thread[0],
-        many,
+        f" SELECT 'dlv_' || n, :tenant_id, 'notification', 'whk_1', '{{}}',"
+        f"        (ARRAY['delivered', 'failed', 'pending'])[1 + n % 3], {age} FROM generate_series(1, :many) n",
+        tenant_id=tenant_id,
+        many=many,
     )
     await database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by)"
-        " VALUES ('trg_1', $1, 'nova', 'cron', '* * * * *', 'x', 'person')",
-        thread[0],
+        " VALUES ('trg_1', :tenant_id, 'nova', 'cron', '* * * * *', 'x', 'person')",
+        tenant_id=tenant_id,
     )
     await database.execute(
         f"INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, fired_at, outcome)"
-        f" SELECT 'fir_' || n, $1, 'trg_1', now() - n * interval '1 minute', {age}, 'fired'"
-        f"   FROM generate_series(1, $2) n",
-        thread[0],
-        many,
+        f" SELECT 'fir_' || n, :tenant_id, 'trg_1', now() - n * interval '1 minute', {age}, 'fired'"
+        f"   FROM generate_series(1, :many) n",
+        tenant_id=tenant_id,
+        many=many,
     )
     assert runs
 
@@ -222,7 +227,7 @@ async def test_a_thread_that_nobody_used_for_so_long_is_gone_but_for_its_usage(d
     assert set((await _rows(database, old[1])).values()) == {0}
     for table in ("tool_calls", "embeddings"):
         assert await count(database, table, "tenant_id = 'ten_1'") == (3 if table == "tool_calls" else 0)
-    assert await count(database, "usage", "thread_id = $1", old[1]) == 3
+    assert await count(database, "usage", "thread_id = :thread_id", thread_id=old[1]) == 3
     async with database.connection() as connection:
         with pytest.raises(NotFound):
             await get_thread(connection, *old)
@@ -237,7 +242,9 @@ async def test_a_thread_that_people_deleted_goes_after_its_time(database: Databa
     for thread in (gone, late):
         async with database.transaction() as transaction:
             await delete_thread(transaction, *thread)
-    await database.execute("UPDATE threads SET deleted_at = now() - interval '31 days' WHERE id = $1", gone[1])
+    await database.execute(
+        "UPDATE threads SET deleted_at = now() - interval '31 days' WHERE id = :thread_id", thread_id=gone[1]
+    )
     assert await _retention(database).tick() == {"threads": 1, "turns": 2}
     assert set((await _rows(database, gone[1])).values()) == {0}
     assert (await _rows(database, late[1]))["turns"] == 2
@@ -253,16 +260,20 @@ async def test_a_thread_with_an_open_run_is_not_touched(
     thread, _ = await old_thread(database, 3)
     await database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content, lease_expires_at)"
-        " VALUES ('run_open', $1, $2, 'nova', 50, $3, '[]', CASE WHEN $3 = 'running' THEN now() END)",
-        *thread,
-        status,
+        " VALUES ('run_open', :tenant_id, :thread_id, 'nova', 50, :status, '[]',"
+        " CASE WHEN :status = 'running' THEN now() END)",
+        tenant_id=thread[0],
+        thread_id=thread[1],
+        status=status,
     )
     assert await _retention(database).tick() == {}
     assert await count(database, "threads", "deleted_at IS NULL AND trimmed_at IS NULL") == 1
     # Nor where the run came after the walk had looked.
     async with database.transaction() as transaction:
         assert await thread_purge.trim(transaction, *thread, days=30) == thread_purge.Slice()
-    await database.execute("UPDATE threads SET deleted_at = now(), purge_at = now() WHERE id = $1", thread[1])
+    await database.execute(
+        "UPDATE threads SET deleted_at = now(), purge_at = now() WHERE id = :thread_id", thread_id=thread[1]
+    )
     async with database.transaction() as transaction:
         await thread_purge.purge_next(transaction)
     assert (await _rows(database, thread[1]))["turns"] == 3
@@ -278,14 +289,14 @@ async def test_a_thread_of_an_open_task_or_of_a_trigger_is_not_touched(
     of_trigger, _ = await old_thread(database, 2)
     await database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status, thread_id)"
-        " VALUES ('ten_1', 1, 't', 'nova', 'person', 'active', $1)",
-        of_task[1],
+        " VALUES ('ten_1', 1, 't', 'nova', 'person', 'active', :thread_id)",
+        thread_id=of_task[1],
     )
-    await database.execute("UPDATE threads SET task_id = 1 WHERE id = $1", of_task[1])
+    await database.execute("UPDATE threads SET task_id = 1 WHERE id = :thread_id", thread_id=of_task[1])
     await database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by, thread_id)"
-        " VALUES ('trg_1', 'ten_1', 'nova', 'cron', '* * * * *', 'x', 'person', $1)",
-        of_trigger[1],
+        " VALUES ('trg_1', 'ten_1', 'nova', 'cron', '* * * * *', 'x', 'person', :thread_id)",
+        thread_id=of_trigger[1],
     )
     assert await _retention(database).tick() == {}
     await database.execute("UPDATE tasks SET status = 'done', ended_at = now()")
@@ -307,7 +318,7 @@ async def test_a_policy_is_of_one_agent_of_one_tenant(database: Database) -> Non
         (await old_thread(database, 1, tenant_id="ten_2"))[0],
     ]
     assert (await _retention(database).tick())["threads"] == 1
-    assert await count(database, "threads", "id = $1", mine[1]) == 0
+    assert await count(database, "threads", "id = :id", id=mine[1]) == 0
     for thread in others:
         assert (await _rows(database, thread[1]))["turns"] == 1
 
@@ -374,14 +385,17 @@ async def test_a_thread_that_was_cut_is_left_alone_until_it_is_used_again(databa
 async def test_what_was_compacted_is_cut_behind_its_summary(database: Database) -> None:
     await add_agent(database, "ten_1", retention=LATEST)
     thread, runs = await old_thread(database, 3)
-    await database.execute("UPDATE turns SET type = 'compaction', run_id = NULL WHERE id = $1", runs[2].turn_id)
-    await database.execute("DELETE FROM messages WHERE turn_id = $1 AND seq = 1", runs[2].turn_id)
+    await database.execute(
+        "UPDATE turns SET type = 'compaction', run_id = NULL WHERE id = :turn_id", turn_id=runs[2].turn_id
+    )
+    await database.execute("DELETE FROM messages WHERE turn_id = :turn_id AND seq = 1", turn_id=runs[2].turn_id)
     await database.execute(
         "INSERT INTO compactions (turn_id, tenant_id, summary, summarized_through_turn_id, first_kept_turn_id,"
-        " turns_summarized, model, provider, trigger) VALUES ($1, 'ten_1', 's', $2, $3, 1, 'm', 'p', 'context_limit')",
-        runs[2].turn_id,
-        runs[0].turn_id,
-        runs[1].turn_id,
+        " turns_summarized, model, provider, trigger) VALUES (:turn_id, 'ten_1', 's', :summarized_through_turn_id,"
+        " :first_kept_turn_id, 1, 'm', 'p', 'context_limit')",
+        turn_id=runs[2].turn_id,
+        summarized_through_turn_id=runs[0].turn_id,
+        first_kept_turn_id=runs[1].turn_id,
     )
     await _retention(database).tick()
     assert await _said(database, *thread) == ["question 2"]
@@ -406,7 +420,7 @@ async def test_turns_that_a_fork_goes_on_from_stay_as_long_as_the_fork(database:
     assert await _shown(database, "ten_1", fork.id) == told
     kept = await _rows(database, trunk[1])
     assert (kept["turns"], kept["runs"], kept["message_texts"], kept["sent_files"]) == (3, 3, 0, 0)
-    assert await count(database, "threads", "id = $1 AND title IS NULL AND deleted_at IS NOT NULL", trunk[1]) == 1
+    assert await count(database, "threads", "id = :id AND title IS NULL AND deleted_at IS NOT NULL", id=trunk[1]) == 1
     # The deeper fork goes: what only it needed goes with it. Then the other, and nothing is left.
     await age_thread(database, fork.id, 40)
     await _again(database)
@@ -441,7 +455,9 @@ async def test_a_fork_that_is_cut_lets_go_of_the_thread_that_it_came_from(databa
     async with database.connection() as connection:
         fork = await fork_thread(connection, *trunk)
     await old_run(database, "of the fork", thread=("ten_1", fork.id))
-    await database.execute("UPDATE threads SET deleted_at = now(), purge_at = now() WHERE id = $1", trunk[1])
+    await database.execute(
+        "UPDATE threads SET deleted_at = now(), purge_at = now() WHERE id = :thread_id", thread_id=trunk[1]
+    )
     await _retention(database).tick()
     assert (await _rows(database, trunk[1]))["turns"] == 3
     await age_thread(database, fork.id, 40)
@@ -449,7 +465,7 @@ async def test_a_fork_that_is_cut_lets_go_of_the_thread_that_it_came_from(databa
     await _retention(database).tick()
     assert await _said(database, "ten_1", fork.id) == ["of the fork", "Noted."]
     assert await _shown(database, "ten_1", fork.id) == ["of the fork", "Noted."]
-    assert await count(database, "threads", "id = $1", trunk[1]) == 0
+    assert await count(database, "threads", "id = :id", id=trunk[1]) == 0
 
 
 @proves("retention.forks")
@@ -457,7 +473,9 @@ async def test_a_fork_that_is_just_being_made_is_waited_for(database: Database) 
     trunk, _ = await old_thread(database, 3)
     async with database.transaction() as forking:
         fork = await fork_thread(forking, *trunk)
-        await database.execute("UPDATE threads SET purge_at = now(), deleted_at = now() WHERE id = $1", trunk[1])
+        await database.execute(
+            "UPDATE threads SET purge_at = now(), deleted_at = now() WHERE id = :thread_id", thread_id=trunk[1]
+        )
         async with database.transaction() as transaction:
             assert await thread_purge.purge_next(transaction) == thread_purge.Slice(), "the trunk is held"
     assert (await _retention(database).tick()).get("turns", 0) == 0
@@ -491,7 +509,9 @@ async def test_a_long_thread_goes_in_slices_and_whoever_dies_leaves_a_whole_hist
 async def test_a_long_thread_is_deleted_in_slices(database: Database) -> None:
     thread, runs = await old_thread(database, 2)
     await _lengthen(database, thread, runs, to=250)
-    await database.execute("UPDATE threads SET deleted_at = now() - interval '40 days' WHERE id = $1", thread[1])
+    await database.execute(
+        "UPDATE threads SET deleted_at = now() - interval '40 days' WHERE id = :thread_id", thread_id=thread[1]
+    )
     async with database.connection() as connection:
         assert await thread_purge.mark_deleted(connection, days=30, limit=10) == 1
     slices: list[int] = []
@@ -506,21 +526,28 @@ async def test_a_long_thread_is_deleted_in_slices(database: Database) -> None:
 async def _lengthen(database: Database, thread: tuple[str, str], runs: list[SeededRun], *, to: int) -> None:
     """Put turns between the first and the second of a thread, so that there are so many."""
     first, last = runs
-    await database.execute("UPDATE turns SET depth = $2 WHERE id = $1", last.turn_id, to - 1)
+    await database.execute("UPDATE turns SET depth = :depth WHERE id = :turn_id", turn_id=last.turn_id, depth=to - 1)
     for statement in (
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content, turn_id)"
-        " SELECT 'run_' || n, $1, $2, 'nova', 10 + n, 'succeeded', '[]', 'turn_' || n FROM generate_series(1, $3) n",
+        " SELECT 'run_' || n, :tenant_id, :thread_id, 'nova', 10 + n, 'succeeded', '[]', 'turn_' || n"
+        "   FROM generate_series(1, :many) n",
         "INSERT INTO turns (id, tenant_id, thread_id, run_id, agent_id, status, depth, parent_turn_id)"
-        " SELECT 'turn_' || n, $1, $2, 'run_' || n, 'nova', 'succeeded', n, 'turn_' || n - 1"
-        "   FROM generate_series(1, $3) n",
+        " SELECT 'turn_' || n, :tenant_id, :thread_id, 'run_' || n, 'nova', 'succeeded', n, 'turn_' || n - 1"
+        "   FROM generate_series(1, :many) n",
         "INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, kind, role, content)"
-        " SELECT 'msg_' || n || '_' || s, $1, $2, 'turn_' || n, s, (ARRAY['query', 'response'])[s + 1],"
+        " SELECT 'msg_' || n || '_' || s, :tenant_id, :thread_id, 'turn_' || n, s, (ARRAY['query', 'response'])[s + 1],"
         '        (ARRAY[\'user\', \'assistant\'])[s + 1], \'[{"type": "text", "text": "middle"}]\''
-        "   FROM generate_series(1, $3) n, generate_series(0, 1) s",
+        "   FROM generate_series(1, :many) n, generate_series(0, 1) s",
     ):
-        await database.execute(statement, *thread, to - 2)
-    await database.execute("UPDATE turns SET parent_turn_id = $1 WHERE id = 'turn_1'", first.turn_id)
-    await database.execute("UPDATE turns SET parent_turn_id = $1 WHERE id = $2", f"turn_{to - 2}", last.turn_id)
+        await database.execute(statement, tenant_id=thread[0], thread_id=thread[1], many=to - 2)
+    await database.execute(
+        "UPDATE turns SET parent_turn_id = :parent_turn_id WHERE id = 'turn_1'", parent_turn_id=first.turn_id
+    )
+    await database.execute(
+        "UPDATE turns SET parent_turn_id = :parent_turn_id WHERE id = :turn_id",
+        parent_turn_id=f"turn_{to - 2}",
+        turn_id=last.turn_id,
+    )
 
 
 async def test_it_stops_when_the_worker_drains(database: Database) -> None:
@@ -535,13 +562,13 @@ async def test_a_key_that_is_taken_over_at_this_moment_is_not_deleted(database: 
     for key in ("taken", "left"):
         await database.execute(
             "INSERT INTO idempotency_keys (tenant_id, key, run_id, body_hash, expires_at)"
-            " VALUES ($1, $2, 'run_1', '', now() - interval '1 day')",
-            tenant,
-            key,
+            " VALUES (:tenant_id, :key, 'run_1', '', now() - interval '1 day')",
+            tenant_id=tenant,
+            key=key,
         )
     async with database.transaction() as taking:
         await taking.execute(
-            "UPDATE idempotency_keys SET expires_at = now() + $1 WHERE key = 'taken'", timedelta(days=1)
+            "UPDATE idempotency_keys SET expires_at = now() + :one_day WHERE key = 'taken'", one_day=timedelta(days=1)
         )
         async with database.connection() as connection:
             assert await delete_expired_keys(connection, limit=10) == 1

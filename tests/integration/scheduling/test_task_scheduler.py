@@ -334,4 +334,4 @@ async def test_a_task_that_names_another_tenant_s_run_learns_nothing_of_it(offic
 
 
 async def _delete_owner(office: Office) -> None:
-    await office.harness.database.execute("UPDATE agents SET deleted_at = now() WHERE id = $1", OWNER)
+    await office.harness.database.execute("UPDATE agents SET deleted_at = now() WHERE id = :agent_id", agent_id=OWNER)

@@ -68,7 +68,11 @@ async def test_an_active_task_is_worked_on_until_it_is_done(fleet: Fleet, databa
 @proves("work.now")
 async def test_a_task_that_is_run_now_does_not_wait_for_the_morning(fleet: Fleet, database: Database) -> None:
     hour = await database.fetchval("SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int")
-    await database.execute("UPDATE tenants SET work_from = $1, work_until = $2", (hour + 2) % 24, (hour + 3) % 24)
+    await database.execute(
+        "UPDATE tenants SET work_from = :work_from, work_until = :work_until",
+        work_from=(hour + 2) % 24,
+        work_until=(hour + 3) % 24,
+    )
     task = await _works_through(fleet, "Sweep")
     await fleet.client.tasks.activate(task.id)
     run = await fleet.client.tasks.run(task.id)

@@ -45,8 +45,8 @@ async def test_nothing_is_begun_twice_and_nothing_locks_up(office: Office) -> No
     assert [line for line in logs if line["log_level"] in {"error", "critical"}] == []
     for task in (*trees, *children):
         open_runs = await office.harness.database.fetchval(
-            "SELECT count(*) FROM runs WHERE thread_id = $1 AND status IN ('queued', 'running', 'waiting')",
-            (await office.get(task)).thread_id,
+            "SELECT count(*) FROM runs WHERE thread_id = :thread_id AND status IN ('queued', 'running', 'waiting')",
+            thread_id=(await office.get(task)).thread_id,
         )
         assert open_runs == 0
     # Each tree was begun when it was made, for each change of it, and for the end of each subtask; never more.

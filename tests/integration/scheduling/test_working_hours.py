@@ -26,15 +26,20 @@ async def due(database: Database) -> Database:
     await add_tenants(database)
     await database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status, work_at)"
-        " VALUES ($1, 1, 'Tidy up', 'a', 'person', 'active', '2020-01-01')",
-        TENANT,
+        " VALUES (:tenant_id, 1, 'Tidy up', 'a', 'person', 'active', '2020-01-01')",
+        tenant_id=TENANT,
     )
     return database
 
 
 async def _hours(database: Database, start: int, end: int, zone: str) -> None:
     await database.execute(
-        "UPDATE tenants SET work_from = $2, work_until = $3, timezone = $4 WHERE id = $1", TENANT, start, end, zone
+        "UPDATE tenants SET work_from = :work_from, work_until = :work_until, timezone = :timezone"
+        " WHERE id = :tenant_id",
+        tenant_id=TENANT,
+        work_from=start,
+        work_until=end,
+        timezone=zone,
     )
 
 

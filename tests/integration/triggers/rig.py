@@ -20,25 +20,27 @@ __all__ = ["Rig"]
 _PASS_TIME = (
     """
     UPDATE triggers
-       SET created_at = created_at - $1::float8 * interval '1 second',
-           starts_at = starts_at - $1::float8 * interval '1 second',
-           ends_at = ends_at - $1::float8 * interval '1 second',
-           next_slot_at = next_slot_at - $1::float8 * interval '1 second',
-           next_fire_at = next_fire_at - $1::float8 * interval '1 second',
+       SET created_at = created_at - :seconds::float8 * interval '1 second',
+           starts_at = starts_at - :seconds::float8 * interval '1 second',
+           ends_at = ends_at - :seconds::float8 * interval '1 second',
+           next_slot_at = next_slot_at - :seconds::float8 * interval '1 second',
+           next_fire_at = next_fire_at - :seconds::float8 * interval '1 second',
            schedule = CASE WHEN kind = 'at'
-                           THEN to_char((schedule::timestamptz - $1::float8 * interval '1 second') AT TIME ZONE 'UTC',
+                           THEN to_char((schedule::timestamptz - :seconds::float8 * interval '1 second')
+                                            AT TIME ZONE 'UTC',
                                         'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
                            ELSE schedule END
-     WHERE $2::text IS NULL OR id = $2
+     WHERE :trigger_id::text IS NULL OR id = :trigger_id
     """,
     # By way of another century: on the way no two rows of a trigger may have one occurrence.
     """
     UPDATE trigger_firings SET scheduled_for = scheduled_for - interval '100 years'
-     WHERE $1::float8 IS NOT NULL AND ($2::text IS NULL OR trigger_id = $2)
+     WHERE :seconds::float8 IS NOT NULL AND (:trigger_id::text IS NULL OR trigger_id = :trigger_id)
     """,
     """
-    UPDATE trigger_firings SET scheduled_for = scheduled_for + interval '100 years' - $1::float8 * interval '1 second'
-     WHERE $2::text IS NULL OR trigger_id = $2
+    UPDATE trigger_firings
+       SET scheduled_for = scheduled_for + interval '100 years' - :seconds::float8 * interval '1 second'
+     WHERE :trigger_id::text IS NULL OR trigger_id = :trigger_id
     """,
 )
 
@@ -97,13 +99,13 @@ class Rig:
 
     async def pass_time(self, seconds: float, trigger_id: str | None = None) -> None:
         """Let time pass for triggers: all that they know lies so much longer ago."""
-        for query in _PASS_TIME:
-            await self.database.execute(query, float(seconds), trigger_id)
+        for statement in _PASS_TIME:
+            await self.database.execute(statement, seconds=float(seconds), trigger_id=trigger_id)
 
     async def firings(self, trigger_id: str) -> list[Row]:
         """Return what came of a trigger's occurrences, in order."""
         return await self.database.fetch(
-            "SELECT * FROM trigger_firings WHERE trigger_id = $1 ORDER BY scheduled_for", trigger_id
+            "SELECT * FROM trigger_firings WHERE trigger_id = :trigger_id ORDER BY scheduled_for", trigger_id=trigger_id
         )
 
     async def outcomes(self, trigger_id: str) -> list[str]:
@@ -117,13 +119,15 @@ class Rig:
 
     async def runs(self, trigger_id: str) -> list[Row]:
         """Return a trigger's runs."""
-        return await self.database.fetch("SELECT * FROM runs WHERE trigger_id = $1 ORDER BY id", trigger_id)
+        return await self.database.fetch(
+            "SELECT * FROM runs WHERE trigger_id = :trigger_id ORDER BY id", trigger_id=trigger_id
+        )
 
     async def end_runs(self, status: str = "succeeded", error: str | None = None) -> None:
         """Have all open runs end, as if a worker had worked on them."""
         await self.database.execute(
-            "UPDATE runs SET status = $1, finished_at = clock_timestamp(), error_message = $2"
+            "UPDATE runs SET status = :status, finished_at = clock_timestamp(), error_message = :error_message"
             " WHERE status IN ('queued', 'waiting')",
-            status,
-            error,
+            status=status,
+            error_message=error,
         )

@@ -135,7 +135,9 @@ async def test_a_row_of_a_slot_that_is_there_already_keeps_it_from_firing_again(
     assert (await rig.tick()).fired == 1
     occurrence = (await rig.firings(trigger_id))[0]["scheduled_for"]
     await rig.end_runs()
-    await rig.database.execute("UPDATE triggers SET next_slot_at = $1, next_fire_at = $1", occurrence)
+    await rig.database.execute(
+        "UPDATE triggers SET next_slot_at = :next_slot_at, next_fire_at = :next_slot_at", next_slot_at=occurrence
+    )
     ticked = await rig.tick()
     assert (ticked.fired, len(await rig.runs(trigger_id))) == (0, 1)
     assert (await rig.get(trigger_id)).next_slot_at == occurrence + timedelta(seconds=60)
@@ -146,7 +148,7 @@ async def test_a_tick_waits_for_nobody(rig: Rig) -> None:
     held, free = [await rig.make() for _ in range(2)]
     await rig.pass_time(61)
     async with rig.database.transaction() as connection:
-        await connection.execute("SELECT FROM triggers WHERE id = $1 FOR UPDATE", held)
+        await connection.execute("SELECT FROM triggers WHERE id = :trigger_id FOR UPDATE", trigger_id=held)
         async with asyncio.timeout(5):
             assert (await rig.tick()).fired == 1
     assert len(await rig.runs(free)) == 1
@@ -168,9 +170,9 @@ async def many(harness: Harness, count: int) -> None:
     """Make so many triggers that are due now, each of an hour."""
     await harness.database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, timezone, prompt, created_by, next_slot_at,"
-        " next_fire_at) SELECT 'trg_' || lpad(n::text, 26, '0'), $1, 'planned', 'cron',"
+        " next_fire_at) SELECT 'trg_' || lpad(n::text, 26, '0'), :tenant_id, 'planned', 'cron',"
         " (n % 60)::text || ' * * * *', 'Europe/Berlin', 'hello', 'person', now(), now()"
-        " FROM generate_series(1, $2::int) n",
-        harness.tenant_id,
-        count,
+        " FROM generate_series(1, :count::int) n",
+        tenant_id=harness.tenant_id,
+        count=count,
     )

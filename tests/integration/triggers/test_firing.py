@@ -45,7 +45,9 @@ async def test_a_fixed_thread_goes_on_in_the_order_of_its_line(rig: Rig) -> None
     made = [await rig.make(thread_id=thread_id, prompt=f"words {at}") for at in range(3)]
     await rig.pass_time(61)
     assert (await rig.tick()).fired == 3
-    rows = await rig.database.fetch("SELECT id, seq, trigger_id FROM runs WHERE thread_id = $1 ORDER BY seq", thread_id)
+    rows = await rig.database.fetch(
+        "SELECT id, seq, trigger_id FROM runs WHERE thread_id = :thread_id ORDER BY seq", thread_id=thread_id
+    )
     assert [row["seq"] for row in rows] == [1, 2, 3, 4]
     assert rows[0]["id"] == other.run_id
     assert {row["trigger_id"] for row in rows[1:]} == set(made)
@@ -95,7 +97,9 @@ async def test_what_is_off_paused_or_deleted_does_not_fire(rig: Rig) -> None:
     off, deleted, on = [await rig.make() for _ in range(3)]
     view = await rig.patch(off, enabled=False)
     assert view.next_fire_at is None
-    await rig.database.execute("UPDATE triggers SET deleted_at = now(), next_fire_at = NULL WHERE id = $1", deleted)
+    await rig.database.execute(
+        "UPDATE triggers SET deleted_at = now(), next_fire_at = NULL WHERE id = :trigger_id", trigger_id=deleted
+    )
     await rig.pass_time(61)
     assert (await rig.tick()).fired == 1
     assert [len(await rig.runs(each)) for each in (off, deleted, on)] == [0, 0, 1]
@@ -125,7 +129,7 @@ async def test_a_deleted_agent_or_thread_pauses_the_trigger_and_says_so(rig: Rig
     of_agent = await rig.make(agent_id="other")
     of_thread = await rig.make(thread_id=thread_id)
     await rig.database.execute("UPDATE agents SET deleted_at = now() WHERE id = 'other'")
-    await rig.database.execute("UPDATE threads SET deleted_at = now() WHERE id = $1", thread_id)
+    await rig.database.execute("UPDATE threads SET deleted_at = now() WHERE id = :thread_id", thread_id=thread_id)
     await rig.pass_time(61)
     ticked = await rig.tick()
     assert (ticked.fired, ticked.skipped) == (0, 2)
@@ -151,10 +155,10 @@ async def test_a_deleted_agent_or_thread_pauses_the_trigger_and_says_so(rig: Rig
 async def test_what_is_due_while_its_agent_is_paused_waits(rig: Rig, scope: str) -> None:
     trigger_id = await rig.make()
     await rig.database.execute(
-        "INSERT INTO switches (scope, tenant_id, target) VALUES ($1, $2, $3)",
-        scope,
-        "" if scope == "fleet" else rig.harness.tenant_id,
-        "planned" if scope == "agent" else "",
+        "INSERT INTO switches (scope, tenant_id, target) VALUES (:scope, :tenant_id, :target)",
+        scope=scope,
+        tenant_id="" if scope == "fleet" else rig.harness.tenant_id,
+        target="planned" if scope == "agent" else "",
     )
     await rig.pass_time(61)
     occurrence = (await rig.get(trigger_id)).next_slot_at
@@ -191,7 +195,9 @@ async def test_somebody_who_asks_gets_a_run_now_and_the_schedule_stays(rig: Rig)
 
 async def test_one_that_cannot_be_read_is_paused_and_holds_up_no_other(rig: Rig) -> None:
     broken, good = [await rig.make("cron", "0 0 1 1 *") for _ in range(2)]
-    await rig.database.execute("UPDATE triggers SET timezone = 'Mars/Olympus' WHERE id = $1", broken)
+    await rig.database.execute(
+        "UPDATE triggers SET timezone = 'Mars/Olympus' WHERE id = :trigger_id", trigger_id=broken
+    )
     await rig.database.execute("UPDATE triggers SET next_slot_at = now(), next_fire_at = now()")
     ticked = await rig.tick()
     assert (ticked.fired, ticked.skipped) == (1, 1)
@@ -206,7 +212,8 @@ async def test_one_that_breaks_its_batch_is_put_off_and_the_others_fire(rig: Rig
     await rig.pass_time(61)
     # At the end of the calendar there is no later.
     await rig.database.execute(
-        "UPDATE triggers SET jitter_s = 2000000000, next_slot_at = '9999-12-31' WHERE id = $1", broken
+        "UPDATE triggers SET jitter_s = 2000000000, next_slot_at = '9999-12-31' WHERE id = :trigger_id",
+        trigger_id=broken,
     )
     await rig.database.execute("UPDATE triggers SET next_fire_at = now() - interval '1 second'")
     assert (await rig.tick()).fired == 3

@@ -102,8 +102,8 @@ async def test_an_agent_without_active_task_is_left_alone(rig: Rig) -> None:
     await rig.tick()
     await rig.database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status)"
-        " VALUES ($1, 1, 'T', 'planned', 'person', 'active')",
-        rig.harness.tenant_id,
+        " VALUES (:tenant_id, 1, 'T', 'planned', 'person', 'active')",
+        tenant_id=rig.harness.tenant_id,
     )
     await rig.pass_time(60)
     await rig.tick()
@@ -116,7 +116,7 @@ async def test_an_agent_that_was_busy_is_left_alone(rig: Rig) -> None:
     for age in (None, 10, 301):
         if age is not None:
             await rig.end_runs()
-            await rig.database.execute("UPDATE runs SET finished_at = now() - $1 * interval '1 second'", age)
+            await rig.database.execute("UPDATE runs SET finished_at = now() - :age * interval '1 second'", age=age)
         await rig.pass_time(60)
         await rig.tick()
     assert await rig.outcomes(trigger_id) == ["gate", "gate", "fired"]

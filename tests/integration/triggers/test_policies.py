@@ -219,18 +219,18 @@ async def test_a_day_has_no_more_runs_than_it_may(rig: Rig) -> None:
 async def test_the_day_is_the_tenants(rig: Rig) -> None:
     await rig.make(overlap="queue", max_runs_per_day=1)
     for zone in ("Etc/GMT+12", "Pacific/Kiritimati"):
-        await rig.database.execute("UPDATE tenants SET timezone = $1", zone)
+        await rig.database.execute("UPDATE tenants SET timezone = :timezone", timezone=zone)
         await rig.database.execute("DELETE FROM trigger_firings")
         await rig.database.execute("DELETE FROM runs")
         await rig.pass_time(60)
         assert (await rig.tick()).fired == 1
-        began = await rig.database.fetchval("SELECT date_trunc('day', now(), $1)", zone)
+        began = await rig.database.fetchval("SELECT date_trunc('day', now(), :zone)", zone=zone)
         await rig.end_runs()
-        await rig.database.execute("UPDATE runs SET created_at = $1", began - timedelta(seconds=1))
+        await rig.database.execute("UPDATE runs SET created_at = :created_at", created_at=began - timedelta(seconds=1))
         await rig.pass_time(60)
         assert (await rig.tick()).fired == 1
         await rig.end_runs()
-        await rig.database.execute("UPDATE runs SET created_at = $1", began)
+        await rig.database.execute("UPDATE runs SET created_at = :created_at", created_at=began)
         await rig.pass_time(60)
         assert (await rig.tick()).fired == 0
 
@@ -244,7 +244,7 @@ async def test_the_day_is_the_tenants(rig: Rig) -> None:
 )
 @proves("triggers.limits")
 async def test_a_midnight_that_comes_twice_begins_one_day(rig: Rig, zone: str, began: str, after: str) -> None:
-    await rig.database.execute("UPDATE tenants SET timezone = $1", zone)
+    await rig.database.execute("UPDATE tenants SET timezone = :timezone", timezone=zone)
     trigger_id = await rig.make()
     async with rig.database.connection() as connection:
         trigger = await take_one(connection, rig.harness.tenant_id, trigger_id)
@@ -348,10 +348,10 @@ async def test_runs_that_ended_since_the_last_look_count_in_their_order(
     for at, letter in enumerate(ended):
         firing = await rig.firer.fire(rig.harness.tenant_id, trigger_id)
         await rig.database.execute(
-            "UPDATE runs SET status = $2, finished_at = now() + $3 * interval '1 ms' WHERE id = $1",
-            firing.run_id,
-            names[letter],
-            at,
+            "UPDATE runs SET status = :status, finished_at = now() + :at * interval '1 ms' WHERE id = :run_id",
+            run_id=firing.run_id,
+            status=names[letter],
+            at=at,
         )
     assert (await rig.tick()).paused == paused
     view = await rig.get(trigger_id)

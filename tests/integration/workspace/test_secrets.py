@@ -116,8 +116,8 @@ async def test_the_longest_value_is_kept(secrets: Secrets) -> None:
 async def test_a_tenant_has_no_more_than_so_many(database: Database, secrets: Secrets) -> None:
     await database.execute(
         "INSERT INTO secrets (tenant_id, name, ciphertext, key_id, updated_by) "
-        "SELECT 'ten_1', 'N' || n, '', 'old', 'person' FROM generate_series(1, $1::int) n",
-        MAX_SECRETS,
+        "SELECT 'ten_1', 'N' || n, '', 'old', 'person' FROM generate_series(1, :many::int) n",
+        many=MAX_SECRETS,
     )
     with pytest.raises(LimitExceeded, match="500 secrets already"):
         await secrets.put("ten_1", "ONE_MORE", VALUE, by="person")

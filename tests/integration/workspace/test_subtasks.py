@@ -168,7 +168,7 @@ async def test_a_thread_that_was_deleted_is_made_anew_when_its_owner_is_woken(
 ) -> None:
     parent = await active_task(tasks, "one", "two")
     children = [await subtask_of(tasks, parent, at, owner="b") for at in (0, 1)]
-    await database.execute("UPDATE threads SET deleted_at = now() WHERE id = $1", parent.thread_id)
+    await database.execute("UPDATE threads SET deleted_at = now() WHERE id = :thread_id", thread_id=parent.thread_id)
     await tasks.complete(TENANT, B, children[0].id)
     thread_id = (await tasks.get(TENANT, parent.id)).thread_id
     assert thread_id != parent.thread_id

@@ -73,7 +73,7 @@ async def test_an_active_task_has_a_thread_of_its_own(tasks: Tasks, database: Da
     draft = await tasks.create(TENANT, A, new_task("Find a flat"))
     assert draft.thread_id is None
     active = await tasks.activate(TENANT, A, draft.id)
-    row = await database.fetchrow("SELECT * FROM threads WHERE id = $1", active.thread_id)
+    row = await database.fetchrow("SELECT * FROM threads WHERE id = :thread_id", thread_id=active.thread_id)
     assert row is not None
     assert (row["agent_id"], row["task_id"], row["title"], row["label"]) == ("a", draft.id, "Find a flat", "task-1")
     assert await database.fetchval("SELECT count(*) FROM threads") == 1
@@ -82,10 +82,11 @@ async def test_an_active_task_has_a_thread_of_its_own(tasks: Tasks, database: Da
 @proves("tasks.thread")
 async def test_a_label_that_is_taken_does_not_stop_a_task(tasks: Tasks, database: Database) -> None:
     await database.execute(
-        "INSERT INTO threads (id, tenant_id, agent_id, label) VALUES ('thr_1', $1, 'b', 'task-1')", TENANT
+        "INSERT INTO threads (id, tenant_id, agent_id, label) VALUES ('thr_1', :tenant_id, 'b', 'task-1')",
+        tenant_id=TENANT,
     )
     task = await active_task(tasks)
-    row = await database.fetchrow("SELECT * FROM threads WHERE id = $1", task.thread_id)
+    row = await database.fetchrow("SELECT * FROM threads WHERE id = :thread_id", thread_id=task.thread_id)
     assert row is not None
     assert (row["label"], row["task_id"]) == (None, task.id)
 
@@ -118,7 +119,7 @@ async def test_a_task_of_an_agent_that_was_deleted_cannot_begin(tasks: Tasks, da
 async def test_numbers_are_a_tenant_s_own_and_never_given_again(tasks: Tasks, database: Database) -> None:
     assert [(await tasks.create(TENANT, A, new_task())).id for _ in range(3)] == [1, 2, 3]
     assert (await tasks.create("ten_2", A, new_task())).id == 1
-    await database.execute("DELETE FROM tasks WHERE tenant_id = $1", TENANT)
+    await database.execute("DELETE FROM tasks WHERE tenant_id = :tenant_id", tenant_id=TENANT)
     with pytest.raises(NotFound):
         await tasks.create(TENANT, A, new_task(owner="nobody"))
     assert (await tasks.create(TENANT, A, new_task())).id >= 4
@@ -131,7 +132,11 @@ async def test_tasks_that_are_made_at_once_have_numbers_of_their_own(tasks: Task
 
 
 async def test_the_last_number_is_the_last(tasks: Tasks, database: Database) -> None:
-    await database.execute("UPDATE tenants SET next_task_id = $1 WHERE id = $2", MAX_TASK_ID - 1, TENANT)
+    await database.execute(
+        "UPDATE tenants SET next_task_id = :next_task_id WHERE id = :tenant_id",
+        next_task_id=MAX_TASK_ID - 1,
+        tenant_id=TENANT,
+    )
     assert (await tasks.create(TENANT, A, new_task())).id == MAX_TASK_ID - 1
     with pytest.raises(LimitExceeded, match="no more task numbers"):
         await tasks.create(TENANT, A, new_task())
@@ -140,9 +145,9 @@ async def test_the_last_number_is_the_last(tasks: Tasks, database: Database) -> 
 async def test_a_tenant_has_no_more_open_tasks_than_so_many(tasks: Tasks, database: Database) -> None:
     await database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by) "
-        "SELECT $1, 1000 + n, 'x', 'a', 'a' FROM generate_series(1, $2::int) n",
-        TENANT,
-        MAX_OPEN_TASKS,
+        "SELECT :tenant_id, 1000 + n, 'x', 'a', 'a' FROM generate_series(1, :many::int) n",
+        tenant_id=TENANT,
+        many=MAX_OPEN_TASKS,
     )
     with pytest.raises(LimitExceeded, match=f"{MAX_OPEN_TASKS} open tasks"):
         await tasks.create(TENANT, A, new_task())

@@ -129,7 +129,9 @@ class _Tree(RuleBasedStateMachine):
         task = self.do(self.tasks.get(TENANT, self.number(number)))
         if task is not None:
             self.runner.run(
-                self.database.execute("UPDATE threads SET deleted_at = now() WHERE id = $1", task.thread_id)
+                self.database.execute(
+                    "UPDATE threads SET deleted_at = now() WHERE id = :thread_id", thread_id=task.thread_id
+                )
             )
 
     @invariant()

@@ -13,22 +13,22 @@ from nova_workers.ledger.database import Database
 
 __all__ = ["queue_runs"]
 
-# Each on a thread of its own. $1 tenant, $2 how many, $3 message.
+# Each on a thread of its own.
 _QUEUE_RUNS = """
 WITH made AS (
     INSERT INTO threads (id, tenant_id, agent_id, next_seq)
-    SELECT 'thr_' || $1 || lpad(i::text, 8, '0'), $1, 'nova', 2 FROM generate_series(1, $2::int) i
+    SELECT 'thr_' || :tenant_id || lpad(i::text, 8, '0'), :tenant_id, 'nova', 2 FROM generate_series(1, :count::int) i
     RETURNING id, tenant_id, agent_id
 )
 INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content)
-SELECT replace(id, 'thr_', 'run_'), tenant_id, id, agent_id, 1, jsonb_build_array($3::jsonb) FROM made
+SELECT replace(id, 'thr_', 'run_'), tenant_id, id, agent_id, 1, jsonb_build_array(:block::jsonb) FROM made
 RETURNING id, thread_id, queue
 """
 
 
 async def queue_runs(database: Database, redis_url: str, tenant_id: str, count: int, message: str) -> None:
     """Queue runs of one message, and ring for each, as the API does one by one."""
-    rows = await database.fetch(_QUEUE_RUNS, tenant_id, count, {"type": "text", "text": message})
+    rows = await database.fetch(_QUEUE_RUNS, tenant_id=tenant_id, count=count, block={"type": "text", "text": message})
     bells = [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
     await asyncio.to_thread(_ring, build_celery(redis_url, fail_fast=True), bells)
 

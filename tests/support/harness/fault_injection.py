@@ -202,17 +202,17 @@ class _FaultInjectingConnection:
         self._connection = connection
         self._faults = faults
 
-    async def fetch(self, statement: str, /, *args: Any, **values: Any) -> list[Row]:
-        return await self._pass(statement, lambda: self._connection.fetch(statement, *args, **values))
+    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
+        return await self._pass(statement, lambda: self._connection.fetch(statement, **values))
 
-    async def fetchrow(self, statement: str, /, *args: Any, **values: Any) -> Row | None:
-        return await self._pass(statement, lambda: self._connection.fetchrow(statement, *args, **values))
+    async def fetchrow(self, statement: str, /, **values: Any) -> Row | None:
+        return await self._pass(statement, lambda: self._connection.fetchrow(statement, **values))
 
-    async def fetchval(self, statement: str, /, *args: Any, **values: Any) -> Any:
-        return await self._pass(statement, lambda: self._connection.fetchval(statement, *args, **values))
+    async def fetchval(self, statement: str, /, **values: Any) -> Any:
+        return await self._pass(statement, lambda: self._connection.fetchval(statement, **values))
 
-    async def execute(self, statement: str, /, *args: Any, **values: Any) -> str:
-        return await self._pass(statement, lambda: self._connection.execute(statement, *args, **values))
+    async def execute(self, statement: str, /, **values: Any) -> str:
+        return await self._pass(statement, lambda: self._connection.execute(statement, **values))
 
     async def _pass(self, query: str, execute: Callable[[], Awaitable[T]]) -> T:
         return await self._faults.around(query, execute)

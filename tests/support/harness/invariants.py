@@ -34,7 +34,9 @@ async def thread_state(database: Database, thread_id: str) -> list[Any]:
     return [
         [
             tuple(row)
-            for row in await database.fetch(f"SELECT x::text FROM {table} x WHERE {column} = $1 ORDER BY 1", thread_id)
+            for row in await database.fetch(
+                f"SELECT x::text FROM {table} x WHERE {column} = :thread_id ORDER BY 1", thread_id=thread_id
+            )
         ]
         for table, column in (
             ("threads", "id"),
@@ -48,8 +50,9 @@ async def thread_state(database: Database, thread_id: str) -> list[Any]:
         [
             tuple(row)
             for row in await database.fetch(
-                "SELECT c::text FROM tool_calls c JOIN turns t ON t.id = c.turn_id WHERE t.thread_id = $1 ORDER BY 1",
-                thread_id,
+                "SELECT c::text FROM tool_calls c JOIN turns t ON t.id = c.turn_id WHERE t.thread_id = :thread_id"
+                " ORDER BY 1",
+                thread_id=thread_id,
             )
         ]
     ]
@@ -101,8 +104,8 @@ async def check_heads(database: Database) -> None:
     for thread in await database.fetch("SELECT id, head_turn_id, turn_count FROM threads"):
         moves = await database.fetch(
             "SELECT h.turn_id, t.parent_turn_id, t.depth, t.type FROM thread_heads h JOIN turns t ON t.id = h.turn_id"
-            " WHERE h.thread_id = $1 ORDER BY h.id",
-            thread["id"],
+            " WHERE h.thread_id = :thread_id ORDER BY h.id",
+            thread_id=thread["id"],
         )
         parents = [None, *(move["turn_id"] for move in moves)]
         assert [move["parent_turn_id"] for move in moves] == parents[:-1]
@@ -118,7 +121,7 @@ async def _check_usage(database: Database) -> None:
         "  JOIN usage u ON u.run_id = t.run_id"
     ):
         responses = await database.fetch(
-            "SELECT content FROM messages WHERE turn_id = $1 AND kind = 'response'", turn["id"]
+            "SELECT content FROM messages WHERE turn_id = :turn_id AND kind = 'response'", turn_id=turn["id"]
         )
         whole = sum(
             any(block["type"] == "tool_use" or "Done." in block.get("text", "") for block in response["content"])

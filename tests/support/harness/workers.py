@@ -207,7 +207,8 @@ class Harness:
         if publish:
             self._publishing = asyncio.create_task(self.publisher.run())
         await self.database.execute(
-            "INSERT INTO tenants (id, name) VALUES ($1, 'Test') ON CONFLICT DO NOTHING", self.tenant_id
+            "INSERT INTO tenants (id, name) VALUES (:tenant_id, 'Test') ON CONFLICT DO NOTHING",
+            tenant_id=self.tenant_id,
         )
         for agent in (AGENT, "scripted"):
             await self.add_agent(agent, {"name": agent, "engine": agent})
@@ -224,14 +225,20 @@ class Harness:
         """Add an agent."""
         for table in ("agents (tenant_id, id, version, spec)", "agent_versions (tenant_id, agent_id, version, spec)"):
             await self.database.execute(
-                f"INSERT INTO {table} VALUES ($1, $2, 1, $3) ON CONFLICT DO NOTHING", self.tenant_id, agent_id, spec
+                f"INSERT INTO {table} VALUES (:tenant_id, :agent_id, 1, :spec) ON CONFLICT DO NOTHING",
+                tenant_id=self.tenant_id,
+                agent_id=agent_id,
+                spec=spec,
             )
 
     async def thread(self, agent_id: str = AGENT) -> str:
         """Make an empty thread."""
         thread_id = new_id("thr")
         await self.database.execute(
-            "INSERT INTO threads (id, tenant_id, agent_id) VALUES ($1, $2, $3)", thread_id, self.tenant_id, agent_id
+            "INSERT INTO threads (id, tenant_id, agent_id) VALUES (:thread_id, :tenant_id, :agent_id)",
+            thread_id=thread_id,
+            tenant_id=self.tenant_id,
+            agent_id=agent_id,
         )
         return thread_id
 
@@ -293,7 +300,7 @@ class Harness:
 
     async def run(self, run_id: str) -> Row:
         """Return a run's row."""
-        row = await self.database.fetchrow("SELECT * FROM runs WHERE id = $1", run_id)
+        row = await self.database.fetchrow("SELECT * FROM runs WHERE id = :run_id", run_id=run_id)
         assert row is not None
         return row
 
@@ -332,5 +339,6 @@ class Harness:
     async def transcript(self, run_id: str) -> list[Row]:
         """Return the messages of a run's turn."""
         return await self.database.fetch(
-            "SELECT m.* FROM messages m JOIN runs r ON r.turn_id = m.turn_id WHERE r.id = $1 ORDER BY m.seq", run_id
+            "SELECT m.* FROM messages m JOIN runs r ON r.turn_id = m.turn_id WHERE r.id = :run_id ORDER BY m.seq",
+            run_id=run_id,
         )

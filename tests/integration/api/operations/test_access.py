@@ -111,22 +111,25 @@ _SKILL_MD = "---\nname: their-skill\ndescription: Theirs\n---\nSecret"
 _ROWS = """
 WITH file AS (
     INSERT INTO sent_files (id, tenant_id, agent_id, thread_id, run_id, name, media_type, content)
-    VALUES ($2, $1, 'their-agent', 'thr', 'run', 'secret.txt', 'text/plain', 'secret')
+    VALUES (:file_id, :tenant_id, 'their-agent', 'thr', 'run', 'secret.txt', 'text/plain', 'secret')
 ), delivery AS (
-    INSERT INTO deliveries (id, tenant_id, kind, target, payload) VALUES ($3, $1, 'notification', 'user', '{}')
+    INSERT INTO deliveries (id, tenant_id, kind, target, payload)
+    VALUES (:delivery_id, :tenant_id, 'notification', 'user', '{}')
 ), webhook AS (
-    INSERT INTO webhooks (id, tenant_id, url, secret, key_id) VALUES ($4, $1, 'https://example.com', 'secret', 'k')
+    INSERT INTO webhooks (id, tenant_id, url, secret, key_id)
+    VALUES (:webhook_id, :tenant_id, 'https://example.com', 'secret', 'k')
 ), numbers AS (
-    UPDATE tenants SET next_task_id = 471100 WHERE id = $1
+    UPDATE tenants SET next_task_id = 471100 WHERE id = :tenant_id
 )
-INSERT INTO secrets (tenant_id, name, ciphertext, key_id, updated_by) VALUES ($1, 'THEIR_TOKEN', 'secret', 'k', 'x')
+INSERT INTO secrets (tenant_id, name, ciphertext, key_id, updated_by)
+VALUES (:tenant_id, 'THEIR_TOKEN', 'secret', 'k', 'x')
 """
 
 
 async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[str, str]:
     """Make one of everything in another tenant, and return the ids."""
     rows = {"file_id": new_id("file"), "delivery_id": new_id("dlv"), "webhook_id": new_id("whk")}
-    await database.execute(_ROWS, other_tenant.id, *rows.values())
+    await database.execute(_ROWS, tenant_id=other_tenant.id, **rows)
     await other.post("/v1/agents", json={"id": "their-agent", "name": "Theirs"})
     thread = (await other.post("/v1/threads", json={"agent_id": "their-agent"})).json()
     run = (await other.post(f"/v1/threads/{thread['id']}/runs", json={"message": "secret"})).json()
@@ -323,7 +326,9 @@ async def test_an_expired_key_stops_at_once_though_it_is_remembered(
 ) -> None:
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"key_cache_s": 60.0})}))
     made = (await api.http.post("/v1/keys", json={"name": "brief", "expires_at": "2099-01-01T00:00:00Z"})).json()
-    await database.execute("UPDATE api_keys SET expires_at = now() + interval '2 s' WHERE id = $1", made["id"])
+    await database.execute(
+        "UPDATE api_keys SET expires_at = now() + interval '2 s' WHERE id = :key_id", key_id=made["id"]
+    )
     async with api.client(made["key"]) as client:
         assert (await client.get("/v1/runs")).status_code == 200
 

@@ -41,7 +41,7 @@ async def test_with_the_broker_down_a_message_is_accepted_all_the_same(
     answer = await api.http.post("/v1/runs", json={"message": "hello"})
     assert answer.status_code == 202
     assert time.monotonic() - began_s < 5
-    row = await database.fetchrow("SELECT status FROM runs WHERE id = $1", answer.json()["id"])
+    row = await database.fetchrow("SELECT status FROM runs WHERE id = :run_id", run_id=answer.json()["id"])
     assert row is not None
     assert row["status"] == "queued"
 

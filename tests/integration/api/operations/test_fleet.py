@@ -30,7 +30,9 @@ async def test_statuses_come_in_the_same_order_every_time(api: Api, database: Da
     ended = ["succeeded", "merged", "failed", "canceled"]
     for status in ended:
         run_id = await api.run(await api.thread())
-        await database.execute("UPDATE runs SET status = $2, finished_at = now() WHERE id = $1", run_id, status)
+        await database.execute(
+            "UPDATE runs SET status = :status, finished_at = now() WHERE id = :run_id", run_id=run_id, status=status
+        )
     fleet = (await api.http.get("/v1/fleet")).json()
     assert list(fleet["runs"]) == ["queued", "running", "waiting", *sorted(ended)]
 

@@ -159,7 +159,9 @@ async def _fill(connection: AsyncConnection, tenant_id: str) -> None:
 
 async def _counts(database: Database, tenant_id: str) -> dict[str, int]:
     return {
-        table.name: await database.fetchval(f"SELECT count(*) FROM {table.name} WHERE tenant_id = $1", tenant_id)
+        table.name: await database.fetchval(
+            f"SELECT count(*) FROM {table.name} WHERE tenant_id = :tenant_id", tenant_id=tenant_id
+        )
         for table in OWNED
     }
 

@@ -24,8 +24,8 @@ async def _used(database: Database, tenant_id: str, **given: Any) -> None:
         "thread_id": "thr_1", "agent_id": "nova", "model": "m-1", "input_tokens": 100, "output_tokens": 10,
         "cost_usd": 0.5, "model_calls": 1, "created_at": NOON, **given,
     }  # fmt: skip
-    names, marks = ", ".join(row), ", ".join(f"${at}" for at in range(1, len(row) + 1))
-    await database.execute(f"INSERT INTO usage ({names}) VALUES ({marks})", *row.values())
+    names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+    await database.execute(f"INSERT INTO usage ({names}) VALUES ({marks})", **row)
 
 
 async def _report(api: Api, **query: Any) -> Any:
@@ -125,14 +125,14 @@ async def test_the_client_asks_the_same(api: Api, database: Database) -> None:
 async def test_the_rows_of_other_times_are_not_read(api: Api, database: Database) -> None:
     await database.execute(
         "INSERT INTO usage (id, tenant_id, turn_id, thread_id, agent_id, created_at)"
-        " SELECT 'use_' || n, $1, 'turn_' || n, 'thr_1', 'nova', timestamptz '2025-01-01' + n * interval '1 hour'"
-        "  FROM generate_series(1, 8000) n",
-        api.tenant.id,
+        " SELECT 'use_' || n, :tenant_id, 'turn_' || n, 'thr_1', 'nova',"
+        "       timestamptz '2025-01-01' + n * interval '1 hour' FROM generate_series(1, 8000) n",
+        tenant_id=api.tenant.id,
     )
     await database.execute("ANALYZE usage")
     plan = await database.fetch(
-        "EXPLAIN SELECT agent_id, sum(cost_usd) FROM usage WHERE tenant_id = $1 AND created_at >= '2025-03-01'"
+        "EXPLAIN SELECT agent_id, sum(cost_usd) FROM usage WHERE tenant_id = :tenant_id AND created_at >= '2025-03-01'"
         " AND created_at < '2025-03-08' GROUP BY GROUPING SETS ((agent_id), ())",
-        api.tenant.id,
+        tenant_id=api.tenant.id,
     )
     assert any("ix_usage" in line[0] for line in plan), [line[0] for line in plan]

@@ -118,9 +118,9 @@ async def _insert(database: Database, tenant_id: str, table: str, **given: Any) 
                 value = f"{table}_{column.name}" if column.name != "agent_id" else "clerk"
         row[column.name] = value
     row |= GIVEN.get(table, {}) | given
-    marks = ", ".join(f"${at}{'::text::numeric' if name == 'cost_usd' else ''}" for at, name in enumerate(row, start=1))
+    marks = ", ".join(f":{name}{'::text::numeric' if name == 'cost_usd' else ''}" for name in row)
     names = ", ".join(f'"{name}"' for name in row)
-    await database.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", *row.values())
+    await database.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", **row)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ async def full(database: Database, tenant: Tenant) -> str:
     await _insert(database, tenant.id, "memories", id="mem_2")
     await _insert(database, tenant.id, "tasks", id=8, status="active", thread_id=None)
     await _insert(database, tenant.id, "task_steps", id="step_8", task_id=8)
-    await database.execute("UPDATE tenants SET next_task_id = 40 WHERE id = $1", tenant.id)
+    await database.execute("UPDATE tenants SET next_task_id = 40 WHERE id = :tenant_id", tenant_id=tenant.id)
     return tenant.id
 
 
@@ -187,7 +187,8 @@ def _files(folder: Path) -> dict[str, bytes]:
 async def _rows(database: Database, tenant_id: str) -> int:
     """Return how many rows of archives a tenant has."""
     counts = [
-        await database.fetchval(f"SELECT count(*) FROM {kept.name} WHERE tenant_id = $1", tenant_id) for kept in KEPT
+        await database.fetchval(f"SELECT count(*) FROM {kept.name} WHERE tenant_id = :tenant_id", tenant_id=tenant_id)
+        for kept in KEPT
     ]
     return sum(counts)
 
@@ -212,7 +213,7 @@ async def test_what_is_exported_and_imported_is_exported_again_to_the_byte(
     assert result.kept == {}
     await _export(nova, tmp_path / "two")
     assert _files(tmp_path / "one") == _files(tmp_path / "two")
-    assert await database.fetchval("SELECT next_task_id FROM tenants WHERE id = $1", tenant_id) == 40
+    assert await database.fetchval("SELECT next_task_id FROM tenants WHERE id = :tenant_id", tenant_id=tenant_id) == 40
     effects = await database.fetch("SELECT run_id, kind, status FROM effects")
     assert [tuple(effect) for effect in effects] == [("run_1", "embeddings", "pending")]
 
@@ -343,7 +344,8 @@ async def test_a_default_agent_that_was_changed_does_not_make_room(
 ) -> None:
     nova, database, tenant_id = target
     await database.execute(
-        "UPDATE agent_versions SET created_by = 'person' WHERE tenant_id = $1 AND agent_id = 'nova'", tenant_id
+        "UPDATE agent_versions SET created_by = 'person' WHERE tenant_id = :tenant_id AND agent_id = 'nova'",
+        tenant_id=tenant_id,
     )
     await _export(source, tmp_path / "one")
     with pytest.raises(Conflict, match=r"^Agent 'nova' is there already\. .*`--merge`"):
@@ -524,7 +526,9 @@ async def test_an_archive_may_be_larger_than_a_body(
     message = [{"type": "text", "text": "x" * 200_000}]
     rows = [small_row("messages", id=f"msg_{at}", seq=at, content=message) for at in range(40)]
     await nova.archives.import_(_each(_archive(small_row("threads"), small_row("turns"), *rows)))
-    assert await database.fetchval("SELECT count(*) FROM messages WHERE tenant_id = $1", tenant_id) == 40
+    assert (
+        await database.fetchval("SELECT count(*) FROM messages WHERE tenant_id = :tenant_id", tenant_id=tenant_id) == 40
+    )
 
 
 async def test_a_sender_that_goes_away_leaves_nothing(api: Api, source: NovaClient, database: Database) -> None:
@@ -535,4 +539,7 @@ async def test_a_sender_that_goes_away_leaves_nothing(api: Api, source: NovaClie
 
     with pytest.raises((ConnectionError, NovaError)):
         await source.archives.import_(cut())
-    assert await database.fetchval("SELECT count(*) FROM memories WHERE tenant_id = $1", api.tenant.id) == 0
+    assert (
+        await database.fetchval("SELECT count(*) FROM memories WHERE tenant_id = :tenant_id", tenant_id=api.tenant.id)
+        == 0
+    )

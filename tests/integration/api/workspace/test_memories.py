@@ -62,9 +62,9 @@ async def test_another_tenants_memories_are_not_there(api: Api, other_tenant: Te
 async def test_a_tenant_has_no_more_than_so_many(api: Api, database: Database) -> None:
     await database.execute(
         "INSERT INTO memories (id, tenant_id, agent_id, content) "
-        "SELECT 'mem_' || lpad(n::text, 26, '0'), $2, 'a', 'Fact ' || n FROM generate_series(1, $1::int) n",
-        MAX_MEMORIES,
-        api.tenant.id,
+        "SELECT 'mem_' || lpad(n::text, 26, '0'), :tenant_id, 'a', 'Fact ' || n FROM generate_series(1, :many::int) n",
+        many=MAX_MEMORIES,
+        tenant_id=api.tenant.id,
     )
     answer = await api.http.post("/v1/memories", json={"content": "One more"})
     assert (answer.status_code, answer.json()["code"]) == (409, "limit_exceeded")

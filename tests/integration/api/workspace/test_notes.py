@@ -138,9 +138,9 @@ async def test_a_note_needs_an_agent_that_is_there_and_has_room(api: Api, databa
     assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (404, "agent_id")
     await database.execute(
         "INSERT INTO notes (id, tenant_id, agent_id, title) "
-        "SELECT 'note_' || n, $2, 'nova', 'x' FROM generate_series(1, $1::int) n",
-        MAX_NOTES_PER_AGENT,
-        api.tenant.id,
+        "SELECT 'note_' || n, :tenant_id, 'nova', 'x' FROM generate_series(1, :many::int) n",
+        many=MAX_NOTES_PER_AGENT,
+        tenant_id=api.tenant.id,
     )
     full = await api.http.post("/v1/notes", json={**body, "agent_id": "nova"})
     assert (full.status_code, full.json()["code"]) == (409, "limit_exceeded")

@@ -179,9 +179,9 @@ async def test_a_name_that_no_skill_has_is_refused(api: Api, name: str) -> None:
 async def test_a_tenant_has_no_more_than_so_many(api: Api, database: Database) -> None:
     await database.execute(
         "INSERT INTO skills (tenant_id, name, description, skill_md, body) "
-        "SELECT $1, 's-' || n, 'd', 'x', 'x' FROM generate_series(1, $2::int) n",
-        api.tenant.id,
-        MAX_SKILLS,
+        "SELECT :tenant_id, 's-' || n, 'd', 'x', 'x' FROM generate_series(1, :many::int) n",
+        tenant_id=api.tenant.id,
+        many=MAX_SKILLS,
     )
     answer = await api.http.put("/v1/skills/rhyme", json={"skill_md": text()})
     assert answer.status_code == 409

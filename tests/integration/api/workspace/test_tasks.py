@@ -201,4 +201,6 @@ async def test_run_now_answers_with_the_run_and_the_task_shows_it(api: Api, data
     await _do(api, "POST", "99/run", 404)
     await _do(api, "POST", "1/cancel")
     assert (await _do(api, "POST", "1/run", 409))["code"] == "illegal_transition"
-    assert await database.fetchval("SELECT cancel_requested_at IS NOT NULL FROM runs WHERE id = $1", run["id"])
+    assert await database.fetchval(
+        "SELECT cancel_requested_at IS NOT NULL FROM runs WHERE id = :run_id", run_id=run["id"]
+    )

@@ -251,10 +251,10 @@ async def test_an_agent_that_is_not_there_has_no_triggers(api: Api) -> None:
 async def test_an_agent_has_no_more_than_so_many(api: Api, database: Database) -> None:
     await database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by) "
-        "SELECT 'trg_' || lpad(n::text, 26, '0'), $1, 'nova', 'every', '60', 'p', 'person' "
-        "FROM generate_series(1, $2::int) n",
-        api.tenant.id,
-        MAX_AGENT_TRIGGERS,
+        "SELECT 'trg_' || lpad(n::text, 26, '0'), :tenant_id, 'nova', 'every', '60', 'p', 'person' "
+        "FROM generate_series(1, :many::int) n",
+        tenant_id=api.tenant.id,
+        many=MAX_AGENT_TRIGGERS,
     )
     assert (await api.http.post("/v1/triggers", json=DAILY)).status_code == 409
     await make(api, agent_id="agent-builder")

@@ -48,7 +48,10 @@ async def test_every_turn_resumes_the_session_of_the_one_before_on_whichever_wor
         await harness.settle(workers[at % 2])
     rows = await harness.database.fetch("SELECT id, parent_id FROM engine_sessions ORDER BY created_at")
     assert [row["parent_id"] for row in rows] == [None, *(row["id"] for row in rows[:-1])]
-    assert await harness.database.fetchval("SELECT session_id FROM threads WHERE id = $1", thread) == rows[-1]["id"]
+    assert (
+        await harness.database.fetchval("SELECT session_id FROM threads WHERE id = :thread_id", thread_id=thread)
+        == rows[-1]["id"]
+    )
     conversation = said(server)
     assert [text for role, text in conversation if role == "user" and "[" not in text] == [
         "I like tea",
@@ -98,7 +101,7 @@ async def test_a_session_is_seen_by_its_tenant_and_its_engine_only(harness: Harn
         # Half a session is none.
         await connection.execute("DELETE FROM engine_sessions WHERE id = 's1'")
         assert await load_session(connection, harness.tenant_id, "claude_agent", "s2") is None
-        await connection.execute("DELETE FROM threads WHERE id = $1", thread)
+        await connection.execute("DELETE FROM threads WHERE id = :thread_id", thread_id=thread)
         assert await connection.fetchval("SELECT count(*) FROM engine_sessions") == 0
 
 

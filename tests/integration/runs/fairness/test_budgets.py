@@ -22,21 +22,27 @@ async def _set(harness: Harness, owner: str, most_usd: float | None) -> str | No
     """Set the budget of a tenant, an agent or a trigger, and return the trigger's id."""
     if owner == "tenant":
         await harness.database.execute(
-            "UPDATE tenants SET max_cost_usd_per_day = $2::float8 WHERE id = $1", harness.tenant_id, most_usd
+            "UPDATE tenants SET max_cost_usd_per_day = :max_cost_usd_per_day::float8 WHERE id = :tenant_id",
+            tenant_id=harness.tenant_id,
+            max_cost_usd_per_day=most_usd,
         )
     elif owner == "agent":
         spec = {"name": AGENT, "engine": AGENT, "max_cost_usd_per_day": most_usd}
         await harness.database.execute(
-            "UPDATE agents SET spec = $3 WHERE tenant_id = $1 AND id = $2", harness.tenant_id, AGENT, spec
+            "UPDATE agents SET spec = :spec WHERE tenant_id = :tenant_id AND id = :agent_id",
+            tenant_id=harness.tenant_id,
+            agent_id=AGENT,
+            spec=spec,
         )
     else:
         await harness.database.execute(
             "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by, max_cost_usd_per_day)"
-            " VALUES ('trg_1', $1, $2, 'every', '3600', 'Work.', 'person', $3::float8)"
-            " ON CONFLICT (id) DO UPDATE SET max_cost_usd_per_day = $3::float8",
-            harness.tenant_id,
-            AGENT,
-            most_usd,
+            " VALUES ('trg_1', :tenant_id, :agent_id, 'every', '3600', 'Work.', 'person',"
+            " :max_cost_usd_per_day::float8)"
+            " ON CONFLICT (id) DO UPDATE SET max_cost_usd_per_day = :max_cost_usd_per_day::float8",
+            tenant_id=harness.tenant_id,
+            agent_id=AGENT,
+            max_cost_usd_per_day=most_usd,
         )
         return "trg_1"
     return None
@@ -61,7 +67,7 @@ async def test_a_run_over_the_budget_fails_and_no_model_is_called(harness: Harne
     assert owner in row["error_message"]
     assert len(harness.engine.model_calls) == asked
     # Nothing was spent, so nothing is known to have cost something.
-    assert not await harness.database.fetchval("SELECT cost_usd FROM usage WHERE run_id = $1", row["id"])
+    assert not await harness.database.fetchval("SELECT cost_usd FROM usage WHERE run_id = :run_id", run_id=row["id"])
 
 
 async def test_other_agents_triggers_and_tenants_are_not_concerned(harness: Harness):
@@ -130,9 +136,9 @@ async def test_what_only_waited_today_is_of_the_day_before(harness: Harness):
     run = await _play(harness, plan(["ask:x"]), trigger_id=trigger_id)
     for status, lease, counts in (("waiting", None, False), ("queued", None, False), ("running", "1 hour", True)):
         await harness.database.execute(
-            "UPDATE runs SET status = $2, lease_expires_at = now() + $3::text::interval,"
-            " queued_at = now() - interval '25 hours' WHERE id = $1",
-            run["id"], status, lease,
+            "UPDATE runs SET status = :status, lease_expires_at = now() + :lease::text::interval,"
+            " queued_at = now() - interval '25 hours' WHERE id = :run_id",
+            run_id=run["id"], status=status, lease=lease,
         )  # fmt: skip
         async with harness.database.connection() as connection:
             spent = await spent_today(connection, harness.tenant_id, agent_id=AGENT, trigger_id=trigger_id)
@@ -145,14 +151,17 @@ async def test_a_day_begins_at_midnight_of_the_tenants_time_zone(harness: Harnes
     # Of the zones that are far from here, one has another day than UTC at any time.
     now = datetime.now(UTC)
     for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"):
-        await harness.database.execute("UPDATE tenants SET timezone = $2 WHERE id = $1", harness.tenant_id, zone)
+        await harness.database.execute(
+            "UPDATE tenants SET timezone = :timezone WHERE id = :tenant_id", tenant_id=harness.tenant_id, timezone=zone
+        )
         midnight = now.astimezone(ZoneInfo(zone)).replace(hour=0, minute=0, second=0, microsecond=0)
         await harness.database.execute("DELETE FROM usage")
         for at, cost in ((midnight - timedelta(seconds=1), 1.0), (midnight, 2.0), (now, 4.0)):
             await harness.database.execute(
                 "INSERT INTO usage (id, tenant_id, turn_id, thread_id, agent_id, cost_usd, created_at)"
-                " VALUES ($1, $2, $3, 'thr_1', $4, $5::float8, $6)",
-                new_id("use"), harness.tenant_id, new_id("turn"), AGENT, cost, at,
+                " VALUES (:usage_id, :tenant_id, :turn_id, 'thr_1', :agent_id, :cost_usd::float8, :created_at)",
+                usage_id=new_id("use"), tenant_id=harness.tenant_id, turn_id=new_id("turn"), agent_id=AGENT,
+                cost_usd=cost, created_at=at,
             )  # fmt: skip
         async with harness.database.connection() as connection:
             spent = await spent_today(connection, harness.tenant_id, agent_id=AGENT)

@@ -20,11 +20,18 @@ _OWNERS: list[Owner] = ["tenant", "agent"]
 
 async def _cap(harness: Harness, owner: Owner, most: int | None) -> None:
     if owner == "tenant":
-        await harness.database.execute("UPDATE tenants SET max_running = $2 WHERE id = $1", harness.tenant_id, most)
+        await harness.database.execute(
+            "UPDATE tenants SET max_running = :max_running WHERE id = :tenant_id",
+            tenant_id=harness.tenant_id,
+            max_running=most,
+        )
     else:
         spec = {"name": AGENT, "engine": AGENT, "max_running": most}
         await harness.database.execute(
-            "UPDATE agents SET spec = $3 WHERE tenant_id = $1 AND id = $2", harness.tenant_id, AGENT, spec
+            "UPDATE agents SET spec = :spec WHERE tenant_id = :tenant_id AND id = :agent_id",
+            tenant_id=harness.tenant_id,
+            agent_id=AGENT,
+            spec=spec,
         )
 
 
@@ -136,8 +143,8 @@ async def test_a_long_line_on_one_thread_holds_no_other_thread_back(harness: Har
     await harness.database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content)"
         """ SELECT 'run_' || i, tenant_id, id, agent_id, next_seq + i, '[{"type": "text", "text": "more"}]'"""
-        " FROM threads, generate_series(1, 300) i WHERE id = $1",
-        long.thread_id,
+        " FROM threads, generate_series(1, 300) i WHERE id = :thread_id",
+        thread_id=long.thread_id,
     )
     held = await harness.submit("hello")
     await harness.settle(worker)
@@ -148,7 +155,9 @@ async def test_a_long_line_on_one_thread_holds_no_other_thread_back(harness: Har
     await second
     assert len(harness.bells.waiting) == (0 if dies else 1)
     if dies:
-        await harness.database.execute("UPDATE runs SET rang_at = now() - interval '1 hour' WHERE id = $1", held.run_id)
+        await harness.database.execute(
+            "UPDATE runs SET rang_at = now() - interval '1 hour' WHERE id = :run_id", run_id=held.run_id
+        )
         assert (await harness.reconciler.reconcile()).rerung == 1
     await harness.settle(harness.worker())
     assert await harness.status(held.run_id) == "succeeded"

@@ -23,9 +23,10 @@ async def _crowd(harness: Harness, bells: int = 100) -> None:
 
 async def _tenant(harness: Harness, tenant_id: str, *, weight: int = 1, agents: tuple[str, ...] = (AGENT,)) -> None:
     await harness.database.execute(
-        "INSERT INTO tenants (id, name, weight) VALUES ($1, $1, $2) ON CONFLICT (id) DO UPDATE SET weight = $2",
-        tenant_id,
-        weight,
+        "INSERT INTO tenants (id, name, weight) VALUES (:tenant_id, :tenant_id, :weight) ON CONFLICT (id) DO UPDATE"
+        " SET weight = :weight",
+        tenant_id=tenant_id,
+        weight=weight,
     )
     own, harness.tenant_id = harness.tenant_id, tenant_id
     for agent in agents:
@@ -116,7 +117,7 @@ async def test_who_has_its_share_of_the_slots_stands_back(harness: Harness):
 _AT_WORK = """
 WITH begun AS (
     UPDATE runs SET status = 'running', fence = 1, lease_expires_at = now() + interval '1 hour'
-     WHERE tenant_id = $1 AND queue = 'background' AND status = 'queued'
+     WHERE tenant_id = :tenant_id AND queue = 'background' AND status = 'queued'
     RETURNING id, thread_id
 )
 UPDATE threads t SET active_run_id = b.id FROM begun b WHERE t.id = b.thread_id
@@ -128,7 +129,7 @@ async def test_what_runs_of_one_queue_is_no_share_of_the_other(harness: Harness)
     """Workers of `background` alone are full of a tenant: that takes nothing from its messages, nor from an agent's."""
     await _tenant(harness, "ten_b", agents=("busy", "rare"))
     await _submit(harness, "ten_b", 20, agent_id="busy", queue="background")
-    await harness.database.execute(_AT_WORK, "ten_b")
+    await harness.database.execute(_AT_WORK, tenant_id="ten_b")
     harness.bells.take()
     a = await _submit(harness, harness.tenant_id, 20)
     b = await _submit(harness, "ten_b", 2, agent_id="busy")
@@ -226,12 +227,12 @@ async def test_pauses_held_threads_and_threads_that_were_tried_are_passed_over(h
     await slot
 
 
-# Before all others in line, and on the thread of the run $1.
+# Before all others in line, and on the thread of a run.
 _LONG_LINE = """
 INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, priority)
 SELECT 'run_' || i || t.id, t.tenant_id, t.id, t.agent_id, t.next_seq + i, '[{"type": "text", "text": "hi"}]', i % 2
   FROM threads t, generate_series(1, 400) i
- WHERE t.id = $1
+ WHERE t.id = :thread_id
 """
 
 
@@ -242,9 +243,9 @@ async def test_however_many_stand_behind_threads_that_are_held_the_others_are_fo
         (await harness.begin(worker, plan([f"wait:{agent}"]), agent, agent_id=agent))[1] for agent in ("busy", "rare")
     ]
     for thread_id in await harness.database.fetch("SELECT thread_id FROM runs"):
-        await harness.database.execute(_LONG_LINE, thread_id["thread_id"])
+        await harness.database.execute(_LONG_LINE, thread_id=thread_id["thread_id"])
     free = [(await _submit(harness, harness.tenant_id, 1, agent_id=agent))[0] for agent in ("busy", "rare")]
-    await harness.database.execute(_LONG_LINE, free[0].thread_id)
+    await harness.database.execute(_LONG_LINE, thread_id=free[0].thread_id)
     named: list[str] = []
     async with harness.database.connection() as connection:
         for _ in range(3):
@@ -271,7 +272,7 @@ async def test_many_doorbells_at_once_serve_as_many_threads(harness: Harness):
 _FILL = """
 WITH made AS (
     INSERT INTO threads (id, tenant_id, agent_id, next_seq)
-    SELECT 'thr_' || $1 || lpad(i::text, 8, '0'), $1, 'planned', 2 FROM generate_series(1, $2::int) i
+    SELECT 'thr_' || :tenant_id || lpad(i::text, 8, '0'), :tenant_id, 'planned', 2 FROM generate_series(1, :many::int) i
     RETURNING id, tenant_id, agent_id
 )
 INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content)
@@ -283,9 +284,9 @@ SELECT replace(id, 'thr_', 'run_'), tenant_id, id, agent_id, 1, '[{"type": "text
 async def test_whose_turn_it_is_costs_the_same_with_ten_thousand_in_line(harness: Harness):
     """Counted in rows that the plan touches, which no other load on the machine changes."""
     await _tenant(harness, "ten_b")
-    await harness.database.execute(_FILL, "ten_b", 100)
+    await harness.database.execute(_FILL, tenant_id="ten_b", many=100)
     few = await _rows_touched(harness)
-    await harness.database.execute(_FILL, harness.tenant_id, 10_000)
+    await harness.database.execute(_FILL, tenant_id=harness.tenant_id, many=10_000)
     await harness.database.execute("ANALYZE runs, threads")
     assert await _rows_touched(harness) <= few + 20
 

@@ -36,7 +36,7 @@ async def test_a_running_run_stops_at_once_and_keeps_its_text(harness: Harness):
     await slot
     row = await harness.run(run.run_id)
     assert (row["status"], row["stop_reason"], row["result_text"]) == ("canceled", "aborted", "Step 0. ")
-    turn = await harness.database.fetchrow("SELECT * FROM turns WHERE run_id = $1", run.run_id)
+    turn = await harness.database.fetchrow("SELECT * FROM turns WHERE run_id = :run_id", run_id=run.run_id)
     assert turn is not None
     assert turn["status"] == "aborted"
 

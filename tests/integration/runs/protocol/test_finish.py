@@ -25,14 +25,16 @@ async def test_the_end_writes_turn_run_usage_head_history_and_effects_together(h
     await harness.recover()
     await harness.settle(harness.worker())
     row = await harness.run(run.run_id)
-    turn = await harness.database.fetchrow("SELECT * FROM turns WHERE run_id = $1", run.run_id)
+    turn = await harness.database.fetchrow("SELECT * FROM turns WHERE run_id = :run_id", run_id=run.run_id)
     assert turn is not None
-    thread = await harness.database.fetchrow("SELECT * FROM threads WHERE id = $1", run.thread_id)
+    thread = await harness.database.fetchrow("SELECT * FROM threads WHERE id = :thread_id", thread_id=run.thread_id)
     assert thread is not None
     assert (row["status"], row["stop_reason"], turn["status"]) == ("succeeded", "end_turn", "succeeded")
     assert (thread["head_turn_id"], thread["active_run_id"], thread["turn_count"]) == (turn["id"], None, 1)
     assert (turn["steps"], turn["tool_call_count"], turn["engine"]) == (2, 1, "planned")
-    effects = await harness.database.fetch("SELECT kind, position FROM effects WHERE run_id = $1", run.run_id)
+    effects = await harness.database.fetch(
+        "SELECT kind, position FROM effects WHERE run_id = :run_id", run_id=run.run_id
+    )
     assert [tuple(effect) for effect in effects] == [("embeddings", 1)]
     await check_settled(harness.database, harness.engine)
 
@@ -44,7 +46,7 @@ async def test_a_canceled_or_failed_run_leaves_no_effects(harness: Harness):
     await harness.settle(worker)
     row = await harness.run(failed.run_id)
     assert (row["status"], row["error_kind"], row["error_message"]) == ("failed", "model_error", "No.")
-    kinds = await harness.database.fetch("SELECT run_id FROM effects WHERE run_id = $1", failed.run_id)
+    kinds = await harness.database.fetch("SELECT run_id FROM effects WHERE run_id = :run_id", run_id=failed.run_id)
     assert kinds == []
 
 

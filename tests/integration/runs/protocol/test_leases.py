@@ -36,7 +36,7 @@ async def test_a_renewal_prolongs_lease_and_lock(harness: Harness):
     await harness.redis.pexpire(f"nova:lock:thread:{run.thread_id}", 500)
     await worker.keeper.renew()
     left_s = await harness.database.fetchval(
-        "SELECT EXTRACT(EPOCH FROM lease_expires_at - now())::float8 FROM runs WHERE id = $1", run.run_id
+        "SELECT EXTRACT(EPOCH FROM lease_expires_at - now())::float8 FROM runs WHERE id = :run_id", run_id=run.run_id
     )
     assert 2.0 < left_s <= 3.0
     assert await harness.redis.pttl(f"nova:lock:thread:{run.thread_id}") > 2_000
@@ -156,7 +156,7 @@ async def test_renewals_of_one_process_tell_which_of_its_claims_are_lost(harness
     await harness.begin(worker, plan(doors={0: "a"}), "a")
     await harness.begin(worker, plan(doors={0: "b"}), "b")
     claims = [held.claim for held in worker.keeper.held]
-    await harness.database.execute("UPDATE runs SET fence = fence + 1 WHERE id = $1", claims[0].run_id)
+    await harness.database.execute("UPDATE runs SET fence = fence + 1 WHERE id = :run_id", run_id=claims[0].run_id)
     async with harness.database.connection() as connection:
         renewed = await renew_leases(connection, claims, 3.0)
     assert [renewal.run_id for renewal in renewed] == [claims[1].run_id]
@@ -168,7 +168,7 @@ async def test_an_end_that_is_being_written_is_no_lost_lease(harness: Harness):
     worker.faults.hold("finish")
     harness.engine.open("a")
     await worker.faults.reached()
-    await harness.database.execute("UPDATE runs SET fence = fence + 1 WHERE id = $1", run.run_id)
+    await harness.database.execute("UPDATE runs SET fence = fence + 1 WHERE id = :run_id", run_id=run.run_id)
     await worker.keeper.renew()
     assert _losses(worker, "taken") == 0
     worker.faults.step()

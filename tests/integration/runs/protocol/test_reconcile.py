@@ -32,9 +32,9 @@ async def test_the_bells_of_a_mass_firing_are_rung_again_in_one_pass(harness: Ha
     # More than one batch, each in a thread of its own.
     await harness.database.execute(
         "INSERT INTO threads (id, tenant_id, agent_id, next_seq)"
-        " SELECT 'thr_' || n, $1, $2, 2 FROM generate_series(1, 1500) n",
-        harness.tenant_id,
-        AGENT,
+        " SELECT 'thr_' || n, :tenant_id, :agent_id, 2 FROM generate_series(1, 1500) n",
+        tenant_id=harness.tenant_id,
+        agent_id=AGENT,
     )
     await harness.database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, on_busy, queue, source)"
@@ -130,7 +130,7 @@ async def test_a_run_that_somebody_writes_to_is_left_to_the_next_pass(harness: H
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     await harness.expire_leases()
     async with harness.database.transaction() as connection:
-        await connection.execute("SELECT 1 FROM runs WHERE id = $1 FOR UPDATE", run.run_id)
+        await connection.execute("SELECT 1 FROM runs WHERE id = :run_id FOR UPDATE", run_id=run.run_id)
         async with asyncio.timeout(5):
             assert (await harness.reconciler.reconcile()).recovered == 0
     assert (await harness.reconciler.reconcile()).recovered == 1

@@ -92,7 +92,9 @@ async def test_a_write_that_the_database_refuses_ends_the_run_once(harness: Harn
     row = await harness.run(run.run_id)
     assert (row["status"], row["error_retryable"], row["attempt"], engine.turns) == ("failed", False, 1, 1)
     assert "cannot store" in row["error_message"]
-    used = await harness.database.fetchrow("SELECT input_tokens, cost_usd FROM usage WHERE run_id = $1", run.run_id)
+    used = await harness.database.fetchrow(
+        "SELECT input_tokens, cost_usd FROM usage WHERE run_id = :run_id", run_id=run.run_id
+    )
     assert used is not None
     assert (used["input_tokens"], float(used["cost_usd"])) == (10, 0.25)
     after = await harness.submit("and now?", run.thread_id)
@@ -109,7 +111,7 @@ async def test_counts_beyond_all_reason_do_not_stop_a_run(harness: Harness):
     await harness.settle(harness.worker())
     assert await harness.status(run.run_id) == "succeeded"
     used = await harness.database.fetchrow(
-        "SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run.run_id
+        "SELECT input_tokens, output_tokens FROM usage WHERE run_id = :run_id", run_id=run.run_id
     )
     assert used is not None
     assert tuple(used) == (500_000_000, 0)

@@ -81,7 +81,9 @@ async def test_a_write_whose_reply_was_lost_is_repeated_without_doubling_anythin
     assert (row["status"], row["attempt"]) == ("succeeded", 1)
     assert await harness.status(waiting.run_id) == "succeeded"
     assert [each.tool for each in harness.engine.executions] == ["a", "b", "again:c"]
-    assert await harness.database.fetchval("SELECT count(*) FROM effects WHERE run_id = $1", run.run_id) == 1
+    assert (
+        await harness.database.fetchval("SELECT count(*) FROM effects WHERE run_id = :run_id", run_id=run.run_id) == 1
+    )
     await check_settled(harness.database, harness.engine)
 
 

@@ -36,7 +36,9 @@ async def _collect(harness: Harness, text: str, thread_id: str, **fields: Any) -
 
 
 async def _said(harness: Harness, run_id: str) -> list[str]:
-    row = await harness.database.fetchrow("SELECT content FROM messages WHERE run_id = $1 AND kind = 'query'", run_id)
+    row = await harness.database.fetchrow(
+        "SELECT content FROM messages WHERE run_id = :run_id AND kind = 'query'", run_id=run_id
+    )
     return [] if row is None else [block["text"] for block in row["content"]]
 
 

@@ -290,7 +290,9 @@ class _Protocol(RuleBasedStateMachine):
 
     async def _cap(self, most: int | None) -> None:
         await self.world.database.execute(
-            "UPDATE tenants SET max_running = $2 WHERE id = $1", self.harness.tenant_id, most
+            "UPDATE tenants SET max_running = :max_running WHERE id = :tenant_id",
+            tenant_id=self.harness.tenant_id,
+            max_running=most,
         )
 
     async def _pause(self, on: bool) -> None:
@@ -330,17 +332,18 @@ class _Protocol(RuleBasedStateMachine):
                 continue
             self.begun.add((run["id"], run["fence"]))
             ahead = await self.world.database.fetch(
-                "SELECT id FROM runs WHERE thread_id = $1 AND status = 'queued'"
-                " AND (attempt = 0, NOT front, seq) < ($2::int = 1, NOT $3::bool, $4::bigint)",
-                run["thread_id"],
-                run["attempt"],
-                run["front"],
-                run["seq"],
+                "SELECT id FROM runs WHERE thread_id = :thread_id AND status = 'queued'"
+                " AND (attempt = 0, NOT front, seq) < (:attempt::int = 1, NOT :front::bool, :seq::bigint)",
+                thread_id=run["thread_id"],
+                attempt=run["attempt"],
+                front=run["front"],
+                seq=run["seq"],
             )
             assert not ahead, f"{run['id']} was claimed before {ahead}"
             over = await self.world.database.fetchval(
-                "SELECT max_running < (SELECT count(*) FROM runs WHERE status = 'running') FROM tenants WHERE id = $1",
-                self.harness.tenant_id,
+                "SELECT max_running < (SELECT count(*) FROM runs WHERE status = 'running') FROM tenants"
+                " WHERE id = :tenant_id",
+                tenant_id=self.harness.tenant_id,
             )
             assert not over or run["cancel_requested_at"], f"{run['id']} was claimed over the cap"
 
@@ -366,7 +369,7 @@ class _Protocol(RuleBasedStateMachine):
             await self._reconcile()
             await self.harness.settle(last)
             if not await self.world.database.fetchval(
-                "SELECT count(*) FROM runs WHERE NOT status = ANY($1)", list(ENDED)
+                "SELECT count(*) FROM runs WHERE NOT status = ANY(:ended)", ended=list(ENDED)
             ):
                 break
         await check_settled(self.world.database, self.harness.engine)

@@ -202,7 +202,7 @@ async def test_the_same_key_with_another_body_is_refused(harness: Harness):
 async def test_a_key_of_another_tenant_is_another_key(harness: Harness):
     await harness.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_2', 'Other')")
     await harness.database.execute(
-        "INSERT INTO agents (tenant_id, id, spec) VALUES ('ten_2', 'planned', $1)", {"name": "P"}
+        "INSERT INTO agents (tenant_id, id, spec) VALUES ('ten_2', 'planned', :spec)", spec={"name": "P"}
     )
     first = await harness.submit("hello", **_keyed("k", "hello"))
     other = await harness.submit("hello", tenant_id="ten_2", **_keyed("k", "hello"))
@@ -253,7 +253,9 @@ async def test_unknown_and_foreign_threads_are_not_found_alike(harness: Harness)
 @proves("input.deleted-thread")
 async def test_a_deleted_thread_takes_no_message(harness: Harness):
     first = await harness.submit("hello")
-    await harness.database.execute("UPDATE threads SET deleted_at = now() WHERE id = $1", first.thread_id)
+    await harness.database.execute(
+        "UPDATE threads SET deleted_at = now() WHERE id = :thread_id", thread_id=first.thread_id
+    )
     for on_busy in ("enqueue", "reject", "interrupt", "steer"):
         with pytest.raises(Gone, match=first.thread_id):
             await harness.submit("more", first.thread_id, on_busy=on_busy)
@@ -265,7 +267,9 @@ async def test_what_stands_in_line_of_a_deleted_thread_is_canceled_by_its_claim(
     worker = harness.worker()
     runs = [await harness.submit("hello")]
     runs.append(await harness.submit("more", runs[0].thread_id))
-    await harness.database.execute("UPDATE threads SET deleted_at = now() WHERE id = $1", runs[0].thread_id)
+    await harness.database.execute(
+        "UPDATE threads SET deleted_at = now() WHERE id = :thread_id", thread_id=runs[0].thread_id
+    )
     await harness.settle(worker)
     assert [(await harness.run(run.run_id))["status"] for run in runs] == ["canceled", "canceled"]
     assert not harness.engine.model_calls
@@ -287,8 +291,8 @@ async def test_a_message_for_an_agent_that_is_not_there_says_why(harness: Harnes
         await harness.submit("hello", agent_id="nobody")
     await harness.add_agent("former", {"name": "Former"})
     await harness.database.execute(
-        "UPDATE agents SET deleted_at = '2026-03-01 12:30:59+02' WHERE tenant_id = $1 AND id = 'former'",
-        harness.tenant_id,
+        "UPDATE agents SET deleted_at = '2026-03-01 12:30:59+02' WHERE tenant_id = :tenant_id AND id = 'former'",
+        tenant_id=harness.tenant_id,
     )
     with pytest.raises(Gone, match=r"^Agent 'former' was deleted at 2026-03-01 10:30 UTC\. `nova agents list`"):
         await harness.submit("hello", agent_id="former")

@@ -136,7 +136,9 @@ async def test_a_rule_that_says_never_holds_for_tools_of_capabilities(harness: H
     )
     await _say(harness, "Remember.", thread_id=await harness.thread("guarded"))
     assert "must not use 'memory_save' like this" in _results(model.requests[1])
-    kept = await harness.database.fetch("SELECT content FROM memories WHERE tenant_id = $1", harness.tenant_id)
+    kept = await harness.database.fetch(
+        "SELECT content FROM memories WHERE tenant_id = :tenant_id", tenant_id=harness.tenant_id
+    )
     assert [row["content"] for row in kept] == ["Likes tea."]
 
 

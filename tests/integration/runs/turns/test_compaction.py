@@ -53,7 +53,9 @@ async def _say(harness: Harness, message: str, thread_id: str | None = None) -> 
 
 async def _told(harness: Harness, thread_id: str) -> list[str]:
     """Return the kinds of the turns that the model would be told of now."""
-    head = await harness.database.fetchval("SELECT head_turn_id FROM threads WHERE id = $1", thread_id)
+    head = await harness.database.fetchval(
+        "SELECT head_turn_id FROM threads WHERE id = :thread_id", thread_id=thread_id
+    )
     async with harness.database.connection() as connection:
         turns = await load_history_turns(connection, harness.tenant_id, head)
     return ["summary" if turn.summary else "turn" for turn in turns]
@@ -81,10 +83,12 @@ async def test_a_turn_after_a_full_window_begins_with_a_summary(small_harness: H
     assert record["first_kept_turn_id"] is not None
     assert await _told(small_harness, thread_id) == ["summary", "turn", "turn"]
     moves = await small_harness.database.fetch(
-        "SELECT move FROM thread_heads WHERE thread_id = $1 ORDER BY id", thread_id
+        "SELECT move FROM thread_heads WHERE thread_id = :thread_id ORDER BY id", thread_id=thread_id
     )
     assert [row["move"] for row in moves] == ["turn", "turn", "compaction", "turn"]
-    usages = await small_harness.database.fetch("SELECT run_id FROM usage WHERE thread_id = $1", thread_id)
+    usages = await small_harness.database.fetch(
+        "SELECT run_id FROM usage WHERE thread_id = :thread_id", thread_id=thread_id
+    )
     assert sorted(row["run_id"] is None for row in usages) == [False, False, False, True]
     await check_any_time(small_harness.database)
     await check_heads(small_harness.database)

@@ -90,7 +90,7 @@ async def test_a_turn_that_overflows_goes_on_after_a_summary_of_its_first_steps(
     assert (record["trigger"], record["through_step"]) == ("overflow_recovery", 2)
     assert record["summarized_through_turn_id"] == row["turn_id"]
     assert await harness.database.fetchval("SELECT count(*) FROM tool_calls WHERE result IS NOT NULL") == 3
-    steps = await harness.database.fetchval("SELECT steps FROM turns WHERE id = $1", row["turn_id"])
+    steps = await harness.database.fetchval("SELECT steps FROM turns WHERE id = :turn_id", turn_id=row["turn_id"])
     assert steps == 4
     await check_any_time(harness.database)
     await check_heads(harness.database)

@@ -188,7 +188,9 @@ async def test_a_turn_that_fails_leaves_the_last_good_session(harness: Harness):
     for message in ("hello", '{"script": [{"error": {"message": "No."}}]}', "hello"):
         await harness.submit(message, thread_id)
         await harness.settle(harness.workers[0])
-        sessions.append(await harness.database.fetchval("SELECT session_id FROM threads WHERE id = $1", thread_id))
+        sessions.append(
+            await harness.database.fetchval("SELECT session_id FROM threads WHERE id = :thread_id", thread_id=thread_id)
+        )
     assert sessions == ["ses_1", "ses_1", "ses_3"]
 
 

@@ -40,7 +40,9 @@ async def harness(database: Database, redis: Redis, settings: Settings, server: 
     harness.engines["anthropic"] = engine
     await harness.open()
     await harness.add_agent("clerk", {"name": "Clerk", "engine": "anthropic", "instructions": "Be brief."})
-    await database.execute("UPDATE tenants SET timezone = 'Europe/Oslo' WHERE id = $1", harness.tenant_id)
+    await database.execute(
+        "UPDATE tenants SET timezone = 'Europe/Oslo' WHERE id = :tenant_id", tenant_id=harness.tenant_id
+    )
     harness.worker()
     yield harness
     await harness.close()
@@ -56,7 +58,9 @@ async def _turn(harness: Harness, text: str, at: datetime, thread_id: str, **fie
 
 
 async def _started_at(harness: Harness, run_id: str, at: datetime) -> None:
-    await harness.database.execute("UPDATE runs SET started_at = $2 WHERE id = $1", run_id, at)
+    await harness.database.execute(
+        "UPDATE runs SET started_at = :started_at WHERE id = :run_id", run_id=run_id, started_at=at
+    )
 
 
 def _unmarked(value: Any) -> Any:
@@ -75,7 +79,7 @@ def _bytes(request: Json) -> str:
 async def test_a_turn_at_another_time_begins_with_the_bytes_of_the_one_before(harness: Harness, server: ModelServer):
     thread_id = await harness.thread("clerk")
     await _turn(harness, "one", WINTER, thread_id)
-    await harness.database.execute("UPDATE threads SET title = 'Numbers' WHERE id = $1", thread_id)
+    await harness.database.execute("UPDATE threads SET title = 'Numbers' WHERE id = :thread_id", thread_id=thread_id)
     await _turn(harness, "two", SUMMER, thread_id, source="channel", metadata={"channel": "sms"})
     await harness.database.execute("UPDATE tenants SET timezone = 'Asia/Tokyo'")
     await _turn(harness, "three", SUMMER, thread_id)
@@ -120,17 +124,17 @@ async def test_the_attempt_after_a_crash_shows_the_same_event_context(harness: H
 async def test_a_run_of_a_trigger_names_its_occurrence_in_the_triggers_zone(harness: Harness, server: ModelServer):
     await harness.database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, timezone, prompt, title, created_by)"
-        " VALUES ('trg_1', $1, 'clerk', 'cron', '0 9 * * *', 'America/New_York', 'Look.', 'Mail', 'person')",
-        harness.tenant_id,
+        " VALUES ('trg_1', :tenant_id, 'clerk', 'cron', '0 9 * * *', 'America/New_York', 'Look.', 'Mail', 'person')",
+        tenant_id=harness.tenant_id,
     )
     thread_id = await harness.thread("clerk")
     run = await harness.submit("Look.", thread_id, source="trigger", queue="background", trigger_id="trg_1")
     await _started_at(harness, run.run_id, SUMMER)
     await harness.database.execute(
         "INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, run_id, outcome)"
-        " VALUES ('fir_1', $1, 'trg_1', '2026-03-29T12:00:00Z', $2, 'fired')",
-        harness.tenant_id,
-        run.run_id,
+        " VALUES ('fir_1', :tenant_id, 'trg_1', '2026-03-29T12:00:00Z', :run_id, 'fired')",
+        tenant_id=harness.tenant_id,
+        run_id=run.run_id,
     )
     await harness.settle(harness.workers[0])
     assert server.requests[0]["messages"][0]["content"][0]["text"].splitlines()[1:4] == [

@@ -120,7 +120,7 @@ async def test_usage_is_told_after_each_step_and_the_ledger_tells_the_same(harne
 async def test_the_start_names_the_label_and_where_the_answer_is_read(harness: Harness):
     worker = harness.worker()
     thread_id = await harness.thread()
-    await harness.database.execute("UPDATE threads SET label = 'support' WHERE id = $1", thread_id)
+    await harness.database.execute("UPDATE threads SET label = 'support' WHERE id = :thread_id", thread_id=thread_id)
     run = await harness.submit("hi", thread_id, metadata={"channel": "telegram", "to": "4711", "mine": 1})
     await harness.settle(worker)
     for events in (await events_of(harness, run.run_id), await replay_of(harness, run.run_id)):

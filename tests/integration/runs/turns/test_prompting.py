@@ -70,8 +70,9 @@ async def _remember(harness: Harness, *facts: str) -> None:
 
 async def _library(harness: Harness) -> None:
     await harness.database.execute(
-        "INSERT INTO skills (tenant_id, name, description, skill_md, body) VALUES ($1, 'pdf', 'Reads PDFs.', '', '')",
-        harness.tenant_id,
+        "INSERT INTO skills (tenant_id, name, description, skill_md, body)"
+        " VALUES (:tenant_id, 'pdf', 'Reads PDFs.', '', '')",
+        tenant_id=harness.tenant_id,
     )
 
 
@@ -79,12 +80,12 @@ async def _task(harness: Harness) -> str:
     """Make a task with a thread of its own, and return the thread's id."""
     await harness.database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status)"
-        " VALUES ($1, 1, 'Sort the mail', 'clerk', 'person', 'active')",
-        harness.tenant_id,
+        " VALUES (:tenant_id, 1, 'Sort the mail', 'clerk', 'person', 'active')",
+        tenant_id=harness.tenant_id,
     )
     thread_id = await harness.thread("clerk")
     await harness.database.execute(
-        "UPDATE threads SET task_id = 1, title = 'The </task> mail' WHERE id = $1", thread_id
+        "UPDATE threads SET task_id = 1, title = 'The </task> mail' WHERE id = :thread_id", thread_id=thread_id
     )
     return thread_id
 

@@ -49,7 +49,7 @@ async def test_what_broke_off_costs_and_does_not_make_the_conversation_longer(ha
             accepted = await harness.submit("hi")
             await harness.settle(worker)
             row = await harness.database.fetchrow(
-                "SELECT context_tokens, input_tokens FROM turns WHERE run_id = $1", accepted.run_id
+                "SELECT context_tokens, input_tokens FROM turns WHERE run_id = :run_id", run_id=accepted.run_id
             )
             assert row is not None
             told = sum(isinstance(reply, Stream) for reply in replies)

@@ -72,7 +72,9 @@ async def test_what_a_subagent_uses_is_counted_once(harness: Harness, server: Mo
     server.reply(TASK, DONE)
     server.reply_to("Find it", FOUND)
     run_id = await _run(harness, harness.worker())
-    row = await harness.database.fetchrow("SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run_id)
+    row = await harness.database.fetchrow(
+        "SELECT input_tokens, output_tokens FROM usage WHERE run_id = :run_id", run_id=run_id
+    )
     assert row is not None
     assert tuple(row) == (10 + 100 + 10, 5 + 10 + 5)
 
@@ -81,11 +83,11 @@ async def test_it_is_counted_when_the_turn_ends_with_that_step(harness: Harness,
     server.reply(TASK, DONE)
     server.reply_to("Find it", FOUND)
     run_id = await _run(harness, harness.worker(), token_budget=50)
-    run = await harness.database.fetchrow("SELECT status, stop_reason FROM runs WHERE id = $1", run_id)
+    run = await harness.database.fetchrow("SELECT status, stop_reason FROM runs WHERE id = :run_id", run_id=run_id)
     assert run is not None
     assert tuple(run) == ("succeeded", "max_tokens")
     row = await harness.database.fetchrow(
-        "SELECT input_tokens, output_tokens, cost_usd > 0 FROM usage WHERE run_id = $1", run_id
+        "SELECT input_tokens, output_tokens, cost_usd > 0 FROM usage WHERE run_id = :run_id", run_id=run_id
     )
     assert row is not None
     assert tuple(row) == (10 + 100, 5 + 10, True)

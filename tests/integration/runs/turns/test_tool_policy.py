@@ -15,8 +15,9 @@ from tests.support.harness.workers import Harness
 
 async def _calls(harness: Harness, run_id: str) -> list[Row]:
     return await harness.database.fetch(
-        "SELECT c.* FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id WHERE r.id = $1 ORDER BY c.step, c.sequence",
-        run_id,
+        "SELECT c.* FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id WHERE r.id = :run_id"
+        " ORDER BY c.step, c.sequence",
+        run_id=run_id,
     )
 
 

@@ -23,7 +23,7 @@ def script(*items: dict[str, Any]) -> str:
 
 
 async def turn_of(harness: Harness, run_id: str) -> Row:
-    row = await harness.database.fetchrow("SELECT * FROM turns WHERE run_id = $1", run_id)
+    row = await harness.database.fetchrow("SELECT * FROM turns WHERE run_id = :run_id", run_id=run_id)
     assert row is not None
     return row
 
@@ -108,7 +108,9 @@ async def test_a_call_that_asks_an_agent_names_the_run_that_it_started(fleet: Ha
     ask = {"name": "ask_agent", "input": {"agent_id": "careful", "message": script({"say": "fine"})}}
     run = await fleet.submit(script({"tool": ask}, {"say": "ok"}), agent_id="chief")
     await fleet.settle(worker)
-    child = await fleet.database.fetchrow("SELECT id, status FROM runs WHERE parent_run_id = $1", run.run_id)
+    child = await fleet.database.fetchrow(
+        "SELECT id, status FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
+    )
     assert child is not None
     assert child["status"] == "succeeded"
     async with fleet.database.connection() as connection:
@@ -126,7 +128,9 @@ async def test_a_question_that_goes_to_an_agent_in_the_end_names_its_run(fleet: 
     await fleet.database.execute("UPDATE run_waits SET due_at = now()")
     await fleet.waiting.sweep()
     await fleet.settle(worker)
-    child = await fleet.database.fetchval("SELECT id FROM runs WHERE parent_run_id = $1", run.run_id)
+    child = await fleet.database.fetchval(
+        "SELECT id FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
+    )
     assert child is not None
     assert await fleet.database.fetchval("SELECT spawned_run_id FROM tool_calls WHERE tool_name = 'ask_user'") == child
 
@@ -138,14 +142,14 @@ async def test_a_turn_names_the_event_that_it_comes_from(harness: Harness) -> No
     plain = await harness.submit("hi")
     await harness.database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by)"
-        " VALUES ('trg_1', $1, 'planned', 'cron', '* * * * *', 'hi', 'person')",
-        harness.tenant_id,
+        " VALUES ('trg_1', :tenant_id, 'planned', 'cron', '* * * * *', 'hi', 'person')",
+        tenant_id=harness.tenant_id,
     )
     await harness.database.execute(
         "INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, run_id, outcome)"
-        " VALUES ('fir_1', $1, 'trg_1', now(), $2, 'fired')",
-        harness.tenant_id,
-        fired.run_id,
+        " VALUES ('fir_1', :tenant_id, 'trg_1', now(), :run_id, 'fired')",
+        tenant_id=harness.tenant_id,
+        run_id=fired.run_id,
     )
     await harness.settle(worker)
     sources = [(await turn_of(harness, run.run_id))["source_event_id"] for run in (told, fired, plain)]

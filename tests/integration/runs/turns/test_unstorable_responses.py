@@ -76,7 +76,9 @@ def _assert_request(request: Json) -> None:
 
 
 async def _used(harness: Harness, run_id: str) -> tuple[int, int]:
-    row = await harness.database.fetchrow("SELECT input_tokens, output_tokens FROM usage WHERE run_id = $1", run_id)
+    row = await harness.database.fetchrow(
+        "SELECT input_tokens, output_tokens FROM usage WHERE run_id = :run_id", run_id=run_id
+    )
     assert row is not None
     return row["input_tokens"], row["output_tokens"]
 
@@ -235,7 +237,7 @@ async def test_whatever_a_model_sends_is_stored_read_back_and_sent_again(
         admitted = admit(response, conversation)
         assert admit(admitted.response, conversation).response == admitted.response
         message = Message("assistant", admitted.response.content)
-        stored = await harness.database.fetchval("SELECT $1::jsonb", list(message.content))
+        stored = await harness.database.fetchval("SELECT :content::jsonb", content=list(message.content))
         assert _like(stored, list(message.content)) == list(message.content)
         results: list[Json] = [
             {"type": "tool_result", "tool_use_id": block["id"], "content": [text_block("x")]}

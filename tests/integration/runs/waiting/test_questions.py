@@ -145,8 +145,9 @@ async def test_the_thread_and_its_task_say_what_they_wait_for(fleet: Harness) ->
     run = await _begin(fleet, _ASK)
     await fleet.database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, thread_id, status)"
-        " VALUES ($1, 1, 'Breakfast', 'a', 'person', $2, 'active')",
-        *(fleet.tenant_id, run.thread_id),
+        " VALUES (:tenant_id, 1, 'Breakfast', 'a', 'person', :thread_id, 'active')",
+        tenant_id=fleet.tenant_id,
+        thread_id=run.thread_id,
     )
 
     async def shown() -> set[str | None]:

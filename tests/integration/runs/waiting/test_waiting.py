@@ -52,9 +52,9 @@ async def _begin(fleet: Harness, *items: dict[str, Any], agent_id: str = "a", **
 async def _result_of(fleet: Harness, run_id: str, at: int = 0) -> tuple[str, str]:
     """Return status and text of a call of a run."""
     rows = await fleet.database.fetch(
-        "SELECT c.status, c.result FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id WHERE r.id = $1"
+        "SELECT c.status, c.result FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id WHERE r.id = :run_id"
         " ORDER BY c.sequence",
-        run_id,
+        run_id=run_id,
     )
     return rows[at]["status"], rows[at]["result"][0]["text"]
 
@@ -111,7 +111,7 @@ async def test_the_first_answer_counts_and_what_does_not_fit_is_refused(fleet: H
 async def test_a_run_with_several_questions_goes_on_after_the_last_answer(fleet: Harness):
     memory = {"name": "memory_save", "input": {"content": "They were asked"}}
     run = await _begin(fleet, {"tool": [_ASK, memory, _ASK]}, {"say": "both"})
-    waits = await fleet.database.fetch("SELECT id FROM run_waits WHERE run_id = $1 ORDER BY id", run.run_id)
+    waits = await fleet.database.fetch("SELECT id FROM run_waits WHERE run_id = :run_id ORDER BY id", run_id=run.run_id)
     with pytest.raises(Conflict, match="say which with wait_id"):
         await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="tea"))
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, waits[0]["id"], Answer(text="tea"))
@@ -153,7 +153,7 @@ async def test_a_question_that_nobody_answers_goes_to_the_agent_that_was_named(f
     run = await _begin(fleet, {"tool": question}, {"say": "settled"})
     await _pass_time(fleet)
     asked = await fleet.database.fetchrow(
-        "SELECT agent_id, depth, content FROM runs WHERE parent_run_id = $1", run.run_id
+        "SELECT agent_id, depth, content FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
     )
     assert asked is not None
     assert (asked["agent_id"], asked["depth"]) == ("planned", 1)
@@ -170,7 +170,9 @@ async def test_a_person_may_still_answer_while_an_agent_is_asked_in_their_place(
     await fleet.settle(*fleet.workers)
     assert await _result_of(fleet, run.run_id) == ("completed", "coffee")
     # Nobody waits for the agent any more.
-    asked = await fleet.database.fetchval("SELECT status FROM runs WHERE parent_run_id = $1", run.run_id)
+    asked = await fleet.database.fetchval(
+        "SELECT status FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
+    )
     assert asked == "canceled"
 
 
@@ -178,7 +180,9 @@ async def test_an_agent_that_does_not_answer_in_time_is_stopped(fleet: Harness):
     call = ask("b", {"tool": _ASK}, {"say": "too late"})
     call["input"]["timeout_s"] = 60
     run = await _begin(fleet, {"tool": call}, {"say": "without b"}, priority=7)
-    (child,) = await fleet.database.fetch("SELECT id, priority FROM runs WHERE parent_run_id = $1", run.run_id)
+    (child,) = await fleet.database.fetch(
+        "SELECT id, priority FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
+    )
     assert child["priority"] == 7
     await _pass_time(fleet)
     await fleet.settle(*fleet.workers)
@@ -321,7 +325,9 @@ async def test_a_call_that_is_permitted_may_wait_in_its_turn(
     await fleet.settle(*fleet.workers)
     row = await fleet.run(run.run_id)
     assert (row["status"], row["result_text"], row["losses"]) == ("succeeded", "done", 0)
-    assert await fleet.database.fetchval("SELECT count(*) FROM run_waits WHERE run_id = $1", run.run_id) == 2
+    assert (
+        await fleet.database.fetchval("SELECT count(*) FROM run_waits WHERE run_id = :run_id", run_id=run.run_id) == 2
+    )
     assert (await _result_of(fleet, run.run_id))[1].startswith(said)
     await check_any_time(fleet.database)
 
@@ -355,8 +361,8 @@ async def test_a_run_that_cannot_wait_for_what_a_tool_wants_fails_at_once_and_sa
     "harm",
     [
         # A wait that cannot be read, and one that cannot be ended.
-        "UPDATE run_waits SET request = '{}' WHERE run_id = $1",
-        "UPDATE runs SET depth = 2147483647 WHERE id = $1",
+        "UPDATE run_waits SET request = '{}' WHERE run_id = :run_id",
+        "UPDATE runs SET depth = 2147483647 WHERE id = :run_id",
     ],
 )
 async def test_a_wait_that_cannot_be_ended_keeps_no_other_from_its_end(fleet: Harness, harm: str):
@@ -365,12 +371,13 @@ async def test_a_wait_that_cannot_be_ended_keeps_no_other_from_its_end(fleet: Ha
     run = await _begin(fleet, {"tool": late}, {"say": "settled"}, agent_id="c")
     child = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "heard"})
     await fleet.database.execute(
-        "UPDATE runs SET status = 'succeeded', result_text = 'b says', finished_at = now() WHERE parent_run_id = $1",
-        child.run_id,
+        "UPDATE runs SET status = 'succeeded', result_text = 'b says', finished_at = now()"
+        " WHERE parent_run_id = :parent_run_id",
+        parent_run_id=child.run_id,
     )
-    await fleet.database.execute(harm, broken.run_id)
+    await fleet.database.execute(harm, run_id=broken.run_id)
     await fleet.database.execute(
-        "UPDATE run_waits SET due_at = now() - interval '1 hour' WHERE run_id = $1", broken.run_id
+        "UPDATE run_waits SET due_at = now() - interval '1 hour' WHERE run_id = :run_id", run_id=broken.run_id
     )
     await _pass_time(fleet)
     await fleet.settle(*fleet.workers)
@@ -397,7 +404,7 @@ async def test_who_is_asked_in_a_persons_place_stands_at_most_third(fleet: Harne
     assert "at most 3 agents" in said
     # Nor where the question was asked under another rule.
     run = await _begin(fleet, {"tool": question}, {"say": "then not"})
-    await fleet.database.execute("UPDATE runs SET depth = 2 WHERE id = $1", run.run_id)
+    await fleet.database.execute("UPDATE runs SET depth = 2 WHERE id = :run_id", run_id=run.run_id)
     await _pass_time(fleet)
     await fleet.settle(*fleet.workers)
     assert await _result_of(fleet, run.run_id) == ("failed", "The person did not answer in time.")
@@ -422,7 +429,9 @@ async def test_whoever_dies_with_a_thread_deleted_leaves_the_end_of_its_runs_to_
 @proves("suspend.cancel")
 async def test_cancelling_a_run_that_waits_ends_it_and_the_runs_that_it_waited_for(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK}, {"say": "b"})}, {"say": "a"})
-    (child,) = await fleet.database.fetch("SELECT id FROM runs WHERE parent_run_id = $1", run.run_id)
+    (child,) = await fleet.database.fetch(
+        "SELECT id FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
+    )
     assert await fleet.status(child["id"]) == "waiting"
     await fleet.canceller.cancel(fleet.tenant_id, run.run_id)
     await fleet.settle(*fleet.workers)
@@ -436,7 +445,9 @@ async def test_cancelling_a_run_that_waits_ends_it_and_the_runs_that_it_waited_f
 
 async def test_a_child_that_is_cancelled_answers_its_parent(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "without b"})
-    (child,) = await fleet.database.fetch("SELECT id FROM runs WHERE parent_run_id = $1", run.run_id)
+    (child,) = await fleet.database.fetch(
+        "SELECT id FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
+    )
     await fleet.canceller.cancel(fleet.tenant_id, child["id"])
     await fleet.settle(*fleet.workers)
     assert (await fleet.run(run.run_id))["result_text"] == "without b"
@@ -454,7 +465,7 @@ async def test_a_message_that_interrupts_ends_a_run_that_waits(fleet: Harness):
 
 async def test_whoever_dies_between_asking_a_run_to_stop_and_letting_it_go_leaves_it_to_the_reconciler(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "never"})
-    await fleet.database.execute("UPDATE runs SET cancel_requested_at = now() WHERE id = $1", run.run_id)
+    await fleet.database.execute("UPDATE runs SET cancel_requested_at = now() WHERE id = :run_id", run_id=run.run_id)
     await fleet.reconciler.reconcile()
     await fleet.settle(*fleet.workers)
     assert await fleet.status(run.run_id) == "canceled"
@@ -463,8 +474,9 @@ async def test_whoever_dies_between_asking_a_run_to_stop_and_letting_it_go_leave
 async def test_a_parent_whose_childs_end_nobody_told_is_told_by_the_reconciler(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "heard"})
     await fleet.database.execute(
-        "UPDATE runs SET status = 'succeeded', result_text = 'b says', finished_at = now() WHERE parent_run_id = $1",
-        run.run_id,
+        "UPDATE runs SET status = 'succeeded', result_text = 'b says', finished_at = now()"
+        " WHERE parent_run_id = :parent_run_id",
+        parent_run_id=run.run_id,
     )
     await fleet.reconciler.reconcile()
     await fleet.settle(*fleet.workers)
