@@ -55,5 +55,5 @@ __all__ = [
 ]
 
 for _mapper in default_registry.mappers:
-    # What the class says of itself is what `\d+` shows.
+    # The first line of a class's docstring is the comment that `\d+` shows.
     metadata.tables[_mapper.class_.__tablename__].comment = (_mapper.class_.__doc__ or "").partition("\n")[0]

@@ -14,7 +14,7 @@ __all__ = ["Agent", "AgentVersion"]
 
 
 class Agent(Table, table=True):
-    """An agent as it stands: the newest version's configuration, beside it for one-row reads."""
+    """An agent with the configuration of its newest version, copied here for one-row reads."""
 
     __tablename__ = "agents"
     __table_args__ = (
@@ -31,15 +31,19 @@ class Agent(Table, table=True):
     id: str = id_ref(primary=True, comment="Slug, unique within the tenant")
     version: int = count(default=1)
     spec: dict[str, Any] = json(comment="contracts.agents.AgentSpec")
-    # Beside the configuration, which may be long: each claim looks at them.
+    # Columns of their own: each claim reads them, and the configuration may be long.
     max_running: int | None = Field(
         default=None,
-        sa_column=Column(Integer, Computed("(spec ->> 'max_running')::integer", persisted=True), comment="Of spec"),
+        sa_column=Column(
+            Integer, Computed("(spec ->> 'max_running')::integer", persisted=True), comment="Generated from spec"
+        ),
     )
     max_cost_usd_per_day: Decimal | None = Field(
         default=None,
         sa_column=Column(
-            Numeric(18, 8), Computed("(spec ->> 'max_cost_usd_per_day')::numeric", persisted=True), comment="Of spec"
+            Numeric(18, 8),
+            Computed("(spec ->> 'max_cost_usd_per_day')::numeric", persisted=True),
+            comment="Generated from spec",
         ),
     )
     created_at: datetime = time(now=True)
@@ -48,7 +52,7 @@ class Agent(Table, table=True):
 
 
 class AgentVersion(Table, table=True):
-    """What an agent was. Immutable; a run names the version it used."""
+    """One version of an agent's configuration. Immutable; a run records the version that it used."""
 
     __tablename__ = "agent_versions"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Column kinds that every table shares: one place says how ids, times and JSON are stored."""
+"""Column kinds that all tables share: how ids, times and JSON are stored."""
 
 from typing import Any
 

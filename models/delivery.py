@@ -1,4 +1,4 @@
-"""Where things go outside: webhooks, and the outbox rows on their way there."""
+"""Destinations outside the fleet: webhooks."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ __all__ = ["Webhook"]
 
 
 class Webhook(Table, table=True):
-    """An address that wants to hear of things. Signed as Standard Webhooks."""
+    """A URL that receives events, signed as Standard Webhooks."""
 
     __tablename__ = "webhooks"
     __table_args__ = (Index(None, "tenant_id", "id"),)
@@ -21,17 +21,17 @@ class Webhook(Table, table=True):
     tenant_id: str = fk("tenants.id")
     url: str = string()
     description: str = string(default="")
-    kinds: list[str] = words(comment="What it wants; empty is all")
-    agent_id: str | None = id_ref(null=True, comment="Only of this agent")
+    kinds: list[str] = words(comment="Kinds of delivery that it receives; empty is all")
+    agent_id: str | None = id_ref(null=True, comment="Receives only this agent's deliveries; null is every agent's")
     enabled: bool = boolean(default=True)
     disabled_reason: str | None = string(null=True)
-    failures: int = count(comment="Tries that failed in a row")
-    failing_since: datetime | None = time(null=True, comment="When the first of them did")
-    rests_until: datetime | None = time(null=True, comment="Nothing is sent there before")
-    secret: bytes = Field(sa_column=Column(LargeBinary, nullable=False, comment="Encrypted as secrets are"))
-    key_id: str = string(comment="Which master key it is encrypted with")
+    failures: int = count(comment="Consecutive failed attempts")
+    failing_since: datetime | None = time(null=True, comment="Time of the first of them")
+    rests_until: datetime | None = time(null=True, comment="No attempt is made before this time")
+    secret: bytes = Field(sa_column=Column(LargeBinary, nullable=False, comment="Encrypted like the values of secrets"))
+    key_id: str = string(comment="Id of the master key that encrypts it")
     previous_secret: bytes | None = Field(
-        default=None, sa_column=Column(LargeBinary, nullable=True, comment="Signs too, until it expires")
+        default=None, sa_column=Column(LargeBinary, nullable=True, comment="Also signs, until it expires")
     )
     previous_expires_at: datetime | None = time(null=True)
     created_at: datetime = time(now=True)

@@ -1,4 +1,4 @@
-"""What follows a run: effects, the vectors they make, and deliveries."""
+"""Effects of runs and the search data that they write; deliveries and memories."""
 
 from datetime import datetime
 from typing import Any
@@ -16,12 +16,12 @@ __all__ = ["MESSAGE_WORDS", "Delivery", "Effect", "Embedding", "Memory", "Messag
 
 MESSAGE_WORDS = """\
 array_to_tsvector(ARRAY['@' || tenant_id, '@' || tenant_id || '/' || agent_id]) || to_tsvector('simple', content)"""
-"""The words of a message, and two marks that say whose it is: so that the index finds the words of one agent without
-passing over everybody else's. No word of a text begins with the mark's sign."""
+"""The words of a message, and two marks for its tenant and agent, so that the index finds one agent's words without
+reading those of others. No word of a text begins with ``@``."""
 
 
 class Effect(Table, table=True):
-    """One piece of post-run work. A run's effects are done in the order of `position`."""
+    """One piece of post-run work. A run's effects are executed in the order of `position`."""
 
     __tablename__ = "effects"
     __table_args__ = (
@@ -41,18 +41,20 @@ class Effect(Table, table=True):
     position: int = count()
     status: str = string(default="pending")
     attempts: int = count()
-    due_at: datetime = time(now=True, comment="Pending: not before. Running: its lease; then it is due again")
+    due_at: datetime = time(
+        now=True, comment="Pending: earliest start. Running: end of its lease, after which it is due again"
+    )
     error: str | None = string(null=True)
     created_at: datetime = time(now=True)
     done_at: datetime | None = time(null=True)
 
 
 class MessageText(Table, table=True):
-    """What was said in one message, for search by words.
+    """The text of one message, for search by words.
 
-    Written after the run, so that no run waits for its index. The words are in the configuration ``simple``, which
-    belongs to no language: agents speak all of them, and names, numbers and codes are what words are better at than
-    vectors.
+    Written after the run, so that no run waits for its index. The text search configuration is
+    ``simple``, which is of no language: conversations are in any, and search by words is best at names, numbers and
+    codes.
     """
 
     __tablename__ = "message_texts"
@@ -71,7 +73,10 @@ class MessageText(Table, table=True):
     said_at: datetime = time(comment="When the message was written")
     words: Any = Field(
         sa_column=Column(
-            TSVECTOR, Computed(MESSAGE_WORDS, persisted=True), nullable=False, comment="Words, and whose they are"
+            TSVECTOR,
+            Computed(MESSAGE_WORDS, persisted=True),
+            nullable=False,
+            comment="Words of the content, and marks of its tenant and agent",
         )
     )
 
@@ -87,7 +92,7 @@ class Embedding(Table, table=True):
     __table_args__ = (
         Index("uq_embeddings__message_id_model", "message_id", "model", unique=True),
         Index(None, "thread_id"),
-        # Of an agent that said little, all vectors are compared; of one that said much, the index below is walked.
+        # For an agent with few messages all vectors are compared; for one with many the HNSW index is used.
         Index(None, "tenant_id", "agent_id"),
         Index(
             "ix_embeddings__hnsw_384",
@@ -111,13 +116,13 @@ class Embedding(Table, table=True):
 
 
 class Delivery(Table, table=True):
-    """Something to hand to the world outside, at least once."""
+    """One item of the outbox or the inbox, delivered at least once."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
         one_of("kind", DeliveryKind),
         one_of("status", DeliveryStatus),
-        # By target first: a sender goes from lane to lane, and a lane that is full or dead costs it one step.
+        # By target first: a sender visits one target after the other, and skips a full or failing one in one step.
         Index("ix_deliveries__due", "target", "due_at", postgresql_where=text("status = 'pending'")),
         Index("ix_deliveries__inbox", "created_at", postgresql_where=text("target = 'user'")),
         Index(
@@ -144,11 +149,11 @@ class Delivery(Table, table=True):
     target: str = string(comment="user is the inbox, else the id of a webhook or the name of a channel")
     payload: dict[str, Any] = json()
     status: str = string(default="pending")
-    routed: bool = boolean(comment="Of the inbox: whether there is a row for each channel that wants it")
+    routed: bool = boolean(comment="For the inbox: whether each channel that receives it has a row")
     attempts: int = count()
-    due_at: datetime = time(now=True, comment="Not before; while somebody sends it, the end of their lease")
-    webhook_id: str | None = id_ref(null=True, comment="The address it goes to; null is the inbox")
-    response_status: int | None = count(null=True, default=None, comment="What the address answered last")
+    due_at: datetime = time(now=True, comment="Earliest attempt; during an attempt, the end of the sender's lease")
+    webhook_id: str | None = id_ref(null=True, comment="The webhook that it is sent to, if any")
+    response_status: int | None = count(null=True, default=None, comment="HTTP status of the latest answer")
     error: str | None = string(null=True)
     created_at: datetime = time(now=True)
     delivered_at: datetime | None = time(null=True)
@@ -162,6 +167,6 @@ class Memory(Table, table=True):
 
     id: str = pk()
     tenant_id: str = fk("tenants.id")
-    agent_id: str = id_ref(comment="Who saved it")
+    agent_id: str = id_ref(comment="The agent that saved it")
     content: str = string()
     created_at: datetime = time(now=True)

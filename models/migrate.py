@@ -62,9 +62,9 @@ async def current(url: str) -> str | None:
 
 
 async def upgrade(url: str, revision: str = "head") -> None:
-    """Migrate up to `revision`. Does nothing when the database is there already.
+    """Migrate up to `revision`. Does nothing when the database has it already.
 
-    Idempotent, and safe when several processes do it at once: one migrates and the others wait for it.
+    Idempotent, and safe in several processes at once: one migrates and the others wait for it.
     Each migration is one transaction.
     """
 

@@ -37,7 +37,7 @@ class Run(Table, table=True):
         Index("uq_runs__thread_id_seq", "thread_id", "seq", unique=True),
         # At most one run of a thread runs, whatever the code above does.
         Index("uq_runs__running_thread", "thread_id", unique=True, postgresql_where=text("status = 'running'")),
-        # The claim: the front of a thread's line. Finished runs are not in it, so its cost does not grow.
+        # The claim: the front of a thread's queue. Finished runs are not in the index, so its cost does not grow.
         Index(
             "ix_runs__line",
             "thread_id",
@@ -46,7 +46,7 @@ class Run(Table, table=True):
             "seq",
             postgresql_where=text("status = 'queued'"),
         ),
-        # The reconciler: doorbells that are due, leases that ran out.
+        # The reconciler: doorbells that are due, expired leases.
         Index("ix_runs__doorbell", "rang_at", postgresql_where=text("status = 'queued'")),
         Index("ix_runs__lease", "lease_expires_at", postgresql_where=text("status = 'running'")),
         Index(
@@ -79,7 +79,7 @@ class Run(Table, table=True):
             "trigger_id",
             postgresql_where=text(f"trigger_id IS NOT NULL AND status IN {sql_list(DUE_RUNS)}"),
         ),
-        # What ended, and its trigger does not know of yet.
+        # Ended runs whose triggers have not recorded how they ended.
         Index(
             "ix_runs__trigger_ended",
             "finished_at",
@@ -87,7 +87,7 @@ class Run(Table, table=True):
                 "trigger_id IS NOT NULL AND NOT trigger_told AND status NOT IN ('queued', 'running', 'waiting')"
             ),
         ),
-        # A busy fleet: whose turn it is, agent by agent of each tenant, and how many each has running.
+        # A busy fleet: the next run by agent of each tenant, and how many runs each has running.
         Index(
             "ix_runs__fair",
             "queue",
@@ -107,8 +107,8 @@ class Run(Table, table=True):
     thread_id: str = fk("threads.id")
     agent_id: str = id_ref()
     agent_version: int | None = count(null=True, default=None, comment="The version that the claim used")
-    seq: int = big(default=None, comment="Place in the thread's line")
-    front: bool = boolean(comment="Goes before the line: it interrupted the run that was active")
+    seq: int = big(default=None, comment="Position in the thread's queue")
+    front: bool = boolean(comment="Goes before the rest of the queue: it interrupted the active run")
     status: str = string(default="queued")
     queue: str = string(default="interactive")
     on_busy: str = string(default="enqueue")
@@ -117,27 +117,27 @@ class Run(Table, table=True):
     model: str | None = string(null=True)
     max_turns: int | None = count(null=True, default=None)
     meta: dict[str, Any] = json(default="'{}'")
-    parent_run_id: str | None = id_ref(null=True, comment="The run that asked for this one")
+    parent_run_id: str | None = id_ref(null=True, comment="The run that started this one")
     trigger_id: str | None = id_ref(null=True, comment="The trigger that fired it")
-    trigger_told: bool = boolean(comment="Whether its trigger knows how it ended")
+    trigger_told: bool = boolean(comment="Whether its trigger has recorded how it ended")
     priority: int = count(comment="Higher goes first among the runs of its tenant")
-    depth: int = count(comment="How many agents stand before this one")
+    depth: int = count(comment="Number of runs above it: its parent, the parent's parent, …")
 
     attempt: int = count(comment="Claims so far")
-    losses: int = count(comment="Leases that ran out: workers that died or went silent with this run")
+    losses: int = count(comment="Expired leases: workers that crashed or hung with this run")
     fence: int | None = big(null=True, default=None, comment="Of the latest claim")
     worker_id: str | None = id_ref(null=True)
     lease_expires_at: datetime | None = time(null=True)
     cancel_requested_at: datetime | None = time(null=True)
     cancel_reason: str | None = string(null=True, comment="cancel or interrupt")
-    start_at: datetime | None = time(null=True, comment="Not before; while it is scheduled it is in no line")
-    rang_at: datetime = time(now=True, comment="When its doorbell was last rung, as far as we know")
+    start_at: datetime | None = time(null=True, comment="Earliest start; a scheduled run is in no queue")
+    rang_at: datetime = time(now=True, comment="When its doorbell was last rung, as far as is recorded")
 
     turn_id: str | None = id_ref(null=True)
     merged_into: str | None = id_ref(null=True, comment="The run whose turn absorbed this message")
     stop_reason: str | None = string(null=True)
     limit_reached: str | None = string(null=True, comment="turns, tokens, cost or time: the bound that ended the turn")
-    output: Any = json(null=True, comment="With an output schema: the answer as a value that fulfils it")
+    output: Any = json(null=True, comment="With an output schema: the answer as a value that matches it")
     result_text: str | None = string(null=True)
     error_kind: str | None = string(null=True)
     error_message: str | None = string(null=True)
@@ -146,14 +146,14 @@ class Run(Table, table=True):
     traceparent: str | None = string(null=True, comment="W3C trace context of the request")
 
     created_at: datetime = time(now=True)
-    queued_at: datetime = time(now=True, comment="Latest entry into the line")
+    queued_at: datetime = time(now=True, comment="Latest entry into the queue")
     started_at: datetime | None = time(null=True, comment="First claim")
     first_token_at: datetime | None = time(null=True)
     finished_at: datetime | None = time(null=True)
 
 
 class RunWait(Table, table=True):
-    """What a run waits for, or waited for, and until when. Of a tool call one at a time is open."""
+    """What a run waits for, or waited for, and until when. A tool call has at most one open wait."""
 
     __tablename__ = "run_waits"
     __table_args__ = (
@@ -200,7 +200,7 @@ class IdempotencyKey(Table, table=True):
 
 
 class Switch(Table, table=True):
-    """A pause: nothing new starts within its scope while the row stands."""
+    """A pause: nothing new starts within its scope while the row exists."""
 
     __tablename__ = "switches"
     __table_args__ = (one_of("scope", SwitchScope),)

@@ -1,4 +1,4 @@
-"""What engines keep of conversations beside the ledger."""
+"""Sessions that engines keep beside the ledger."""
 
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["EngineSession"]
 
 
 class EngineSession(Table, table=True):
-    """The transcript of an SDK that keeps its own, as one turn left it: what the turn added to its parent's."""
+    """What one turn added to the transcript of an SDK that keeps its own."""
 
     __tablename__ = "engine_sessions"
     __table_args__ = (Index(None, "thread_id"),)
@@ -20,8 +20,8 @@ class EngineSession(Table, table=True):
     id: str = pk()
     tenant_id: str = id_ref()
     thread_id: str = fk("threads.id")
-    parent_id: str | None = id_ref(null=True, comment="Null where the entries are all there is")
+    parent_id: str | None = id_ref(null=True, comment="Null if the entries are the whole transcript")
     engine: str = string()
-    entries: list[dict[str, Any]] = json(comment="In the SDK's own words")
-    fingerprint: str = string(comment="Of the ledger's messages that the session tells")
+    entries: list[dict[str, Any]] = json(comment="In the SDK's format")
+    fingerprint: str = string(comment="Of the ledger's messages that the session contains")
     created_at: datetime = time(now=True)

@@ -15,7 +15,7 @@ _TASK = (["tenant_id", "task_id"], ["tasks.tenant_id", "tasks.id"])
 
 
 class Task(Table, table=True):
-    """One task. Its id is a number of its tenant's own, which is never given out again."""
+    """One task. Its id is a number within its tenant, never used again."""
 
     __tablename__ = "tasks"
     __table_args__ = (
@@ -51,12 +51,14 @@ class Task(Table, table=True):
     thread_id: str | None = id_ref(null=True, comment="Its dedicated thread, made when it is activated")
     parent_task_id: int | None = count(null=True, default=None)
     parent_step_id: str | None = id_ref(null=True)
-    outcome: str | None = string(null=True, comment="What came of it, or why it was canceled")
-    work_at: datetime | None = time(null=True, comment="When it is worked on next; null while nobody need")
+    outcome: str | None = string(null=True, comment="Its result, or why it was canceled")
+    work_at: datetime | None = time(null=True, comment="When it is worked on next; null if it is not")
     working_run_id: str | None = id_ref(null=True, comment="The invocation that is in flight")
-    worked_revision: int | None = count(null=True, default=None, comment="Its revision when the last one began")
-    idle_invocations: int = count(comment="Invocations in a row that changed nothing")
-    parked_reason: str | None = string(null=True, comment="Why it is not worked on by itself")
+    worked_revision: int | None = count(
+        null=True, default=None, comment="Its revision when the latest invocation began"
+    )
+    idle_invocations: int = count(comment="Consecutive invocations that changed nothing")
+    parked_reason: str | None = string(null=True, comment="Why the scheduler does not work on it")
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
     ended_at: datetime | None = time(null=True)
@@ -83,7 +85,7 @@ class TaskStep(Table, table=True):
 
 
 class TaskResource(Table, table=True):
-    """Something that a task works with."""
+    """A URL or a file that a task works with."""
 
     __tablename__ = "task_resources"
     __table_args__ = (
@@ -102,7 +104,7 @@ class TaskResource(Table, table=True):
 
 
 class TaskChange(Table, table=True):
-    """What happened to a task, in order. Never changed."""
+    """One change of a task. Never updated."""
 
     __tablename__ = "task_changes"
     __table_args__ = (
@@ -113,7 +115,7 @@ class TaskChange(Table, table=True):
     id: str = pk()
     tenant_id: str = id_ref()
     task_id: int = count(default=None)
-    revision: int = count(default=None, comment="The task's, after the change")
+    revision: int = count(default=None, comment="The task's revision after the change")
     actor: str = string(comment="person, or the agent's id")
     run_id: str | None = id_ref(null=True)
     kind: str = string()

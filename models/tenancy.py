@@ -1,4 +1,4 @@
-"""Who may ask: tenants and their API keys."""
+"""Tenants and their API keys."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -23,16 +23,16 @@ class Tenant(Table, table=True):
 
     id: str = pk()
     name: str = string()
-    timezone: str = string(default="UTC", comment="IANA name; what its days and hours are")
+    timezone: str = string(default="UTC", comment="IANA name; the zone of its days and hours")
     work_from: int = count(default=6, comment="First hour of the day at which tasks are worked on")
     work_until: int = count(default=22, comment="The hour at which that ends")
     work_every_s: int = count(default=3600, comment="How often a task is worked on")
-    weight: int = count(default=1, comment="Its share of a busy fleet, beside others'")
-    max_running: int | None = count(null=True, default=None, comment="Runs at once")
+    weight: int = count(default=1, comment="Its share of a busy fleet, relative to other tenants")
+    max_running: int | None = count(null=True, default=None, comment="Most runs at once")
     max_cost_usd_per_day: Decimal | None = money()
     next_task_id: int = count(default=1, comment="The number of the next task")
     created_at: datetime = time(now=True)
-    ending_at: datetime | None = time(null=True, comment="When an operator ended it; its rows are deleted since then")
+    ending_at: datetime | None = time(null=True, comment="When an operator ended it; from then on its rows are deleted")
 
 
 class ApiKey(Table, table=True):
@@ -46,7 +46,7 @@ class ApiKey(Table, table=True):
     name: str = string()
     prefix: str = string(comment="First characters of the key, to recognise it by")
     hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False, comment="SHA-256 of the whole key"))
-    scopes: list[str] = words(comment="See contracts.wire.Scope; read and write in one")
+    scopes: list[str] = words(comment="See contracts.http.keys.Scope; each permits reading and writing")
     created_at: datetime = time(now=True)
     expires_at: datetime | None = time(null=True)
     revoked_at: datetime | None = time(null=True)

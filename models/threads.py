@@ -34,7 +34,7 @@ class Thread(Table, table=True):
             unique=True,
             postgresql_where=text("task_id IS NOT NULL AND deleted_at IS NULL"),
         ),
-        # Retention: what was deleted, what goes now, and what other threads go on from.
+        # Retention: deleted threads, threads to purge, and turns that forks continue from.
         Index(
             "ix_threads__deleted", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL AND purge_at IS NULL")
         ),
@@ -42,19 +42,19 @@ class Thread(Table, table=True):
         Index(
             "ix_threads__forked_from", "forked_from_turn_id", postgresql_where=text("forked_from_turn_id IS NOT NULL")
         ),
-        # Several updates a run: room for heap-only tuples keeps the indexes out of it.
+        # Several updates per run: space for heap-only tuples spares the indexes.
         {"postgresql_with": {"fillfactor": "70"}},
     )
 
     id: str = pk()
     tenant_id: str = fk("tenants.id")
     agent_id: str = id_ref()
-    label: str | None = string(null=True, comment="A name for the pointer, unique while the thread lives")
+    label: str | None = string(null=True, comment="A name for the thread, unique until the thread is deleted")
     title: str | None = string(null=True)
     head_turn_id: str | None = id_ref(null=True, comment="Newest finished turn; null before the first")
     active_run_id: str | None = id_ref(null=True, comment="The run that holds the thread, if any")
-    fence: int = big(comment="Grows at every claim; a write that carries an older one is refused")
-    next_seq: int = big(default=1, comment="Place in line of the next run")
+    fence: int = big(comment="Raised at every claim; a write with an older fence is refused")
+    next_seq: int = big(default=1, comment="Queue position of the next run")
     turn_count: int = count(comment="Finished normal turns")
     session_id: str | None = string(null=True, comment="The SDK session of engines that keep their own")
     task_id: int | None = count(null=True, default=None, comment="The task that the thread is dedicated to")
@@ -65,7 +65,7 @@ class Thread(Table, table=True):
     updated_at: datetime = time(now=True)
     deleted_at: datetime | None = time(null=True)
     purge_at: datetime | None = time(
-        null=True, comment="When the rows of a deleted thread go; infinity while other threads go on from its turns"
+        null=True, comment="When the rows of a deleted thread are purged; infinity while forks continue from its turns"
     )
     trimmed_at: datetime | None = time(null=True, comment="When all but its latest turn was last deleted, by policy")
 

@@ -46,7 +46,7 @@ class Turn(Table, table=True):
     permissions_used: dict[str, Any] | None = json(null=True)
     source_event_id: str | None = string(null=True)
     workspace_path: str | None = string(null=True)
-    refused_blocks: dict[str, Any] | None = json(null=True, comment="Notes for refused blocks, by fingerprint")
+    refused_blocks: dict[str, Any] | None = json(null=True, comment="Notes that replace refused blocks, by fingerprint")
     steps: int = count(comment="Committed steps")
     context_tokens: int | None = big(null=True, default=None, comment="Of the last model call: the conversation's size")
     tool_call_count: int = count()
@@ -85,12 +85,12 @@ class Message(Table, table=True):
     content: list[dict[str, Any]] = json()
     context: dict[str, Any] | None = json(null=True, comment="Of a query: contracts.event_context.EventContext")
     event_id: str | None = string(null=True, comment="<attempt>-<seq> of the live event that closed its step")
-    used: dict[str, Any] | None = json(null=True, comment="Of a step's last message: what the turn has used by then")
+    used: dict[str, Any] | None = json(null=True, comment="Of a step's last message: the turn's usage so far")
     created_at: datetime = time(now=True)
 
 
 class ToolCall(Table, table=True):
-    """One tool invocation: pending before it starts, its result once it ended."""
+    """One tool call: pending before it starts, with a result after it ended."""
 
     __tablename__ = "tool_calls"
     __table_args__ = (
@@ -136,13 +136,13 @@ class Compaction(Table, table=True):
     duration_ms: int = big()
     trigger: str = string(comment="context_limit or overflow_recovery")
     through_step: int | None = count(
-        null=True, default=None, comment="The last step of the turn after it that the summary stands for, if any"
+        null=True, default=None, comment="The last step of the next turn that the summary covers, if any"
     )
     created_at: datetime = time(now=True)
 
 
 class Usage(Table, table=True):
-    """What was used: one row a run, written with its end, and one a compaction."""
+    """Tokens and cost: one row per run, written when it ends, and one per compaction."""
 
     __tablename__ = "usage"
     __table_args__ = (

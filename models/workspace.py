@@ -1,4 +1,4 @@
-"""What agents write, send and are given: notes, files, skills, secrets."""
+"""Notes, sent files, skills and secrets."""
 
 from datetime import datetime
 from typing import Any
@@ -34,7 +34,7 @@ class Note(Table, table=True):
 
 
 class SentFile(Table, table=True):
-    """A file that an agent sent to people. In the ledger, since no worker's disk is another's."""
+    """A file that an agent sent to people. In the ledger, since workers share no disk."""
 
     __tablename__ = "sent_files"
     __table_args__ = (
@@ -65,7 +65,7 @@ class Skill(Table, table=True):
     tenant_id: str = fk("tenants.id", primary=True)
     name: str = string(primary=True)
     description: str = string()
-    skill_md: str = string(comment="SKILL.md as it was given")
+    skill_md: str = string(comment="SKILL.md, unchanged")
     body: str = string(comment="The same without its front matter")
     front_matter: dict[str, Any] = json(default="'{}'", comment="contracts.skills.SkillFront")
     created_at: datetime = time(now=True)
@@ -95,7 +95,7 @@ class Secret(Table, table=True):
     tenant_id: str = fk("tenants.id", primary=True)
     name: str = string(primary=True)
     ciphertext: bytes = _bytes()
-    key_id: str = string(comment="Which master key it is encrypted with")
+    key_id: str = string(comment="Id of the master key that encrypts it")
     description: str = string(default="")
     updated_by: str = string(comment="person, or the agent's id")
     created_at: datetime = time(now=True)
