@@ -134,7 +134,7 @@ async def answer_when_over(
     """
     target = Target(caller.tenant_id, run_id)
     found = None if is_new else await state.follower.find(target)
-    if found is None or not (found.ended or await _asks_somebody(state, target, found)):
+    if found is None or not (found.ended or await _has_open_question(state, target, found)):
         longest_s = state.services.settings.api.wait_timeout_s
         ending = await state.follower.wait(
             target,
@@ -163,7 +163,7 @@ def open_stream(
     )
 
 
-async def _asks_somebody(state: ApiState, target: Target, found: RunState) -> bool:
+async def _has_open_question(state: ApiState, target: Target, found: RunState) -> bool:
     if found.status != "waiting":
         return False
     async with state.services.database.connection() as connection:

@@ -44,7 +44,7 @@ def install_openapi(app: FastAPI) -> None:
         if app.openapi_schema is None:
             for operations in make()["paths"].values():
                 for operation in operations.values():
-                    _mend(operation["responses"])
+                    _set_problem_media_type(operation["responses"])
         return make()
 
     app.openapi = openapi  # pyright: ignore[reportAttributeAccessIssue] - FastAPI's own way to extend the document
@@ -57,7 +57,7 @@ def methods_of(document: Mapping[str, Any], path: str) -> set[str]:
     return {method.upper() for each in fitting for method in paths[each]}
 
 
-def _mend(responses: dict[str, dict[str, Any]]) -> None:
+def _set_problem_media_type(responses: dict[str, dict[str, Any]]) -> None:
     for status, response in responses.items():
         if status >= "400":
             schema = {"$ref": "#/components/schemas/Problem"}

@@ -50,14 +50,14 @@ def main() -> int:
     leader = os.fork()
     if leader == 0:
         _become(command, own_session=group == "own")
-    _let_go_of_descriptors({read_end, write_end})
+    _close_descriptors({read_end, write_end})
     status = _watch(leader, int(parent), float(grace_s), read_end)
     end_descendants()
     return 1 if status is None else _exit_code(status)
 
 
 def _note(*_: object) -> None:
-    """Take a signal: that it came is read from the wakeup descriptor."""
+    """Do nothing: the signal is read from the wakeup descriptor."""
 
 
 def _become(command: list[str], *, own_session: bool) -> None:
@@ -82,8 +82,8 @@ def _environment() -> dict[bytes, bytes]:
     return dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
 
 
-def _let_go_of_descriptors(kept: set[int]) -> None:
-    """Close the command's descriptors here: the other ends are to see when the command closes them."""
+def _close_descriptors(kept: set[int]) -> None:
+    """Close the command's descriptors in this process, so that the other ends see when the command closes them."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
@@ -92,7 +92,7 @@ def _let_go_of_descriptors(kept: set[int]) -> None:
             try:
                 os.close(int(name))
             except OSError:
-                continue  # the one that listed them
+                continue  # the descriptor of the listing itself
 
 
 def _watch(leader: int, parent: int, grace_s: float, wakeups: int) -> int | None:

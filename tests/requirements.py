@@ -33,7 +33,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "claim.duplicate-doorbell": "A doorbell that comes twice finds nothing to claim.",
     "claim.fence": "Each claim of a thread has a higher fence than all before it, also after Redis was wiped.",
     "claim.without-redis": "Without Redis runs are claimed all the same; the lock only saves work.",
-    "claim.knock": "Work that comes while a thread is held is looked for when it is released.",
+    "claim.busy-lock": "Work that comes while a thread is held is looked for when it is released.",
     "claim.old-fence": "No write with an old fence is accepted: journal, result, step, finish, requeue.",
     # suspend
     "suspend.holds-nothing": "A run that waits holds no slot, no lock and no lease, and keeps its thread.",

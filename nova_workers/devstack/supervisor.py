@@ -152,7 +152,7 @@ class Supervisor:
     def _give_up(self, name: str, what: str) -> None:
         if not self._failure.done():
             self._failure.set_result(
-                ProcessGaveUp(f"{what}. Its last lines above say why; mend that and start again.", process=name)
+                ProcessGaveUp(f"{what}. Its last lines above say why; fix that and start again.", process=name)
             )
 
 

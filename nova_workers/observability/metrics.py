@@ -30,7 +30,7 @@ from nova_workers.vocabulary import OPEN_RUNS, RUN_QUEUES
 __all__ = ["Metrics", "MetricsServer"]
 
 _FAST_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-"""From a claim on an idle fleet (milliseconds) to a lease that had to run out (30 s)."""
+"""From a claim on an idle fleet (milliseconds) to a lease that had to expire (30 s)."""
 
 _WAIT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 """Time queued: from an idle fleet to a backlog."""

@@ -1,4 +1,4 @@
-"""What a model is told beside the conversation. Pure: no I/O, no clock."""
+"""System prompts: what a model gets beside the conversation. Pure: no I/O, no clock."""
 
 from nova_workers.prompts.builder import build_system_prompt, stable_prefix_chars
 from nova_workers.prompts.event import event_words, is_event_block

@@ -64,7 +64,7 @@ class RunEvents:
         """Take the next batch out of the buffer."""
         return [self._buffer.popleft() for _ in range(min(len(self._buffer), _MAX_BATCH))]
 
-    def give_back(self, batch: list[tuple[int, bytes]]) -> None:
+    def put_back(self, batch: list[tuple[int, bytes]]) -> None:
         """Put back a batch that could not be sent."""
         room = _MAX_BUFFERED - len(self._buffer)
         self._buffer.extendleft(reversed(batch[max(len(batch) - room, 0) :]))
@@ -171,7 +171,7 @@ class EventPublisher:
             answers = await pipeline.execute(raise_on_error=False)
         except RedisError:
             for events, batch, _ in batches:
-                events.give_back(batch)
+                events.put_back(batch)
                 events.expire_due_s = 0.0
                 self._dirty[events] = None
             raise

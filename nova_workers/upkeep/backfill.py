@@ -161,9 +161,9 @@ class Backfill:
             return True
         finally:
             # Also when the worker stops, so that another continues at once and not after the lease.
-            await asyncio.shield(self._give_back(move))
+            await asyncio.shield(self._release(move))
 
-    async def _give_back(self, move: _Move) -> None:
+    async def _release(self, move: _Move) -> None:
         try:
             async with self._database.connection() as connection:
                 await cursors.move_cursor(
@@ -175,7 +175,7 @@ class Backfill:
                     pause=move.pause,
                 )
         except Unavailable as error:
-            _log.warning("backfill.not_given_back", error=str(error), due_again_after_s=_LEASE.seconds)
+            _log.warning("backfill.not_released", error=str(error), due_again_after_s=_LEASE.seconds)
 
     async def _must_stop(self, until_s: float, done: Backfilled) -> bool:
         if self._draining or self._clock.monotonic_s() >= until_s:

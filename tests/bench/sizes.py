@@ -27,7 +27,7 @@ class Sizes:
     finished_runs: int = 1_000_000
     few_finished_runs: int = 1_000
     claims: int = 400
-    in_line: int = 10_000
+    queued: int = 10_000
     beside_the_crowd: int = 60
     picks: int = 100
     searched_messages: int = 100_000
@@ -47,7 +47,7 @@ class Sizes:
         return cls(
             accepts_s=4, waits=80, streams=60, token_streams=4, tokens=80, turns_s=5, crowd=100, large_crowd=400,
             in_flight=200, lost_runs=10, lost_turn_s=5, lease_ttl_s=6, finished_runs=100_000, claims=200,
-            in_line=10_000, beside_the_crowd=20, picks=50,
+            queued=10_000, beside_the_crowd=20, picks=50,
             searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
             idle_triggers=100_000, due_triggers=5_000, starts=2, bare_tasks=1_000, bare_pings=100,
         )  # fmt: skip
@@ -59,6 +59,6 @@ class Sizes:
             accepts_s=0.4, waits=3, streams=2, token_streams=2, tokens=5, turns_s=0.5, clients=2, crowd=3,
             large_crowd=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,
             few_finished_runs=100, claims=3,
-            in_line=20, beside_the_crowd=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
+            queued=20, beside_the_crowd=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50, starts=1,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Workers die, hang or are sent away in the middle of their runs: every run ends once, on whoever is left."""
+"""Workers die, hang or drain in the middle of their runs: every run ends once, on a remaining worker."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def _check_each_once(database: Database) -> None:
 
 
 @proves("triggers.once", "triggers.crash", "triggers.broker")
-async def test_two_beats_and_two_workers_fire_each_second_once_whoever_dies(env: dict[str, str], database: Database):
+async def test_two_beats_and_two_workers_fire_each_second_once_whichever_dies(env: dict[str, str], database: Database):
     async with Fleet(env, workers=2, beat=True) as fleet:
         first = fleet.beat
         assert first is not None

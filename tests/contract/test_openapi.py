@@ -193,7 +193,7 @@ async def key(database: Database) -> str:
 
 @pytest.fixture
 def served(settings: Settings, key: str) -> Generator[Served]:
-    """The API on a fresh database. Nobody executes runs here, so whoever waits is answered soon."""
+    """The API on a fresh database. No worker executes runs here, so requests that wait end soon."""
     brief = settings.model_copy(update={"api": settings.api.model_copy(update={"wait_timeout_s": 0.02})})
     listener = loopback_listener()
     server = uvicorn.Server(uvicorn.Config(build_app(brief), log_config=None, access_log=False))

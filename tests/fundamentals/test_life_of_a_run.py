@@ -70,7 +70,7 @@ async def test_5_the_end_is_one_transaction_and_the_thread_points_to_the_new_tur
     assert (row["status"], row["turn_id"]) == ("succeeded", head)
 
 
-async def test_6_whoever_watches_sees_events_whose_ids_have_no_holes(harness: Harness):
+async def test_6_a_follower_gets_events_whose_ids_have_no_gaps(harness: Harness):
     worker = harness.worker()
     accepted = await harness.submit(plan(["search"]))
     await harness.settle(worker)

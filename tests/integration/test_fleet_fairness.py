@@ -1,4 +1,4 @@
-"""A real fleet under a crowd: whoever comes with one message does not stand behind another tenant's thousands."""
+"""A busy real fleet: one message of a tenant does not wait behind thousands of another's."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
 
 _TURN_S = 0.2
 _SLOTS = 4
-_IN_LINE = 2_000
+_QUEUED = 2_000
 _MESSAGES = 10
 _MESSAGE = json.dumps({"script": [{"sleep_s": _TURN_S}, {"say": "Done"}]})
 
-# Whoever was claimed while the run stood in line: in the length of a turn, each slot takes one.
+# The runs that were claimed while the run was queued: one per slot in the length of a turn.
 _WENT_BEFORE = """
 SELECT count(*)
   FROM runs mine JOIN runs other ON other.started_at >= mine.created_at AND other.started_at < mine.started_at
@@ -51,7 +51,7 @@ async def test_an_interactive_run_starts_within_a_turns_length_beside_two_thousa
     async with Fleet(fleet_env(settings), workers=1, concurrency=_SLOTS) as fleet:
         assert fleet.tenant_id is not None
         key, _ = await add_api_key(settings.require_database_url())
-        await queue_runs(database, settings.require_redis_url(), fleet.tenant_id, _IN_LINE, _MESSAGE)
+        await queue_runs(database, settings.require_redis_url(), fleet.tenant_id, _QUEUED, _MESSAGE)
         went_before: list[int] = []
         async with NovaClient(fleet.api_url, key) as other:
             for _ in range(_MESSAGES):
@@ -62,7 +62,7 @@ async def test_an_interactive_run_starts_within_a_turns_length_beside_two_thousa
                 went_before.append(await database.fetchval(_WENT_BEFORE, run_id=run.id))
         moments = await database.fetchrow(_MOMENTS, tenant_id=fleet.tenant_id, turn_s=_TURN_S)
         left = await database.fetchval("SELECT count(*) FROM runs WHERE status = 'queued'")
-    assert left > _IN_LINE / 2, "the fleet was busy all the time"
+    assert left > _QUEUED / 2, "the fleet was busy all the time"
     # A slot that is free takes the next run at once, and not when Celery's hub looks again, up to a second later. What
     # a run takes beside its sleep says how busy the machine is.
     assert moments is not None

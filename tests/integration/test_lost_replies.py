@@ -1,4 +1,4 @@
-"""What callers are told when the database goes away: whether anything may have been written."""
+"""The errors that callers get when the database goes away: they state whether anything may have been written."""
 
 from __future__ import annotations
 

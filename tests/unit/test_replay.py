@@ -79,7 +79,7 @@ def test_a_resumed_replay_is_the_rest_of_the_whole_one_by_steps(run: RecordedRun
 
 
 @given(recorded_runs(), st.integers(0, 100))
-def test_whoever_is_cut_off_anywhere_in_a_replay_misses_nothing_by_resuming(run: RecordedRun, cut: int) -> None:
+def test_a_follower_cut_off_anywhere_in_a_replay_misses_nothing_by_resuming(run: RecordedRun, cut: int) -> None:
     whole = list(replay(run, EventCursor()))
     seen = whole[: cut % len(whole)]
     rest = list(replay(run, seen[-1][0] if seen else EventCursor()))

@@ -1,4 +1,4 @@
-"""Master keys in the environment: one form, and a mistake in one is told without printing it."""
+"""Master keys in the environment: one form, and an error about one does not print it."""
 
 import json
 import os

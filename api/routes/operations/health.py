@@ -33,13 +33,13 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether this process can do its work, and what keeps it from that."""
+    """Whether this process can serve requests, and what prevents it."""
 
     model_config = ConfigDict(frozen=True)
 
     ready: bool
     checks: dict[str, str]
-    """By check: ``ok``, or what is wrong and how to mend it."""
+    """By check: ``ok``, or what is wrong and how to fix it."""
 
 
 @router.get("/healthz")

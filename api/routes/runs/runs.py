@@ -59,7 +59,7 @@ async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> Bul
 
 @router.get("/{run_id}", responses=problems(404))
 async def get_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
-    """Get a run as it stands; while it is queued, with its place in line and what it waits for."""
+    """Get a run as it is now; while it is queued, with its position and what it waits for."""
     async with state.services.database.connection() as connection:
         run = await run_reads.get_run(connection, caller.tenant_id, run_id)
     return await name_missing_worker(state.services.redis, run)

@@ -143,7 +143,7 @@ async def list_turns(
 async def list_thread_runs(
     thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[RunView]:
-    """List the runs of a thread, the last in line first."""
+    """List the runs of a thread in reverse order of its queue."""
     pager = Pager(caller.tenant_id, "thread_runs", (int,), (thread_id,))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:

@@ -61,8 +61,8 @@ async def import_workspace(
 ) -> ImportResult:
     """Import an archive, whole or not at all.
 
-    Needs the scopes `workspace`, `agents` and `runs`. Ids stay as they are. Default agents that nobody has changed or
-    used make room. `nova import` sends a folder.
+    Needs the scopes `workspace`, `agents` and `runs`. Ids are kept. Default agents that were neither
+    changed nor used are replaced. `nova import` sends a folder.
     """
     _need_all(caller)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

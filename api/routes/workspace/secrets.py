@@ -1,4 +1,4 @@
-"""``/v1/secrets``: what agents may use and nobody reads. Values go in and do not come out."""
+"""``/v1/secrets``: secrets that agents may use. Values are written and never returned."""
 
 from fastapi import APIRouter
 

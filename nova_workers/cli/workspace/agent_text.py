@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if (key.tag, key.value) in seen:
-                raise _Twice(f"the key {key.value!r} is there twice, again in line {key.start_mark.line + 1}")
+                raise _Twice(f"the key {key.value!r} is there twice, again at line {key.start_mark.line + 1}")
             seen.add((key.tag, key.value))
         return node
 

@@ -90,7 +90,7 @@ class ConnectionPool:
             await asyncio.wait(self._closing, timeout=_CLOSE_TIMEOUT_S)
 
     async def take(self, name: str, server: McpServer) -> tuple[PooledConnection, bool]:
-        """Return an open connection, and whether it existed before. For leases, which give it back.
+        """Return an open connection, and whether it existed before. For leases, which return it.
 
         Raises:
             ConnectionError: The server does not answer, or did not recently.
@@ -117,11 +117,11 @@ class ConnectionPool:
             if isinstance(error, ConnectionError):
                 self._avoid(key, str(error))
                 self.retire(held)
-            self.give_back(held)
+            self.put_back(held)
             raise
         return held, reused
 
-    def give_back(self, held: PooledConnection) -> None:
+    def put_back(self, held: PooledConnection) -> None:
         """Return a connection that a turn no longer uses. For leases."""
         held.users -= 1
         if held.users > 0:
@@ -201,7 +201,7 @@ class Lease:
             return await held.connection.list_tools(_CHECK_TIMEOUT_S if reused else None)
         except ConnectionError:
             self._pool.retire(held)
-            self._give_back()
+            self._put_back()
             if not reused:
                 raise
             _log.info("mcp_connection_replaced", server=self.name)
@@ -229,29 +229,29 @@ class Lease:
                 self._given_up = held.connection.not_answering
                 self._pool.retire(held)
                 if self._held is held:
-                    self._give_back()
+                    self._put_back()
             raise
 
     async def release(self) -> None:
-        """Give the connection back. A connection to an in-process server is closed before this returns."""
+        """Return the connection to the pool. A connection to an in-process server is closed before this returns."""
         held = self._held
         if held is not None and isinstance(self.server, InProcessMcpServer):
             await held.connection.close()
-        self._give_back()
+        self._put_back()
 
     async def _connected(self) -> tuple[PooledConnection, bool]:
         async with self._taking:
             if self._held is not None and self._held.connection.lost:
-                self._give_back()
+                self._put_back()
             if self._held is not None:
                 return self._held, True
             self._held, reused = await self._pool.take(self.name, self.server)
             return self._held, reused
 
-    def _give_back(self) -> None:
+    def _put_back(self) -> None:
         held, self._held = self._held, None
         if held is not None:
-            self._pool.give_back(held)
+            self._pool.put_back(held)
 
 
 def _key(server: McpServer) -> _Key | None:

@@ -53,7 +53,7 @@ class ScriptedError(_Value):
     """A failure of the model."""
 
     kind: EngineErrorKind = "model_error"
-    message: str = "The script says so"
+    message: str = "The script raises this error"
     retryable: bool = False
 
 

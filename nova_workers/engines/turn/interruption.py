@@ -133,12 +133,12 @@ class ReasoningClock:
 class _Section:
     """Like `asyncio.timeout`, but triggered by a stop instead of a clock."""
 
-    __slots__ = ("_cancelling", "_cut", "_owner", "_task")
+    __slots__ = ("_cancel_requests", "_cut", "_owner", "_task")
 
     def __init__(self, owner: Interruption) -> None:
         self._owner = owner
         self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
+        self._cancel_requests = 0
         self._cut = False
 
     def cut(self) -> None:
@@ -153,7 +153,7 @@ class _Section:
         if task is None:
             raise RuntimeError("A turn runs in an asyncio task")
         self._task = task
-        self._cancelling = task.cancelling()
+        self._cancel_requests = task.cancelling()
         self._owner.enter(self)
 
     def __exit__(
@@ -163,7 +163,7 @@ class _Section:
         if not self._cut or self._task is None:
             return
         # If the task was also canceled from outside, that cancellation must propagate.
-        ours = self._task.uncancel() <= self._cancelling
+        ours = self._task.uncancel() <= self._cancel_requests
         if error is not None and (ours or not isinstance(error, asyncio.CancelledError)):
             try:
                 self._owner.check()

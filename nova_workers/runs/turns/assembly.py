@@ -28,10 +28,10 @@ from nova_workers.workspace.skills import loads_on_demand
 
 __all__ = ["TurnAssembler"]
 
-_MENDS = {
+_INSTALL_HINTS = {
     "claude_agent": "Install the extra 'claude-agent' on the workers: pip install 'nova-workers[claude-agent]'.",
 }
-"""What brings an engine that a fleet may lack."""
+"""How to install an engine that is optional."""
 
 
 class TurnAssembler:
@@ -63,9 +63,9 @@ class TurnAssembler:
         name = self._engine_name(claim)
         engine = self._engines.get(name)
         if engine is None:
-            mend = _MENDS.get(name, "Give the agent one of these.")
+            hint = _INSTALL_HINTS.get(name, "Give the agent one of these.")
             raise EngineFailure(
-                f"Agent {claim.agent_id!r} names engine {name!r}; this fleet has {sorted(self._engines)}. {mend}",
+                f"Agent {claim.agent_id!r} names engine {name!r}; this fleet has {sorted(self._engines)}. {hint}",
                 kind="unknown",
                 retryable=False,
             )
@@ -83,7 +83,7 @@ class TurnAssembler:
 
         Raises:
             EngineFailure: A budget is spent; says which, and when it starts anew.
-            RunLost: The database was away until the lease ran out.
+            RunLost: The database was unavailable until the lease expired.
         """
         return await within_budgets(self._database, claim, abort)
 
@@ -91,7 +91,7 @@ class TurnAssembler:
         """Tell a redactor the secrets that a claimed run may meet. Returns whether it may meet any, now or later.
 
         Raises:
-            RunLost: The database was away until the lease ran out.
+            RunLost: The database was unavailable until the lease expired.
             InvalidInput: A grant that reveals secrets cannot be used any more.
         """
         agent = claim.agent
@@ -118,7 +118,7 @@ class TurnAssembler:
             timeout_s: What is left of the run's time, if that is bounded.
 
         Raises:
-            RunLost: The database was away until the lease ran out.
+            RunLost: The database was unavailable until the lease expired.
             EngineFailure: The agent's working directory cannot be made.
         """
         agent = claim.agent
@@ -166,7 +166,7 @@ class TurnAssembler:
         )
 
     async def journal(self, claim: Claim, abort: AbortSignal) -> Journal:
-        """Return what is committed of a run's turn. Raises `RunLost` where the lease ran out."""
+        """Return what is committed of a run's turn. Raises `RunLost` if the lease expired."""
         return await persist(self._database, abort, lambda c: load_journal(c, claim.turn_id))
 
     async def _skills(self, claim: Claim, abort: AbortSignal) -> tuple[SkillDirectory, ...]:

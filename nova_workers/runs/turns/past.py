@@ -19,7 +19,7 @@ async def past_turns(database: Database, claim: Claim, abort: AbortSignal) -> tu
     """Return the turns before a claimed run's, as their models read them.
 
     Raises:
-        RunLost: The database was away until the lease ran out.
+        RunLost: The database was unavailable until the lease expired.
     """
     parent = claim.parent_turn_id
     if parent is None:

@@ -59,7 +59,7 @@ class Prompter:
             servers: The tool servers that the run has, by name.
 
         Raises:
-            RunLost: The database was away until the lease ran out.
+            RunLost: The database was unavailable until the lease expired.
         """
         facts, task = await self._load(claim, abort)
         text = build_system_prompt(

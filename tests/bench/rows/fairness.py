@@ -34,13 +34,13 @@ async def measure_fairness(bench: Bench) -> Result:
     async with bench.stage(slots=_SLOTS) as stage:
         assert stage.fleet.tenant_id is not None
         message = scripted({"sleep_s": _TURN_S}, {"say": "Done"})
-        await queue_runs(stage.database, bench.servers.redis_url, stage.fleet.tenant_id, sizes.in_line, message)
+        await queue_runs(stage.database, bench.servers.redis_url, stage.fleet.tenant_id, sizes.queued, message)
         waited_s, went_before = await _send(stage, sizes.beside_the_crowd)
         left = int(await stage.database.fetchval(_LEFT))
         picks_s = await _pick(stage.database, sizes.picks)
     return Result(
         "fairness",
-        f"start of a message beside {sizes.in_line:,} runs of another tenant, each of {_TURN_S:g} s",
+        f"start of a message beside {sizes.queued:,} runs of another tenant, each of {_TURN_S:g} s",
         (
             Figure("p50", percentile(waited_s, 0.5) * 1000, "ms"),
             Figure("p95", percentile(waited_s, 0.95) * 1000, "ms", bound=(_TURN_S + _SLACK_S) * 1000),

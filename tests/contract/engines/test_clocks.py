@@ -44,7 +44,7 @@ async def test_the_time_of_tools_is_not_the_models(stage: Stage, bench: Bench) -
     assert (result.stop_reason, result.text) == ("end_turn", "Done.")
 
 
-async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told(
+async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_gets_an_error(
     stage: Stage, bench: Bench, recorder: TurnRecorder
 ) -> None:
     options = stage.options([HANGS, DONE], tool_timeout_s=0.2, mcp_servers=bench.servers())

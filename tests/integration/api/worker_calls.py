@@ -129,7 +129,7 @@ class Turn:
         return final
 
     async def requeue(self) -> None:
-        """Put the run back in line, as a drain does."""
+        """Requeue the run, as a drain does."""
         async with self.hands.database.connection() as connection:
             await requeue_run(connection, self.claim)
 

@@ -115,7 +115,7 @@ async def test_of_changes_at_the_same_time_none_is_lost(team: Team) -> None:
     assert agent.spec.instructions == "Be brief."
 
 
-async def test_instructions_are_not_replaced_where_somebody_changed_them_meanwhile(team: Team) -> None:
+async def test_instructions_that_changed_meanwhile_are_not_replaced(team: Team) -> None:
     await team.add("clerk")
     await team.call("clerk", "self_set_instructions", instructions="one", version=1)
     said = await team.call("clerk", "self_set_instructions", instructions="two", version=1)
@@ -250,7 +250,7 @@ async def test_agents_are_listed_page_by_page(team: Team) -> None:
         {"max_turns": 100},
     ],
 )
-async def test_what_people_set_is_refused_whoever_asks(team: Team, field: Json) -> None:
+async def test_fields_that_only_people_set_are_refused_for_every_agent(team: Team, field: Json) -> None:
     await team.add("scout")
     (name,) = field
     made = await team.call("maker", "agent_create", id="new", name="New", **field)

@@ -99,7 +99,7 @@ def _audio(settings: Settings, **given: Any) -> Settings:
 
 
 @pytest.mark.usefixtures("no_package")
-async def test_without_a_program_the_model_is_told_what_to_install(
+async def test_without_a_program_the_model_gets_the_name_of_what_to_install(
     database: Database, settings: Settings, programs: Install
 ) -> None:
     studio = Studio(database, settings)
@@ -131,7 +131,7 @@ open(options["-of"] + ".txt", "w").write(" heard " + " ".join(words) + "\\n\\n i
 
 
 @pytest.mark.usefixtures("no_package")
-async def test_whisper_cpp_transcribes_a_copy_and_only_its_transcript_is_told(
+async def test_whisper_cpp_transcribes_a_copy_and_only_its_transcript_is_returned(
     database: Database, settings: Settings, programs: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
@@ -158,7 +158,7 @@ async def test_whisper_cpp_without_a_model_file_says_which_setting(
 
 
 @pytest.mark.usefixtures("no_package")
-async def test_a_program_that_fails_or_hangs_is_told_of(
+async def test_a_program_that_fails_or_hangs_is_reported(
     database: Database, settings: Settings, programs: Install, tmp_path: Path
 ) -> None:
     model = tmp_path / "ggml-base.bin"
@@ -269,7 +269,7 @@ async def test_a_server_goes_before_what_is_installed(database: Database, settin
         (200, {"text": ""}, "No speech was heard in note.wav."),
     ],
 )
-async def test_what_a_server_answers_is_told(
+async def test_the_answer_of_a_server_is_returned(
     database: Database, settings: Settings, server: ApiStub, status: int, body: Any, says: str
 ) -> None:
     async def answer(_: Request) -> Response:
@@ -281,7 +281,7 @@ async def test_what_a_server_answers_is_told(
     assert says in await studio.hear()
 
 
-async def test_a_server_that_is_away_is_told_of(database: Database, settings: Settings) -> None:
+async def test_an_unreachable_server_is_reported(database: Database, settings: Settings) -> None:
     studio = Studio(database, _audio(settings, transcription_url="http://127.0.0.1:1"))
     studio.record()
     assert await studio.hear() == "!The transcription server did not answer (ConnectError). Try later."
@@ -333,7 +333,7 @@ async def test_a_recording_without_a_name_gets_one(database: Database, settings:
     assert len(list(studio.directory.glob("speech-*.wav"))) == 2
 
 
-async def test_a_voice_that_writes_nothing_is_told_of(
+async def test_a_voice_that_writes_nothing_is_reported(
     database: Database, settings: Settings, programs: Install
 ) -> None:
     programs("espeak-ng", "pass")
@@ -419,7 +419,7 @@ async def test_bad_arguments_are_explained_to_the_model(
     assert says in said
 
 
-def test_the_tools_are_told_to_the_model(database: Database, settings: Settings) -> None:
+def test_the_tools_are_described_to_the_model(database: Database, settings: Settings) -> None:
     (audio,) = (item for item in default_registry(database, settings, SystemClock()).discover() if item.name == "audio")
     assert [(tool.name, tool.idempotent, tool.read_only) for tool in audio.tools] == [
         ("audio_transcribe", True, True),

@@ -78,7 +78,7 @@ async def test_a_hit_comes_with_its_date_title_and_what_was_said_around_it(datab
     assert before.message_ids[0] not in wide
 
 
-async def test_windows_that_overlap_are_told_once_and_gaps_are_shown(database: Database) -> None:
+async def test_overlapping_windows_are_merged_and_gaps_are_marked(database: Database) -> None:
     past = Past(database)
     thread = await past.thread()
     for number in range(6):

@@ -252,7 +252,7 @@ async def test_an_address_inside_the_network_is_not_connected_to(
         assert server.delivered == []
 
 
-def test_nobody_has_a_browser_before_the_operator_has() -> None:
+def test_no_agent_has_a_browser_before_the_operator_configures_one() -> None:
     for command in (None, "  "):
         with pytest.raises(InvalidInput, match="NOVA_TOOLS__BROWSER_COMMAND") as refused:
             registry(browser_command=command).validate(agent(browser={}))

@@ -138,7 +138,7 @@ async def test_a_database_that_is_down_is_a_tool_error() -> None:
     assert said.startswith("!The database did not answer")
 
 
-def test_the_tools_are_told_to_the_model_in_few_words(database: Database) -> None:
+def test_the_tools_are_described_to_the_model_in_few_words(database: Database) -> None:
     (memory,) = (
         item
         for item in default_registry(database, Settings(), SystemClock(), serve=ToolServer()).discover()

@@ -82,7 +82,7 @@ async def test_other_agents_see_only_what_is_shared_and_change_nothing(database:
 
 
 @proves("deliveries.note")
-async def test_the_user_is_told_of_a_note_once_a_run_and_not_of_one_that_was_taken_back(database: Database) -> None:
+async def test_a_shared_note_is_delivered_once_per_run_unless_it_was_unshared(database: Database) -> None:
     caller = ToolCaller(database)
     note_id = await _written(caller)
     assert await _deliveries(database) == []

@@ -26,7 +26,7 @@ async def _said(database: Database) -> list[str]:
 
 
 @proves("deliveries.background")
-async def test_only_runs_in_the_background_have_it_and_nobody_grants_it(database: Database) -> None:
+async def test_only_background_runs_have_it_and_it_cannot_be_granted(database: Database) -> None:
     assert "notifications" in await ToolCaller(database, queue="background", capabilities={}).servers()
     assert "notifications" not in await ToolCaller(database).servers()
     registry = default_registry(database, Settings(), SystemClock())

@@ -219,7 +219,7 @@ async def test_what_the_grant_does_not_cover_is_neither_listed_nor_read_nor_set(
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "says_so"),
+    ("tool", "given", "message"),
     [
         ("secret_get", {"name": "token"}, "name: String should match pattern"),
         ("secret_get", {"name": "TOK_NONE"}, "There is no secret 'TOK_NONE'"),
@@ -231,11 +231,11 @@ async def test_what_the_grant_does_not_cover_is_neither_listed_nor_read_nor_set(
     ],
 )
 async def test_bad_arguments_are_explained_to_the_model(
-    stage: Stage, tool: str, given: dict[str, Any], says_so: str
+    stage: Stage, tool: str, given: dict[str, Any], message: str
 ) -> None:
     run = await stage.run("Try", calls((tool, given)), says("No"), agent_id="clerk")
     assert run.status == "succeeded"
-    assert says_so in stage.asked(1)
+    assert message in stage.asked(1)
 
 
 async def test_a_missing_secret_ends_the_run_with_its_name(stage: Stage) -> None:
@@ -246,7 +246,7 @@ async def test_a_missing_secret_ends_the_run_with_its_name(stage: Stage) -> None
     assert stage.model.requests == []
 
 
-async def test_an_agent_without_secrets_asks_nobody_for_them(stage: Stage, database: Database) -> None:
+async def test_an_agent_without_secrets_makes_no_query_for_them(stage: Stage, database: Database) -> None:
     await stage.agent("plain", capabilities={"memory": {}})
     await database.execute("DROP TABLE secrets")
     run = await stage.run("Hello", says("Hello ", VALUE), agent_id="plain")

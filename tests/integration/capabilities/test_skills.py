@@ -166,7 +166,7 @@ async def test_the_model_sees_names_and_descriptions_loads_a_skill_and_has_its_b
     assert "Greet so: hello, fellow!" in stage.asked(0)
 
 
-async def test_an_agent_without_skills_is_told_of_none(stage: Stage, database: Database) -> None:
+async def test_the_prompt_of_an_agent_without_skills_has_no_skills(stage: Stage, database: Database) -> None:
     await add_skill(database, "rhyme")
     await stage.agent("plain", model=MODEL)
     await stage.run("hi", says("Hello!"), agent_id="plain")

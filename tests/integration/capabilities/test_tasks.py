@@ -159,7 +159,7 @@ async def test_a_bad_call_is_explained_to_the_model_and_changes_nothing(
     assert await _rows(database) == before
 
 
-async def test_text_that_no_database_takes_is_mended(caller: ToolCaller) -> None:
+async def test_text_that_the_database_refuses_is_sanitized(caller: ToolCaller) -> None:
     said = await caller.call(
         "task_create", title="a\x00b\nc", description="d\x00", steps=[{"title": "s\x00", "details": "\x00"}]
     )

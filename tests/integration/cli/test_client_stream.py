@@ -68,7 +68,7 @@ async def test_a_server_that_closes_early_without_an_end_is_asked_again(server: 
     assert len(await _all(client)) == 5
 
 
-async def test_whoever_resumes_after_the_last_event_of_a_run_that_is_over_hears_nothing(
+async def test_a_follower_that_resumes_after_the_last_event_of_an_ended_run_gets_nothing(
     server: ApiStub, client: NovaClient
 ) -> None:
     server.on("GET", EVENTS, nothing_more)

@@ -65,7 +65,7 @@ def test_ctrl_c_cancels_the_run_and_keeps_its_partial_text(nova: Nova, script: S
     assert run["text"].startswith("partial")
 
 
-def test_ctrl_c_takes_a_run_out_of_the_line(nova: Nova) -> None:
+def test_ctrl_c_withdraws_a_queued_run(nova: Nova) -> None:
     nova.good("fleet", "pause", "--reason", "test")
     try:
         with nova.child("send", "never run", "--json") as child:
@@ -240,7 +240,7 @@ def test_tail_shows_a_run_that_is_over_from_its_start(nova: Nova) -> None:
     assert nova("runs", "tail", run_id, "--after", "nonsense").code == 1
 
 
-def test_queued_runs_are_edited_withdrawn_and_cancelled(nova: Nova) -> None:
+def test_queued_runs_are_edited_withdrawn_and_canceled(nova: Nova) -> None:
     nova.good("fleet", "pause")
     try:
         ids = [nova.good("send", f"m{at}", "--no-wait").out.strip() for at in range(4)]

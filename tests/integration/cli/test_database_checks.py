@@ -12,7 +12,7 @@ async def _finding(url: str, name: str) -> Finding:
     return found
 
 
-async def test_a_pgvector_that_is_too_old_is_told(database: Database, database_url: str) -> None:
+async def test_a_pgvector_that_is_too_old_is_reported(database: Database, database_url: str) -> None:
     assert (await _finding(database_url, "pgvector")).state == "ok"
     await database.execute("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
     found = await _finding(database_url, "pgvector")
@@ -22,7 +22,7 @@ async def test_a_pgvector_that_is_too_old_is_told(database: Database, database_u
     assert (await _finding(database_url, "pgvector")).state == "ok"
 
 
-async def test_a_past_that_was_not_looked_through_is_told(database: Database, database_url: str) -> None:
+async def test_an_unfinished_backfill_is_reported(database: Database, database_url: str) -> None:
     assert "all earlier messages are in it" in (await _finding(database_url, "search index")).detail
     await old_run(database, "hello", thread=await seed_thread(database))
     async with database.connection() as connection:

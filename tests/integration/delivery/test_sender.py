@@ -216,7 +216,7 @@ async def test_the_tries_of_a_process_are_bounded_however_often_it_is_rung(post:
 
 
 @proves("outbox.drain")
-async def test_a_sender_that_stops_gives_back_what_it_has_not_handed_over(post: PostOffice) -> None:
+async def test_a_sender_that_stops_releases_what_it_has_not_sent(post: PostOffice) -> None:
     made = await post.webhook()
     post.receiver.answers["/hook"] = None
     await post.say()
@@ -234,7 +234,7 @@ async def test_a_sender_that_stops_gives_back_what_it_has_not_handed_over(post: 
 
 
 @proves("webhooks.disabled")
-async def test_a_webhook_that_fails_for_a_day_is_switched_off_and_the_inbox_is_told_once(post: PostOffice) -> None:
+async def test_a_webhook_that_fails_for_a_day_is_disabled_with_one_message_to_the_inbox(post: PostOffice) -> None:
     made = await post.webhook()
     other = await post.webhook("/other")
     post.receiver.answers["/hook"] = 500

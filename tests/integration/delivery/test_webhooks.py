@@ -48,7 +48,7 @@ async def test_a_notification_arrives_signed_as_the_standard_says(post: PostOffi
 
 
 @proves("webhooks.wanted")
-async def test_a_webhook_is_told_of_what_it_wants_only(post: PostOffice) -> None:
+async def test_a_webhook_gets_only_the_kinds_that_it_subscribed_to(post: PostOffice) -> None:
     await post.webhook("/all")
     await post.webhook("/notes", kinds=("note", "run_completed"))
     await post.webhook("/nova", agent_id="nova")

@@ -91,7 +91,7 @@ async def test_a_process_that_dies_is_started_again() -> None:
     assert not is_alive(first)
 
 
-async def test_it_gives_up_on_a_process_that_fails_again_and_again() -> None:
+async def test_it_stops_restarting_a_process_that_fails_repeatedly() -> None:
     lines = Lines()
     supervisor = Supervisor(lines, QUICK)
 

@@ -123,7 +123,7 @@ async def test_an_effect_whose_worker_died_is_done_by_another(database: Database
 
     dying = asyncio.create_task(make_runner({"embeddings": Dies()}).run_due())
     await reached.wait()
-    # A killed process releases nothing: its row stays as it is until the lease has run out.
+    # A killed process releases nothing: its row stays as it is until the lease has expired.
     other = Recorder()
     runner = make_runner({"embeddings": other})
     assert await runner.run_due() == 0
@@ -278,7 +278,7 @@ async def test_the_reconciler_sees_what_is_due(database: Database, make_runner: 
     assert not await any_effect_due_in(database)
 
 
-async def test_a_drain_gives_back_what_is_under_way_and_claims_nothing_more(
+async def test_a_drain_releases_effects_in_progress_and_claims_no_more(
     database: Database, make_runner: MakeRunner
 ) -> None:
     run = await seed_run(database, effects=["embeddings"])

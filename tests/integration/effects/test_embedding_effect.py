@@ -188,7 +188,7 @@ async def test_an_effect_that_comes_after_the_deletion_writes_nothing(
     assert provider.calls == []
 
 
-_SOMEBODY_WAITS = """
+_A_SESSION_WAITS = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 
@@ -221,7 +221,7 @@ async def test_a_thread_that_is_deleted_while_it_is_embedded_leaves_nothing(
         # The effect writes its vectors and then waits for this transaction to see how it ends.
         provider.go_on.set()
         async with asyncio.timeout(10):
-            while not await database.fetchval(_SOMEBODY_WAITS):  # noqa: ASYNC110 - it waits in the server
+            while not await database.fetchval(_A_SESSION_WAITS):  # noqa: ASYNC110 - it waits in the server
                 await asyncio.sleep(0.005)
     await working
     assert await _kept(database, run) == (0, 0)

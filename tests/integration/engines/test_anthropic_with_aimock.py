@@ -144,7 +144,7 @@ async def test_a_stream_that_is_cut_comes_anew(engine: AnthropicEngine) -> None:
     assert (result.error, result.text) == (None, "Whole.")
 
 
-async def test_a_conversation_that_is_too_long_is_told_as_such(engine: AnthropicEngine) -> None:
+async def test_a_conversation_that_is_too_long_is_reported_as_such(engine: AnthropicEngine) -> None:
     result = await engine.run("this is far too long", OPTIONS, "sandbox")
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("context_overflow", False)

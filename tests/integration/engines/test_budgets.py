@@ -66,7 +66,7 @@ async def test_what_earlier_attempts_used_counts(engine: AnthropicEngine, server
     assert (server.requests, result.stop_reason, result.messages) == ([], "max_tokens", ())
 
 
-async def test_the_bound_is_told_in_the_result_event(engine: AnthropicEngine, server: ModelServer) -> None:
+async def test_the_result_event_names_the_bound(engine: AnthropicEngine, server: ModelServer) -> None:
     server.reply(_calls(0))
     events: list[EngineEvent] = []
     options = EngineOptions(mcp_servers=Bench().servers(), token_budget=1)
@@ -74,7 +74,7 @@ async def test_the_bound_is_told_in_the_result_event(engine: AnthropicEngine, se
     assert (events[-1].type, events[-1].data["limit"]) == ("result", "tokens")
 
 
-async def test_a_bound_on_turns_is_told_apart(engine: AnthropicEngine, server: ModelServer) -> None:
+async def test_a_bound_on_turns_is_distinguished(engine: AnthropicEngine, server: ModelServer) -> None:
     result = await _run(engine, server, max_turns=2, token_budget=100_000)
     assert (result.stop_reason, result.limit) == ("tool_use", "turns")
 

@@ -210,7 +210,7 @@ async def test_a_server_that_did_not_answer_is_left_alone_for_a_while(
     await play.engine.close()
 
 
-async def test_the_model_is_told_of_servers_that_do_not_answer(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_the_model_gets_the_names_of_silent_servers(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(Stream((Part("tool", ("toolu_1", "read_issue", {})),)), Stream((Part("text", ["Sorry"]),)))
     options = EngineOptions(system_prompt="Be kind", mcp_servers={"tracker": StdioMcpServer(command="/no/such")})
     result = await engine.run("hi", options, "sandbox")
@@ -240,7 +240,7 @@ async def test_an_abort_cancels_the_call_at_the_server(play: Player) -> None:
         {"child": CHILD}, {"name": "hang"}, abort=abort, callbacks=EngineCallbacks(on_tool_use=on_tool_use)
     )
     assert result.stop_reason == "aborted"
-    assert _said(await play({"child": CHILD}, {"name": "cancelled"})) == "hang"
+    assert _said(await play({"child": CHILD}, {"name": "canceled"})) == "hang"
 
 
 async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after_it(
@@ -290,7 +290,7 @@ async def test_a_server_that_blocks_costs_a_turn_one_timeout_and_the_next_turn_a
     await _until(lambda: not is_alive(pid))
 
 
-async def test_progress_is_told_while_the_call_runs(play: Player) -> None:
+async def test_progress_is_reported_while_the_call_runs(play: Player) -> None:
     told: list[tuple[str, str]] = []
     callbacks = EngineCallbacks(on_tool_progress=lambda call, summary: told.append((call.tool_name, summary)))
     result = await play({"child": CHILD}, {"name": "count"}, callbacks=callbacks)

@@ -140,7 +140,7 @@ async def test_a_call_that_a_model_invents_above_its_trust_does_nothing(
     assert not (work / "made").exists()
 
 
-async def test_what_the_agent_may_not_run_is_told_to_the_model(
+async def test_the_model_gets_the_refusal_of_a_command_that_the_agent_may_not_run(
     server: ModelServer, engine: AnthropicEngine, work: Path
 ) -> None:
     server.reply(_calls(("Bash", {"command": "make deploy"}), ("Bash", {"command": "echo fine"})), DONE)

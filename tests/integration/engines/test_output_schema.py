@@ -88,7 +88,7 @@ async def test_an_answer_that_was_cut_short_is_no_value(server: ModelServer, eng
     assert (result.stop_reason, result.output, len(server.requests)) == ("max_tokens", None, 1)
 
 
-async def test_a_schema_that_is_none_is_told_before_anything_is_spent(
+async def test_an_invalid_schema_is_reported_before_the_first_model_call(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     result = await engine.run("hi", EngineOptions(output_schema={"type": "strnig"}), "sandbox")

@@ -91,7 +91,7 @@ async def test_a_subagent_works_in_a_turn_of_its_own_and_reports_back(
     assert_valid(result.messages)
 
 
-async def test_what_a_subagent_does_is_told_apart(server: ModelServer, engine: AnthropicEngine, bench: Bench) -> None:
+async def test_events_name_their_subagent(server: ModelServer, engine: AnthropicEngine, bench: Bench) -> None:
     server.reply(_tasks(("scout", "Find the key")), DONE)
     server.reply_to("Find the key", Stream((Part("text", ["Hm"]), Part("tool", ("toolu_n", "count", {})))), FOUND)
     watch = Watch()
@@ -175,7 +175,7 @@ async def test_a_subagent_that_fails_is_a_tool_error(
         ({}, "There is no agent None"),
     ],
 )
-async def test_a_call_that_makes_no_sense_is_told_to_the_model(
+async def test_the_model_gets_an_error_for_an_invalid_call(
     server: ModelServer, engine: AnthropicEngine, bench: Bench, params: dict[str, str], told: str
 ) -> None:
     server.reply(Stream((Part("tool", ("toolu_0", "Task", params)),)), DONE)
@@ -183,7 +183,7 @@ async def test_a_call_that_makes_no_sense_is_told_to_the_model(
     assert told in (result.tool_calls[0].error or "")
 
 
-async def test_a_subagent_that_does_not_come_to_an_end_is_stopped_and_says_so(
+async def test_a_subagent_that_does_not_end_is_stopped_with_the_reason(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     server.reply(_tasks(("scout", "one")), DONE)

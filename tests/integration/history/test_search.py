@@ -107,7 +107,7 @@ async def test_words_that_the_statistics_know_as_common_are_left_out(database: D
     assert max(int(loops) for loops in scans) == 1
 
 
-async def test_nothing_is_found_for_words_that_nobody_said(database: Database) -> None:
+async def test_nothing_is_found_for_words_that_no_message_has(database: Database) -> None:
     past = Past(database)
     await past.say("Bread and butter")
     assert await past.find("quantum") == []

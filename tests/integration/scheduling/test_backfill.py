@@ -1,4 +1,4 @@
-"""What was said and cannot be searched is made searchable, by and by, after everything else."""
+"""Messages without search data get it in the background, after all other work."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ async def test_live_work_that_comes_in_the_middle_is_let_past(harness: BackfillH
 
 
 @proves("backfill.yields")
-async def test_it_stops_when_the_worker_drains_and_gives_back_what_it_holds(harness: BackfillHarness) -> None:
+async def test_it_stops_when_the_worker_drains_and_releases_its_tenant(harness: BackfillHarness) -> None:
     begun, never = asyncio.Event(), asyncio.Event()
 
     class Slow(SeededEmbeddings):

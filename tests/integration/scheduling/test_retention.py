@@ -217,7 +217,7 @@ async def test_workers_at_once_delete_what_is_due_once(database: Database) -> No
 
 
 @proves("retention.whole")
-async def test_a_thread_that_nobody_used_for_so_long_is_gone_but_for_its_usage(database: Database) -> None:
+async def test_a_thread_unused_for_the_retention_period_is_deleted_except_its_usage(database: Database) -> None:
     await add_agent(database, "ten_1", retention=NONE)
     old, runs = await old_thread(database, 3, days=31)
     await _fill(database, old, runs)
@@ -449,7 +449,7 @@ async def test_a_thread_that_is_cut_keeps_what_its_forks_need(database: Database
 
 
 @proves("retention.forks")
-async def test_a_fork_that_is_cut_lets_go_of_the_thread_that_it_came_from(database: Database) -> None:
+async def test_a_fork_that_is_trimmed_frees_the_thread_that_it_came_from(database: Database) -> None:
     await add_agent(database, "ten_1", retention=LATEST)
     trunk, _ = await old_thread(database, 3)
     async with database.connection() as connection:
@@ -486,7 +486,7 @@ async def test_a_fork_that_is_just_being_made_is_waited_for(database: Database) 
 
 
 @proves("retention.resumes")
-async def test_a_long_thread_goes_in_slices_and_whoever_dies_leaves_a_whole_history(database: Database) -> None:
+async def test_a_long_thread_is_deleted_in_slices_and_a_crash_leaves_a_whole_history(database: Database) -> None:
     await add_agent(database, "ten_1", retention=LATEST)
     thread, runs = await old_thread(database, 2)
     await _lengthen(database, thread, runs, to=250)

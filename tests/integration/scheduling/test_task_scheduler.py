@@ -248,7 +248,7 @@ async def test_run_now_works_at_any_hour_and_on_what_is_parked(office: Office) -
 
 
 @proves("work.now")
-async def test_run_now_is_refused_where_nobody_would_work(office: Office) -> None:
+async def test_run_now_is_refused_where_no_agent_would_work(office: Office) -> None:
     draft = await office.task("Sweep", status="draft")
     with pytest.raises(IllegalTransition, match=r"Task 1 is 'draft'; only an active task is worked on. Activate it"):
         await office.scheduler.run_now(office.tenant_id, draft.id)

@@ -143,7 +143,7 @@ async def test_a_row_of_a_slot_that_is_there_already_keeps_it_from_firing_again(
     assert (await rig.get(trigger_id)).next_slot_at == occurrence + timedelta(seconds=60)
 
 
-async def test_a_tick_waits_for_nobody(rig: Rig) -> None:
+async def test_a_tick_waits_for_no_other_transaction(rig: Rig) -> None:
     """A locked trigger is left to the next tick, so that ticks cannot deadlock."""
     held, free = [await rig.make() for _ in range(2)]
     await rig.pass_time(61)

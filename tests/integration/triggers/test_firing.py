@@ -123,7 +123,7 @@ async def test_a_change_of_words_keeps_the_slot_and_a_change_of_time_moves_it(ri
 
 
 @proves("triggers.gone")
-async def test_a_deleted_agent_or_thread_pauses_the_trigger_and_says_so(rig: Rig) -> None:
+async def test_a_deleted_agent_or_thread_pauses_the_trigger_with_the_reason(rig: Rig) -> None:
     await rig.harness.add_agent("other", {"name": "other", "engine": "planned"})
     thread_id = await rig.harness.thread()
     of_agent = await rig.make(agent_id="other")
@@ -175,7 +175,7 @@ async def test_what_is_due_while_its_agent_is_paused_waits(rig: Rig, scope: str)
 
 
 @proves("triggers.by-hand")
-async def test_somebody_who_asks_gets_a_run_now_and_the_schedule_stays(rig: Rig) -> None:
+async def test_a_manual_firing_starts_a_run_now_and_keeps_the_schedule(rig: Rig) -> None:
     trigger_id = await rig.make(schedule="3600", gate={"kind": "open_tasks"}, enabled=False)
     first = await rig.firer.fire(rig.harness.tenant_id, trigger_id)
     second = await rig.firer.fire(rig.harness.tenant_id, trigger_id)

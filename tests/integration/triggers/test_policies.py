@@ -168,7 +168,7 @@ async def test_what_is_longer_ago_than_the_window_is_skipped_in_one_row(rig: Rig
 
 
 @proves("triggers.catch-up")
-async def test_without_a_window_a_slot_fires_though_somebody_looks_a_moment_later(rig: Rig) -> None:
+async def test_without_a_catchup_window_an_occurrence_still_fires_at_a_late_tick(rig: Rig) -> None:
     trigger_id = await rig.make(catchup_s=0)
     await rig.pass_time(61.2)
     assert (await rig.tick()).fired == 1

@@ -61,9 +61,7 @@ async def test_tenants_see_only_their_own(secrets: Secrets) -> None:
     "move", ["SET tenant_id = 'ten_2'", "SET name = 'OTHER'", "SET ciphertext = ciphertext || 'x'::bytea"]
 )
 @proves("secrets.at-rest")
-async def test_a_row_that_somebody_moved_or_changed_does_not_open(
-    database: Database, secrets: Secrets, move: str
-) -> None:
+async def test_a_moved_or_changed_row_does_not_decrypt(database: Database, secrets: Secrets, move: str) -> None:
     await secrets.put("ten_1", "TOKEN", VALUE, by="person")
     await database.execute(f"UPDATE secrets {move}")
     row = await database.fetchrow("SELECT tenant_id, name FROM secrets")
@@ -169,7 +167,9 @@ async def test_any_number_may_rotate_and_write_at_once(database: Database, secre
     assert {place: await alone.get(*place) for place in values} == values
 
 
-async def test_what_cannot_be_opened_is_counted_and_stops_nobody(database: Database, secrets: Secrets) -> None:
+async def test_secrets_that_cannot_be_decrypted_are_counted_and_block_no_other(
+    database: Database, secrets: Secrets
+) -> None:
     await _fill(secrets, 3)
     await database.execute("UPDATE secrets SET key_id = 'lost' WHERE name = 'S001'")
     with capture_logs() as logs:

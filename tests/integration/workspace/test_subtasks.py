@@ -179,7 +179,7 @@ async def test_a_thread_that_was_deleted_is_made_anew_when_its_owner_is_woken(
 
 
 @proves("tasks.cascade")
-async def test_cancelling_goes_down_and_frees_the_steps(tasks: Tasks, database: Database) -> None:
+async def test_canceling_a_task_cancels_its_subtasks_and_frees_the_steps(tasks: Tasks, database: Database) -> None:
     root = await active_task(tasks, "one", "two", "three")
     first = await subtask_of(tasks, root, 0, steps=[{"title": "deeper"}])
     deep = await subtask_of(tasks, first, owner="b")

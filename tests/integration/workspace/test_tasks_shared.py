@@ -86,7 +86,7 @@ async def test_another_tenant_s_task_is_none(tasks: Tasks) -> None:
 
 
 @proves("tasks.no-lost-update")
-async def test_of_many_who_change_a_task_at_once_nobody_loses_a_change(tasks: Tasks) -> None:
+async def test_concurrent_changes_of_a_task_are_all_kept(tasks: Tasks) -> None:
     task = await active_task(tasks, *(str(at) for at in range(10)))
     await asyncio.gather(
         *(tasks.plans.update_step(TENANT, A, task.id, step.id, StepPatch(done=True)) for step in task.steps),

@@ -8,7 +8,7 @@ from typing import Any
 from mcp.server.mcpserver import Context, MCPServer
 
 server = MCPServer("child")
-_cancelled: list[str] = []
+_canceled: list[str] = []
 
 
 @server.tool()
@@ -51,15 +51,15 @@ async def hang() -> str:
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
-        _cancelled.append("hang")
+        _canceled.append("hang")
         raise
     return "late"
 
 
 @server.tool()
-def cancelled() -> str:
+def canceled() -> str:
     """Return the canceled calls."""
-    return ",".join(_cancelled)
+    return ",".join(_canceled)
 
 
 if __name__ == "__main__":

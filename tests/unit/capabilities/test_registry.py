@@ -132,7 +132,7 @@ async def test_a_grant_becomes_a_server_with_its_allow_list() -> None:
     assert await registry.resolve(_spec(), CONTEXT) == {}
 
 
-async def test_servers_with_tools_that_nobody_knows_come_after_our_own() -> None:
+async def test_servers_with_unknown_tools_come_after_our_own() -> None:
     outside, given = Parrot(name="outside", tool="outside_say"), Parrot(name="given", tool="given_say")
     outside.tools, given.injected = None, lambda _: True
     registry = CapabilityRegistry([outside, Parrot(), given])
@@ -157,9 +157,7 @@ def test_two_of_one_name_stop_the_process(twin: Parrot) -> None:
         ("parrot_sing", {}, True, "parrot has no tool 'parrot_sing'"),
     ],
 )
-async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
-    tool: str, given: dict[str, Any], failed: bool, says: str
-) -> None:
+async def test_the_model_gets_the_error_of_a_tool(tool: str, given: dict[str, Any], failed: bool, says: str) -> None:
     server = await Parrot().resolve(NoConfig(), CONTEXT)
     assert isinstance(server, InProcessMcpServer)
     async with Client(server.server) as client:

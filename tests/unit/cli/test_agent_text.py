@@ -93,7 +93,7 @@ def test_json_is_read_too_whole_or_as_show_writes_it(tmp_path: Path) -> None:
         ("just words", "holds no configuration"),
         ("", "holds no configuration"),
         ("a: !!python/object:os.system x", "is neither YAML nor JSON"),
-        ("name: a\ntrust: sandbox\n'name': b\n", r"agent\.yaml: the key 'name' is there twice, again in line 3"),
+        ("name: a\ntrust: sandbox\n'name': b\n", r"agent\.yaml: the key 'name' is there twice, again at line 3"),
         ("name: a\ncapabilities:\n  memory: {}\n  memory: {}\n", "the key 'memory' is there twice"),
         ('{"name": "a", "capabilities": {"memory": {}, "memory": {}}}', "the key 'memory' is there twice"),
     ],

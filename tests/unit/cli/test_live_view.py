@@ -101,7 +101,7 @@ def test_a_replay_without_tokens_shows_the_messages() -> None:
     assert out == "One\nTwo\n"
 
 
-def test_an_end_with_text_that_nobody_streamed_shows_the_text() -> None:
+def test_an_end_with_text_that_was_not_streamed_shows_the_text() -> None:
     assert _piped(_start(), _end(text="All of it"))[0] == "All of it\n"
 
 
@@ -155,7 +155,7 @@ def test_parallel_tools_keep_their_own_summaries() -> None:
     assert err.splitlines() == ["✓ memory_save · b · B", "✗ memory_save · a · A"]
 
 
-def test_an_interrupted_tool_says_so() -> None:
+def test_an_interrupted_tool_is_shown_as_interrupted() -> None:
     assert _piped(_tool("started"), _tool("interrupted"))[1] == "✗ memory_save · interrupted\n"
 
 
@@ -189,7 +189,7 @@ def test_reasoning_is_shown_on_demand_only() -> None:
     assert "because" in _piped(Reasoning(text="because"), Token(text="x"), reasoning=True)[1]
 
 
-def test_a_failure_is_told_with_its_kind() -> None:
+def test_a_failure_is_shown_with_its_kind() -> None:
     _, err = _piped(StreamError(error="no\nkey", kind="auth_failure", retryable=False, partial=False), _end("failed"))
     assert err == "✗ auth_failure: no key\n"
 

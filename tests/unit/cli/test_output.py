@@ -76,7 +76,7 @@ def test_on_the_narrowest_terminal_an_id_goes_on_in_the_next_line(monkeypatch: p
     assert "".join(part for part in parts if part != "queued") == RUN
 
 
-def test_a_time_is_told_by_the_clocks_that_are_meant() -> None:
+def test_a_time_is_shown_in_the_time_zone_that_is_meant() -> None:
     moment = datetime(2026, 3, 1, 23, 0, tzinfo=UTC)
     assert stamp(moment, zone="Asia/Kathmandu") == "2026-03-02 04:45:00"
     assert stamp(None, zone="Asia/Kathmandu") == ""

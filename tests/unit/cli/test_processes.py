@@ -91,7 +91,7 @@ def test_the_clock_and_its_view_need_the_broker_alone(tmp_path: Path, command: s
 
 
 @pytest.mark.parametrize("command", ["api", "flower"])
-def test_a_port_that_is_taken_is_told_before_the_process_begins(tmp_path: Path, command: str) -> None:
+def test_a_port_that_is_taken_is_reported_before_the_process_begins(tmp_path: Path, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = _refused(tmp_path, command, "--port", str(port), **SERVERS)

@@ -48,7 +48,7 @@ def _entry(name: str, value: str) -> EntryPoint:
 
 
 @proves("outbox.channels")
-def test_a_channel_comes_from_a_package_and_only_if_somebody_wants_it(parts: ChannelParts) -> None:
+def test_a_channel_comes_from_a_package_and_only_if_it_is_configured(parts: ChannelParts) -> None:
     found = [_entry("pigeon", f"{__name__}:made"), _entry("broken", "no_such_module:made")]
     (channel,) = load_channels({"pigeon"}, parts, found=found)
     assert channel.name == "pigeon"

@@ -47,7 +47,7 @@ def after(text: str, result: str, *, is_error: bool = False) -> dict[str, Any]:
         "Nova, note that our release day is Thursday.",
     ],
 )
-def test_it_saves_what_it_is_told_to_remember(message: str) -> None:
+def test_it_saves_what_a_message_asks_to_remember(message: str) -> None:
     assert reply_to(said(message)).tool == ToolUse("memory_save", {"content": "Our release day is Thursday."})
 
 

@@ -165,15 +165,15 @@ def test_it_makes_of_any_stream_what_the_sdk_makes_of_it(
 def test_a_call_is_given_when_it_is_whole() -> None:
     accumulator = Accumulator()
     block: Json = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
-    given_back: list[Any] = []
+    returned: list[Any] = []
     for event in _stream([(block, [{"type": "input_json_delta", "partial_json": '{"a": 1}'}])], {}, "tool_use"):
         parsed = _parse(event)
         if parsed.type == "content_block_delta":
             accumulator.delta(parsed.index, parsed.delta)
-            assert given_back[-1] is None
+            assert returned[-1] is None
         else:
-            given_back.append(accumulator.take(parsed))
-    assert [call for call in given_back if call] == [{**block, "input": {"a": 1}}]
+            returned.append(accumulator.take(parsed))
+    assert [call for call in returned if call] == [{**block, "input": {"a": 1}}]
 
 
 def test_an_input_that_is_not_json_stays_the_text_that_it_is() -> None:

@@ -12,7 +12,7 @@ async def test_a_wait_inside_a_section_is_cut_short() -> None:
     with Interruption(abort) as interruption, pytest.raises(TurnStopped) as stopped, interruption.section():
         await asyncio.sleep(60)
     assert stopped.value.reason == "cancel"
-    assert _cancelling() == 0
+    assert _cancel_requests() == 0
 
 
 async def test_a_wait_outside_a_section_is_not() -> None:
@@ -31,7 +31,7 @@ async def test_a_signal_set_by_the_turn_itself_interrupts_no_later_wait() -> Non
             abort.abort("cancel")
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.01)
-    assert _cancelling() == 0
+    assert _cancel_requests() == 0
 
 
 async def test_a_deadline_cuts_like_a_signal() -> None:
@@ -77,7 +77,7 @@ async def test_an_error_that_the_cut_provokes_is_still_a_stop() -> None:
 
     with Interruption(abort) as interruption, pytest.raises(TurnStopped), interruption.section():
         await read()
-    assert _cancelling() == 0
+    assert _cancel_requests() == 0
 
 
 async def test_a_turn_that_ended_listens_no_more() -> None:
@@ -88,7 +88,7 @@ async def test_a_turn_that_ended_listens_no_more() -> None:
     assert not interruption.requested
 
 
-def _cancelling() -> int:
+def _cancel_requests() -> int:
     task = asyncio.current_task()
     assert task is not None
     return task.cancelling()

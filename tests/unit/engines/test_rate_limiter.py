@@ -1,4 +1,4 @@
-"""What the limiter draws of a window of tokens, and what it gives back."""
+"""How many of a window's tokens the limiter takes, and how many it returns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_what_is_left_of_a_unit_serves_the_next_calls() -> None:
             await limiter.take(["a"], MODEL, 1)
 
 
-async def test_what_was_estimated_and_not_used_is_given_back_once() -> None:
+async def test_estimated_tokens_that_were_not_used_are_returned_once() -> None:
     limiter = _limiter(RateLimit(tokens=1_000))
     grant = await limiter.take(["a"], MODEL, 1_000)
     grant.settle(TokenUsage(400, 100))

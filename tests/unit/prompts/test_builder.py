@@ -167,7 +167,7 @@ UNSEEN = ["\u200b", "\u2060", "\ufeff", "\u00ad", "\x00", " ", "\t", "\n"]
 
 @st.composite
 def _spelt(draw: st.DrawFn) -> str:
-    """A tag as somebody might write it who wants to get out of a section."""
+    """A tag as an attacker might write it to leave a section."""
     tag = draw(st.sampled_from(SECTIONS))
     letters = [draw(st.sampled_from([letter.lower(), letter.upper()])) for letter in tag]
     gap = st.sampled_from(["", "", "", *UNSEEN[:5]])

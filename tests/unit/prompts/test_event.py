@@ -47,7 +47,7 @@ def test_the_two_hours_of_a_clock_change_differ_by_their_offset(at: str, words: 
     assert f"- Time: {words}\n" in _words(at=at)
 
 
-def test_a_zone_that_python_does_not_know_is_told_as_utc() -> None:
+def test_a_zone_that_python_does_not_know_is_replaced_by_utc() -> None:
     assert "12:00 (UTC, UTC+00:00)" in _words(timezone="Mars/Olympus")
 
 
@@ -76,6 +76,6 @@ def test_an_answer_that_another_agent_waits_for_goes_to_that_agent(queue: str) -
     assert "no person reads along" not in words
 
 
-def test_a_block_is_told_from_a_message() -> None:
+def test_an_event_block_is_distinguished_from_a_message() -> None:
     assert is_event_block(_words())
     assert not is_event_block("What is <Context>?")

@@ -35,7 +35,7 @@ HIDDEN = "[secret:KEY]"
 
 
 class RecordingListener:
-    """Hears everything that callbacks are told."""
+    """Records every call of its callbacks."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Any]] = []

@@ -112,7 +112,7 @@ async def test_one_connection_serves_all_followers(redis: Redis):
         assert hub.open_feeds == 0
 
 
-async def test_channels_that_nobody_follows_are_left_and_do_not_pile_up(redis: Redis):
+async def test_channels_without_followers_are_unsubscribed_and_do_not_pile_up(redis: Redis):
     mine = new_id("run")
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         most = 0
@@ -238,7 +238,7 @@ async def test_followers_that_join_and_leave_at_any_moment_each_see_everything(r
 
 
 async def test_a_follower_that_comes_between_the_last_ones_leaving_and_the_channels_end_is_served(redis: Redis):
-    """The confirmation of the channel arrives when nobody is there; the next follower must not wait for another."""
+    """The confirmation of the channel arrives when it has no follower; the next one must not wait for another."""
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         say(publisher.open(RUN, 1), "a")
         await publisher.drain(5)

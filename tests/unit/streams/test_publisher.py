@@ -138,11 +138,11 @@ async def test_a_batch_that_comes_back_to_a_full_buffer_gives_way_to_what_is_new
         say(events, *("x" for _ in range(10_000)))
         batch = events.take()
         say(events, *("y" for _ in range(len(batch) - 50)))
-        events.give_back(batch)
+        events.put_back(batch)
         assert len(events) == 10_000
         assert [seq for seq, _ in events.take()][:51] == [*range(151, 202)]
         say(events, *("z" for _ in range(300)))
-        events.give_back(batch)
+        events.put_back(batch)
         assert len(events) == 10_000
         await publisher.drain(10)
     assert str((await stored(redis))[-1].cursor) == "1-10450"

@@ -29,7 +29,7 @@ addresses_6 = st.integers(0, 2**128 - 1).map(IPv6Address)
 
 
 @pytest.mark.parametrize("text", PRIVATE_4 + PRIVATE_6)
-def test_what_is_somebodys_own_is_not_public(text: str) -> None:
+def test_private_and_reserved_addresses_are_not_public(text: str) -> None:
     assert not is_public(ip_address(text))
 
 

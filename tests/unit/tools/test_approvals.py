@@ -110,7 +110,7 @@ def test_always_does_not_lift_what_is_denied_or_what_the_operator_wants_asked() 
     assert _bash("make deploy", ALWAYS_BASH, operator_ask=("make deploy",)) == "ask"
 
 
-def test_nobody_is_asked_about_a_command_that_is_denied_anyway() -> None:
+def test_a_command_that_is_denied_anyway_needs_no_approval() -> None:
     assert _bash("sudo ls", {"tool": "Bash", "decision": "ask"}) == "deny"
 
 

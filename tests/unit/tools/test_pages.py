@@ -89,12 +89,12 @@ async def test_a_long_page_is_cut(web: WebServer) -> None:
     assert (await _fetch(web, "/", max_bytes=100)).truncated
 
 
-async def test_what_the_guard_refuses_the_model_is_told() -> None:
+async def test_the_model_gets_the_refusal_of_the_guard() -> None:
     with pytest.raises(ToolFailure, match="public internet"):
         await WebPages(Outbound(OutboundRules())).fetch("http://169.254.169.254/latest/meta-data/")
 
 
-async def test_a_page_made_to_bring_a_parser_down_holds_nobody_up(web: WebServer) -> None:
+async def test_a_page_made_to_bring_a_parser_down_blocks_no_other_call(web: WebServer) -> None:
     web.page("/", reply(b"<blockquote>" * 40_000, kind="text/html"))
     fetching = asyncio.create_task(_fetch(web))
     longest_s, last_s = 0.0, time.thread_time()

@@ -163,7 +163,7 @@ def test_no_text_of_any_kind_breaks_a_task(text: str) -> None:
     assert len(task.title.splitlines()) == 1
 
 
-def test_the_longest_task_is_told_within_bounds() -> None:
+def test_the_description_of_the_longest_task_is_bounded() -> None:
     steps = [_step("x" * 60).model_copy(update={"details": "y" * 2_000}) for _ in range(MAX_STEPS)]
     task = _task(description="z" * 20_000, steps=steps)
     assert len(describe_task(task, details_chars=300)) < 110_000

@@ -1,4 +1,4 @@
-"""Keys, scopes and tenants: who may do what, and that nobody sees what is not theirs."""
+"""Keys, scopes and tenants: what each key permits, and that no tenant sees another's rows."""
 
 from typing import Any
 
@@ -163,8 +163,8 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     }
 
 
-def _nobodys(name: str, value: str) -> str:
-    """Return an id of the same length and form that nothing has."""
+def _unknown_id(name: str, value: str) -> str:
+    """Return an id of the same length and form that no row has."""
     if name == "task_id":
         return str(int(value) + 1)
     return value[:-4] + ("zzzz" if name in ("agent_id", "skill") else "ZZZZ")
@@ -184,13 +184,13 @@ async def test_another_tenant_s_id_looks_exactly_like_one_that_never_was(
         theirs = await _theirs(other, other_tenant, database)
         before = await _state(database)
         # Of the same length and form, so that nothing but the id itself differs.
-        nobody = {name: _nobodys(name, value) for name, value in theirs.items()}
+        unknown_ids = {name: _unknown_id(name, value) for name, value in theirs.items()}
         foreign = await api.http.request(method, _filled(path, theirs), json=body)
-        unknown = await api.http.request(method, _filled(path, nobody), json=body)
+        unknown = await api.http.request(method, _filled(path, unknown_ids), json=body)
         assert foreign.status_code == unknown.status_code == 404
         text = foreign.text
         for name, value in theirs.items():
-            text = text.replace(value, nobody[name])
+            text = text.replace(value, unknown_ids[name])
         assert text == unknown.text
         assert set(foreign.headers) == set(unknown.headers)
         assert await _state(database) == before, "nothing changed"

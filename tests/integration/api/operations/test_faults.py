@@ -18,18 +18,18 @@ from tests.integration.api.worker_calls import Hands
 from tests.requirements import proves
 
 
-def _nobody() -> int:
-    """Return a port of loopback where nobody listens."""
+def _closed_port() -> int:
+    """Return a loopback port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
 
 
 def _without_redis(settings: Settings) -> Settings:
-    return settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{_nobody()}/0")})
+    return settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{_closed_port()}/0")})
 
 
 def _without_database(settings: Settings) -> Settings:
-    url = f"postgresql://nobody@127.0.0.1:{_nobody()}/none"
+    url = f"postgresql://nobody@127.0.0.1:{_closed_port()}/none"
     return settings.model_copy(update={"database_url": SecretStr(url)})
 
 
@@ -80,7 +80,7 @@ async def test_a_stream_opened_without_redis_ends_from_the_ledger(
         assert any("the answer" in line for line in [line async for line in lines])
 
 
-async def test_with_the_database_down_every_endpoint_says_so(serve: Serve, settings: Settings) -> None:
+async def test_with_the_database_down_every_endpoint_reports_it(serve: Serve, settings: Settings) -> None:
     api = await serve(_without_database(settings))
     for method, path, body in (
         ("GET", "/v1/runs", None),
@@ -116,7 +116,7 @@ async def test_a_database_that_goes_away_takes_nothing_half_with_it(
         assert await database.fetchval("SELECT count(*) FROM runs") == 0
         assert await database.fetchval("SELECT count(*) FROM idempotency_keys") == 0
         assert await database.fetchval("SELECT next_seq FROM threads") == 1
-        link.mend()
+        link.restore()
         await until(lambda: _is_ready(api))
         again = await api.http.post(path, json={"message": "x"}, headers={"Idempotency-Key": "k"})
         assert again.status_code == 202
@@ -157,7 +157,7 @@ class CutableLink:
         for writer in tuple(self._writers):
             writer.transport.abort()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Let connections through again."""
         self._is_cut = False
 
@@ -182,7 +182,7 @@ class CutableLink:
             self._writers.discard(sink)
 
 
-async def test_what_nobody_foresaw_is_a_problem_with_an_id_and_a_traceback(
+async def test_an_unexpected_error_is_a_problem_with_an_id_and_a_traceback(
     api: Api, monkeypatch: pytest.MonkeyPatch, logs: list[MutableMapping[str, Any]]
 ) -> None:
     def explode(*_: object, **__: object) -> None:

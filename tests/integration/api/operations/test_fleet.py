@@ -120,7 +120,7 @@ async def test_probes_and_metrics_need_no_key(api: Api) -> None:
     assert 'route="/v1/threads/{thread_id}/runs"' in metrics
 
 
-async def test_an_old_schema_is_not_ready_and_says_how_to_mend_it(api: Api, database: Database) -> None:
+async def test_an_old_schema_is_not_ready_and_the_answer_says_how_to_fix_it(api: Api, database: Database) -> None:
     await database.execute("UPDATE alembic_version SET version_num = 'older'")
     answer = await api.http.get("/readyz")
     assert answer.status_code == 503

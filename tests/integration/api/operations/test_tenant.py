@@ -77,7 +77,7 @@ async def test_operators_see_and_change_other_tenants(api: Api, other_tenant: Te
         assert (await own.patch("/v1/tenant", params=theirs, json={"timezone": "UTC"})).status_code == 403
 
 
-async def test_budgets_are_told_with_what_is_left(api: Api) -> None:
+async def test_budgets_are_shown_with_the_remaining_amount(api: Api) -> None:
     await api.http.patch("/v1/tenant", json={"max_cost_usd_per_day": 4, "timezone": "Asia/Tokyo"})
     spec = {"id": "clerk", "name": "Clerk", "max_cost_usd_per_day": 1.5, "max_running": 2}
     assert (await api.http.post("/v1/agents", json=spec)).status_code == 201

@@ -52,7 +52,7 @@ async def begun(api: Api, hands: Hands) -> Turn:
     return await hands.claim(thread_id)
 
 
-async def nobody_streams(api: Api) -> bool:
+async def no_follower_streams(api: Api) -> bool:
     """Whether the key holds no stream, here and in Redis."""
     counted = await api.state.services.redis.zcard(open_streams(api.tenant.key_id))
     return counted == 0 and api.state.services.hub.open_feeds == 0

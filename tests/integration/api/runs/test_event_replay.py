@@ -124,7 +124,7 @@ async def test_a_run_that_no_worker_began_has_one_event(api: Api, redis: Redis, 
     assert (end.id, end.type, end.data["final"], end.data["status"]) == ("0-1", "stream_end", True, "canceled")
 
 
-async def test_whoever_has_the_final_event_is_told_to_stop_asking(api: Api, hands: Hands) -> None:
+async def test_a_client_that_has_the_final_event_is_asked_not_to_reconnect(api: Api, hands: Hands) -> None:
     turn = await begun(api, hands)
     final = await turn.finish()
     answer = await api.http.get(f"/v1/runs/{turn.claim.run_id}/events", headers={"Last-Event-ID": str(final)})
@@ -166,7 +166,7 @@ async def test_what_was_lost_with_redis_in_mid_run_is_filled_from_the_ledger(
     turn = await begun(api, hands)
     async with asyncio.timeout(15), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
-        # A worker that could not reach Redis: events with ids that nobody ever saw.
+        # A worker that could not reach Redis: ids of events that no follower got.
         turn.events.refused = True
         turn.events.emit(live.Token(text="lost"))
         closed = await turn.commit("lost words", LOOK)

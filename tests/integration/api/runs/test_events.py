@@ -10,7 +10,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts import events as live
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
-from tests.integration.api.runs.event_streams import begun, frames, listening, nobody_streams, whole
+from tests.integration.api.runs.event_streams import begun, frames, listening, no_follower_streams, whole
 from tests.integration.api.worker_calls import Hands
 from tests.requirements import proves
 
@@ -131,7 +131,7 @@ async def test_a_key_holds_so_many_streams_and_no_more(serve: Serve, settings: S
         assert not_sent.status_code == 429
         assert len((await api.http.get("/v1/runs")).json()["items"]) == 1, "a refusal leaves no run behind"
         await turn.finish()
-    await until(lambda: nobody_streams(api))
+    await until(lambda: no_follower_streams(api))
     assert (await whole(api, run_id))[-1].type == "stream_end"
 
 
@@ -149,7 +149,7 @@ async def test_a_client_that_leaves_frees_its_slot_and_its_feed(api: Api, hands:
     async with listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         assert api.state.services.hub.open_feeds == 1
-    await until(lambda: nobody_streams(api))
+    await until(lambda: no_follower_streams(api))
 
 
 async def test_create_and_stream_names_the_run_and_gives_its_events(api: Api, hands: Hands, database: Database) -> None:
@@ -179,7 +179,7 @@ async def test_create_and_stream_again_under_the_same_key_replays_the_first_run(
     assert again.text == first.text
 
 
-async def test_a_stop_of_the_server_lets_go_of_followers_and_waiters(api: Api, hands: Hands) -> None:
+async def test_a_stopping_server_ends_the_requests_of_followers_and_waiters(api: Api, hands: Hands) -> None:
     turn = await begun(api, hands)
     async with asyncio.timeout(5), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)

@@ -1,4 +1,4 @@
-"""Runs over HTTP: accepted, seen in line, changed, withdrawn and canceled."""
+"""Runs over HTTP: accepted, shown with their position, changed, withdrawn and canceled."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -140,7 +140,7 @@ async def test_a_queued_run_can_be_withdrawn_but_a_running_one_cannot(api: Api, 
 
 
 @proves("cancel.twice")
-async def test_cancelling_twice_changes_nothing(api: Api, hands: Hands) -> None:
+async def test_canceling_twice_changes_nothing(api: Api, hands: Hands) -> None:
     thread_id = await api.thread()
     queued = await api.run(thread_id)
     for _ in range(2):

@@ -176,7 +176,7 @@ async def test_a_fork_needs_a_finished_turn_of_this_history(api: Api, hands: Han
         assert refused.json()["errors"][0]["field"] == "turn_id"
 
 
-async def test_runs_of_a_thread_are_listed_last_in_line_first(api: Api) -> None:
+async def test_runs_of_a_thread_are_listed_in_reverse_queue_order(api: Api) -> None:
     thread_id = await api.thread()
     ids = [await api.run(thread_id, f"m{n}") for n in range(3)]
     await api.run(await api.thread())

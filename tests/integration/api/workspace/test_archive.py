@@ -441,7 +441,7 @@ async def test_an_archive_cannot_reach_into_another_tenant(
     ],
 )
 @proves("archive.whole")
-async def test_what_is_wrong_in_an_archive_is_told_and_nothing_is_imported(
+async def test_errors_in_an_archive_are_reported_and_nothing_is_imported(
     api: Api, source: NovaClient, database: Database, lines: list[bytes], says: str
 ) -> None:
     before = await _rows(database, api.tenant.id)

@@ -115,7 +115,7 @@ async def test_files_are_listed_got_and_deleted(api: Api, database: Database) ->
     for path in (f"/v1/files/{two.id}", f"/v1/files/{two.id}/content"):
         assert (await api.http.get(path)).json()["code"] == "not_found"
     assert (await api.http.delete(f"/v1/files/{two.id}")).status_code == 404
-    # Nobody is told of a file that is not there any more.
+    # No delivery is made for a deleted file.
     assert [row["payload"]["name"] for row in await database.fetch("SELECT payload FROM deliveries")] == ["one.txt"]
 
 

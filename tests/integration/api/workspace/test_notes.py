@@ -39,7 +39,7 @@ async def test_a_person_sees_and_manages_what_an_agent_has_not_shared(api: Api, 
     draft = await create_note(database, api.tenant.id, "nova", title="Draft", content="x")
     assert (await api.http.get(f"/v1/notes/{draft.id}")).json()["shared"] is False
     assert (await api.http.patch(f"/v1/notes/{draft.id}", json={"shared": True})).json()["shared"] is True
-    # Whoever shares it knows of it: nothing is put into the outbox.
+    # A person who shares a note needs no delivery: the outbox stays empty.
     assert await database.fetchval("SELECT count(*) FROM deliveries") == 0
 
 

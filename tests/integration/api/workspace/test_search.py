@@ -76,7 +76,7 @@ async def test_meaning_is_compared_where_a_server_makes_the_vectors(
 ) -> None:
     async def answer(request: Request) -> Response:
         texts = json.loads(await request.body())["input"]
-        # Whoever asks for a bird means the heron.
+        # A query for a bird means the heron.
         vectors = [seeded_vector("The heron" if text == "bird" else text) for text in texts]
         return JSONResponse({"data": [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]})
 

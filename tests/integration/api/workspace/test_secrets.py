@@ -129,7 +129,7 @@ async def test_an_operator_rotates_the_master_key_of_all_tenants(
     assert [item["key_id"] for item in (await newer.http.get("/v1/secrets")).json()["items"]] == ["second"]
 
 
-async def test_a_fleet_without_a_master_key_says_so(serve: Serve, settings: Settings) -> None:
+async def test_a_fleet_without_a_master_key_refuses_secrets_with_the_reason(serve: Serve, settings: Settings) -> None:
     api = await serve(settings)
     for answer in (
         await api.http.put("/v1/secrets/TOKEN", json={"value": VALUE}),

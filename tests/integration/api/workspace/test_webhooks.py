@@ -212,7 +212,7 @@ async def test_a_test_is_sent_shown_beside_the_inbox_and_replayed(
         ("failed", EngineError(kind="timeout", message="too slow", retryable=True)),
     ],
 )
-async def test_every_end_of_a_run_is_told_once_to_each_webhook_that_wants_it(
+async def test_every_end_of_a_run_is_sent_once_to_each_subscribed_webhook(
     api: Api,
     hands: Hands,
     database: Database,
@@ -245,7 +245,7 @@ async def test_every_end_of_a_run_is_told_once_to_each_webhook_that_wants_it(
 
 
 @proves("outbox.run-end")
-async def test_a_run_that_was_canceled_before_it_began_is_told_of_too(
+async def test_the_end_of_a_run_that_was_canceled_before_it_began_is_sent_too(
     api: Api,
     database: Database,
     receiving: Receiver,
@@ -264,7 +264,7 @@ async def test_a_run_that_was_canceled_before_it_began_is_told_of_too(
 
 
 @proves("outbox.run-end")
-async def test_an_end_that_nobody_listens_to_leaves_no_row(api: Api, hands: Hands, database: Database) -> None:
+async def test_an_end_without_a_subscriber_leaves_no_row(api: Api, hands: Hands, database: Database) -> None:
     await _made(api, kinds=["note"])
     await _made(api, kinds=["run_completed"], agent_id="agent-builder")
     await _made(api, kinds=["run_completed"], enabled=False)
@@ -277,7 +277,7 @@ async def test_an_end_that_nobody_listens_to_leaves_no_row(api: Api, hands: Hand
     assert kinds == ["embeddings"]
 
 
-async def test_a_long_answer_is_cut_in_what_is_told(
+async def test_a_long_answer_is_cut_in_the_delivery(
     api: Api,
     hands: Hands,
     receiving: Receiver,

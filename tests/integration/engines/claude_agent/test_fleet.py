@@ -105,7 +105,7 @@ async def test_a_session_is_seen_by_its_tenant_and_its_engine_only(harness: Harn
         assert await connection.fetchval("SELECT count(*) FROM engine_sessions") == 0
 
 
-async def test_an_agent_whose_engine_is_not_installed_is_told_what_to_install(harness: Harness) -> None:
+async def test_a_run_of_an_engine_that_is_not_installed_fails_with_what_to_install(harness: Harness) -> None:
     del harness.engines["claude_agent"]
     worker = harness.worker()
     run = await harness.submit("hi", await harness.thread(AGENT))

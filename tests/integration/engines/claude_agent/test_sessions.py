@@ -106,7 +106,7 @@ async def test_an_aborted_turn_leaves_a_session_that_goes_on(
     assert said(server) == [("user", "a"), ("assistant", "Half an answer"), ("user", "b")]
 
 
-async def test_a_turn_that_is_handed_back_leaves_its_journal_and_no_session(
+async def test_a_requeued_turn_leaves_its_journal_and_no_session(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:
     async def stop(_: object) -> str:

@@ -154,7 +154,7 @@ async def test_an_answer_of_the_wrong_form_is_sent_back_in_the_same_program(
         (Status(529, "overloaded_error", "Overloaded"), "model_error", True),
     ],
 )
-async def test_an_error_of_the_provider_is_told_by_kind(
+async def test_an_error_of_the_provider_is_reported_by_kind(
     engine: ClaudeAgentEngine, server: ModelServer, status: Status, kind: EngineErrorKind, *, retryable: bool
 ) -> None:
     server.reply(status)
@@ -180,7 +180,7 @@ async def test_without_a_key_the_turn_fails_as_what_it_is(make_engine: MakeEngin
     assert (result.error.kind, result.error.retryable) == ("auth_failure", False)
 
 
-async def test_calls_of_the_programs_own_tools_are_told_with_a_summary(
+async def test_calls_of_the_programs_own_tools_are_reported_with_a_summary(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     summaries: list[str] = []

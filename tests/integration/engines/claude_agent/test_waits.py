@@ -113,7 +113,7 @@ async def test_a_command_that_waited_for_permission_is_carried_out_when_it_is_th
     assert '"inside"' in told(server).replace("\\", "")
 
 
-async def test_a_subagent_cannot_wait_and_is_told_so(engine: ClaudeAgentEngine, server: ModelServer) -> None:
+async def test_a_subagent_cannot_wait_and_gets_an_error(engine: ClaudeAgentEngine, server: ModelServer) -> None:
     helper = SubagentConfig("Asks", "You are the asker.")
     task = {"description": "Ask", "prompt": "ask it", "subagent_type": "asker"}
     nested: list[str] = []

@@ -174,7 +174,7 @@ async def test_a_model_that_is_well_is_asked_for_once_in_a_while(clock: FakeCloc
     assert shared.asked == 3
 
 
-async def test_an_answer_is_told_only_where_failures_are_known(clock: FakeClock) -> None:
+async def test_an_answer_is_reported_only_where_failures_are_known(clock: FakeClock) -> None:
     shared = CountingHealth(POLICY, clock)
     health = SharedHealth(cast("HealthStore", shared), POLICY, clock)
     resilience = Resilience(POLICY, health, RateLimiter({}))

@@ -81,9 +81,7 @@ async def test_tokens_that_were_used_keep_the_next_call_waiting(
     assert [waited_s > 0.5 for _, waited_s in counts.waits] == [False, True]
 
 
-async def test_tokens_that_were_estimated_and_not_used_are_given_back(
-    server: ModelServer, make: Make, redis: Redis
-) -> None:
+async def test_estimated_tokens_that_were_not_used_are_returned(server: ModelServer, make: Make, redis: Redis) -> None:
     server.reply(Stream(FINE.parts, usage={"input_tokens": 10, "output_tokens": 1}))
     engine = make(redis=redis, limits={"*": RateLimit(tokens=1_000)}, window_s=60)
     async with asyncio.timeout(5):

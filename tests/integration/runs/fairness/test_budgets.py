@@ -104,7 +104,7 @@ async def test_what_runs_has_used_so_far_counts(harness: Harness):
 
 @pytest.mark.parametrize("owner", ["tenant", "agent", "trigger"])
 @proves("budgets.spent")
-async def test_what_waits_and_what_is_back_in_line_counts(harness: Harness, owner: str):
+async def test_waiting_and_requeued_runs_count(harness: Harness, owner: str):
     trigger_id = await _set(harness, owner, _TURN_USD * 9)
     waiting = await _play(harness, plan(["ask:x"]), trigger_id=trigger_id)
     worker = harness.worker()
@@ -119,7 +119,7 @@ async def test_what_waits_and_what_is_back_in_line_counts(harness: Harness, owne
     async with harness.database.connection() as connection:
         report = await report_budgets(connection, harness.tenant_id)
     assert {each.spent_usd for each in report.items} == {2 * _TURN_USD}
-    # Whoever asks is left out, and once it has ended it counts once.
+    # The run that is checked is left out; after its end it counts once.
     await _set(harness, owner, _TURN_USD * 4.5)
     harness.engine.open("late")
     harness.bells.ring_runs([again.doorbell])

@@ -1,4 +1,4 @@
-"""Caps: never more runs at once than a tenant or an agent may have, and nobody who is held back is forgotten."""
+"""Caps: never more concurrent runs than a tenant or an agent may have, and each run that is held back starts later."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_where_the_worker_dies_at_the_end_the_reconciler_wakes_the_next(ha
 
 
 @proves("fair.cap-freed")
-async def test_nobody_is_rung_for_under_a_full_cap_and_all_once_it_is_gone(harness: Harness):
+async def test_under_a_full_cap_no_doorbell_is_rung_and_all_are_once_it_is_gone(harness: Harness):
     await _cap(harness, "tenant", 1)
     worker = harness.worker()
     _, slot = await harness.begin(worker, plan(["wait:a"]), "a")
@@ -182,7 +182,7 @@ async def test_a_canceled_run_is_ended_although_the_cap_is_full(harness: Harness
     await slot
 
 
-async def test_who_is_held_back_is_told_why(harness: Harness):
+async def test_a_run_held_back_by_a_cap_shows_the_cap(harness: Harness):
     worker = harness.worker()
     _, slot = await harness.begin(worker, plan(["wait:a"]), "a")
     held = await harness.submit("hello")

@@ -46,7 +46,7 @@ async def test_thousands_of_doorbells_are_all_rung_and_hold_up_no_single_one(
             await asyncio.sleep(0.01)
 
 
-async def test_whoever_stops_does_not_wait_until_thousands_are_rung(settings: Settings, redis: Redis) -> None:
+async def test_a_stop_does_not_wait_for_thousands_of_doorbells(settings: Settings, redis: Redis) -> None:
     celery = build_celery(settings.require_redis_url(), fail_fast=True)
     dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=2)
     dispatcher.ring_runs([Doorbell(f"run_{at}", f"thr_{at}", "background") for at in range(20_000)])

@@ -1,4 +1,4 @@
-"""Who is served on a busy fleet: tenants by weight, agents in turn, priorities; and that nobody is forgotten."""
+"""Choice of the next run on a busy fleet: tenants by weight, agents in turn, priorities; every run starts."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_a_high_priority_is_worth_nothing_among_tenants(harness: Harness):
 
 
 @proves("fair.bells")
-async def test_no_run_is_left_without_a_doorbell_whoever_was_served_by_whose(harness: Harness):
+async def test_no_run_is_left_without_a_doorbell_when_doorbells_serve_other_runs(harness: Harness):
     """The last doorbell of a crowd is that of a run which was served by another's."""
     await _tenant(harness, "ten_b")
     worker = harness.worker()
@@ -218,17 +218,17 @@ async def test_pauses_held_threads_and_threads_that_were_tried_are_passed_over(h
     async with harness.database.connection() as connection:
         await pause(connection, Switch("agent", harness.tenant_id, "paused"), None)
         entitled = await find_entitled(connection, "interactive", excluded_threads={tried.thread_id})
-        nobody = await find_entitled(connection, "interactive", excluded_threads={tried.thread_id, free.thread_id})
+        none_left = await find_entitled(connection, "interactive", excluded_threads={tried.thread_id, free.thread_id})
         elsewhere = await find_entitled(connection, "background")
     assert entitled is not None
     assert entitled.bell == free.doorbell
-    assert (nobody, elsewhere) == (None, None)
+    assert (none_left, elsewhere) == (None, None)
     harness.engine.open("a")
     await slot
 
 
-# Before all others in line, and on the thread of a run.
-_LONG_LINE = """
+# Before all other queued runs, and on one thread.
+_LONG_QUEUE = """
 INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, priority)
 SELECT 'run_' || i || t.id, t.tenant_id, t.id, t.agent_id, t.next_seq + i, '[{"type": "text", "text": "hi"}]', i % 2
   FROM threads t, generate_series(1, 400) i
@@ -243,9 +243,9 @@ async def test_however_many_stand_behind_threads_that_are_held_the_others_are_fo
         (await harness.begin(worker, plan([f"wait:{agent}"]), agent, agent_id=agent))[1] for agent in ("busy", "rare")
     ]
     for thread_id in await harness.database.fetch("SELECT thread_id FROM runs"):
-        await harness.database.execute(_LONG_LINE, thread_id=thread_id["thread_id"])
+        await harness.database.execute(_LONG_QUEUE, thread_id=thread_id["thread_id"])
     free = [(await _submit(harness, harness.tenant_id, 1, agent_id=agent))[0] for agent in ("busy", "rare")]
-    await harness.database.execute(_LONG_LINE, thread_id=free[0].thread_id)
+    await harness.database.execute(_LONG_QUEUE, thread_id=free[0].thread_id)
     named: list[str] = []
     async with harness.database.connection() as connection:
         for _ in range(3):
@@ -281,7 +281,7 @@ SELECT replace(id, 'thr_', 'run_'), tenant_id, id, agent_id, 1, '[{"type": "text
 
 
 @proves("fair.pick-cost")
-async def test_whose_turn_it_is_costs_the_same_with_ten_thousand_in_line(harness: Harness):
+async def test_the_choice_of_the_next_run_costs_the_same_with_ten_thousand_queued(harness: Harness):
     """Counted in rows that the plan touches, which no other load on the machine changes."""
     await _tenant(harness, "ten_b")
     await harness.database.execute(_FILL, tenant_id="ten_b", many=100)

@@ -81,7 +81,7 @@ async def test_unknown_and_foreign_runs_cannot_be_canceled_edited_or_withdrawn(h
     assert await harness.status(run.run_id) == "queued"
 
 
-async def test_a_cancel_while_nobody_works_on_a_begun_run_is_carried_out_by_the_next_claim(harness: Harness):
+async def test_a_cancel_of_a_begun_run_without_a_worker_is_applied_by_the_next_claim(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, _ = await harness.begin(worker, plan(["done"], ["wait:a"]), "a")
     await worker.crash()

@@ -68,8 +68,8 @@ async def test_many_workers_and_doubled_bells_keep_each_thread_in_order(harness:
     assert {row["attempt"] for row in started} == {1}
 
 
-@proves("claim.knock")
-async def test_a_worker_at_whose_lock_was_knocked_looks_once_more_before_it_leaves(harness: Harness):
+@proves("claim.busy-lock")
+async def test_a_worker_looks_again_if_another_worker_tried_its_lock(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     await harness.submit("hello")
     (bell,) = harness.bells.take()
@@ -83,8 +83,8 @@ async def test_a_worker_at_whose_lock_was_knocked_looks_once_more_before_it_leav
     assert worker.faults.log == ["claim", "finish", "claim"]
 
 
-@proves("claim.knock")
-async def test_a_release_tells_of_a_knock_once(harness: Harness):
+@proves("claim.busy-lock")
+async def test_a_release_reports_an_attempt_on_the_lock_once(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     assert await worker.locks.acquire("thr_1", "mine")
     assert not await other.locks.acquire("thr_1", "theirs")

@@ -27,7 +27,7 @@ async def test_a_draining_worker_hands_a_run_back_at_its_next_step_boundary(harn
 
 
 @proves("drain.mid-step")
-async def test_after_the_grace_a_run_is_stopped_in_mid_step_and_handed_back(harness: Harness):
+async def test_after_the_grace_a_run_is_stopped_in_mid_step_and_requeued(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, slot = await harness.begin(worker, plan(["b"], ["quick", "wait:a"]), "a")
     worker.drain()
@@ -101,7 +101,7 @@ async def test_the_last_step_of_a_turn_at_its_limit_is_not_lost_to_a_drain(harne
     assert await harness.database.fetchval("SELECT status FROM tool_calls") == "completed"
 
 
-async def test_a_run_that_is_canceled_while_it_is_handed_back_is_canceled_by_its_next_claim(harness: Harness):
+async def test_a_run_that_is_canceled_while_it_is_requeued_is_canceled_by_its_next_claim(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
     worker.drain()
@@ -117,7 +117,7 @@ async def test_a_run_that_is_canceled_while_it_is_handed_back_is_canceled_by_its
 
 
 @proves("journal.lost-reply")
-async def test_a_hand_back_whose_reply_was_lost_still_rings_for_the_next_worker(harness: Harness):
+async def test_a_requeue_whose_reply_was_lost_still_rings_for_the_next_worker(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
     worker.drain()

@@ -1,4 +1,4 @@
-"""A worker keeps what it holds, and lets go of what it lost."""
+"""A worker renews the leases that it holds, and stops runs whose lease it lost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_the_keeper_renews_by_itself_for_as_long_as_the_run_takes(harness:
     assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_a_renewal_that_overtakes_its_own_release_locks_nobody_out(harness: Harness):
+async def test_a_renewal_that_overtakes_its_own_release_leaves_no_lock(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     assert await worker.locks.acquire("thr_1", "mine")
     await worker.locks.release("thr_1", "mine")
@@ -70,7 +70,7 @@ async def test_a_renewal_that_overtakes_its_own_release_locks_nobody_out(harness
 
 
 @proves("keep.cancel")
-async def test_a_renewal_brings_a_cancel_whose_nudge_was_lost(harness: Harness):
+async def test_a_renewal_returns_a_cancel_whose_notification_was_lost(harness: Harness):
     worker = harness.worker()
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     await harness.canceller.cancel(harness.tenant_id, run.run_id)
@@ -80,7 +80,7 @@ async def test_a_renewal_brings_a_cancel_whose_nudge_was_lost(harness: Harness):
 
 
 @proves("keep.cancel")
-async def test_a_renewal_brings_an_interrupt_whose_nudge_was_lost(harness: Harness):
+async def test_a_renewal_returns_an_interrupt_whose_notification_was_lost(harness: Harness):
     worker = harness.worker()
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     await harness.submit("stop", run.thread_id, on_busy="interrupt")

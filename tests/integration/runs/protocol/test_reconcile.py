@@ -1,4 +1,4 @@
-"""The reconciler finds what nobody looks after."""
+"""The reconciler finds what no other process handles."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_only_the_first_of_a_line_is_rung_for_and_none_of_a_busy_thread(ha
 
 
 @proves("recover.expired")
-async def test_a_run_whose_lease_ran_out_goes_before_those_that_wait(harness: Harness):
+async def test_a_run_whose_lease_expired_goes_before_queued_runs(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, _ = await harness.begin(worker, plan(["wait:a"]), "a")
     waiting = await harness.submit("next", run.thread_id)
@@ -124,8 +124,8 @@ async def test_many_reconcilers_at_once_recover_and_ring_each_run_once(harness: 
     await check_settled(harness.database, harness.engine)
 
 
-async def test_a_run_that_somebody_writes_to_is_left_to_the_next_pass(harness: Harness):
-    """The reconciler waits for nobody, so it can be part of no deadlock."""
+async def test_a_run_that_another_transaction_locks_is_left_to_the_next_pass(harness: Harness):
+    """The reconciler waits for no lock, so it can be part of no deadlock."""
     worker = harness.worker()
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     await harness.expire_leases()

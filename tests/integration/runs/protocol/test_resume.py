@@ -189,7 +189,7 @@ async def test_calls_in_flight_are_interrupted_those_that_ended_stay_and_idempot
 
 
 @proves("recover.max-attempts")
-async def test_a_run_that_loses_its_worker_too_often_fails_and_says_so(harness: Harness):
+async def test_a_run_that_loses_its_worker_too_often_fails_with_that_reason(harness: Harness):
     run = await harness.submit(plan(["x"], doors={1: "never"}))
     for _ in range(harness.settings.runs.max_attempts):
         worker = harness.worker()

@@ -113,7 +113,7 @@ async def _check_told(harness: Harness, run_id: str) -> None:
     assert [call["call_id"] for call in calls] == ["toolu_tea", "toolu_figs", "toolu_look"]
     likes = harness.settings.agent_directory(harness.tenant_id, "keeper") / "likes"
     noted = likes.read_text().split() if likes.exists() else []
-    # A call that was in flight is not run again: it had its effect once, or not at all, and the model is told so.
+    # A call that was in flight is not run again: its effect happened once or not at all, and the model learns that.
     for call, word in zip(calls[:2], ("tea", "figs"), strict=True):
         assert call["status"] in {"completed", "interrupted"}
         assert noted.count(word) <= 1

@@ -170,7 +170,7 @@ async def test_a_message_that_is_canceled_within_the_window_is_not_in_the_turn(h
 
 @proves("start.twice", "collect.twice")
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
-async def test_whoever_dies_while_runs_are_started_each_message_is_said_once(harness: Harness, fault: Fault) -> None:
+async def test_each_message_is_said_once_if_the_process_that_starts_it_dies(harness: Harness, fault: Fault) -> None:
     thread_id = await harness.thread()
     runs = [await _collect(harness, text, thread_id) for text in ("one", "two")]
     plain = await harness.submit("alone", start_at=_later())

@@ -153,24 +153,24 @@ class _Protocol(RuleBasedStateMachine):
         except Rejected:
             return multiple()
 
-    @rule(run=runs, nudged=st.booleans())
-    def cancel(self, run: str, nudged: bool) -> None:
-        """Cancel a run; all workers hear of it, or the nudge is lost."""
-        self.do(self._cancel(run, nudged))
+    @rule(run=runs, notified=st.booleans())
+    def cancel(self, run: str, notified: bool) -> None:
+        """Cancel a run; all workers get the notification, or it is lost."""
+        self.do(self._cancel(run, notified))
 
-    async def _cancel(self, run: str, nudged: bool) -> None:
+    async def _cancel(self, run: str, notified: bool) -> None:
         try:
             await self.harness.canceller.cancel(self.harness.tenant_id, run)
         except Rejected:
             assert run in self.over
-        if nudged:
+        if notified:
             for slot in self.slots:
                 slot.worker.keeper.cancel(run, "cancel")
             await self._quiesce()
 
     @rule(what=st.sampled_from(["answer", "answer", "expire"]), newest=st.booleans())
     def end_wait(self, what: str, newest: bool) -> None:
-        """Answer a question of a run that waits, or let all waits that a person could end run out of time."""
+        """Answer a question of a run that waits, or let all waits that a person could end time out."""
         self.do(self._end_wait(what, newest))
 
     async def _end_wait(self, what: str, newest: bool) -> None:
@@ -233,7 +233,7 @@ class _Protocol(RuleBasedStateMachine):
 
     @rule(worker=_workers, statements=st.integers(0, 8))
     def usurp(self, worker: int, statements: int) -> None:
-        """All leases run out, also those of workers that live: they are zombies, and another takes a run over."""
+        """All leases expire, also those of live workers: they are zombies, and another takes a run over."""
         self.do(self._usurp(self.slots[worker], statements))
 
     async def _usurp(self, slot: _Slot, statements: int) -> None:
@@ -326,7 +326,7 @@ class _Protocol(RuleBasedStateMachine):
             self.fences[row["id"]] = row["fence"]
 
     async def _check_order(self) -> None:
-        """Whoever was claimed just now was the first of its line."""
+        """A run that was just claimed was the first of its queue."""
         for run in await self.world.database.fetch("SELECT * FROM runs WHERE status = 'running'"):
             if (run["id"], run["fence"]) in self.begun:
                 continue
@@ -405,7 +405,7 @@ def _profile() -> profile:
         max_examples=_EXAMPLES or 80,
         stateful_step_count=50,
         derandomize=not _EXAMPLES,
-        # A schedule that fails is shrunk where somebody looks for one; that takes minutes.
+        # A failing schedule is shrunk only when a developer looks for one; that takes minutes.
         phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],
         database=None,
         deadline=None,

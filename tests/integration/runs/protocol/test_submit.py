@@ -61,7 +61,7 @@ async def test_a_rejected_message_names_the_active_run_and_leaves_nothing(harnes
     assert not accepted.replayed
 
 
-async def test_a_run_in_line_makes_a_thread_busy_too(harness: Harness):
+async def test_a_queued_run_makes_a_thread_busy_too(harness: Harness):
     first = await harness.submit("hello")
     with pytest.raises(ThreadBusy, match=first.run_id):
         await harness.submit("me too", first.thread_id, on_busy="reject")
@@ -125,7 +125,7 @@ async def test_two_interrupts_run_in_their_order(harness: Harness):
     assert [asked.run_id for asked in harness.engine.model_calls] == [first.run_id, *(each.run_id for each in urgent)]
 
 
-async def test_an_interrupt_stops_a_run_that_was_begun_and_stands_in_line_again(harness: Harness):
+async def test_an_interrupt_stops_a_requeued_run(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     first, slot = await harness.begin(worker, plan(["wait:a"], ["x"]), "a")
     worker.drain()
@@ -263,7 +263,7 @@ async def test_a_deleted_thread_takes_no_message(harness: Harness):
 
 
 @proves("input.deleted-thread")
-async def test_what_stands_in_line_of_a_deleted_thread_is_canceled_by_its_claim(harness: Harness):
+async def test_queued_runs_of_a_deleted_thread_are_canceled_by_their_claim(harness: Harness):
     worker = harness.worker()
     runs = [await harness.submit("hello")]
     runs.append(await harness.submit("more", runs[0].thread_id))

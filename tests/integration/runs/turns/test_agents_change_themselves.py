@@ -25,7 +25,7 @@ def _calls(tool: str, /, **given: Any) -> Stream:
 
 
 def _results(request: Json) -> str:
-    """Return what the tools said that the model is told of in a request."""
+    """Return the tool results in a request to the model."""
     blocks = [block for message in request["messages"] for block in message["content"] if isinstance(block, dict)]
     found = [block["content"] for block in blocks if block["type"] == "tool_result"]
     return " ".join(part["text"] for content in found for part in content)

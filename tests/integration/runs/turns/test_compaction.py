@@ -61,7 +61,7 @@ async def _told(harness: Harness, thread_id: str) -> list[str]:
     return ["summary" if turn.summary else "turn" for turn in turns]
 
 
-async def test_a_short_conversation_is_told_whole(small_harness: Harness):
+async def test_a_short_conversation_is_sent_whole(small_harness: Harness):
     thread_id = await _say(small_harness, _answer("one", context_tokens=300))
     await _say(small_harness, _answer("two", context_tokens=700), thread_id)
     assert await _told(small_harness, thread_id) == ["turn", "turn"]

@@ -127,7 +127,7 @@ async def test_a_worker_that_dies_after_the_summary_leaves_the_same_conversation
     assert await harness.database.fetchval("SELECT count(*) FROM compactions") == 1
 
 
-async def test_the_next_turn_is_told_what_is_left_of_the_long_one(harness: Harness, server: ModelServer) -> None:
+async def test_the_next_turn_gets_the_compacted_rest_of_the_long_one(harness: Harness, server: ModelServer) -> None:
     worker = harness.worker()
     server.reply(call(0), call(1), OVERFLOW, NOTES, call(2), DONE)
     run_id = await _run(harness, worker)

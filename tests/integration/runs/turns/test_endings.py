@@ -1,4 +1,4 @@
-"""How a turn ended is told to the next one: what was stopped and what failed stays in the conversation."""
+"""The next turn gets how a turn ended: what was stopped and what failed stays in the conversation."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _alternates(server: ModelServer) -> bool:
 
 
 @proves("prompt.endings")
-async def test_what_was_stopped_keeps_its_words_and_says_so(harness: Harness, server: ModelServer):
+async def test_a_stopped_turn_keeps_its_text_and_has_a_note(harness: Harness, server: ModelServer):
     stopped = await _stop_midway(harness, server, Part("text", ["Once upon a time"]))
     server.reply(FINE)
     await _say(harness, "Go on.", stopped)
@@ -104,7 +104,7 @@ async def test_what_was_stopped_keeps_its_words_and_says_so(harness: Harness, se
     ]
 
 
-async def test_what_was_stopped_before_a_word_says_so(harness: Harness, server: ModelServer):
+async def test_a_turn_stopped_before_any_text_has_a_note(harness: Harness, server: ModelServer):
     stopped = await _stop_midway(harness, server)
     server.reply(FINE)
     await _say(harness, "Go on.", stopped)
@@ -127,7 +127,7 @@ async def test_an_error_stays_in_the_conversation(harness: Harness, server: Mode
     assert _alternates(server)
 
 
-async def test_a_call_that_an_error_left_open_is_answered_before_the_error_is_told(
+async def test_a_call_that_an_error_left_open_is_answered_before_the_note_of_the_error(
     harness: Harness, server: ModelServer
 ):
     call = Part("tool", ("toolu_1", "memory_save", {"content": "Likes tea"}))
@@ -145,7 +145,7 @@ async def test_a_call_that_an_error_left_open_is_answered_before_the_error_is_to
     ]
 
 
-async def test_the_same_turn_is_told_in_the_same_words_for_ever(harness: Harness, server: ModelServer):
+async def test_the_note_of_a_turn_never_changes(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "No."))
     failed = await _say(harness, "Look.")
     server.reply(FINE)

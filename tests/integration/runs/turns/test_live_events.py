@@ -104,7 +104,7 @@ async def test_a_run_that_is_canceled_while_it_waits_ends_its_open_call(fleet: H
     assert statuses(await events_of(fleet, run.run_id)) == [("ask_user", "started"), ("ask_user", "interrupted")]
 
 
-async def test_usage_is_told_after_each_step_and_the_ledger_tells_the_same(harness: Harness):
+async def test_usage_events_follow_each_step_and_equal_those_of_the_ledger(harness: Harness):
     worker = harness.worker()
     run = await harness.submit(plan(["look"], ["look"], []))
     await harness.settle(worker)

@@ -1,4 +1,4 @@
-"""What a model is told at the start of a turn, from the ledger to the wire."""
+"""What a model gets at the start of a turn, from the ledger to the wire."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_other_queues_threads_and_memories_leave_the_slow_part_alone(harne
     assert (len(first), len(second)) == (1, 2)
 
 
-async def test_the_newest_memories_are_told_as_far_as_there_is_room(harness: Harness, server: ModelServer):
+async def test_the_prompt_has_the_newest_memories_that_fit(harness: Harness, server: ModelServer):
     await _remember(harness, *(f"Fact {number}: {'x' * 1_500}" for number in range(8)))
     (_, fast) = await _prompt(harness, server)
     told = [line[:8] for line in fast.splitlines() if line.startswith("- Fact")]
@@ -167,7 +167,7 @@ async def test_the_newest_memories_are_told_as_far_as_there_is_room(harness: Har
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"memory": {"tools": ["memory_save"]}}], ids=["none", "may only save"])
-async def test_who_may_not_read_memories_is_told_none(
+async def test_the_prompt_has_no_memories_without_the_permission_to_read_them(
     harness: Harness, server: ModelServer, capabilities: dict[str, Any]
 ):
     await _remember(harness, "Likes tea")
@@ -205,7 +205,7 @@ async def test_how_answers_look_follows_the_channel(harness: Harness, server: Mo
     assert "Answer in Markdown." in slow
 
 
-async def test_an_agent_with_an_output_schema_is_told_of_no_other_form(harness: Harness, server: ModelServer):
+async def test_the_prompt_of_an_agent_with_an_output_schema_names_no_other_form(harness: Harness, server: ModelServer):
     server.reply(Stream((Part("text", ["{}"]),)))
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     await harness.add_agent("former", {"name": "Former", "engine": "anthropic", "output_schema": schema})

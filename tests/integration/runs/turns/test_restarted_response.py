@@ -12,7 +12,7 @@ from tests.support.harness.workers import AGENT, Harness
 from tests.support.servers.model_server import Part, Status, Stream, model_server
 
 
-async def test_followers_are_told_that_the_first_words_are_void_and_the_ledger_has_only_the_last(
+async def test_followers_learn_that_the_first_text_is_void_and_the_ledger_has_only_the_last(
     harness: Harness,
 ) -> None:
     async with model_server() as server:

@@ -73,7 +73,7 @@ async def test_a_directory_that_was_taken_away_is_made_again(harness: Harness) -
             clock.advance(61)
 
 
-async def test_a_directory_that_cannot_be_made_fails_the_run_and_says_so(harness: Harness) -> None:
+async def test_a_directory_that_cannot_be_made_fails_the_run_with_that_reason(harness: Harness) -> None:
     harness.settings.workspace_root.parent.mkdir(parents=True, exist_ok=True)
     harness.settings.workspace_root.write_text("a file is in the way")
     await harness.add_agent("tester", {"name": "a", "engine": "scripted", "trust": "controlled"})

@@ -35,7 +35,7 @@ async def test_what_is_queued_under_a_pause_runs_after_the_resume(
     assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_a_pause_of_another_agent_or_tenant_holds_nobody_else_back(harness: Harness):
+async def test_a_pause_of_another_agent_or_tenant_holds_no_other_back(harness: Harness):
     worker = harness.worker()
     async with harness.database.connection() as connection:
         await pause(connection, Switch("agent", harness.tenant_id, "scripted"), None)

@@ -75,7 +75,7 @@ async def test_a_question_waits_without_a_worker_and_its_answer_is_the_tools_res
     await check_any_time(fleet.database)
 
 
-async def test_what_stands_in_line_behind_a_run_that_waits_comes_after_it(fleet: Harness):
+async def test_runs_queued_behind_a_waiting_run_come_after_it(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "first"})
     later = await fleet.submit(script({"say": "second"}), run.thread_id)
     await fleet.settle(*fleet.workers)
@@ -133,7 +133,7 @@ async def test_a_run_with_several_questions_goes_on_after_the_last_answer(fleet:
     ],
 )
 @proves("suspend.expiry")
-async def test_a_question_that_nobody_answers_ends_in_its_default_or_without_an_answer(
+async def test_an_unanswered_question_ends_in_its_default_or_without_an_answer(
     fleet: Harness, limits: dict[str, Any], status: str, said: str
 ):
     question = {"name": "ask_user", "input": _ASK["input"] | limits}
@@ -147,7 +147,7 @@ async def test_a_question_that_nobody_answers_ends_in_its_default_or_without_an_
 
 
 @proves("suspend.expiry")
-async def test_a_question_that_nobody_answers_goes_to_the_agent_that_was_named(fleet: Harness):
+async def test_an_unanswered_question_goes_to_the_agent_that_it_names(fleet: Harness):
     given = {"question": script({"say": "tea, then"}), "expires_in_s": 9, "escalate_to": "planned"}
     question = {"name": "ask_user", "input": given}
     run = await _begin(fleet, {"tool": question}, {"say": "settled"})
@@ -169,7 +169,7 @@ async def test_a_person_may_still_answer_while_an_agent_is_asked_in_their_place(
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
     await fleet.settle(*fleet.workers)
     assert await _result_of(fleet, run.run_id) == ("completed", "coffee")
-    # Nobody waits for the agent any more.
+    # The agent's answer is no longer awaited.
     asked = await fleet.database.fetchval(
         "SELECT status FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
     )
@@ -236,7 +236,9 @@ async def test_agents_that_are_asked_together_work_together(fleet: Harness):
         ([{"tool": ask("b", {"tool": ask("c", {"tool": ask("d", {"say": "x"})})})}], "at most 3 agents"),
     ],
 )
-async def test_who_cannot_be_asked_is_told_to_the_model(fleet: Harness, items: list[dict[str, Any]], says: str):
+async def test_the_model_gets_the_reason_why_an_agent_cannot_be_asked(
+    fleet: Harness, items: list[dict[str, Any]], says: str
+):
     run = await _begin(fleet, *items, {"say": "done"})
     assert (await fleet.run(run.run_id))["status"] == "succeeded"
     texts = await fleet.database.fetch("SELECT result::text AS said FROM tool_calls WHERE status = 'failed'")
@@ -282,7 +284,7 @@ async def test_a_call_that_is_not_permitted_does_not_run_and_the_model_hears_why
 
 @proves("suspend.approval")
 async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_another_run_it_again(fleet: Harness):
-    """What a person permitted is one call. Whether it had its effect is not known after a crash: the model is told."""
+    """A permission is for one call. After a crash its effect is unknown, and the model gets a result that states it."""
     forget = {"name": "unknown_tool", "input": {}}
     await fleet.add_agent(
         "wary",
@@ -347,7 +349,7 @@ async def test_a_permitted_call_that_a_dead_worker_had_begun_is_asked_about_agai
     assert (await fleet.run(run.run_id))["result_text"] == "listed"
 
 
-async def test_a_run_that_cannot_wait_for_what_a_tool_wants_fails_at_once_and_says_so(fleet: Harness):
+async def test_a_run_with_an_invalid_wait_request_fails_at_once_with_that_reason(fleet: Harness):
     run = await fleet.submit(plan(["odd:weather"]))
     await fleet.settle(fleet.worker())
     row = await fleet.run(run.run_id)
@@ -410,7 +412,7 @@ async def test_who_is_asked_in_a_persons_place_stands_at_most_third(fleet: Harne
     assert await _result_of(fleet, run.run_id) == ("failed", "The person did not answer in time.")
 
 
-async def test_whoever_dies_with_a_thread_deleted_leaves_the_end_of_its_runs_to_the_reconciler(fleet: Harness):
+async def test_a_crash_after_deleting_a_thread_leaves_the_end_of_its_runs_to_the_reconciler(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "never"})
     behind = await fleet.submit(script({"say": "never"}), run.thread_id)
     async with fleet.database.transaction() as transaction:
@@ -427,7 +429,7 @@ async def test_whoever_dies_with_a_thread_deleted_leaves_the_end_of_its_runs_to_
 
 
 @proves("suspend.cancel")
-async def test_cancelling_a_run_that_waits_ends_it_and_the_runs_that_it_waited_for(fleet: Harness):
+async def test_canceling_a_waiting_run_ends_it_and_the_runs_that_it_waited_for(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK}, {"say": "b"})}, {"say": "a"})
     (child,) = await fleet.database.fetch(
         "SELECT id FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
@@ -443,7 +445,7 @@ async def test_cancelling_a_run_that_waits_ends_it_and_the_runs_that_it_waited_f
     await check_any_time(fleet.database)
 
 
-async def test_a_child_that_is_cancelled_answers_its_parent(fleet: Harness):
+async def test_a_canceled_child_answers_its_parent(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "without b"})
     (child,) = await fleet.database.fetch(
         "SELECT id FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
@@ -463,7 +465,7 @@ async def test_a_message_that_interrupts_ends_a_run_that_waits(fleet: Harness):
     assert (await fleet.run(next_run.run_id))["result_text"] == "instead"
 
 
-async def test_whoever_dies_between_asking_a_run_to_stop_and_letting_it_go_leaves_it_to_the_reconciler(fleet: Harness):
+async def test_a_crash_between_a_cancel_request_and_its_application_leaves_the_run_to_the_reconciler(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "never"})
     await fleet.database.execute("UPDATE runs SET cancel_requested_at = now() WHERE id = :run_id", run_id=run.run_id)
     await fleet.reconciler.reconcile()
@@ -471,7 +473,7 @@ async def test_whoever_dies_between_asking_a_run_to_stop_and_letting_it_go_leave
     assert await fleet.status(run.run_id) == "canceled"
 
 
-async def test_a_parent_whose_childs_end_nobody_told_is_told_by_the_reconciler(fleet: Harness):
+async def test_the_reconciler_resolves_a_parents_wait_for_an_ended_child(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "heard"})
     await fleet.database.execute(
         "UPDATE runs SET status = 'succeeded', result_text = 'b says', finished_at = now()"

@@ -72,7 +72,7 @@ async def test_a_tool_that_is_not_offered_cannot_be_called(hands: Hands) -> None
 
 
 @pytest.mark.parametrize("name", ["Read", "Write", "Edit", "Glob", "Grep", "Bash"])
-async def test_arguments_of_the_wrong_form_are_told(hands: Hands, name: str) -> None:
+async def test_arguments_of_the_wrong_form_are_reported(hands: Hands, name: str) -> None:
     assert "wrong form" in await hands.failure(name)
     wrong = {key: {"a": 1} for key in ("file_path", "pattern", "command", "content", "old_string", "new_string")}
     assert "wrong form" in await hands.failure(name, **wrong)

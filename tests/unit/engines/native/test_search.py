@@ -53,7 +53,7 @@ async def test_output_is_cut(hands: Hands) -> None:
     assert found.endswith("[there is more; narrow the search]")
 
 
-async def test_a_hostile_expression_is_ended_in_time_and_holds_nobody_up(
+async def test_a_hostile_expression_is_ended_in_time_and_blocks_no_other_call(
     hands: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "_TIMEOUT_S", 0.5)
