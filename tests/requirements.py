@@ -283,6 +283,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",
     # orchestrations
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
+    "orchestration.model-fits": "A model outside peer_models, of an unavailable provider or too weak is never taken.",
 }
 
 

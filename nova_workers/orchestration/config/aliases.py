@@ -78,7 +78,8 @@ class _Resolver:
     def add_registered(self, model_id: str, provider: str | None) -> None:
         path: Path = ("model_registry", model_id)
         if provider is None:
-            if model_id not in self.models:
+            named = model_id in self.models or model_id in self._aliases
+            if not named and all(alias.model_id != model_id for alias in self._aliases.values()):
                 self._complain(path, "no provider is known for this model; add `provider`")
         elif provider not in self._providers:
             self._complain_of_provider((*path, "provider"), provider)

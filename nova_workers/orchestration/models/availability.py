@@ -1,0 +1,47 @@
+"""Which providers this fleet has: its engines, their keys and profiles."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nova_workers.orchestration.config.values import ProviderConfig
+
+__all__ = ["Availability", "FleetAvailability", "unavailable_providers"]
+
+
+class Availability(Protocol):
+    """Knows which providers can be had. Above it the choice of models; below it settings, or a probe."""
+
+    def missing(self, provider: ProviderConfig) -> str | None:
+        """Return what the fleet lacks for a provider, in words; None if it can be had."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FleetAvailability:
+    """Availability by the settings of this process. It reads no network: a key that was revoked counts as there.
+
+    Attributes:
+        engines: The engines that are installed and have a key.
+        profiles: The named profiles of each engine that has any.
+    """
+
+    engines: Collection[str]
+    profiles: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+
+    def missing(self, provider: ProviderConfig) -> str | None:
+        """Return what the fleet lacks for a provider, in words; None if it can be had."""
+        if not provider.enabled:
+            return "the configuration disables it"
+        if provider.engine not in self.engines:
+            return f"the fleet has no engine {provider.engine!r} with a key"
+        profiles = self.profiles.get(provider.engine, ())
+        if provider.profile is not None and provider.profile not in profiles:
+            return f"the settings of the engine {provider.engine!r} have no profile {provider.profile!r}"
+        return None
+
+
+def unavailable_providers(providers: Mapping[str, ProviderConfig], availability: Availability) -> dict[str, str]:
+    """Return the providers that cannot be had, and why."""
+    missing = {name: availability.missing(provider) for name, provider in providers.items()}
+    return {name: why for name, why in missing.items() if why is not None}
