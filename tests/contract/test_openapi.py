@@ -23,7 +23,7 @@ from api.app import build_app
 from nova_workers.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
-from tests.integration.api.worker_calls import make_tenant
+from tests.integration.api.manual_worker import make_tenant
 from tests.support.servers.asgi import loopback_listener
 
 _EXAMPLES = 12

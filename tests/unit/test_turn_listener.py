@@ -116,13 +116,13 @@ async def test_without_a_listener_of_its_own_a_subagent_is_authorized_as_the_tur
 
 
 def test_a_wrapper_is_not_in_the_path_of_what_it_does_not_override() -> None:
-    class Loud(ForwardingListener):
+    class UpperCasing(ForwardingListener):
         def on_token(self, text: str) -> None:
             self._to.on_token(text.upper())
 
     seen: list[str] = []
     inner = EngineCallbacks(on_token=seen.append, on_reasoning=seen.append)
-    wrapped = ForwardingListener(Loud(ForwardingListener(inner)))
+    wrapped = ForwardingListener(UpperCasing(ForwardingListener(inner)))
     assert wrapped.on_reasoning == seen.append
     wrapped.on_token("a")
     assert seen == ["A"]

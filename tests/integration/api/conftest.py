@@ -1,4 +1,4 @@
-"""The API under a real server on loopback, in the test's own process and loop; and workers' hands for its runs."""
+"""The API under a real server on loopback, in the test's own loop; and a worker that a test drives by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.streams.publisher import EventPublisher
-from tests.integration.api.worker_calls import Hands, Tenant, make_tenant
+from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.support.servers.asgi import serving
 
 
@@ -114,11 +114,11 @@ async def api(settings: Settings, tenant: Tenant) -> AsyncGenerator[Api]:
 
 
 @pytest.fixture
-async def hands(database: Database, redis: Redis) -> AsyncGenerator[Hands]:
-    """What a worker does to runs, one move at a time."""
+async def worker(database: Database, redis: Redis) -> AsyncGenerator[ManualWorker]:
+    """A worker that does one operation on runs at a time."""
     publisher = EventPublisher(redis, flush_ms=0, clock=SystemClock())
     sending = asyncio.create_task(publisher.run())
-    yield Hands(database, publisher)
+    yield ManualWorker(database, publisher)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
 

@@ -1,4 +1,4 @@
-"""A worker with the engines as bootstrap builds them, before a model server whose answers a test gives."""
+"""A worker with the engines of bootstrap and a model server whose answers a test gives."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Stage:
         self.secrets = secrets
 
     async def agent(self, agent_id: str, **spec: Any) -> None:
-        """Make an agent, checked as the API checks it."""
+        """Create an agent, checked as by the API."""
         given = {"name": agent_id, "engine": "anthropic", **spec}
         registry = default_registry(self.harness.database, self.harness.settings, SystemClock(), serve=ToolServer())
         registry.validate(AgentSpec.model_validate(given))
         await self.harness.add_agent(agent_id, given)
 
     async def run(self, text: str, *replies: Stream, agent_id: str, thread_id: str | None = None) -> RunView:
-        """Send a message, have the model answer so, and return the run as it ended."""
+        """Send a message, let the model answer with `replies`, and return the ended run."""
         self.model.requests.clear()
         self.model.reply(*replies)
         fields = {} if thread_id else {"agent_id": agent_id}
@@ -76,7 +76,7 @@ class Stage:
             return await get_run(connection, self.harness.tenant_id, accepted.run_id)
 
     def asked(self, number: int) -> str:
-        """Return what the model was sent, as text."""
+        """Return a request to the model, as text."""
         return json.dumps(self.model.requests[number], ensure_ascii=False)
 
     async def dump(self) -> str:
@@ -116,7 +116,7 @@ class Stage:
 async def open_stage(
     database: Database, redis: Redis, settings: Settings, model: ModelServer, **tools: Any
 ) -> AsyncGenerator[Stage]:
-    """Build it, with settings of the tools."""
+    """Build a stage, with settings of the tools."""
     given = {
         "secrets": {"keys": [KEY]},
         "tools": tools,
@@ -137,7 +137,7 @@ async def open_stage(
 
 @contextmanager
 def recorded_logs() -> Generator[io.StringIO]:
-    """Send what a worker logs through its own pipeline into a file of the test's, at the lowest level."""
+    """Write the worker's logs through its own pipeline into a file, at the lowest level."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     stream = io.StringIO()

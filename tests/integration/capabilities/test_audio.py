@@ -62,8 +62,8 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nova_workers.capabilities.audio.transcription.find_spec", find)
 
 
-class Studio:
-    """An agent with audio and a directory."""
+class AudioAgent:
+    """An agent with the audio capability and a directory."""
 
     def __init__(self, database: Database, settings: Settings, **spec: Any) -> None:
         self.directory = settings.agent_directory("ten_1", "a")
@@ -82,11 +82,11 @@ class Studio:
             file.writeframes(bytes(3_200))
         return path
 
-    async def hear(self, path: str = "note.wav", **given: Any) -> str:
+    async def transcribe(self, path: str = "note.wav", **given: Any) -> str:
         """Transcribe."""
         return await self._caller.call("audio_transcribe", path=path, **given)
 
-    async def say(self, text: str, **given: Any) -> str:
+    async def speak(self, text: str, **given: Any) -> str:
         """Speak."""
         return await self._caller.call("audio_speak", text=text, **given)
 
@@ -102,21 +102,23 @@ def _audio(settings: Settings, **given: Any) -> Settings:
 async def test_without_a_program_the_model_gets_the_name_of_what_to_install(
     database: Database, settings: Settings, programs: Install
 ) -> None:
-    studio = Studio(database, settings)
-    studio.record()
-    assert (await studio.hear()).startswith(
+    audio_agent = AudioAgent(database, settings)
+    audio_agent.record()
+    assert (await audio_agent.transcribe()).startswith(
         f"!{TO_TRANSCRIBE} The operator installs one of: the Python package 'faster"
     )
-    assert (await studio.say("Hello")).startswith(
+    assert (await audio_agent.speak("Hello")).startswith(
         f"!{TO_SPEAK} The operator installs one of these on its PATH: 'piper'"
     )
 
 
 async def test_an_agent_without_files_has_no_audio(database: Database, settings: Settings) -> None:
-    studio = Studio(database, settings, trust="sandbox")
-    studio.record()
-    assert await studio.hear() == "!You work without files (your trust is 'sandbox'), so there is no audio."
-    assert await studio.say("Hello") == "!You work without files (your trust is 'sandbox'), so there is no audio."
+    audio_agent = AudioAgent(database, settings, trust="sandbox")
+    audio_agent.record()
+    assert await audio_agent.transcribe() == "!You work without files (your trust is 'sandbox'), so there is no audio."
+    assert (
+        await audio_agent.speak("Hello") == "!You work without files (your trust is 'sandbox'), so there is no audio."
+    )
 
 
 # whisper.cpp
@@ -140,10 +142,10 @@ async def test_whisper_cpp_transcribes_a_copy_and_only_its_transcript_is_returne
     programs("whisper-cli", _WHISPER_CPP)
     model = tmp_path / "ggml-base.bin"
     model.write_bytes(b"model")
-    studio = Studio(database, _audio(settings, transcription_model=str(model)))
-    studio.record("in/note.wav")
-    assert await studio.hear("in/note.wav") == "heard RIFF auto wav it"
-    assert await studio.hear("in/note.wav", language="de") == "heard RIFF de wav it"
+    audio_agent = AudioAgent(database, _audio(settings, transcription_model=str(model)))
+    audio_agent.record("in/note.wav")
+    assert await audio_agent.transcribe("in/note.wav") == "heard RIFF auto wav it"
+    assert await audio_agent.transcribe("in/note.wav", language="de") == "heard RIFF de wav it"
     assert list(scratch.iterdir()) == []
 
 
@@ -152,9 +154,9 @@ async def test_whisper_cpp_without_a_model_file_says_which_setting(
     database: Database, settings: Settings, programs: Install
 ) -> None:
     programs("whisper-cli", _WHISPER_CPP)
-    studio = Studio(database, settings)
-    studio.record()
-    assert "NOVA_AUDIO__TRANSCRIPTION_MODEL to the path of a ggml model" in await studio.hear()
+    audio_agent = AudioAgent(database, settings)
+    audio_agent.record()
+    assert "NOVA_AUDIO__TRANSCRIPTION_MODEL to the path of a ggml model" in await audio_agent.transcribe()
 
 
 @pytest.mark.usefixtures("no_package")
@@ -164,13 +166,15 @@ async def test_a_program_that_fails_or_hangs_is_reported(
     model = tmp_path / "ggml-base.bin"
     model.write_bytes(b"model")
     programs("whisper-cli", "sys.exit('cannot read it')")
-    studio = Studio(database, _audio(settings, transcription_model=str(model), timeout_s=0.5))
-    studio.record()
-    assert await studio.hear() == "!whisper-cli failed (status 1): cannot read it"
+    audio_agent = AudioAgent(database, _audio(settings, transcription_model=str(model), timeout_s=0.5))
+    audio_agent.record()
+    assert await audio_agent.transcribe() == "!whisper-cli failed (status 1): cannot read it"
     programs("whisper-cli", "import time; time.sleep(60)")
-    assert await studio.hear() == "!whisper-cli was not done after 0.5 s and was stopped. Try a shorter piece."
+    assert (
+        await audio_agent.transcribe() == "!whisper-cli was not done after 0.5 s and was stopped. Try a shorter piece."
+    )
     programs("whisper-cli", "pass")
-    assert (await studio.hear()).startswith("!whisper.cpp wrote no transcript.")
+    assert (await audio_agent.transcribe()).startswith("!whisper.cpp wrote no transcript.")
 
 
 # The Python packages, by a stand-in of the same face
@@ -208,27 +212,27 @@ async def test_a_whisper_package_runs_in_a_process_of_its_own_without_our_secret
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOVA_MODEL__API_KEY", "hunter2")
-    studio = Studio(database, settings)
-    studio.record()
-    assert await studio.hear(language="de") == "Hello, de recording.wav []"
-    assert await studio.hear() == "Hello, None recording.wav []"
+    audio_agent = AudioAgent(database, settings)
+    audio_agent.record()
+    assert await audio_agent.transcribe(language="de") == "Hello, de recording.wav []"
+    assert await audio_agent.transcribe() == "Hello, None recording.wav []"
     assert "faster_whisper" not in sys.modules
 
 
 @pytest.mark.usefixtures("package")
 async def test_a_model_that_is_not_there_is_not_downloaded(database: Database, settings: Settings) -> None:
-    studio = Studio(database, _audio(settings, transcription_model="large-v3"))
-    studio.record()
-    said = await studio.hear()
+    audio_agent = AudioAgent(database, _audio(settings, transcription_model="large-v3"))
+    audio_agent.record()
+    said = await audio_agent.transcribe()
     assert said.startswith("!faster_whisper could not transcribe it. The model 'large-v3' is not on this worker")
     assert 'faster_whisper.download_model("large-v3")' in said
 
 
 @pytest.mark.skipif(importlib.util.find_spec("faster_whisper") is None, reason="faster-whisper is not installed")
 async def test_the_real_package_says_that_its_model_is_missing(database: Database, settings: Settings) -> None:
-    studio = Studio(database, _audio(settings, transcription_model="no-such-model"))
-    studio.record()
-    assert "is not on this worker" in await studio.hear()
+    audio_agent = AudioAgent(database, _audio(settings, transcription_model="no-such-model"))
+    audio_agent.record()
+    assert "is not on this worker" in await audio_agent.transcribe()
 
 
 # A server
@@ -250,9 +254,9 @@ async def test_a_server_goes_before_what_is_installed(database: Database, settin
         "transcription_api_key": SecretStr("k"),
         "transcription_model": "w",
     }
-    studio = Studio(database, _audio(settings, **given))
-    studio.record("memo.mp3")
-    assert await studio.hear("memo.mp3", language="en") == "Hello there."
+    audio_agent = AudioAgent(database, _audio(settings, **given))
+    audio_agent.record("memo.mp3")
+    assert await audio_agent.transcribe("memo.mp3", language="en") == "Hello there."
     ((_, _, headers, body),) = server.requests
     assert headers["authorization"] == "Bearer k"
     for part in (b'name="model"\r\n\r\nw\r\n', b'name="language"\r\n\r\nen\r\n', b'filename="recording.mp3"', b"RIFF"):
@@ -276,15 +280,15 @@ async def test_the_answer_of_a_server_is_returned(
         return JSONResponse(body, status_code=status)
 
     server.on("POST", "/v1/audio/transcriptions", answer)
-    studio = Studio(database, _audio(settings, transcription_url=server.url))
-    studio.record()
-    assert says in await studio.hear()
+    audio_agent = AudioAgent(database, _audio(settings, transcription_url=server.url))
+    audio_agent.record()
+    assert says in await audio_agent.transcribe()
 
 
 async def test_an_unreachable_server_is_reported(database: Database, settings: Settings) -> None:
-    studio = Studio(database, _audio(settings, transcription_url="http://127.0.0.1:1"))
-    studio.record()
-    assert await studio.hear() == "!The transcription server did not answer (ConnectError). Try later."
+    audio_agent = AudioAgent(database, _audio(settings, transcription_url="http://127.0.0.1:1"))
+    audio_agent.record()
+    assert await audio_agent.transcribe() == "!The transcription server did not answer (ConnectError). Try later."
 
 
 # Speech
@@ -315,9 +319,9 @@ async def test_a_voice_writes_into_the_agents_directory(
     arguments: list[str],
 ) -> None:
     programs(program, _SPEAKS.replace("{option}", option))
-    studio = Studio(database, _audio(settings, voice=voice))
-    said = await studio.say("Hello;\n$(rm -rf /) -v x", path="out/hello.wav")
-    written = (studio.directory / "out" / "hello.wav").read_bytes()
+    audio_agent = AudioAgent(database, _audio(settings, voice=voice))
+    said = await audio_agent.speak("Hello;\n$(rm -rf /) -v x", path="out/hello.wav")
+    written = (audio_agent.directory / "out" / "hello.wav").read_bytes()
     assert said == f"Wrote out/hello.wav ({len(written)} bytes, by {program})."
     # Text is never an argument; a line break would be another recording.
     assert written.endswith(b', "Hello; $(rm -rf /) -v x"]')
@@ -327,28 +331,28 @@ async def test_a_voice_writes_into_the_agents_directory(
 
 async def test_a_recording_without_a_name_gets_one(database: Database, settings: Settings, programs: Install) -> None:
     programs("espeak-ng", _SPEAKS.replace("{option}", "-w"))
-    studio = Studio(database, settings)
-    first, second = await studio.say("One"), await studio.say("Two")
+    audio_agent = AudioAgent(database, settings)
+    first, second = await audio_agent.speak("One"), await audio_agent.speak("Two")
     assert first != second
-    assert len(list(studio.directory.glob("speech-*.wav"))) == 2
+    assert len(list(audio_agent.directory.glob("speech-*.wav"))) == 2
 
 
 async def test_a_voice_that_writes_nothing_is_reported(
     database: Database, settings: Settings, programs: Install
 ) -> None:
     programs("espeak-ng", "pass")
-    studio = Studio(database, settings)
-    assert await studio.say("Hello", path="a.wav") == (
+    audio_agent = AudioAgent(database, settings)
+    assert await audio_agent.speak("Hello", path="a.wav") == (
         "!espeak-ng ended well, but wrote nothing. Does the voice fit the language?"
     )
-    assert not (studio.directory / "a.wav").exists()
+    assert not (audio_agent.directory / "a.wav").exists()
 
 
 @pytest.mark.skipif(which("espeak-ng") is None, reason="espeak-ng is not installed")
 async def test_the_real_voice_speaks(database: Database, settings: Settings) -> None:
-    studio = Studio(database, settings)
-    assert (await studio.say("Hello", path="a.wav")).startswith("Wrote a.wav")
-    with wave.open(str(studio.directory / "a.wav")) as file:
+    audio_agent = AudioAgent(database, settings)
+    assert (await audio_agent.speak("Hello", path="a.wav")).startswith("Wrote a.wav")
+    with wave.open(str(audio_agent.directory / "a.wav")) as file:
         assert file.getnframes() > 1_000
 
 
@@ -370,11 +374,11 @@ async def test_the_real_voice_speaks(database: Database, settings: Settings) -> 
 async def test_recordings_come_from_the_agents_directory(
     database: Database, settings: Settings, server: ApiStub, tmp_path: Path, path: str, says: str
 ) -> None:
-    studio = Studio(database, _audio(settings, transcription_url=server.url))
+    audio_agent = AudioAgent(database, _audio(settings, transcription_url=server.url))
     (tmp_path / "secret.wav").write_bytes(b"secret")
-    (studio.directory / "link.wav").symlink_to(tmp_path / "secret.wav")
-    os.mkfifo(studio.directory / "pipe.wav")
-    said = await studio.hear(path)
+    (audio_agent.directory / "link.wav").symlink_to(tmp_path / "secret.wav")
+    os.mkfifo(audio_agent.directory / "pipe.wav")
+    said = await audio_agent.transcribe(path)
     assert said.startswith("!")
     assert says in said
     assert server.requests == []
@@ -385,36 +389,36 @@ async def test_speech_goes_to_the_agents_directory(
     database: Database, settings: Settings, programs: Install, tmp_path: Path, path: str
 ) -> None:
     programs("espeak-ng", _SPEAKS.replace("{option}", "-w"))
-    studio = Studio(database, settings)
-    (studio.directory / "link.wav").symlink_to(tmp_path / "outside.wav")
-    assert "is outside" in await studio.say("Hello", path=path)
+    audio_agent = AudioAgent(database, settings)
+    (audio_agent.directory / "link.wav").symlink_to(tmp_path / "outside.wav")
+    assert "is outside" in await audio_agent.speak("Hello", path=path)
     assert not (tmp_path / "outside.wav").exists()
 
 
 async def test_a_recording_that_is_too_large_is_refused(
     database: Database, settings: Settings, server: ApiStub
 ) -> None:
-    studio = Studio(database, _audio(settings, transcription_url=server.url, max_bytes=3_000))
-    studio.record()
-    assert "more than the 3000 bytes that a recording may have" in await studio.hear()
+    audio_agent = AudioAgent(database, _audio(settings, transcription_url=server.url, max_bytes=3_000))
+    audio_agent.record()
+    assert "more than the 3000 bytes that a recording may have" in await audio_agent.transcribe()
     assert server.requests == []
 
 
 @pytest.mark.parametrize(
     ("tool", "given", "says"),
     [
-        ("hear", {"path": ""}, "path: String should have at least 1 character"),
-        ("hear", {"path": "a.wav", "language": "English; rm"}, "language: String should match pattern"),
-        ("say", {"text": "  "}, "text: String should have at least 1 character"),
-        ("say", {"text": "x" * 20_001}, "text: String should have at most 20000 characters"),
-        ("say", {"text": "x", "path": "run.sh"}, "'run.sh' is not the name of a WAV file"),
+        ("transcribe", {"path": ""}, "path: String should have at least 1 character"),
+        ("transcribe", {"path": "a.wav", "language": "English; rm"}, "language: String should match pattern"),
+        ("speak", {"text": "  "}, "text: String should have at least 1 character"),
+        ("speak", {"text": "x" * 20_001}, "text: String should have at most 20000 characters"),
+        ("speak", {"text": "x", "path": "run.sh"}, "'run.sh' is not the name of a WAV file"),
     ],
 )
 async def test_bad_arguments_are_explained_to_the_model(
     database: Database, settings: Settings, tool: str, given: dict[str, Any], says: str
 ) -> None:
-    studio = Studio(database, settings)
-    said = await getattr(studio, tool)(**given)
+    audio_agent = AudioAgent(database, settings)
+    said = await getattr(audio_agent, tool)(**given)
     assert said.startswith("!")
     assert says in said
 

@@ -23,7 +23,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.threads.records import delete_thread
 from tests.integration.effects.ledger import seed_run
-from tests.integration.history.past import Past
+from tests.integration.history.past_conversations import PastConversations
 from tests.requirements import proves
 from tests.support.data.seeded_embeddings import SeededEmbeddings
 from tests.support.harness.workers import Harness
@@ -59,7 +59,7 @@ class Agent:
 
 
 async def test_a_hit_comes_with_its_date_title_and_what_was_said_around_it(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     thread = await past.thread(title="Holidays")
     before = await past.say("Hello", "Hello to you.", thread=thread, days_ago=3)
     hit = await past.say("We fly to Lisbon in May", "How nice!", thread=thread, days_ago=3)
@@ -79,7 +79,7 @@ async def test_a_hit_comes_with_its_date_title_and_what_was_said_around_it(datab
 
 
 async def test_overlapping_windows_are_merged_and_gaps_are_marked(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     thread = await past.thread()
     for number in range(6):
         await past.say(f"Question {number}", f"The heron {number}" if number in {0, 1, 5} else "Well.", thread=thread)
@@ -101,7 +101,7 @@ async def test_words_between_tool_calls_are_read_but_not_what_tools_returned(dat
     run = await seed_run(
         database,
         [("query", "Look it up"), ("response", "I shall."), ("tool_results", "42 rows"), ("response", "It is there.")],
-        thread=await Past(database).thread(),
+        thread=await PastConversations(database).thread(),
         effects=(),
     )
     said = await Agent(database).call("history_read", thread_id=run.thread_id)
@@ -109,7 +109,7 @@ async def test_words_between_tool_calls_are_read_but_not_what_tools_returned(dat
 
 
 async def test_one_reads_on_from_a_hit_and_from_the_end(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     thread = await past.thread(title="Long")
     runs = [await past.say(f"Q{number}", f"A{number}", thread=thread) for number in range(8)]
     agent = Agent(database)
@@ -127,7 +127,7 @@ async def test_one_reads_on_from_a_hit_and_from_the_end(database: Database) -> N
 
 @proves("history.own")
 async def test_an_agent_sees_its_own_threads_only_and_not_the_one_it_is_in(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     mine = await past.say("The heron is mine")
     others = [
         await past.say("The heron of a colleague", agent_id="helper"),
@@ -150,7 +150,7 @@ async def test_an_agent_sees_its_own_threads_only_and_not_the_one_it_is_in(datab
 
 @proves("history.deleted")
 async def test_a_deleted_thread_is_neither_found_nor_read(database: Database) -> None:
-    run = await Past(database).say("The heron")
+    run = await PastConversations(database).say("The heron")
     async with database.transaction() as transaction:
         await delete_thread(transaction, run.tenant_id, run.thread_id)
     agent = Agent(database)
@@ -159,7 +159,7 @@ async def test_a_deleted_thread_is_neither_found_nor_read(database: Database) ->
 
 
 async def test_a_period_is_given_by_days_or_times(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     await past.say("The heron of May", days_ago=10)
     await past.say("The heron of June", days_ago=0)
     agent = Agent(database)
@@ -171,7 +171,7 @@ async def test_a_period_is_given_by_days_or_times(database: Database) -> None:
 
 
 async def test_long_messages_are_cut_in_a_search_and_longer_in_a_read(database: Database) -> None:
-    run = await Past(database).say(f"{'word ' * 4_000}heron {'word ' * 100}")
+    run = await PastConversations(database).say(f"{'word ' * 4_000}heron {'word ' * 100}")
     found = await Agent(database).call("history_search", query="heron", around=0)
     assert "heron" in found
     assert len(found) < 1_000
@@ -204,7 +204,7 @@ async def test_bad_arguments_are_explained_to_the_model(
 
 
 async def test_a_query_of_odd_characters_finds_nothing_and_breaks_nothing(database: Database) -> None:
-    await Past(database, SeededEmbeddings()).say("The heron")
+    await PastConversations(database, SeededEmbeddings()).say("The heron")
     agent = Agent(database, embedder=None)
     for query in ("\x00", "' | !'", "\\", "@ten_1"):
         assert (await agent.call("history_search", query=query)).startswith("Nothing was found")

@@ -16,7 +16,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
 from tests.integration.api.conftest import served
-from tests.integration.api.worker_calls import Tenant, make_tenant
+from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.support.processes.command_line import Nova
 
 VALUE = "correct horse battery"
@@ -29,7 +29,7 @@ def _key(name: str) -> str:
 OLD, NEW = _key("old"), _key("new")
 
 
-class Line:
+class CommandWithApi:
     """The command, beside a served API on the test's own loop."""
 
     def __init__(self, nova: Nova) -> None:
@@ -49,17 +49,19 @@ async def tenant(database: Database) -> Tenant:
 
 
 @pytest.fixture
-async def line(settings: Settings, tenant: Tenant, tmp_path: Path) -> AsyncIterator[Line]:
+async def line(settings: Settings, tenant: Tenant, tmp_path: Path) -> AsyncIterator[CommandWithApi]:
     given = Settings.model_validate({**settings.model_dump(), "secrets": {"keys": [NEW, OLD]}})
     # The API logs into the same streams.
     with capture_logs():
         async with served(given) as (url, _):
-            yield Line(
+            yield CommandWithApi(
                 Nova({"NOVA_HOME": str(tmp_path), "NOVA_API_URL": url, "NOVA_API_KEY": tenant.key, "NO_COLOR": "1"})
             )
 
 
-async def test_a_secret_is_set_from_stdin_listed_and_removed(line: Line, database: Database, tenant: Tenant) -> None:
+async def test_a_secret_is_set_from_stdin_listed_and_removed(
+    line: CommandWithApi, database: Database, tenant: Tenant
+) -> None:
     assert await line("set", "TOKEN", "--description", "for tests", stdin=f"{VALUE}\n") == "set TOKEN\n"
     assert await Secrets(database, Vault.of([NEW])).get(tenant.id, "TOKEN") == VALUE
     assert "for tests" in await line("list")
@@ -80,11 +82,11 @@ async def test_a_secret_is_set_from_stdin_listed_and_removed(line: Line, databas
         (["remove", "NONE"], "", "There is no secret 'NONE'"),
     ],
 )
-async def test_what_is_wrong_is_said(line: Line, words: list[str], stdin: str, says: str) -> None:
+async def test_what_is_wrong_is_said(line: CommandWithApi, words: list[str], stdin: str, says: str) -> None:
     assert says in await line(*words, stdin=stdin, good=False)
 
 
-async def test_a_rotation_says_what_it_did(line: Line, database: Database, tenant: Tenant) -> None:
+async def test_a_rotation_says_what_it_did(line: CommandWithApi, database: Database, tenant: Tenant) -> None:
     secrets = Secrets(database, Vault.of([OLD]))
     for name in ("ONE", "TWO", "LOST"):
         await secrets.put(tenant.id, name, VALUE, by="person")

@@ -1,4 +1,4 @@
-"""A post office in this very process: real rows, a real receiver, and time in the test's hand."""
+"""Deliveries in the test process: real rows, a real receiver, and time that a test moves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def until(reached: Callable[[], bool], timeout_s: float = 10) -> None:
 MASTER_KEY = "k1:" + base64.b64encode(bytes(range(32))).decode()
 
 
-class PostOffice:
+class DeliveryHarness:
     """Webhooks of one tenant, and a sender."""
 
     def __init__(self, database: Database, settings: Settings, inbox: Receiver) -> None:
@@ -56,7 +56,7 @@ class PostOffice:
         settings: Settings | None = None,
         database: Database | None = None,
     ) -> DeliverySender:
-        """Return another sender, as another process has it."""
+        """Return a further sender, as in another process."""
         settings = settings or self.settings
         return DeliverySender(
             database or self.database,
@@ -76,11 +76,11 @@ class PostOffice:
         await notify(self.database, Sender(self.tenant_id, agent_id, "thr_1", run_id), text)
 
     async def route(self, routes: ChannelRoutes | None = None) -> None:
-        """Pass on what is in the inbox, and send nothing."""
+        """Route the inbox to channels, and send nothing."""
         await InboxRouter(self.database, routes or build_routes(self.database, self.settings)).route_due()
 
     async def rows(self, target: str | None = None) -> list[dict[str, Any]]:
-        """Return the outbox, oldest first, without the inbox; or what goes to one target."""
+        """Return the outbox, oldest first, without the inbox; or the rows of one target."""
         rows = await self.database.fetch(
             "SELECT *, extract(epoch FROM due_at - now())::float8 AS due_in_s FROM deliveries"
             " WHERE target <> 'user' AND (:target::text IS NULL OR target = :target) ORDER BY id",
@@ -89,7 +89,7 @@ class PostOffice:
         return [dict(row) for row in rows]
 
     async def inbox(self) -> list[str]:
-        """Return the words in the inbox, oldest first."""
+        """Return the texts in the inbox, oldest first."""
         rows = await self.database.fetch(
             "SELECT payload ->> 'text' AS words FROM deliveries WHERE target = 'user' ORDER BY id"
         )
@@ -125,9 +125,9 @@ def delivery_settings(settings: Settings, receiving: Receiver) -> Settings:
 
 
 @pytest.fixture
-async def post(database: Database, delivery_settings: Settings, receiving: Receiver) -> PostOffice:
-    """A post office with a tenant and the default agents."""
-    made = PostOffice(database, delivery_settings, receiving)
+async def deliveries(database: Database, delivery_settings: Settings, receiving: Receiver) -> DeliveryHarness:
+    """The harness with a tenant and the default agents."""
+    made = DeliveryHarness(database, delivery_settings, receiving)
     async with database.transaction() as connection:
         await ensure_tenant(connection, made.tenant_id, "post")
         await seed_defaults(connection, made.tenant_id)

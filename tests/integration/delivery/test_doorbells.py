@@ -13,7 +13,7 @@ from nova_workers.clock import SystemClock
 from nova_workers.delivery.routing import RunEndEffect
 from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.workspace.notes import create_note
-from tests.integration.delivery.conftest import PostOffice
+from tests.integration.delivery.conftest import DeliveryHarness
 from tests.support.harness.workers import Doorbells
 
 
@@ -26,30 +26,30 @@ from tests.support.harness.workers import Doorbells
     ],
 )
 async def test_a_tool_rings_for_what_it_handed_over(
-    post: PostOffice, module: Any, tool: str, given: dict[str, Any]
+    deliveries: DeliveryHarness, module: Any, tool: str, given: dict[str, Any]
 ) -> None:
     bells = Doorbells()
     parts = CapabilityParts(
-        database=post.database,
-        settings=post.settings,
+        database=deliveries.database,
+        settings=deliveries.settings,
         clock=SystemClock(),
         validate_agent=lambda _: None,
         dispatcher=bells,
     )
-    await post.webhook()
+    await deliveries.webhook()
     if "note_id" in given:
-        note = await create_note(post.database, post.tenant_id, "nova", title="A note", content="text")
+        note = await create_note(deliveries.database, deliveries.tenant_id, "nova", title="A note", content="text")
         given = {"note_id": note.id}
     declared = next(one for one in module.capability(parts).tools if one.name == tool)
-    context = CapabilityContext(post.tenant_id, "nova", "thr_1", "run_1", queue="background")
+    context = CapabilityContext(deliveries.tenant_id, "nova", "thr_1", "run_1", queue="background")
     await declared.run(context, declared.input.model_validate(given))
     assert bells.deliveries_rung == 1
-    await post.sender.run_due()
-    assert len(post.receiver.got) == 1
+    await deliveries.sender.run_due()
+    assert len(deliveries.receiver.got) == 1
 
 
-async def test_the_end_of_a_run_rings(post: PostOffice) -> None:
+async def test_the_end_of_a_run_rings(deliveries: DeliveryHarness) -> None:
     bells = Doorbells()
-    effect = RunEndEffect(post.database, build_routes(post.database, post.settings), bells)
-    await effect.handle([DueEffect("eff_1", post.tenant_id, "run_1", "thr_1", "delivery", 1)])
+    effect = RunEndEffect(deliveries.database, build_routes(deliveries.database, deliveries.settings), bells)
+    await effect.handle([DueEffect("eff_1", deliveries.tenant_id, "run_1", "thr_1", "delivery", 1)])
     assert bells.deliveries_rung == 1

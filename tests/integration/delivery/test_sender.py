@@ -15,34 +15,34 @@ from nova_workers.delivery.settling import pause_s
 from nova_workers.errors import DeliveryFailed, Unavailable
 from nova_workers.ledger.delivery.outbox import claim_deliveries
 from nova_workers.ledger.delivery.webhooks import delete_webhook
-from tests.integration.delivery.conftest import PostOffice, until
+from tests.integration.delivery.conftest import DeliveryHarness, until
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
 
 
 @proves("outbox.backoff")
-async def test_tries_follow_with_longer_pauses_until_there_were_enough(post: PostOffice) -> None:
-    made = await post.webhook()
-    post.receiver.answers["/hook"] = 500
-    await post.say()
-    pauses = post.settings.delivery.retry_s
+async def test_tries_follow_with_longer_pauses_until_there_were_enough(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = 500
+    await deliveries.say()
+    pauses = deliveries.settings.delivery.retry_s
     for attempt, pause in enumerate(pauses, 1):
-        await post.sender.run_due()
-        (row,) = await post.rows(made.webhook.id)
+        await deliveries.sender.run_due()
+        (row,) = await deliveries.rows(made.webhook.id)
         assert (row["status"], row["attempts"], row["response_status"]) == ("pending", attempt, 500)
         assert pause * 0.99 - 1 <= row["due_in_s"] <= pause * 1.2
         # Before its time nothing is tried.
-        await post.sender.run_due()
-        assert len(post.receiver.got) == attempt
-        await post.pass_time(pause * 1.2 + 301)
-    await post.sender.run_due()
-    (row,) = await post.rows(made.webhook.id)
+        await deliveries.sender.run_due()
+        assert len(deliveries.receiver.got) == attempt
+        await deliveries.pass_time(pause * 1.2 + 301)
+    await deliveries.sender.run_due()
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["attempts"]) == ("failed", len(pauses) + 1)
     assert row["error"] == "The address answered 500."
-    assert len({got.id for got in post.receiver.got}) == 1
-    await post.pass_time()
-    assert await post.sender.run_due() <= 1  # the notice of the webhook that was switched off
-    assert len(post.receiver.got) == len(pauses) + 1
+    assert len({got.id for got in deliveries.receiver.got}) == 1
+    await deliveries.pass_time()
+    assert await deliveries.sender.run_due() <= 1  # the notice of the webhook that was switched off
+    assert len(deliveries.receiver.got) == len(pauses) + 1
 
 
 def test_a_pause_is_up_to_a_fifth_longer_and_heeds_what_is_asked_within_an_hour() -> None:
@@ -54,249 +54,251 @@ def test_a_pause_is_up_to_a_fifth_longer_and_heeds_what_is_asked_within_an_hour(
 
 
 @proves("outbox.backoff")
-async def test_a_receiver_may_ask_for_a_longer_pause(post: PostOffice) -> None:
-    made = await post.webhook()
-    post.receiver.answers["/hook"] = "429 slow\r\nretry-after: 600"
-    await post.say()
-    await post.sender.run_due()
-    (row,) = await post.rows(made.webhook.id)
+async def test_a_receiver_may_ask_for_a_longer_pause(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = "429 slow\r\nretry-after: 600"
+    await deliveries.say()
+    await deliveries.sender.run_due()
+    (row,) = await deliveries.rows(made.webhook.id)
     assert 595 < row["due_in_s"] <= 600
 
 
 @proves("outbox.at-least-once")
 @pytest.mark.parametrize("fault", ["crash_before", "refuse"])
 async def test_a_crash_between_the_answer_and_its_note_delivers_twice_under_one_id(
-    post: PostOffice, fault: Fault
+    deliveries: DeliveryHarness, fault: Fault
 ) -> None:
-    made = await post.webhook()
-    await post.say()
+    made = await deliveries.webhook()
+    await deliveries.say()
     faults = FaultInjector()
     faults.plan(fault, "delivered")
-    dying = post.another(database=FaultInjectingDatabase(post.database, faults))
+    dying = deliveries.another(database=FaultInjectingDatabase(deliveries.database, faults))
     with pytest.raises((Crashed, Unavailable)):
         await dying.run_due()
-    (row,) = await post.rows(made.webhook.id)
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["attempts"]) == ("pending", 1)
     # During its lease no other sender takes it.
-    assert await post.sender.run_due() == 0
-    await post.pass_time(120)
-    await post.sender.run_due()
-    first, second = post.receiver.got
+    assert await deliveries.sender.run_due() == 0
+    await deliveries.pass_time(120)
+    await deliveries.sender.run_due()
+    first, second = deliveries.receiver.got
     assert first.id == second.id == row["id"]
-    (row,) = await post.rows(made.webhook.id)
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["attempts"]) == ("delivered", 2)
 
 
 @proves("outbox.at-least-once")
 @pytest.mark.parametrize("statement", ["take_unrouted", "add", "claim", "failed", "count_failure"])
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
-async def test_a_crash_at_any_write_loses_nothing(post: PostOffice, fault: Fault, statement: str) -> None:
-    await post.webhook("/one")
-    await post.webhook("/two")
+async def test_a_crash_at_any_write_loses_nothing(deliveries: DeliveryHarness, fault: Fault, statement: str) -> None:
+    await deliveries.webhook("/one")
+    await deliveries.webhook("/two")
     for path in ("/one", "/two"):
-        post.receiver.answers[path] = lambda before: 500 if before == 0 else 204
-    await post.say()
+        deliveries.receiver.answers[path] = lambda before: 500 if before == 0 else 204
+    await deliveries.say()
     faults = FaultInjector()
     faults.plan(fault, statement)
     with pytest.raises(Crashed):
-        await post.another(database=FaultInjectingDatabase(post.database, faults)).run_due()
+        await deliveries.another(database=FaultInjectingDatabase(deliveries.database, faults)).run_due()
     for _ in range(3):
-        await post.pass_time(400)
-        await post.sender.run_due()
-    rows = await post.rows()
+        await deliveries.pass_time(400)
+        await deliveries.sender.run_due()
+    rows = await deliveries.rows()
     assert [row["status"] for row in rows] == ["delivered", "delivered"]
     assert len({row["target"] for row in rows}) == 2
-    assert len({got.id for got in post.receiver.got}) == 2
+    assert len({got.id for got in deliveries.receiver.got}) == 2
 
 
 @proves("outbox.at-least-once")
-async def test_a_late_answer_changes_nothing_that_a_later_try_wrote(post: PostOffice) -> None:
-    made = await post.webhook()
-    post.receiver.answers["/hook"] = lambda before: None if before == 0 else 204
-    await post.say()
-    slow = asyncio.create_task(post.sender.run_due())
-    await until(lambda: len(post.receiver.got) == 1)
-    await post.pass_time(120)
-    await post.another().run_due()
+async def test_a_late_answer_changes_nothing_that_a_later_try_wrote(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = lambda before: None if before == 0 else 204
+    await deliveries.say()
+    slow = asyncio.create_task(deliveries.sender.run_due())
+    await until(lambda: len(deliveries.receiver.got) == 1)
+    await deliveries.pass_time(120)
+    await deliveries.another().run_due()
     await slow
-    (row,) = await post.rows(made.webhook.id)
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["attempts"], row["error"]) == ("delivered", 2, None)
-    assert await post.database.fetchval("SELECT failures FROM webhooks") == 0
+    assert await deliveries.database.fetchval("SELECT failures FROM webhooks") == 0
 
 
 @proves("outbox.at-least-once")
-async def test_a_delivery_that_takes_its_worker_down_each_time_is_given_up(post: PostOffice) -> None:
-    made = await post.webhook()
-    await post.say()
-    await post.route()
-    most = len(post.settings.delivery.retry_s) + 1
-    await post.database.execute(
+async def test_a_delivery_that_takes_its_worker_down_each_time_is_given_up(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    await deliveries.say()
+    await deliveries.route()
+    most = len(deliveries.settings.delivery.retry_s) + 1
+    await deliveries.database.execute(
         "UPDATE deliveries SET attempts = :attempts WHERE target = :target", attempts=most, target=made.webhook.id
     )
-    await post.sender.run_due()
-    (row,) = await post.rows(made.webhook.id)
+    await deliveries.sender.run_due()
+    (row,) = await deliveries.rows(made.webhook.id)
     assert row["status"] == "failed"
     assert "lost" in row["error"]
-    assert post.receiver.got == []
+    assert deliveries.receiver.got == []
 
 
 @proves("outbox.isolation")
-async def test_an_address_that_never_answers_does_not_delay_others(post: PostOffice) -> None:
-    dead = await post.webhook("/dead", kinds=("notification",))
-    post.receiver.answers["/dead"] = None
+async def test_an_address_that_never_answers_does_not_delay_others(deliveries: DeliveryHarness) -> None:
+    dead = await deliveries.webhook("/dead", kinds=("notification",))
+    deliveries.receiver.answers["/dead"] = None
     for number in range(8):
-        await post.say(f"to the dead one {number}")
-    await post.route()
-    await post.webhook("/alive")
+        await deliveries.say(f"to the dead one {number}")
+    await deliveries.route()
+    await deliveries.webhook("/alive")
     for number in range(30):
-        await post.say(f"{number}", run_id=f"run_{number}")
-    sending = asyncio.create_task(post.sender.run_due())
+        await deliveries.say(f"{number}", run_id=f"run_{number}")
+    sending = asyncio.create_task(deliveries.sender.run_due())
     # All of it, while the first tries of the dead one still wait for an answer.
-    await until(lambda: len(post.receiver.at("/alive")) == 30, timeout_s=3.9)
+    await until(lambda: len(deliveries.receiver.at("/alive")) == 30, timeout_s=3.9)
     assert not sending.done()
-    per_target = post.settings.delivery.at_once_per_target
-    assert len(post.receiver.at("/dead")) == per_target
+    per_target = deliveries.settings.delivery.at_once_per_target
+    assert len(deliveries.receiver.at("/dead")) == per_target
     await sending
-    assert post.receiver.most_at_once["/dead"] <= per_target
-    assert post.receiver.most_at_once["/alive"] <= per_target
-    rows = await post.rows(dead.webhook.id)
+    assert deliveries.receiver.most_at_once["/dead"] <= per_target
+    assert deliveries.receiver.most_at_once["/alive"] <= per_target
+    rows = await deliveries.rows(dead.webhook.id)
     assert {row["status"] for row in rows} == {"pending"}
     assert "did not answer" in next(row["error"] for row in rows if row["error"])
 
 
 @proves("outbox.isolation")
-async def test_an_address_that_fails_rests_and_is_tried_one_at_a_time(post: PostOffice) -> None:
-    made = await post.webhook()
-    post.receiver.answers["/hook"] = 503
+async def test_an_address_that_fails_rests_and_is_tried_one_at_a_time(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = 503
     for number in range(10):
-        await post.say(f"{number}")
-    await post.sender.run_due()
-    rest_after = post.settings.delivery.rest_after_failures
-    tried = len(post.receiver.got)
-    assert rest_after <= tried <= rest_after + post.settings.delivery.at_once_per_target
-    await post.database.execute("UPDATE webhooks SET rests_until = now()")
-    await post.sender.run_due()
-    assert len(post.receiver.got) == tried + 1
+        await deliveries.say(f"{number}")
+    await deliveries.sender.run_due()
+    rest_after = deliveries.settings.delivery.rest_after_failures
+    tried = len(deliveries.receiver.got)
+    assert rest_after <= tried <= rest_after + deliveries.settings.delivery.at_once_per_target
+    await deliveries.database.execute("UPDATE webhooks SET rests_until = now()")
+    await deliveries.sender.run_due()
+    assert len(deliveries.receiver.got) == tried + 1
     # Once it takes something it is well, and gets the rest.
-    post.receiver.answers["/hook"] = 204
-    await post.pass_time(400)
-    await post.sender.run_due()
-    assert {row["status"] for row in await post.rows(made.webhook.id)} == {"delivered"}
-    state = await post.database.fetchrow("SELECT failures, failing_since, rests_until FROM webhooks")
+    deliveries.receiver.answers["/hook"] = 204
+    await deliveries.pass_time(400)
+    await deliveries.sender.run_due()
+    assert {row["status"] for row in await deliveries.rows(made.webhook.id)} == {"delivered"}
+    state = await deliveries.database.fetchrow("SELECT failures, failing_since, rests_until FROM webhooks")
     assert state is not None
     assert tuple(state) == (0, None, None)
 
 
 @proves("outbox.once-at-a-time")
-async def test_many_senders_at_once_send_each_thing_once(post: PostOffice) -> None:
-    await post.webhook("/one")
-    await post.webhook("/two")
+async def test_many_senders_at_once_send_each_thing_once(deliveries: DeliveryHarness) -> None:
+    await deliveries.webhook("/one")
+    await deliveries.webhook("/two")
     for number in range(40):
-        await post.say(f"{number}", run_id=f"run_{number}")
-    await asyncio.gather(*(post.another().run_due() for _ in range(5)))
-    assert len(post.receiver.got) == 80
-    assert len({got.id for got in post.receiver.got}) == 80
-    assert {row["status"] for row in await post.rows()} == {"delivered"}
+        await deliveries.say(f"{number}", run_id=f"run_{number}")
+    await asyncio.gather(*(deliveries.another().run_due() for _ in range(5)))
+    assert len(deliveries.receiver.got) == 80
+    assert len({got.id for got in deliveries.receiver.got}) == 80
+    assert {row["status"] for row in await deliveries.rows()} == {"delivered"}
 
 
-async def test_the_tries_of_a_process_are_bounded_however_often_it_is_rung(post: PostOffice) -> None:
-    settings = post.settings.delivery.model_copy(update={"at_once": 3, "at_once_per_target": 2, "timeout_s": 0.5})
-    sender = post.another(settings=post.settings.model_copy(update={"delivery": settings}))
+async def test_the_tries_of_a_process_are_bounded_however_often_it_is_rung(deliveries: DeliveryHarness) -> None:
+    settings = deliveries.settings.delivery.model_copy(update={"at_once": 3, "at_once_per_target": 2, "timeout_s": 0.5})
+    sender = deliveries.another(settings=deliveries.settings.model_copy(update={"delivery": settings}))
     for path in ("/one", "/two", "/three"):
-        await post.webhook(path)
-        post.receiver.answers[path] = None
+        await deliveries.webhook(path)
+        deliveries.receiver.answers[path] = None
     for number in range(5):
-        await post.say(f"{number}")
+        await deliveries.say(f"{number}")
     rounds = [asyncio.create_task(sender.run_due()) for _ in range(4)]
-    await until(lambda: len(post.receiver.got) == 3)
+    await until(lambda: len(deliveries.receiver.got) == 3)
     await until(lambda: sum(task.done() for task in rounds) >= 3)
-    assert len(post.receiver.got) == 3
+    assert len(deliveries.receiver.got) == 3
     await asyncio.gather(*rounds)
-    assert max(post.receiver.most_at_once.values()) <= 2
+    assert max(deliveries.receiver.most_at_once.values()) <= 2
 
 
 @proves("outbox.drain")
-async def test_a_sender_that_stops_releases_what_it_has_not_sent(post: PostOffice) -> None:
-    made = await post.webhook()
-    post.receiver.answers["/hook"] = None
-    await post.say()
-    sending = asyncio.create_task(post.sender.run_due())
-    await until(lambda: bool(post.receiver.got))
-    post.sender.drain()
+async def test_a_sender_that_stops_releases_what_it_has_not_sent(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = None
+    await deliveries.say()
+    sending = asyncio.create_task(deliveries.sender.run_due())
+    await until(lambda: bool(deliveries.receiver.got))
+    deliveries.sender.drain()
     await sending
-    (row,) = await post.rows(made.webhook.id)
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["attempts"], row["error"]) == ("pending", 0, None)
     assert row["due_in_s"] <= 0
-    assert await post.sender.run_due() == 0
-    post.receiver.answers["/hook"] = 204
-    await post.another().run_due()
-    assert (await post.rows(made.webhook.id))[0]["status"] == "delivered"
+    assert await deliveries.sender.run_due() == 0
+    deliveries.receiver.answers["/hook"] = 204
+    await deliveries.another().run_due()
+    assert (await deliveries.rows(made.webhook.id))[0]["status"] == "delivered"
 
 
 @proves("webhooks.disabled")
-async def test_a_webhook_that_fails_for_a_day_is_disabled_with_one_message_to_the_inbox(post: PostOffice) -> None:
-    made = await post.webhook()
-    other = await post.webhook("/other")
-    post.receiver.answers["/hook"] = 500
+async def test_a_webhook_that_fails_for_a_day_is_disabled_with_one_message_to_the_inbox(
+    deliveries: DeliveryHarness,
+) -> None:
+    made = await deliveries.webhook()
+    other = await deliveries.webhook("/other")
+    deliveries.receiver.answers["/hook"] = 500
     for number in range(20):
-        await post.say(f"{number}", run_id=f"run_{number}")
+        await deliveries.say(f"{number}", run_id=f"run_{number}")
     # However many fail, a short outage switches nothing off.
     for _ in range(20):
-        await post.pass_time(400)
-        await post.sender.run_due()
-    state = await post.webhooks.patch(post.tenant_id, made.webhook.id, WebhookPatch(description="still on"))
+        await deliveries.pass_time(400)
+        await deliveries.sender.run_due()
+    state = await deliveries.webhooks.patch(deliveries.tenant_id, made.webhook.id, WebhookPatch(description="still on"))
     assert state.enabled
-    assert state.failures >= post.settings.delivery.disable_after_failures
-    await post.pass_time(post.settings.delivery.disable_after_s)
-    await post.sender.run_due()
-    state = await post.webhooks.patch(post.tenant_id, made.webhook.id, WebhookPatch(description="off"))
+    assert state.failures >= deliveries.settings.delivery.disable_after_failures
+    await deliveries.pass_time(deliveries.settings.delivery.disable_after_s)
+    await deliveries.sender.run_due()
+    state = await deliveries.webhooks.patch(deliveries.tenant_id, made.webhook.id, WebhookPatch(description="off"))
     assert not state.enabled
     assert "tries in a row failed since" in (state.disabled_reason or "")
     assert "answered 500" in (state.disabled_reason or "")
-    notices = [words for words in await post.inbox() if "switched off" in words]
+    notices = [words for words in await deliveries.inbox() if "switched off" in words]
     assert len(notices) == 1
     assert made.webhook.id in notices[0]
     # Pending deliveries are kept, but not sent, until the webhook is enabled.
-    tried = len(post.receiver.at("/hook"))
-    await post.pass_time()
-    await post.sender.run_due()
-    assert len(post.receiver.at("/hook")) == tried
-    assert any("switched off" in got.event["data"]["text"] for got in post.receiver.at("/other"))
+    tried = len(deliveries.receiver.at("/hook"))
+    await deliveries.pass_time()
+    await deliveries.sender.run_due()
+    assert len(deliveries.receiver.at("/hook")) == tried
+    assert any("switched off" in got.event["data"]["text"] for got in deliveries.receiver.at("/other"))
     assert other.webhook.enabled
-    post.receiver.answers["/hook"] = 204
-    state = await post.webhooks.patch(post.tenant_id, made.webhook.id, WebhookPatch(enabled=True))
+    deliveries.receiver.answers["/hook"] = 204
+    state = await deliveries.webhooks.patch(deliveries.tenant_id, made.webhook.id, WebhookPatch(enabled=True))
     assert (state.failures, state.failing_since, state.disabled_reason) == (0, None, None)
-    await post.sender.run_due()
-    assert "pending" not in {row["status"] for row in await post.rows(made.webhook.id)}
+    await deliveries.sender.run_due()
+    assert "pending" not in {row["status"] for row in await deliveries.rows(made.webhook.id)}
 
 
 @proves("webhooks.disabled")
-async def test_an_address_that_says_gone_is_switched_off_at_once(post: PostOffice) -> None:
-    made = await post.webhook()
-    post.receiver.answers["/hook"] = 410
-    await post.say()
-    await post.sender.run_due()
-    (row,) = await post.rows(made.webhook.id)
+async def test_an_address_that_says_gone_is_switched_off_at_once(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = 410
+    await deliveries.say()
+    await deliveries.sender.run_due()
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["response_status"], row["attempts"]) == ("failed", 410, 1)
-    assert await post.database.fetchval("SELECT enabled FROM webhooks") is False
-    assert "wants nothing any more" in (await post.inbox())[-1]
+    assert await deliveries.database.fetchval("SELECT enabled FROM webhooks") is False
+    assert "wants nothing any more" in (await deliveries.inbox())[-1]
 
 
-async def test_what_is_on_its_way_to_a_webhook_that_is_deleted_is_given_up(post: PostOffice) -> None:
-    made = await post.webhook()
-    post.receiver.answers["/hook"] = 500
-    await post.say()
-    await post.sender.run_due()
-    async with post.database.connection() as connection:
-        await delete_webhook(connection, post.tenant_id, made.webhook.id)
-    await post.pass_time()
-    await post.sender.run_due()
-    (row,) = await post.rows(made.webhook.id)
+async def test_what_is_on_its_way_to_a_webhook_that_is_deleted_is_given_up(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = 500
+    await deliveries.say()
+    await deliveries.sender.run_due()
+    async with deliveries.database.connection() as connection:
+        await delete_webhook(connection, deliveries.tenant_id, made.webhook.id)
+    await deliveries.pass_time()
+    await deliveries.sender.run_due()
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["error"]) == ("failed", "The webhook was deleted.")
-    assert len(post.receiver.got) == 1
+    assert len(deliveries.receiver.got) == 1
 
 
-class Messenger:
+class ThirdPartyChannel:
     """A third-party channel."""
 
     def __init__(self, name: str, fails: Exception | None = None) -> None:
@@ -313,34 +315,38 @@ class Messenger:
         pass
 
 
-def _with(post: PostOffice, *channels: Messenger, by_agent: dict[str, tuple[str, ...]]) -> DeliverySender:
-    return post.another(ChannelRoutes(channels, by_agent))
+def _with(
+    deliveries: DeliveryHarness, *channels: ThirdPartyChannel, by_agent: dict[str, tuple[str, ...]]
+) -> DeliverySender:
+    return deliveries.another(ChannelRoutes(channels, by_agent))
 
 
 @proves("outbox.channels")
-async def test_an_agent_has_the_channels_that_it_is_given(post: PostOffice) -> None:
-    bot, mail = Messenger("bot"), Messenger("mail")
-    sender = _with(post, bot, mail, by_agent={"*": ("mail",), "nova": ("bot", "mail"), "quiet": ()})
-    await post.say("from nova")
-    await post.say("from another", agent_id="other")
-    await post.say("from a quiet one", agent_id="quiet")
+async def test_an_agent_has_the_channels_that_it_is_given(deliveries: DeliveryHarness) -> None:
+    bot, mail = ThirdPartyChannel("bot"), ThirdPartyChannel("mail")
+    sender = _with(deliveries, bot, mail, by_agent={"*": ("mail",), "nova": ("bot", "mail"), "quiet": ()})
+    await deliveries.say("from nova")
+    await deliveries.say("from another", agent_id="other")
+    await deliveries.say("from a quiet one", agent_id="quiet")
     await sender.run_due()
     assert [item.payload["text"] for item in bot.got] == ["from nova"]
     assert sorted(item.payload["text"] for item in mail.got) == ["from another", "from nova"]
-    assert {(row["target"], row["status"], row["response_status"]) for row in await post.rows()} == {
+    assert {(row["target"], row["status"], row["response_status"]) for row in await deliveries.rows()} == {
         ("bot", "delivered", None),
         ("mail", "delivered", None),
     }
 
 
 @proves("outbox.channels")
-async def test_a_channel_says_whether_to_try_again_and_one_that_breaks_is_tried_again(post: PostOffice) -> None:
-    never = Messenger("never", DeliveryFailed("no such chat", retryable=False))
-    later = Messenger("later", DeliveryFailed("busy", retryable=True))
-    broken = Messenger("broken", KeyError("a bug"))
-    await post.say()
-    await _with(post, never, later, broken, by_agent={"*": ("never", "later", "broken")}).run_due()
-    rows = {row["target"]: (row["status"], row["attempts"], row["error"]) for row in await post.rows()}
+async def test_a_channel_says_whether_to_try_again_and_one_that_breaks_is_tried_again(
+    deliveries: DeliveryHarness,
+) -> None:
+    never = ThirdPartyChannel("never", DeliveryFailed("no such chat", retryable=False))
+    later = ThirdPartyChannel("later", DeliveryFailed("busy", retryable=True))
+    broken = ThirdPartyChannel("broken", KeyError("a bug"))
+    await deliveries.say()
+    await _with(deliveries, never, later, broken, by_agent={"*": ("never", "later", "broken")}).run_due()
+    rows = {row["target"]: (row["status"], row["attempts"], row["error"]) for row in await deliveries.rows()}
     assert rows == {
         "never": ("failed", 1, "no such chat"),
         "later": ("pending", 1, "busy"),
@@ -348,26 +354,26 @@ async def test_a_channel_says_whether_to_try_again_and_one_that_breaks_is_tried_
     }
 
 
-async def test_what_is_for_a_channel_that_a_process_has_not_waits_for_one_that_has(post: PostOffice) -> None:
-    bot = Messenger("bot")
-    await post.say()
-    await post.route(ChannelRoutes([bot], {"*": ("bot",)}))
-    assert await post.sender.run_due() == 0
-    assert [row["status"] for row in await post.rows()] == ["pending"]
-    await _with(post, bot, by_agent={}).run_due()
+async def test_what_is_for_a_channel_that_a_process_has_not_waits_for_one_that_has(deliveries: DeliveryHarness) -> None:
+    bot = ThirdPartyChannel("bot")
+    await deliveries.say()
+    await deliveries.route(ChannelRoutes([bot], {"*": ("bot",)}))
+    assert await deliveries.sender.run_due() == 0
+    assert [row["status"] for row in await deliveries.rows()] == ["pending"]
+    await _with(deliveries, bot, by_agent={}).run_due()
     assert len(bot.got) == 1
 
 
-async def test_a_claim_costs_a_step_a_lane_however_long_each_is(post: PostOffice) -> None:
-    hooks = [(await post.webhook(f"/{number}")).webhook.id for number in range(3)]
-    await post.database.execute(
+async def test_a_claim_costs_a_step_a_lane_however_long_each_is(deliveries: DeliveryHarness) -> None:
+    hooks = [(await deliveries.webhook(f"/{number}")).webhook.id for number in range(3)]
+    await deliveries.database.execute(
         "INSERT INTO deliveries (id, tenant_id, kind, target, webhook_id, payload, due_at)"
         " SELECT 'dlv_' || h || n, :tenant_id, 'notification', h, h, '{}', now() + CASE WHEN n > 5 THEN interval '1 h'"
         " ELSE interval '0' END FROM unnest(:hooks::text[]) h, generate_series(1, 3000) n",
-        tenant_id=post.tenant_id,
+        tenant_id=deliveries.tenant_id,
         hooks=hooks,
     )
-    async with post.database.connection() as connection:
+    async with deliveries.database.connection() as connection:
         claimed = await claim_deliveries(
             connection,
             active_attempts={hooks[0]: 4, hooks[1]: 3},

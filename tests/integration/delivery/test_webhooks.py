@@ -16,20 +16,20 @@ from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks
-from tests.integration.delivery.conftest import PostOffice
+from tests.integration.delivery.conftest import DeliveryHarness
 from tests.requirements import proves
 from tests.support.servers.webhook_receiver import signed_by
 
 
 @proves("webhooks.signed")
-async def test_a_notification_arrives_signed_as_the_standard_says(post: PostOffice) -> None:
-    made = await post.webhook()
-    await post.say("The build is red")
-    assert await post.sender.run_due()
-    (got,) = post.receiver.got
+async def test_a_notification_arrives_signed_as_the_standard_says(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    await deliveries.say("The build is red")
+    assert await deliveries.sender.run_due()
+    (got,) = deliveries.receiver.got
     assert signed_by(made.secret, got)
     assert not signed_by("whsec_" + "A" * 44, got)
-    (row,) = await post.rows()
+    (row,) = await deliveries.rows()
     assert got.id == row["id"]
     assert abs(int(got.headers["webhook-timestamp"]) - time.time()) < 60
     assert got.headers["content-type"] == "application/json"
@@ -43,20 +43,20 @@ async def test_a_notification_arrives_signed_as_the_standard_says(post: PostOffi
     }
     assert (row["status"], row["response_status"], row["attempts"], row["error"]) == ("delivered", 204, 1, None)
     # The inbox keeps its own, and what was passed on is not passed on again.
-    assert await post.inbox() == ["The build is red"]
-    assert await post.sender.run_due() == 0
+    assert await deliveries.inbox() == ["The build is red"]
+    assert await deliveries.sender.run_due() == 0
 
 
 @proves("webhooks.wanted")
-async def test_a_webhook_gets_only_the_kinds_that_it_subscribed_to(post: PostOffice) -> None:
-    await post.webhook("/all")
-    await post.webhook("/notes", kinds=("note", "run_completed"))
-    await post.webhook("/nova", agent_id="nova")
-    await post.webhook("/off", enabled=False)
-    await post.say("from nova")
-    await post.say("from another", agent_id="other")
-    await post.sender.run_due()
-    assert sorted((got.path, got.event["data"]["text"]) for got in post.receiver.got) == [
+async def test_a_webhook_gets_only_the_kinds_that_it_subscribed_to(deliveries: DeliveryHarness) -> None:
+    await deliveries.webhook("/all")
+    await deliveries.webhook("/notes", kinds=("note", "run_completed"))
+    await deliveries.webhook("/nova", agent_id="nova")
+    await deliveries.webhook("/off", enabled=False)
+    await deliveries.say("from nova")
+    await deliveries.say("from another", agent_id="other")
+    await deliveries.sender.run_due()
+    assert sorted((got.path, got.event["data"]["text"]) for got in deliveries.receiver.got) == [
         ("/all", "from another"),
         ("/all", "from nova"),
         ("/nova", "from nova"),
@@ -64,92 +64,94 @@ async def test_a_webhook_gets_only_the_kinds_that_it_subscribed_to(post: PostOff
 
 
 @proves("webhooks.tenants")
-async def test_a_webhook_hears_nothing_of_another_tenant(post: PostOffice) -> None:
-    made = await post.webhook()
-    await post.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_b', 'b')")
-    await notify(post.database, Sender("ten_b", "nova", "thr_2", "run_2"), "a secret")
-    await post.sender.run_due()
-    assert post.receiver.got == []
+async def test_a_webhook_hears_nothing_of_another_tenant(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    await deliveries.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_b', 'b')")
+    await notify(deliveries.database, Sender("ten_b", "nova", "thr_2", "run_2"), "a secret")
+    await deliveries.sender.run_due()
+    assert deliveries.receiver.got == []
     for act in (
-        post.webhooks.test("ten_b", made.webhook.id),
-        post.webhooks.rotate("ten_b", made.webhook.id, grace_s=0),
-        post.webhooks.patch("ten_b", made.webhook.id, WebhookPatch(enabled=False)),
+        deliveries.webhooks.test("ten_b", made.webhook.id),
+        deliveries.webhooks.rotate("ten_b", made.webhook.id, grace_s=0),
+        deliveries.webhooks.patch("ten_b", made.webhook.id, WebhookPatch(enabled=False)),
     ):
         with pytest.raises(NotFound):
             await act
-    await post.say()
-    await post.sender.run_due()
+    await deliveries.say()
+    await deliveries.sender.run_due()
     with pytest.raises(NotFound):
-        await post.webhooks.replay("ten_b", (await post.rows())[0]["id"])
+        await deliveries.webhooks.replay("ten_b", (await deliveries.rows())[0]["id"])
 
 
 @proves("webhooks.rotation")
-async def test_both_secrets_sign_until_the_grace_is_over(post: PostOffice) -> None:
-    made = await post.webhook()
-    rotated = await post.webhooks.rotate(post.tenant_id, made.webhook.id, grace_s=3600)
+async def test_both_secrets_sign_until_the_grace_is_over(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    rotated = await deliveries.webhooks.rotate(deliveries.tenant_id, made.webhook.id, grace_s=3600)
     assert rotated.secret != made.secret
     assert rotated.webhook.previous_expires_at is not None
-    await post.say("one")
-    await post.sender.run_due()
-    (got,) = post.receiver.got
+    await deliveries.say("one")
+    await deliveries.sender.run_due()
+    (got,) = deliveries.receiver.got
     assert signed_by(made.secret, got)
     assert signed_by(rotated.secret, got)
-    await post.pass_time(3601)
-    await post.say("two")
-    await post.sender.run_due()
-    assert not signed_by(made.secret, post.receiver.got[-1])
-    assert signed_by(rotated.secret, post.receiver.got[-1])
+    await deliveries.pass_time(3601)
+    await deliveries.say("two")
+    await deliveries.sender.run_due()
+    assert not signed_by(made.secret, deliveries.receiver.got[-1])
+    assert signed_by(rotated.secret, deliveries.receiver.got[-1])
     # Without a grace the old one ends at once.
-    last = await post.webhooks.rotate(post.tenant_id, made.webhook.id, grace_s=0)
+    last = await deliveries.webhooks.rotate(deliveries.tenant_id, made.webhook.id, grace_s=0)
     assert last.webhook.previous_expires_at is None
-    await post.say("three")
-    await post.sender.run_due()
-    assert not signed_by(rotated.secret, post.receiver.got[-1])
-    assert signed_by(last.secret, post.receiver.got[-1])
+    await deliveries.say("three")
+    await deliveries.sender.run_due()
+    assert not signed_by(rotated.secret, deliveries.receiver.got[-1])
+    assert signed_by(last.secret, deliveries.receiver.got[-1])
 
 
 @proves("webhooks.at-rest")
-async def test_a_secret_is_encrypted_and_opens_in_its_own_row_only(post: PostOffice) -> None:
-    one, two = await post.webhook("/one"), await post.webhook("/two")
-    await post.webhooks.rotate(post.tenant_id, one.webhook.id, grace_s=60)
-    table = str([dict(row) for row in await post.database.fetch("SELECT * FROM webhooks")])
+async def test_a_secret_is_encrypted_and_opens_in_its_own_row_only(deliveries: DeliveryHarness) -> None:
+    one, two = await deliveries.webhook("/one"), await deliveries.webhook("/two")
+    await deliveries.webhooks.rotate(deliveries.tenant_id, one.webhook.id, grace_s=60)
+    table = str([dict(row) for row in await deliveries.database.fetch("SELECT * FROM webhooks")])
     assert one.secret.removeprefix("whsec_") not in table
     assert "whsec_" not in table
-    await post.database.execute(
+    await deliveries.database.execute(
         "UPDATE webhooks SET secret = (SELECT secret FROM webhooks WHERE id = :other_id) WHERE id = :webhook_id",
         other_id=two.webhook.id,
         webhook_id=one.webhook.id,
     )
-    await post.say()
-    await post.sender.run_due()
-    assert [got.path for got in post.receiver.got] == ["/two"]
-    (row,) = await post.rows(one.webhook.id)
+    await deliveries.say()
+    await deliveries.sender.run_due()
+    assert [got.path for got in deliveries.receiver.got] == ["/two"]
+    (row,) = await deliveries.rows(one.webhook.id)
     assert "cannot be opened" in row["error"]
     # It is nothing that the address did.
     assert (
-        await post.database.fetchval("SELECT failures FROM webhooks WHERE id = :webhook_id", webhook_id=one.webhook.id)
+        await deliveries.database.fetchval(
+            "SELECT failures FROM webhooks WHERE id = :webhook_id", webhook_id=one.webhook.id
+        )
         == 0
     )
 
 
 @proves("webhooks.at-rest")
-async def test_without_a_master_key_no_webhook_is_made_and_the_error_says_why(post: PostOffice) -> None:
-    keyless = Webhooks(post.database, Vault([]), allow_hosts=(post.receiver.host,))
+async def test_without_a_master_key_no_webhook_is_made_and_the_error_says_why(deliveries: DeliveryHarness) -> None:
+    keyless = Webhooks(deliveries.database, Vault([]), allow_hosts=(deliveries.receiver.host,))
     with pytest.raises(Conflict, match="NOVA_SECRETS__KEYS"):
-        await keyless.create(post.tenant_id, WebhookCreate(url=post.receiver.url()))
-    assert await post.database.fetchval("SELECT count(*) FROM webhooks") == 0
+        await keyless.create(deliveries.tenant_id, WebhookCreate(url=deliveries.receiver.url()))
+    assert await deliveries.database.fetchval("SELECT count(*) FROM webhooks") == 0
 
 
 @proves("webhooks.at-rest")
-async def test_webhooks_come_under_a_new_master_key_and_still_sign(post: PostOffice) -> None:
-    made = await post.webhook()
-    rotated = await post.webhooks.rotate(post.tenant_id, made.webhook.id, grace_s=3600)
+async def test_webhooks_come_under_a_new_master_key_and_still_sign(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    rotated = await deliveries.webhooks.rotate(deliveries.tenant_id, made.webhook.id, grace_s=3600)
     old, new = ("k1", bytes(range(32))), ("k2", bytes(range(1, 33)))
-    done = await Webhooks(post.database, Vault([new, old])).reseal()
+    done = await Webhooks(deliveries.database, Vault([new, old])).reseal()
     assert (done.key_id, done.rotated, done.remaining, done.unreadable) == ("k2", 1, 0, 0)
-    alone = Webhooks(post.database, Vault([new]))
-    async with post.database.connection() as connection:
-        endpoint = await fetch_endpoint(connection, post.tenant_id, made.webhook.id)
+    alone = Webhooks(deliveries.database, Vault([new]))
+    async with deliveries.database.connection() as connection:
+        endpoint = await fetch_endpoint(connection, deliveries.tenant_id, made.webhook.id)
     assert endpoint is not None
     assert alone.keys(endpoint) == (rotated.secret, made.secret)
 
@@ -173,83 +175,85 @@ async def test_webhooks_come_under_a_new_master_key_and_still_sign(post: PostOff
         "hook",
     ],
 )
-async def test_an_address_inside_or_in_the_clear_is_refused_when_it_is_given(post: PostOffice, url: str) -> None:
+async def test_an_address_inside_or_in_the_clear_is_refused_when_it_is_given(
+    deliveries: DeliveryHarness, url: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
-        await post.webhooks.create(post.tenant_id, WebhookCreate(url=url))
+        await deliveries.webhooks.create(deliveries.tenant_id, WebhookCreate(url=url))
     assert refused.value.fields["field"] == "url"
-    assert await post.database.fetchval("SELECT count(*) FROM webhooks") == 0
+    assert await deliveries.database.fetchval("SELECT count(*) FROM webhooks") == 0
 
 
 @proves("webhooks.guarded")
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "fd00::1", "::ffff:127.0.0.1"])
-async def test_a_name_that_leads_inside_is_refused_with_every_try(post: PostOffice, address: str) -> None:
+async def test_a_name_that_leads_inside_is_refused_with_every_try(deliveries: DeliveryHarness, address: str) -> None:
     async def inside(_host: str, _port: int) -> list[str]:
         return [address]
 
-    made = await post.webhooks.create(post.tenant_id, WebhookCreate(url="https://hooks.example.com/nova"))
+    made = await deliveries.webhooks.create(deliveries.tenant_id, WebhookCreate(url="https://hooks.example.com/nova"))
     outbound = Outbound(OutboundRules(), resolver=inside)
-    channel = WebhookChannel(post.database, post.webhooks, outbound, max_body_bytes=10_000)
-    await post.say()
-    await post.another(ChannelRoutes([channel], {"*": ("webhooks",)})).run_due()
-    (row,) = await post.rows(made.webhook.id)
+    channel = WebhookChannel(deliveries.database, deliveries.webhooks, outbound, max_body_bytes=10_000)
+    await deliveries.say()
+    await deliveries.another(ChannelRoutes([channel], {"*": ("webhooks",)})).run_due()
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["attempts"], row["response_status"]) == ("failed", 1, None)
     assert "not an address of the public internet" in row["error"]
     assert address not in row["error"]
 
 
 @proves("webhooks.guarded")
-async def test_what_was_allowed_is_refused_once_the_operator_allows_it_no_more(post: PostOffice) -> None:
-    made = await post.webhook()
-    await post.say()
-    strict = post.settings.delivery.model_copy(update={"webhook_allow_hosts": ()})
-    await post.another(settings=post.settings.model_copy(update={"delivery": strict})).run_due()
-    (row,) = await post.rows(made.webhook.id)
+async def test_what_was_allowed_is_refused_once_the_operator_allows_it_no_more(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    await deliveries.say()
+    strict = deliveries.settings.delivery.model_copy(update={"webhook_allow_hosts": ()})
+    await deliveries.another(settings=deliveries.settings.model_copy(update={"delivery": strict})).run_due()
+    (row,) = await deliveries.rows(made.webhook.id)
     assert row["status"] == "failed"
-    assert post.receiver.got == []
+    assert deliveries.receiver.got == []
 
 
 @proves("webhooks.guarded")
-async def test_a_redirect_is_not_followed(post: PostOffice) -> None:
-    made = await post.webhook("/moved")
-    post.receiver.answers["/moved"] = f"302 Found\r\nlocation: {post.receiver.url('/elsewhere')}"
-    await post.say()
-    await post.sender.run_due()
-    assert [got.path for got in post.receiver.got] == ["/moved"]
-    (row,) = await post.rows(made.webhook.id)
+async def test_a_redirect_is_not_followed(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook("/moved")
+    deliveries.receiver.answers["/moved"] = f"302 Found\r\nlocation: {deliveries.receiver.url('/elsewhere')}"
+    await deliveries.say()
+    await deliveries.sender.run_due()
+    assert [got.path for got in deliveries.receiver.got] == ["/moved"]
+    (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["response_status"]) == ("pending", 302)
     assert "no redirect" in row["error"]
 
 
 @proves("webhooks.replay")
-async def test_a_delivery_is_replayed_under_its_id(post: PostOffice) -> None:
-    made = await post.webhook()
-    await post.say()
-    await post.sender.run_due()
-    (row,) = await post.rows()
-    again = await post.webhooks.replay(post.tenant_id, row["id"])
+async def test_a_delivery_is_replayed_under_its_id(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook()
+    await deliveries.say()
+    await deliveries.sender.run_due()
+    (row,) = await deliveries.rows()
+    again = await deliveries.webhooks.replay(deliveries.tenant_id, row["id"])
     assert (again.id, again.status, again.attempts, again.delivered_at) == (row["id"], "pending", 0, None)
     with pytest.raises(IllegalTransition, match="on its way"):
-        await post.webhooks.replay(post.tenant_id, row["id"])
-    await post.sender.run_due()
-    first, second = post.receiver.got
+        await deliveries.webhooks.replay(deliveries.tenant_id, row["id"])
+    await deliveries.sender.run_due()
+    first, second = deliveries.receiver.got
     assert (first.id, first.body) == (second.id, second.body)
     assert signed_by(made.secret, second)
-    inbox_id = await post.database.fetchval("SELECT id FROM deliveries WHERE target = 'user'")
+    inbox_id = await deliveries.database.fetchval("SELECT id FROM deliveries WHERE target = 'user'")
     with pytest.raises(IllegalTransition, match="inbox"):
-        await post.webhooks.replay(post.tenant_id, inbox_id)
-    await post.webhooks.patch(post.tenant_id, made.webhook.id, WebhookPatch(enabled=False))
+        await deliveries.webhooks.replay(deliveries.tenant_id, inbox_id)
+    await deliveries.webhooks.patch(deliveries.tenant_id, made.webhook.id, WebhookPatch(enabled=False))
     with pytest.raises(Conflict, match="switched off"):
-        await post.webhooks.replay(post.tenant_id, row["id"])
+        await deliveries.webhooks.replay(deliveries.tenant_id, row["id"])
     with pytest.raises(Conflict, match="switched off"):
-        await post.webhooks.test(post.tenant_id, made.webhook.id)
+        await deliveries.webhooks.test(deliveries.tenant_id, made.webhook.id)
 
 
-async def test_a_test_goes_to_its_webhook_alone_and_not_to_the_inbox(post: PostOffice) -> None:
-    made = await post.webhook("/one", kinds=("note",))
-    await post.webhook("/two")
-    delivery = await post.webhooks.test(post.tenant_id, made.webhook.id)
+async def test_a_test_goes_to_its_webhook_alone_and_not_to_the_inbox(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook("/one", kinds=("note",))
+    await deliveries.webhook("/two")
+    delivery = await deliveries.webhooks.test(deliveries.tenant_id, made.webhook.id)
     assert (delivery.kind, delivery.status, delivery.webhook_id) == ("test", "pending", made.webhook.id)
-    await post.sender.run_due()
-    (got,) = post.receiver.got
+    await deliveries.sender.run_due()
+    (got,) = deliveries.receiver.got
     assert (got.path, got.id, got.event["type"]) == ("/one", delivery.id, "webhook.test")
-    assert await post.inbox() == []
+    assert await deliveries.inbox() == []

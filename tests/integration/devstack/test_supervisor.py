@@ -25,7 +25,7 @@ IGNORES_SIGTERM = (
 LEAVES_A_CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])"
 
 
-class Lines:
+class RecordingSink:
     """A sink that remembers."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ time.sleep(300)
 
         return program(name, code.format(log=str(log), name=name), ready=ready)
 
-    supervisor = Supervisor(Lines(), QUICK)
+    supervisor = Supervisor(RecordingSink(), QUICK)
     await supervisor.start([spec("one")], [spec("two")])
     await supervisor.start([spec("three")])
     await supervisor.stop()
@@ -80,7 +80,7 @@ time.sleep(300)
 
 
 async def test_a_process_that_dies_is_started_again() -> None:
-    lines = Lines()
+    lines = RecordingSink()
     supervisor = Supervisor(lines, QUICK)
     await supervisor.start([program("app", SLEEPS)])
     first = supervisor.pids["app"]
@@ -92,7 +92,7 @@ async def test_a_process_that_dies_is_started_again() -> None:
 
 
 async def test_it_stops_restarting_a_process_that_fails_repeatedly() -> None:
-    lines = Lines()
+    lines = RecordingSink()
     supervisor = Supervisor(lines, QUICK)
 
     async def never() -> bool:
@@ -105,7 +105,7 @@ async def test_it_stops_restarting_a_process_that_fails_repeatedly() -> None:
 
 
 async def test_a_process_that_is_never_ready_is_stopped_and_tried_again() -> None:
-    lines = Lines()
+    lines = RecordingSink()
 
     async def never() -> bool:
         return False
@@ -117,7 +117,7 @@ async def test_a_process_that_is_never_ready_is_stopped_and_tried_again() -> Non
 
 
 async def test_a_process_that_ignores_sigterm_is_killed_after_its_bound() -> None:
-    lines = Lines()
+    lines = RecordingSink()
     supervisor = Supervisor(lines, QUICK)
 
     async def ready() -> bool:
@@ -133,7 +133,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_after_its_bound() -> Non
 
 
 async def test_what_a_dead_process_left_in_its_group_is_killed_before_the_restart() -> None:
-    supervisor = Supervisor(Lines(), RestartPolicy(first_delay_s=60.0))
+    supervisor = Supervisor(RecordingSink(), RestartPolicy(first_delay_s=60.0))
     code = f"{LEAVES_A_CHILD}; import time; time.sleep(300)"
     await supervisor.start([program("app", code)])
     parent = supervisor.pids["app"]
@@ -145,7 +145,7 @@ async def test_what_a_dead_process_left_in_its_group_is_killed_before_the_restar
 
 
 async def test_stopping_does_not_wait_for_the_pause_before_a_restart() -> None:
-    supervisor = Supervisor(Lines(), RestartPolicy(first_delay_s=60.0))
+    supervisor = Supervisor(RecordingSink(), RestartPolicy(first_delay_s=60.0))
     await supervisor.start([program("app", SLEEPS)])
     os.kill(supervisor.pids["app"], signal.SIGKILL)
     await until(lambda: supervisor.pids == {}, "its end")
@@ -155,7 +155,7 @@ async def test_stopping_does_not_wait_for_the_pause_before_a_restart() -> None:
 
 
 async def test_killing_ends_a_stop_that_takes_long() -> None:
-    lines = Lines()
+    lines = RecordingSink()
     supervisor = Supervisor(lines, QUICK)
 
     async def ready() -> bool:
@@ -169,7 +169,7 @@ async def test_killing_ends_a_stop_that_takes_long() -> None:
 
 
 async def test_lines_come_whole_also_the_last_one_without_a_newline_and_odd_bytes() -> None:
-    lines = Lines()
+    lines = RecordingSink()
     code = r"import sys; sys.stdout.buffer.write(b'one\ntwo \xff\n' + b'x' * 40000 + b'\nlast'); sys.stdout.flush()"
     supervisor = Supervisor(lines, RestartPolicy(first_delay_s=60.0))
     await supervisor.start([program("app", code)])

@@ -11,7 +11,7 @@ from nova_workers.effects.title import TitleEffect
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.vocabulary import EffectKind
-from tests.integration.effects.test_title_effect import Says
+from tests.integration.effects.test_title_effect import FixedAnswer
 from tests.support.harness.workers import Doorbells
 
 
@@ -22,7 +22,7 @@ def test_every_kind_of_effect_is_declared_once_and_deliveries_come_first(
         database,
         settings.effects,
         provider=None,
-        engine=Says("A title."),
+        engine=FixedAnswer("A title."),
         metrics=metrics,
         routes=build_routes(database, settings),
         dispatcher=Doorbells(),

@@ -20,7 +20,7 @@ from tests.integration.effects.conftest import MakeRunner
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
 
 
-class Says:
+class FixedAnswer:
     """An engine that gives one answer, and remembers what it was asked."""
 
     name = "says"
@@ -49,8 +49,8 @@ class Says:
 
 
 @pytest.fixture
-def engine() -> Says:
-    return Says('"Lost Password Recovery."')
+def engine() -> FixedAnswer:
+    return FixedAnswer('"Lost Password Recovery."')
 
 
 async def _title(database: Database, thread_id: str) -> str | None:
@@ -58,7 +58,12 @@ async def _title(database: Database, thread_id: str) -> str | None:
 
 
 async def _run_title(
-    database: Database, make_runner: MakeRunner, engine: Says, metrics: Metrics, thread: tuple[str, str], text: str
+    database: Database,
+    make_runner: MakeRunner,
+    engine: FixedAnswer,
+    metrics: Metrics,
+    thread: tuple[str, str],
+    text: str,
 ) -> str:
     run = await seed_run(database, [("query", text), ("response", "Try the link.")], thread=thread, effects=["title"])
     await make_runner({"title": TitleEffect(database, engine, metrics=metrics)}).run_due()
@@ -66,7 +71,7 @@ async def _run_title(
 
 
 async def test_the_second_message_of_the_user_names_the_thread(
-    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: Says
+    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     thread = await seed_thread(database)
     await _run_title(database, make_runner, engine, metrics, thread, "I lost my password")
@@ -97,7 +102,7 @@ async def test_the_second_message_of_the_user_names_the_thread(
 
 
 async def test_a_steering_message_counts_as_the_users(
-    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: Says
+    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     run = await seed_run(
         database, [("query", "I lost my password"), ("steering", "for the shop"), ("response", "Ok")], effects=["title"]
@@ -107,7 +112,7 @@ async def test_a_steering_message_counts_as_the_users(
 
 
 async def test_rubbish_gives_way_to_the_users_first_words(
-    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: Says
+    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     engine.text = "I'm sorry, I cannot name this conversation."
     thread = await seed_thread(database)
@@ -117,7 +122,7 @@ async def test_rubbish_gives_way_to_the_users_first_words(
 
 
 async def test_a_title_that_the_user_gave_stays(
-    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: Says
+    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     thread = await seed_thread(database, title="Mine")
     for _ in range(2):
@@ -129,7 +134,7 @@ async def test_a_title_that_the_user_gave_stays(
 async def test_a_title_that_came_while_the_model_thought_stays(
     database: Database, make_runner: MakeRunner, metrics: Metrics
 ) -> None:
-    class Slow(Says):
+    class Slow(FixedAnswer):
         async def run(
             self,
             message: str | tuple[JsonObject, ...],
@@ -151,7 +156,7 @@ async def test_a_title_that_came_while_the_model_thought_stays(
 
 
 async def test_a_deleted_thread_costs_no_model_call(
-    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: Says
+    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     thread = await seed_thread(database)
     await database.execute("UPDATE threads SET deleted_at = now()")
@@ -161,7 +166,7 @@ async def test_a_deleted_thread_costs_no_model_call(
 
 
 async def test_a_model_that_fails_is_asked_again_later(
-    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: Says
+    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     thread = await seed_thread(database)
     await _run_title(database, make_runner, engine, metrics, thread, "I lost my password")

@@ -20,7 +20,7 @@ DONE = Stream((Part("text", ["Done"]),))
 
 
 @dataclass
-class Room:
+class TwoTools:
     """A tool that only reads, one that may be repeated, and what became of them."""
 
     began: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,7 +51,7 @@ class Room:
 async def test_a_tool_that_only_reads_begins_before_the_response_is_whole(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
-    room, recorder = Room(), TurnRecorder()
+    room, recorder = TwoTools(), TurnRecorder()
     room.release.set()
     # The response goes on only after the one tool ran, and gives the other one time to.
     parts = (LOOK, Part("wait", room.began), Part("text", ["and more"]), WRITE, Part("sleep", 0.2))
@@ -72,7 +72,7 @@ async def test_a_tool_that_only_reads_begins_before_the_response_is_whole(
 
 
 async def test_callbacks_come_in_the_order_of_any_other_call(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, recorder = Room(), TurnRecorder()
+    room, recorder = TwoTools(), TurnRecorder()
     room.release.set()
     server.reply(Stream((LOOK, Part("wait", room.began))), DONE)
     await engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks())
@@ -81,7 +81,7 @@ async def test_callbacks_come_in_the_order_of_any_other_call(server: ModelServer
 
 
 async def test_a_call_is_authorized_once_and_before_it_runs(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, recorder = Room(), TurnRecorder()
+    room, recorder = TwoTools(), TurnRecorder()
     recorder.refuse = {"look": "Close your eyes"}
     authorized = asyncio.Event()
 
@@ -98,7 +98,7 @@ async def test_a_call_is_authorized_once_and_before_it_runs(server: ModelServer,
 
 
 async def test_a_response_that_breaks_off_takes_its_calls_with_it(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, recorder = Room(), TurnRecorder()
+    room, recorder = TwoTools(), TurnRecorder()
     server.reply(Stream((LOOK, Part("wait", room.began), Part("cut"))))
     result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks()), 30)
     assert result.stop_reason == "error"
@@ -107,7 +107,7 @@ async def test_a_response_that_breaks_off_takes_its_calls_with_it(server: ModelS
 
 
 async def test_an_abort_in_mid_response_cancels_eager_calls(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, abort = Room(), AbortSignal()
+    room, abort = TwoTools(), AbortSignal()
     server.reply(Stream((Part("text", ["So"]), LOOK, Part("stall"))))
     running = asyncio.create_task(engine.run("hi", room.options(), "sandbox", abort=abort))
     await asyncio.wait_for(room.began.wait(), 10)
@@ -120,7 +120,7 @@ async def test_an_abort_in_mid_response_cancels_eager_calls(server: ModelServer,
 async def test_an_abort_after_the_response_interrupts_the_eager_call(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
-    room, abort, recorder = Room(), AbortSignal(), TurnRecorder()
+    room, abort, recorder = TwoTools(), AbortSignal(), TurnRecorder()
     server.reply(Stream((LOOK,)), DONE)
 
     async def on_tool_calls(_: Any) -> None:
@@ -135,7 +135,7 @@ async def test_an_abort_after_the_response_interrupts_the_eager_call(
 
 
 async def test_a_resumed_call_is_not_eager(server: ModelServer, engine: AnthropicEngine) -> None:
-    room, recorder = Room(), TurnRecorder()
+    room, recorder = TwoTools(), TurnRecorder()
     room.release.set()
     server.reply(Stream((LOOK,)), DONE)
     await engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks())

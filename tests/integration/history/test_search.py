@@ -17,7 +17,7 @@ from nova_workers.ledger.search.messages import MessageFilter, search_messages
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.workspace.history import History
 from tests.integration.effects.ledger import seed_run, seed_thread
-from tests.integration.history.past import NOW, Past
+from tests.integration.history.past_conversations import NOW, PastConversations
 from tests.requirements import proves
 from tests.support.data.seeded_embeddings import SeededEmbeddings, seeded_vector
 
@@ -36,7 +36,7 @@ async def local() -> AsyncIterator[LocalEmbeddings]:
 
 
 async def test_a_rare_word_goes_before_many_common_ones(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     for number in range(12):
         await past.say(f"What is the state of the build number {number}?")
     wanted = await past.say("The Zweitausendeins report")
@@ -45,7 +45,7 @@ async def test_a_rare_word_goes_before_many_common_ones(database: Database) -> N
 
 
 async def test_in_a_short_history_a_word_that_two_messages_have_is_not_common(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     await past.say("It was late", "Work on it now.")
     wanted = await past.say("We saw the heron today", "You said: We saw the heron today")
     found = await past.find("where was the heron")
@@ -56,7 +56,7 @@ async def test_in_a_short_history_a_word_that_two_messages_have_is_not_common(da
 
 
 async def test_of_two_messages_the_one_with_more_of_the_words_goes_first(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     one = await past.say("The invoice of March")
     both = await past.say("The invoice of the plumber")
     for number in range(8):
@@ -79,14 +79,14 @@ async def test_of_two_messages_the_one_with_more_of_the_words_goes_first(databas
 async def test_names_codes_and_forms_of_words_are_found_in_any_language(
     database: Database, said: str, asked: str
 ) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     run = await past.say(said)
     await past.say("Bread and butter")
     assert await past.find(asked) == [run.message_ids[0]]
 
 
 async def test_a_word_that_every_message_has_is_found_if_it_is_all_that_was_asked(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     runs = [await past.say(f"tea, number {number}", "Tea it is.") for number in range(6)]
     # The newest first, as nothing else tells them apart.
     assert (await past.find("tea"))[:2] == [runs[5].message_ids[1], runs[5].message_ids[0]]
@@ -95,7 +95,7 @@ async def test_a_word_that_every_message_has_is_found_if_it_is_all_that_was_aske
 
 
 async def test_words_that_the_statistics_know_as_common_are_left_out(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     for number in range(30):
         await past.say(f"and the list goes on to number {number}")
     wanted = await past.say("the heron")
@@ -108,14 +108,14 @@ async def test_words_that_the_statistics_know_as_common_are_left_out(database: D
 
 
 async def test_nothing_is_found_for_words_that_no_message_has(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     await past.say("Bread and butter")
     assert await past.find("quantum") == []
     assert await past.find("???") == []
 
 
 async def test_a_long_text_is_shown_around_the_words(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     await past.say(f"{'Lorem ipsum dolor. ' * 200}The heron stands in the reeds. {'Sit amet. ' * 200}")
     (hit,) = (await History(database, None).search(NOVA, "heron", limit=5)).items
     assert "heron stands in the reeds" in hit.excerpt
@@ -127,7 +127,7 @@ async def test_a_long_text_is_shown_around_the_words(database: Database) -> None
 
 @proves("history.hybrid")
 async def test_what_was_meant_is_found_without_a_common_word(database: Database, local: LocalEmbeddings) -> None:
-    past = Past(database, local)
+    past = PastConversations(database, local)
     dog = await past.say("My puppy chewed the sofa again", "Poor sofa.")
     await past.say("The invoice is due on Friday", "I will remind you.")
     await past.say("Bake the bread for an hour", "Done.")
@@ -137,7 +137,7 @@ async def test_what_was_meant_is_found_without_a_common_word(database: Database,
 
 @proves("history.hybrid")
 async def test_what_both_ways_find_goes_before_what_one_finds(database: Database, local: LocalEmbeddings) -> None:
-    past = Past(database, local)
+    past = PastConversations(database, local)
     meaning = await past.say("Our kitten is called Whiskers", "A fine name.")
     words = await past.say("The pet project at work is late", "Which one?")
     both = await past.say("My pet is a cat", "I like cats.")
@@ -154,10 +154,10 @@ async def test_what_both_ways_find_goes_before_what_one_finds(database: Database
 
 async def test_what_has_no_vector_yet_does_not_stand_behind_all_that_has_one(database: Database) -> None:
     provider = SeededEmbeddings()
-    past = Past(database, provider)
+    past = PastConversations(database, provider)
     for number in range(15):
         await past.say(f"{('Anchors', 'Buckets', 'Candles')[number % 3]} of shipment {number}")
-    late = await Past(database).say("The heron")
+    late = await PastConversations(database).say("The heron")
     found = await past.find("anchors buckets candles heron", embedder=provider, limit=10)
     assert found[0] == late.message_ids[0]
     result = await History(database, provider).search(NOVA, "anchors heron", limit=10)
@@ -167,7 +167,7 @@ async def test_what_has_no_vector_yet_does_not_stand_behind_all_that_has_one(dat
 @proves("history.hybrid")
 async def test_with_the_model_away_words_are_still_found_and_that_is_said(database: Database) -> None:
     provider = SeededEmbeddings()
-    past = Past(database, provider)
+    past = PastConversations(database, provider)
     run = await past.say("The heron")
     provider.fails = True
     with capture_logs() as logs:
@@ -179,8 +179,8 @@ async def test_with_the_model_away_words_are_still_found_and_that_is_said(databa
 
 async def test_each_model_is_searched_by_itself(database: Database) -> None:
     narrow, wide = SeededEmbeddings(), SeededEmbeddings(dimensions=1536, model="wide")
-    run = await Past(database, narrow).say("a b", "c d")
-    past = Past(database, wide)
+    run = await PastConversations(database, narrow).say("a b", "c d")
+    past = PastConversations(database, wide)
     other = await past.say("e f", "g h")
     assert set(await past.find("c d", embedder=narrow)) == set(run.message_ids)
     assert (await past.find("a b", embedder=wide))[-2:] != list(run.message_ids)
@@ -195,7 +195,7 @@ async def test_each_model_is_searched_by_itself(database: Database) -> None:
 @proves("history.own")
 async def test_a_search_stays_within_tenant_and_agent(database: Database) -> None:
     provider = SeededEmbeddings()
-    past = Past(database, provider)
+    past = PastConversations(database, provider)
     mine = await past.say("The heron", "A bird.")
     colleague = await past.say("The heron", "A bird.", agent_id="helper")
     foreign = await past.say("The heron", "A bird.", tenant_id="ten_2")
@@ -208,7 +208,7 @@ async def test_a_search_stays_within_tenant_and_agent(database: Database) -> Non
 
 @proves("history.own")
 async def test_the_marks_of_others_are_no_words(database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     await past.say("The heron", tenant_id="ten_2")
     mine = await past.say("'@ten_2' @ten_2/nova @ten_1/helper")
     assert await past.find("heron '@ten_2' @ten_2/nova") == [mine.message_ids[0]]
@@ -218,7 +218,7 @@ async def test_the_marks_of_others_are_no_words(database: Database) -> None:
 
 async def test_a_period_a_thread_and_a_number_bound_it(database: Database) -> None:
     provider = SeededEmbeddings()
-    past = Past(database, provider)
+    past = PastConversations(database, provider)
     old = await past.say("The heron one", days_ago=10)
     middle = await past.say("The heron two", days_ago=5)
     new = await past.say("The heron three", days_ago=1)
@@ -237,13 +237,13 @@ async def test_a_period_a_thread_and_a_number_bound_it(database: Database) -> No
 
 async def test_a_period_that_ends_before_it_begins_is_refused(database: Database) -> None:
     with pytest.raises(InvalidInput, match=r"until is .* which is not after since"):
-        await Past(database).find("x", MessageFilter("ten_1", since=NOW, until=NOW))
+        await PastConversations(database).find("x", MessageFilter("ten_1", since=NOW, until=NOW))
 
 
 @proves("history.deleted")
 async def test_a_deleted_thread_is_not_found(database: Database) -> None:
     provider = SeededEmbeddings()
-    past = Past(database, provider)
+    past = PastConversations(database, provider)
     run = await past.say("The heron")
     assert await past.find("heron", embedder=provider)
     async with database.transaction() as transaction:
@@ -254,7 +254,7 @@ async def test_a_deleted_thread_is_not_found(database: Database) -> None:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_characters="\x00", codec="utf-8"), min_size=1, max_size=60))
 async def test_any_text_may_be_said_and_asked_for(database: Database, text: str) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     await past.say(text)
     # Whatever it holds (quotes, operators, backslashes) is a word or nothing; never a query of its own.
     await past.find(text)
@@ -343,7 +343,7 @@ async def _plan(database: Database, text: str, which: MessageFilter, *, vector: 
     """Return how Postgres does a search."""
     lines: list[str] = []
 
-    class Explaining:
+    class ExplainingConnection:
         """A connection that explains a search before it runs it."""
 
         def __init__(self, connection: Connection) -> None:
@@ -358,7 +358,7 @@ async def _plan(database: Database, text: str, which: MessageFilter, *, vector: 
 
     async with database.transaction() as transaction:
         await search_messages(
-            Explaining(transaction),  # type: ignore[arg-type]  # what a search needs of one
+            ExplainingConnection(transaction),  # type: ignore[arg-type]  # what a search needs of one
             which,
             text,
             vector=vector,

@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
-from tests.integration.scheduling.task_office import Office
+from tests.integration.scheduling.task_harness import TaskHarness
 from tests.support.harness.workers import Harness
 
 
@@ -22,8 +22,8 @@ async def harness(database: Database, redis: Redis, settings: Settings) -> Async
 
 
 @pytest.fixture
-async def office(harness: Harness) -> Office:
+async def task_harness(harness: Harness) -> TaskHarness:
     """The tasks of that fleet, and their scheduler."""
-    office = Office(harness)
-    await office.open()
-    return office
+    task_harness = TaskHarness(harness)
+    await task_harness.open()
+    return task_harness

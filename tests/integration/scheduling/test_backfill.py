@@ -27,13 +27,13 @@ from nova_workers.ledger.upkeep import cursors as upkeep_cursors
 from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.backfill import Backfill
 from tests.integration.effects.ledger import seed_run, seed_thread
-from tests.integration.history.past import Past
+from tests.integration.history.past_conversations import PastConversations
 from tests.integration.scheduling.old_runs import count, old_run
 from tests.requirements import proves
 from tests.support.data.seeded_embeddings import SeededEmbeddings
 
 
-class Picky(SeededEmbeddings):
+class RefusesOneText(SeededEmbeddings):
     """Refuses one text."""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -89,7 +89,7 @@ def harness(database: Database, redis: Redis) -> BackfillHarness:
 
 @proves("backfill.finds")
 async def test_what_was_said_while_effects_were_off_is_found_after_a_tick(harness: BackfillHarness) -> None:
-    past, model = Past(harness.database), SeededEmbeddings()
+    past, model = PastConversations(harness.database), SeededEmbeddings()
     thread = await harness.thread()
     run = await old_run(harness.database, "My cat is called Miro", "A fine name.", thread=thread)
     assert await past.find("miro") == []
@@ -132,7 +132,7 @@ async def test_a_message_that_the_new_model_refuses_keeps_its_old_vector(harness
     await harness.talk(3)
     await harness.backfill(SeededEmbeddings(model="old")).tick()
     await harness.left_alone()
-    done = await harness.backfill(Picky(model="new")).tick()
+    done = await harness.backfill(RefusesOneText(model="new")).tick()
     assert (done.vectors, done.refused, done.dropped) == (5, 1, 5)
     assert await harness.vectors("old") == 1
 
@@ -267,7 +267,7 @@ async def test_it_stops_when_the_worker_drains_and_releases_its_tenant(harness: 
 
 async def test_a_text_that_the_model_refuses_holds_up_no_other(harness: BackfillHarness) -> None:
     await harness.talk(3)
-    done = await harness.backfill(Picky()).tick()
+    done = await harness.backfill(RefusesOneText()).tick()
     assert (done.vectors, done.refused, done.runs) == (5, 1, 3)
 
 

@@ -12,7 +12,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.tasks.records import find_task, list_tasks
 from nova_workers.ledger.tasks.schedule import find_due
 from tests.integration.capabilities.tool_caller import add_tenants
-from tests.integration.scheduling.task_office import Office
+from tests.integration.scheduling.task_harness import TaskHarness
 from tests.requirements import proves
 
 TENANT = "ten_1"
@@ -99,19 +99,19 @@ async def test_the_hours_are_those_that_the_zone_database_says(due: Database, zo
 
 
 @proves("work.hours")
-async def test_outside_its_hours_a_tenant_s_tasks_wait_and_another_s_do_not(office: Office) -> None:
-    database = office.harness.database
+async def test_outside_its_hours_a_tenant_s_tasks_wait_and_another_s_do_not(task_harness: TaskHarness) -> None:
+    database = task_harness.harness.database
     await add_tenants(database)
-    await office.task("Sweep")
+    await task_harness.task("Sweep")
     await database.execute("UPDATE tenants SET work_from = 0, work_until = 24")
-    for tenant_id in (office.tenant_id, "ten_2"):
-        await office.close(tenant_id)
+    for tenant_id in (task_harness.tenant_id, "ten_2"):
+        await task_harness.close(tenant_id)
     await database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status, work_at)"
         " SELECT id, 1, 'Tidy up', 'a', 'person', 'active', now() FROM tenants WHERE id LIKE 'ten__'"
     )
-    assert await office.tick() == 1
-    assert [run["tenant_id"] for run in await office.runs()] == ["ten_1"]
+    assert await task_harness.tick() == 1
+    assert [run["tenant_id"] for run in await task_harness.runs()] == ["ten_1"]
 
 
 async def test_a_zone_that_the_database_does_not_know_is_refused(due: Database) -> None:

@@ -7,14 +7,14 @@ from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
-from tests.integration.triggers.rig import Rig
+from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.support.harness.workers import Harness
 
 
 @pytest.fixture
-async def rig(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Rig]:
+async def triggers(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[TriggerHarness]:
     """A harness with triggers."""
     harness = Harness(database, redis, settings)
     await harness.open()
-    yield Rig(harness)
+    yield TriggerHarness(harness)
     await harness.close()

@@ -9,7 +9,7 @@ import pytest
 
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
-from tests.integration.triggers.rig import Rig
+from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjector
 from tests.support.harness.workers import Harness
@@ -31,139 +31,143 @@ async def check_once(database: Database, expected: int) -> None:
 
 
 @proves("triggers.once", "beat.safe-to-double")
-async def test_many_tickers_at_once_fire_each_slot_once(rig: Rig) -> None:
-    made = [await rig.make(overlap="queue") for _ in range(40)]
-    tickers = [rig.ticker(batch=7) for _ in range(4)]
-    worker = rig.harness.worker()
+async def test_many_tickers_at_once_fire_each_slot_once(triggers: TriggerHarness) -> None:
+    made = [await triggers.make(overlap="queue") for _ in range(40)]
+    tickers = [triggers.ticker(batch=7) for _ in range(4)]
+    worker = triggers.harness.worker()
     for _ in range(3):
-        await rig.pass_time(60)
+        await triggers.pass_time(60)
         ticked = await asyncio.gather(*(ticker.tick() for ticker in tickers))
         assert sum(each.fired for each in ticked) == len(made)
-        await rig.harness.settle(worker)
-    await check_once(rig.database, 3 * len(made))
-    assert len(rig.harness.engine.model_calls) == 3 * len(made)
+        await triggers.harness.settle(worker)
+    await check_once(triggers.database, 3 * len(made))
+    assert len(triggers.harness.engine.model_calls) == 3 * len(made)
 
 
-async def full_house(rig: Rig) -> None:
+async def full_house(triggers: TriggerHarness) -> None:
     """Make triggers of every kind, with an open run of one that cancels it, due all at once."""
-    thread_id = await rig.harness.thread()
-    canceling = await rig.make(overlap="cancel_other")
-    await rig.firer.fire(rig.harness.tenant_id, canceling)
-    await rig.make(thread_id=thread_id)
-    await rig.make(thread_id=thread_id, max_runs_per_day=5)
-    await rig.make("cron", "0 0 1 1 *", max_cost_usd_per_day=1)
-    rig.harness.bells.take()
-    await rig.pass_time(61)
-    await rig.database.execute("UPDATE triggers SET next_slot_at = now(), next_fire_at = now() WHERE kind = 'cron'")
+    thread_id = await triggers.harness.thread()
+    canceling = await triggers.make(overlap="cancel_other")
+    await triggers.firer.fire(triggers.harness.tenant_id, canceling)
+    await triggers.make(thread_id=thread_id)
+    await triggers.make(thread_id=thread_id, max_runs_per_day=5)
+    await triggers.make("cron", "0 0 1 1 *", max_cost_usd_per_day=1)
+    triggers.harness.bells.take()
+    await triggers.pass_time(61)
+    await triggers.database.execute(
+        "UPDATE triggers SET next_slot_at = now(), next_fire_at = now() WHERE kind = 'cron'"
+    )
 
 
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
 @pytest.mark.parametrize("statement", STATEMENTS)
 @proves("triggers.crash")
 async def test_a_ticker_that_dies_at_any_statement_leaves_each_slot_to_fire_once(
-    rig: Rig, statement: str, fault: Fault
+    triggers: TriggerHarness, statement: str, fault: Fault
 ) -> None:
-    await full_house(rig)
+    await full_house(triggers)
     faults = FaultInjector()
     faults.plan(fault, statement)
     with pytest.raises((Crashed, Unavailable)):
-        await rig.ticker(faults).tick()
+        await triggers.ticker(faults).tick()
     assert faults.dead == fault.startswith("crash")
     # Died before a bell could ring: what was committed is rung for by the reconciler.
-    assert not rig.harness.bells.waiting
-    await rig.tick()
-    await rig.tick()
-    await check_once(rig.database, 5)
-    await rig.harness.age_doorbells()
+    assert not triggers.harness.bells.waiting
+    await triggers.tick()
+    await triggers.tick()
+    await check_once(triggers.database, 5)
+    await triggers.harness.age_doorbells()
     for _ in range(2):
-        await rig.harness.reconciler.reconcile()
-        await rig.harness.settle(rig.harness.worker())
-    statuses = await rig.database.fetch("SELECT status, count(*) FROM runs GROUP BY 1 ORDER BY 1")
+        await triggers.harness.reconciler.reconcile()
+        await triggers.harness.settle(triggers.harness.worker())
+    statuses = await triggers.database.fetch("SELECT status, count(*) FROM runs GROUP BY 1 ORDER BY 1")
     assert [tuple(row) for row in statuses] == [("canceled", 1), ("succeeded", 4)]
 
 
 @proves("triggers.broker")
-async def test_with_the_broker_wiped_after_the_firing_the_runs_come_later(rig: Rig) -> None:
-    await rig.make()
-    await rig.pass_time(61)
-    assert (await rig.tick()).fired == 1
-    await rig.harness.redis.flushdb()
-    rig.harness.bells.take()
-    await rig.harness.age_doorbells()
-    await rig.harness.reconciler.reconcile()
-    await rig.harness.settle(rig.harness.worker())
-    assert len(rig.harness.engine.model_calls) == 1
-    await check_once(rig.database, 1)
+async def test_with_the_broker_wiped_after_the_firing_the_runs_come_later(triggers: TriggerHarness) -> None:
+    await triggers.make()
+    await triggers.pass_time(61)
+    assert (await triggers.tick()).fired == 1
+    await triggers.harness.redis.flushdb()
+    triggers.harness.bells.take()
+    await triggers.harness.age_doorbells()
+    await triggers.harness.reconciler.reconcile()
+    await triggers.harness.settle(triggers.harness.worker())
+    assert len(triggers.harness.engine.model_calls) == 1
+    await check_once(triggers.database, 1)
 
 
 @proves("triggers.clock")
 @pytest.mark.parametrize("hours", [-1, 1])
-async def test_what_is_due_is_so_by_the_databases_clock(rig: Rig, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+async def test_what_is_due_is_so_by_the_databases_clock(
+    triggers: TriggerHarness, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
     """The process's own clock is an hour off here. Whole machines: tests/chaos/test_triggers.py."""
-    right: datetime = await rig.database.fetchval("SELECT now()")
+    right: datetime = await triggers.database.fetchval("SELECT now()")
 
-    class Wrong(datetime):
+    class SkewedDatetime(datetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Wrong:
+        def now(cls, tz: tzinfo | None = None) -> SkewedDatetime:
             return super().now(tz) + timedelta(hours=hours)
 
     for module in ("triggers.definitions", "triggers.occurrences", "triggers.schedules", "triggers.verdicts", "clock"):
-        monkeypatch.setattr(f"nova_workers.{module}.datetime", Wrong)
-    trigger_id = await rig.make(schedule="600")
-    minutely = await rig.make("cron", "* * * * *")
-    made = await rig.get(trigger_id)
+        monkeypatch.setattr(f"nova_workers.{module}.datetime", SkewedDatetime)
+    trigger_id = await triggers.make(schedule="600")
+    minutely = await triggers.make("cron", "* * * * *")
+    made = await triggers.get(trigger_id)
     assert made.next_slot_at == made.created_at + timedelta(seconds=600)
     assert abs(made.created_at - right) < timedelta(seconds=30)
-    coming = (await rig.get(minutely)).next_slot_at
+    coming = (await triggers.get(minutely)).next_slot_at
     assert coming is not None
     assert timedelta() < coming - right <= timedelta(seconds=90)
-    await rig.pass_time(570, trigger_id)
-    await rig.tick()
-    assert not await rig.runs(trigger_id)
-    await rig.pass_time(31, trigger_id)
-    await rig.tick()
-    assert len(await rig.runs(trigger_id)) == 1
-    after = await rig.get(trigger_id)
+    await triggers.pass_time(570, trigger_id)
+    await triggers.tick()
+    assert not await triggers.runs(trigger_id)
+    await triggers.pass_time(31, trigger_id)
+    await triggers.tick()
+    assert len(await triggers.runs(trigger_id)) == 1
+    after = await triggers.get(trigger_id)
     assert after.next_slot_at == after.created_at + timedelta(seconds=1200)
 
 
 @proves("triggers.once")
-async def test_a_row_of_a_slot_that_is_there_already_keeps_it_from_firing_again(rig: Rig) -> None:
+async def test_a_row_of_a_slot_that_is_there_already_keeps_it_from_firing_again(triggers: TriggerHarness) -> None:
     """As after a restored backup of one table: uniqueness stands behind the lock."""
-    trigger_id = await rig.make()
-    await rig.pass_time(61)
-    assert (await rig.tick()).fired == 1
-    occurrence = (await rig.firings(trigger_id))[0]["scheduled_for"]
-    await rig.end_runs()
-    await rig.database.execute(
+    trigger_id = await triggers.make()
+    await triggers.pass_time(61)
+    assert (await triggers.tick()).fired == 1
+    occurrence = (await triggers.firings(trigger_id))[0]["scheduled_for"]
+    await triggers.end_runs()
+    await triggers.database.execute(
         "UPDATE triggers SET next_slot_at = :next_slot_at, next_fire_at = :next_slot_at", next_slot_at=occurrence
     )
-    ticked = await rig.tick()
-    assert (ticked.fired, len(await rig.runs(trigger_id))) == (0, 1)
-    assert (await rig.get(trigger_id)).next_slot_at == occurrence + timedelta(seconds=60)
+    ticked = await triggers.tick()
+    assert (ticked.fired, len(await triggers.runs(trigger_id))) == (0, 1)
+    assert (await triggers.get(trigger_id)).next_slot_at == occurrence + timedelta(seconds=60)
 
 
-async def test_a_tick_waits_for_no_other_transaction(rig: Rig) -> None:
+async def test_a_tick_waits_for_no_other_transaction(triggers: TriggerHarness) -> None:
     """A locked trigger is left to the next tick, so that ticks cannot deadlock."""
-    held, free = [await rig.make() for _ in range(2)]
-    await rig.pass_time(61)
-    async with rig.database.transaction() as connection:
+    held, free = [await triggers.make() for _ in range(2)]
+    await triggers.pass_time(61)
+    async with triggers.database.transaction() as connection:
         await connection.execute("SELECT FROM triggers WHERE id = :trigger_id FOR UPDATE", trigger_id=held)
         async with asyncio.timeout(5):
-            assert (await rig.tick()).fired == 1
-    assert len(await rig.runs(free)) == 1
-    assert (await rig.tick()).fired == 1
+            assert (await triggers.tick()).fired == 1
+    assert len(await triggers.runs(free)) == 1
+    assert (await triggers.tick()).fired == 1
 
 
 @proves("triggers.many")
 @pytest.mark.timeout(120)
-async def test_ten_thousand_that_are_due_at_once_all_fire_once(rig: Rig) -> None:
-    await many(rig.harness, 10_000)
-    ticked = await asyncio.gather(rig.tick(), rig.ticker().tick())
+async def test_ten_thousand_that_are_due_at_once_all_fire_once(triggers: TriggerHarness) -> None:
+    await many(triggers.harness, 10_000)
+    ticked = await asyncio.gather(triggers.tick(), triggers.ticker().tick())
     assert sum(each.fired for each in ticked) == 10_000
-    await check_once(rig.database, 10_000)
-    assert not await rig.database.fetchval("SELECT count(*) FROM triggers WHERE next_fire_at <= now()")
-    assert len({bell.run_id for bell in rig.harness.bells.take()}) == 10_000
+    await check_once(triggers.database, 10_000)
+    assert not await triggers.database.fetchval("SELECT count(*) FROM triggers WHERE next_fire_at <= now()")
+    assert len({bell.run_id for bell in triggers.harness.bells.take()}) == 10_000
 
 
 async def many(harness: Harness, count: int) -> None:

@@ -11,7 +11,7 @@ from nova_workers.contracts.http.triggers import UrlGate
 from nova_workers.errors import InvalidInput
 from nova_workers.outbound import OutboundRules
 from nova_workers.triggers.gate_addresses import check_gate_address
-from tests.integration.triggers.rig import Rig
+from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, FaultInjector
 from tests.support.servers.web_server import WebServer, redirect, reply, web_server
@@ -24,138 +24,140 @@ async def server() -> AsyncIterator[WebServer]:
 
 
 @proves("triggers.gate")
-async def test_an_address_that_answers_opens_the_gate(rig: Rig, server: WebServer) -> None:
-    trigger_id = await rig.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/orders"})
-    await rig.pass_time(60)
-    assert (await rig.tick()).fired == 0
+async def test_an_address_that_answers_opens_the_gate(triggers: TriggerHarness, server: WebServer) -> None:
+    trigger_id = await triggers.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/orders"})
+    await triggers.pass_time(60)
+    assert (await triggers.tick()).fired == 0
     server.page("/orders", reply(b"one"))
-    await rig.pass_time(60)
-    assert (await rig.tick()).fired == 1
-    assert await rig.outcomes(trigger_id) == ["gate", "fired"]
-    assert "answered 404, not 200" in (await rig.firings(trigger_id))[0]["detail"]
-    assert not rig.harness.engine.model_calls
+    await triggers.pass_time(60)
+    assert (await triggers.tick()).fired == 1
+    assert await triggers.outcomes(trigger_id) == ["gate", "fired"]
+    assert "answered 404, not 200" in (await triggers.firings(trigger_id))[0]["detail"]
+    assert not triggers.harness.engine.model_calls
 
 
 @proves("triggers.gate")
-async def test_only_what_is_new_since_it_fired_opens_the_gate(rig: Rig, server: WebServer) -> None:
+async def test_only_what_is_new_since_it_fired_opens_the_gate(triggers: TriggerHarness, server: WebServer) -> None:
     url = f"http://127.0.0.1:{server.port}/orders"
-    trigger_id = await rig.make(gate={"kind": "url", "url": url, "changed": True}, overlap="skip")
+    trigger_id = await triggers.make(gate={"kind": "url", "url": url, "changed": True}, overlap="skip")
     for body in (b"one", b"one", b"two"):
         server.page("/orders", reply(body))
-        await rig.pass_time(60)
-        await rig.tick()
+        await triggers.pass_time(60)
+        await triggers.tick()
     # The third was new, but a run was open: it is new still when that is over.
-    await rig.end_runs()
-    await rig.pass_time(60)
-    await rig.tick()
-    assert await rig.outcomes(trigger_id) == ["fired", "gate", "overlap", "fired"]
+    await triggers.end_runs()
+    await triggers.pass_time(60)
+    await triggers.tick()
+    assert await triggers.outcomes(trigger_id) == ["fired", "gate", "overlap", "fired"]
 
 
 @proves("triggers.gate")
-async def test_a_gate_that_does_not_answer_is_shut_and_holds_up_no_other(rig: Rig, server: WebServer) -> None:
+async def test_a_gate_that_does_not_answer_is_shut_and_holds_up_no_other(
+    triggers: TriggerHarness, server: WebServer
+) -> None:
     server.page("/slow", b"HTTP/1.1 200 OK\r\n\r\n<stall>")
-    slow = await rig.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/slow"})
-    plain = await rig.make()
-    await rig.pass_time(60)
-    ticking = asyncio.create_task(rig.tick())
+    slow = await triggers.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/slow"})
+    plain = await triggers.make()
+    await triggers.pass_time(60)
+    ticking = asyncio.create_task(triggers.tick())
     async with asyncio.timeout(3.5):
         while True:
-            if await rig.runs(plain):
+            if await triggers.runs(plain):
                 break
             await asyncio.sleep(0.01)
     assert not ticking.done()
     # In the meantime others leave it alone.
-    assert (await rig.ticker().tick()).skipped == 0
+    assert (await triggers.ticker().tick()).skipped == 0
     assert (await ticking).skipped == 1
-    assert await rig.outcomes(slow) == ["gate"]
+    assert await triggers.outcomes(slow) == ["gate"]
 
 
 @proves("triggers.gate")
-async def test_a_gate_cannot_look_into_the_operators_network(rig: Rig, server: WebServer) -> None:
+async def test_a_gate_cannot_look_into_the_operators_network(triggers: TriggerHarness, server: WebServer) -> None:
     server.page("/", redirect("http://10.0.0.1/"))
     for url in ("http://169.254.169.254/", "http://localhost:1/", f"http://127.0.0.1:{server.port}/"):
-        trigger_id = await rig.make(gate={"kind": "url", "url": url})
-        await rig.pass_time(60, trigger_id)
-        await rig.tick()
-        assert await rig.outcomes(trigger_id) == ["gate"], url
+        trigger_id = await triggers.make(gate={"kind": "url", "url": url})
+        await triggers.pass_time(60, trigger_id)
+        await triggers.tick()
+        assert await triggers.outcomes(trigger_id) == ["gate"], url
 
 
 @proves("triggers.gate")
-async def test_a_gate_that_is_looked_at_long_loses_no_occurrence(rig: Rig, server: WebServer) -> None:
+async def test_a_gate_that_is_looked_at_long_loses_no_occurrence(triggers: TriggerHarness, server: WebServer) -> None:
     """Also if its trigger has no window, and the first process to evaluate it crashed."""
     server.page("/orders", reply(b"one"))
     url = f"http://127.0.0.1:{server.port}/orders"
-    trigger_id = await rig.make(schedule="600", catchup_s=0, gate={"kind": "url", "url": url})
-    await rig.pass_time(600)
+    trigger_id = await triggers.make(schedule="600", catchup_s=0, gate={"kind": "url", "url": url})
+    await triggers.pass_time(600)
     faults = FaultInjector()
     faults.plan("crash_before", "take_again")
     with pytest.raises(Crashed):
-        await rig.ticker(faults).tick()
-    await rig.pass_time(122)
-    assert (await rig.tick()).fired == 1
-    assert await rig.outcomes(trigger_id) == ["fired"]
+        await triggers.ticker(faults).tick()
+    await triggers.pass_time(122)
+    assert (await triggers.tick()).fired == 1
+    assert await triggers.outcomes(trigger_id) == ["fired"]
 
 
-async def test_an_agent_without_active_task_is_left_alone(rig: Rig) -> None:
-    trigger_id = await rig.make(gate={"kind": "open_tasks"})
-    await rig.pass_time(60)
-    await rig.tick()
-    await rig.database.execute(
+async def test_an_agent_without_active_task_is_left_alone(triggers: TriggerHarness) -> None:
+    trigger_id = await triggers.make(gate={"kind": "open_tasks"})
+    await triggers.pass_time(60)
+    await triggers.tick()
+    await triggers.database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status)"
         " VALUES (:tenant_id, 1, 'T', 'planned', 'person', 'active')",
-        tenant_id=rig.harness.tenant_id,
+        tenant_id=triggers.harness.tenant_id,
     )
-    await rig.pass_time(60)
-    await rig.tick()
-    assert await rig.outcomes(trigger_id) == ["gate", "fired"]
+    await triggers.pass_time(60)
+    await triggers.tick()
+    assert await triggers.outcomes(trigger_id) == ["gate", "fired"]
 
 
-async def test_an_agent_that_was_busy_is_left_alone(rig: Rig) -> None:
-    trigger_id = await rig.make(gate={"kind": "idle", "for_s": 300}, overlap="queue")
-    await rig.harness.submit("hello")
+async def test_an_agent_that_was_busy_is_left_alone(triggers: TriggerHarness) -> None:
+    trigger_id = await triggers.make(gate={"kind": "idle", "for_s": 300}, overlap="queue")
+    await triggers.harness.submit("hello")
     for age in (None, 10, 301):
         if age is not None:
-            await rig.end_runs()
-            await rig.database.execute("UPDATE runs SET finished_at = now() - :age * interval '1 second'", age=age)
-        await rig.pass_time(60)
-        await rig.tick()
-    assert await rig.outcomes(trigger_id) == ["gate", "gate", "fired"]
+            await triggers.end_runs()
+            await triggers.database.execute("UPDATE runs SET finished_at = now() - :age * interval '1 second'", age=age)
+        await triggers.pass_time(60)
+        await triggers.tick()
+    assert await triggers.outcomes(trigger_id) == ["gate", "gate", "fired"]
 
 
 @proves("triggers.crash", "triggers.gate")
 @pytest.mark.parametrize("statement", ["was_busy", "take_again"])
-async def test_a_ticker_that_dies_at_a_gate_leaves_the_slot_due(rig: Rig, statement: str) -> None:
-    trigger_id = await rig.make(gate={"kind": "idle", "for_s": 300})
-    await rig.pass_time(61)
+async def test_a_ticker_that_dies_at_a_gate_leaves_the_slot_due(triggers: TriggerHarness, statement: str) -> None:
+    trigger_id = await triggers.make(gate={"kind": "idle", "for_s": 300})
+    await triggers.pass_time(61)
     faults = FaultInjector()
     faults.plan("crash_before", statement)
     with pytest.raises(Crashed):
-        await rig.ticker(faults).tick()
-    assert (await rig.tick()).fired == 0
-    assert await rig.outcomes(trigger_id) == []
+        await triggers.ticker(faults).tick()
+    assert (await triggers.tick()).fired == 0
+    assert await triggers.outcomes(trigger_id) == []
     # After two minutes no evaluation can be in progress.
-    await rig.database.execute("UPDATE triggers SET next_fire_at = next_fire_at - interval '2 minutes'")
-    assert (await rig.tick()).fired == 1
-    assert (await rig.tick()).fired == 0
+    await triggers.database.execute("UPDATE triggers SET next_fire_at = next_fire_at - interval '2 minutes'")
+    assert (await triggers.tick()).fired == 1
+    assert (await triggers.tick()).fired == 0
 
 
 async def test_a_trigger_that_is_changed_while_its_gate_is_looked_at_begins_nothing(
-    rig: Rig, server: WebServer
+    triggers: TriggerHarness, server: WebServer
 ) -> None:
     server.page("/", b"HTTP/1.1 200 OK\r\n\r\n<stall>")
-    trigger_id = await rig.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/"})
-    await rig.pass_time(60)
-    ticking = asyncio.create_task(rig.tick())
+    trigger_id = await triggers.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/"})
+    await triggers.pass_time(60)
+    ticking = asyncio.create_task(triggers.tick())
     async with asyncio.timeout(3.5):
         while True:
             if server.heads:
                 break
             await asyncio.sleep(0.01)
-    await rig.patch(trigger_id, enabled=False)
+    await triggers.patch(trigger_id, enabled=False)
     ticked = await ticking
     assert (ticked.fired, ticked.skipped) == (0, 0)
-    assert await rig.outcomes(trigger_id) == []
-    assert (await rig.get(trigger_id)).next_fire_at is None
+    assert await triggers.outcomes(trigger_id) == []
+    assert (await triggers.get(trigger_id)).next_fire_at is None
 
 
 def test_an_address_that_the_operator_admits_is_a_good_gate() -> None:

@@ -5,17 +5,17 @@ import pytest
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import Tasks
 from tests.integration.capabilities.tool_caller import add_tenants
-from tests.integration.workspace.task_hands import Doorbells
+from tests.integration.workspace.task_data import RecordedDoorbells
 
 
 @pytest.fixture
-def bells() -> Doorbells:
+def bells() -> RecordedDoorbells:
     """The doorbells that were rung."""
-    return Doorbells()
+    return RecordedDoorbells()
 
 
 @pytest.fixture
-async def tasks(database: Database, bells: Doorbells) -> Tasks:
+async def tasks(database: Database, bells: RecordedDoorbells) -> Tasks:
     """The tasks of two tenants, each with the agents `a` and `b`."""
     await add_tenants(database)
     return Tasks(database, bells)

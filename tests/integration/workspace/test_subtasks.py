@@ -17,11 +17,11 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.errors import Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import TaskActor, Tasks
-from tests.integration.workspace.task_hands import (
+from tests.integration.workspace.task_data import (
     TENANT,
     A,
     B,
-    Doorbells,
+    RecordedDoorbells,
     active_task,
     kinds_of,
     new_task,
@@ -114,7 +114,7 @@ async def test_a_tree_is_only_so_deep(tasks: Tasks) -> None:
 @proves("tasks.wake")
 @pytest.mark.parametrize("status", ["done", "canceled"])
 async def test_the_end_of_a_subtask_marks_its_step_and_wakes_the_owner_above(
-    tasks: Tasks, database: Database, bells: Doorbells, status: TaskStatus
+    tasks: Tasks, database: Database, bells: RecordedDoorbells, status: TaskStatus
 ) -> None:
     parent = await active_task(tasks, "one")
     child = await subtask_of(tasks, parent, owner="b")
@@ -141,7 +141,7 @@ async def test_the_end_of_a_subtask_marks_its_step_and_wakes_the_owner_above(
 
 @proves("tasks.wake")
 async def test_what_wakes_and_what_is_done_are_there_together_or_not_at_all(
-    tasks: Tasks, database: Database, bells: Doorbells
+    tasks: Tasks, database: Database, bells: RecordedDoorbells
 ) -> None:
     parent = await active_task(tasks, "one")
     child = await subtask_of(tasks, parent)
@@ -154,7 +154,9 @@ async def test_what_wakes_and_what_is_done_are_there_together_or_not_at_all(
     assert bells.rung == []
 
 
-async def test_an_owner_who_ends_a_subtask_in_the_task_s_own_thread_is_awake(tasks: Tasks, bells: Doorbells) -> None:
+async def test_an_owner_who_ends_a_subtask_in_the_task_s_own_thread_is_awake(
+    tasks: Tasks, bells: RecordedDoorbells
+) -> None:
     parent = await active_task(tasks, "one", "two")
     here = TaskActor("a", "run_1", parent.thread_id)
     await tasks.complete(TENANT, here, (await subtask_of(tasks, parent)).id)
@@ -164,7 +166,7 @@ async def test_an_owner_who_ends_a_subtask_in_the_task_s_own_thread_is_awake(tas
 
 
 async def test_a_thread_that_was_deleted_is_made_anew_when_its_owner_is_woken(
-    tasks: Tasks, database: Database, bells: Doorbells
+    tasks: Tasks, database: Database, bells: RecordedDoorbells
 ) -> None:
     parent = await active_task(tasks, "one", "two")
     children = [await subtask_of(tasks, parent, at, owner="b") for at in (0, 1)]

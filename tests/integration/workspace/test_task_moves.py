@@ -18,12 +18,12 @@ from nova_workers.contracts.http.tasks import (
 from nova_workers.errors import IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import PERSON, Tasks
-from tests.integration.workspace.task_hands import (
+from tests.integration.workspace.task_data import (
     TENANT,
     A,
     active_task,
     new_task,
-    standing,
+    task_with_status,
 )
 from tests.requirements import proves
 
@@ -35,7 +35,7 @@ LEGAL = {("draft", "active"), ("draft", "canceled"), ("active", "done"), ("activ
 @pytest.mark.parametrize("to_status", STATES)
 @pytest.mark.parametrize("from_status", STATES)
 async def test_a_task_makes_only_the_legal_moves(tasks: Tasks, from_status: TaskStatus, to_status: TaskStatus) -> None:
-    task_id = await standing(tasks, from_status)
+    task_id = await task_with_status(tasks, from_status)
     before = await tasks.get(TENANT, task_id)
     if (from_status, to_status) in LEGAL:
         moved = await tasks.update(TENANT, PERSON, task_id, TaskPatch(status=to_status))

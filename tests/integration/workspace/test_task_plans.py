@@ -13,7 +13,7 @@ from nova_workers.contracts.http.tasks import (
 )
 from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, NotFound
 from nova_workers.workspace.tasks.service import Tasks
-from tests.integration.workspace.task_hands import TENANT, A, active_task, kinds_of, new_task
+from tests.integration.workspace.task_data import TENANT, A, active_task, kinds_of, new_task
 from tests.requirements import proves
 
 

@@ -17,11 +17,11 @@ from nova_workers.contracts.http.tasks import (
 from nova_workers.errors import Conflict, Forbidden, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks, task_section
-from tests.integration.workspace.task_hands import (
+from tests.integration.workspace.task_data import (
     TENANT,
     A,
     B,
-    Doorbells,
+    RecordedDoorbells,
     active_task,
     new_task,
     subtask_of,
@@ -120,7 +120,7 @@ async def test_a_change_from_an_old_view_is_refused(tasks: Tasks) -> None:
         await tasks.update(TENANT, A, task.id, TaskPatch(title="x", revision=seen))
 
 
-async def test_of_two_who_end_a_task_at_once_one_does(tasks: Tasks, bells: Doorbells) -> None:
+async def test_of_two_who_end_a_task_at_once_one_does(tasks: Tasks, bells: RecordedDoorbells) -> None:
     parent = await active_task(tasks, "one")
     child = await subtask_of(tasks, parent)
     ends = await asyncio.gather(

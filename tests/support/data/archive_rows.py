@@ -1,4 +1,4 @@
-"""Rows as an archive has them, small: each table's that most tests of imports need."""
+"""Small rows of an archive, for the tables that most tests of imports need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES = (
 
 
 def archive_tables() -> dict[str, KeptTable]:
-    """Return the tables of an archive with their columns, from the models: as the catalog has them."""
+    """Return the tables of an archive with their columns, from the models, in the form of the catalog."""
 
     def columns(table: str) -> list[Column]:
         return [
@@ -42,7 +42,7 @@ def archive_tables() -> dict[str, KeptTable]:
 
 
 def small_row(table: str, **given: Any) -> tuple[str, dict[str, Any]]:
-    """Return a row as an archive has it, small."""
+    """Return a small row of an archive."""
     now = MOMENT
     known: dict[str, dict[str, Any]] = {
         "threads": {

@@ -1,4 +1,4 @@
-"""The documents as tests see them: pages, their fenced blocks, and the commands in shell blocks."""
+"""The documents for tests: pages, their fenced blocks, and the commands in shell blocks."""
 
 import re
 import shlex
@@ -87,7 +87,7 @@ def prose(page: Path) -> str:
 
 
 def code_spans(page: Path) -> list[str]:
-    """Return what stands between backticks, on one line each."""
+    """Return the code spans of a page, each on one line."""
     return [" ".join(span.split()) for span in _SPAN.findall(prose(page))]
 
 

@@ -1,4 +1,4 @@
-"""Small pictures and documents that are what they say, and as large as a test wants."""
+"""Small valid pictures and documents, with the dimensions that a test needs."""
 
 import struct
 import zlib
@@ -7,7 +7,7 @@ __all__ = ["GIF", "JPEG", "PDF", "WEBP", "jpeg", "png"]
 
 
 def png(width: int = 1, height: int = 1) -> bytes:
-    """Return a picture; only its header tells its size."""
+    """Return a picture whose size is only in its header."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -1,4 +1,4 @@
-"""A tenant with so many queued runs that every worker slot is busy for long."""
+"""Many queued runs of one tenant, which keep every worker slot busy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETURNING id, thread_id, queue
 
 
 async def queue_runs(database: Database, redis_url: str, tenant_id: str, count: int, message: str) -> None:
-    """Queue runs of one message, and ring for each, as the API does one by one."""
+    """Queue runs with one message, and ring for each, as the API does."""
     rows = await database.fetch(_QUEUE_RUNS, tenant_id=tenant_id, count=count, block={"type": "text", "text": message})
     bells = [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
     await asyncio.to_thread(_ring, build_celery(redis_url, fail_fast=True), bells)

@@ -1,7 +1,7 @@
-"""A faults between one worker and its servers: crashes it, loses replies, holds it back, at a named statement.
+"""Faults between one worker and its servers: it crashes, loses replies or blocks at a named statement.
 
-The seam is the `Database` and the `Redis` that a worker is handed, so production code has no hooks. Statements are
-known by the names of their constants in the ledger: ``claim``, ``commit_step``, ``finish`` and so on.
+The seam is the `Database` and the `Redis` that a worker gets, so production code has no hooks. Statements have the
+names of their constants in the ledger: ``claim``, ``commit_step``, ``finish`` and so on.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ __all__ = ["check_any_time", "check_heads", "check_settled", "thread_state"]
 
 
 async def check_any_time(database: Database) -> None:
-    """Check what no moment may break, also in between two writes."""
+    """Check what must hold at any moment, also between two writes."""
     torn = await database.fetch(
         "SELECT t.id, t.active_run_id, array_agg(r.id) FILTER (WHERE r.status IN ('running', 'waiting')) AS holding"
         "  FROM threads t LEFT JOIN runs r ON r.thread_id = t.id GROUP BY t.id"
@@ -59,7 +59,7 @@ async def thread_state(database: Database, thread_id: str) -> list[Any]:
 
 
 async def check_settled(database: Database, engine: PlannedEngine) -> None:
-    """Check the ledger when no run is open any more."""
+    """Check the ledger when no run is open."""
     await check_any_time(database)
     runs = await database.fetch("SELECT * FROM runs ORDER BY thread_id, seq")
     still_open = [(run["id"], run["status"]) for run in runs if run["status"] not in ENDED]
@@ -80,7 +80,7 @@ async def check_settled(database: Database, engine: PlannedEngine) -> None:
 
 
 async def _check_messages_are_once(database: Database) -> None:
-    """Every accepted message is the query of its own turn, or steered one other; only a canceled one may be in none."""
+    """Every accepted message is the query of its turn or steered another; only a canceled one may be in no turn."""
     rows = await database.fetch(
         "SELECT r.id, r.status, r.merged_into,"
         "       (SELECT count(*) FROM messages m WHERE m.run_id = r.id AND m.kind = 'query') AS queries,"
@@ -115,7 +115,7 @@ async def check_heads(database: Database) -> None:
 
 
 async def _check_usage(database: Database) -> None:
-    """Each response that was heard to its end is counted once, in the turn and in the usage of its run."""
+    """Each complete response is counted once, in the turn and in the usage of its run."""
     for turn in await database.fetch(
         "SELECT t.*, u.input_tokens AS billed, u.cost_usd::float8 AS billed_usd FROM turns t"
         "  JOIN usage u ON u.run_id = t.run_id"
@@ -132,7 +132,7 @@ async def _check_usage(database: Database) -> None:
 
 
 async def _check_histories(database: Database) -> None:
-    """In what a model would get, each tool_use is answered by the next message, as it stands in the ledger."""
+    """In the history that a model would get, the next message answers each tool_use, as the ledger has it."""
     async with database.connection() as connection:
         for thread in await database.fetch(
             "SELECT tenant_id, head_turn_id FROM threads WHERE head_turn_id IS NOT NULL"

@@ -1,7 +1,7 @@
 """An engine whose model and tools follow a plan in the message. The turn loop is the real one.
 
 The plan is JSON: ``{"steps": [["search", "wait:door"], []], "id": "m1"}`` calls two tools, then ends the turn. The tool
-name selects the behavior: ``wait:<name>`` blocks until the test opens that door; ``fail:…`` fails; ``again:…`` is
+name selects the behavior: ``wait:<name>`` blocks at a door until the test opens it; ``fail:…`` fails; ``again:…`` is
 idempotent; ``ask:…`` waits for a person, ``agent:…`` for a run of another agent, ``odd:…`` for an unknown kind of wait;
 ``nul`` returns text that Postgres cannot store. ``"doors": {"0": "thinking"}`` blocks the model in the middle of
 response 0 until the door opens. Any other text is answered at once.

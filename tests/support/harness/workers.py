@@ -45,7 +45,7 @@ _LOOK_S = 0.005
 
 
 class Doorbells:
-    """The dispatcher of the harness: doorbells wait here until a test delivers, duplicates, drops or reorders them."""
+    """The dispatcher of the harness: keeps doorbells until a test delivers, duplicates, drops or reorders them."""
 
     def __init__(self) -> None:
         self.waiting: list[Doorbell] = []
@@ -57,15 +57,15 @@ class Doorbells:
         self.waiting.extend(bells)
 
     def ring_deliveries(self) -> None:
-        """Ring for what waits in the outbox."""
+        """Ignore doorbells of the outbox."""
         self.deliveries_rung += 1
 
     def ring_effects(self) -> None:
-        """Ring for effects that are due."""
+        """Ignore doorbells of effects."""
         self.effects_rung += 1
 
     def take(self) -> list[Doorbell]:
-        """Take all that wait."""
+        """Take all doorbells."""
         taken, self.waiting = self.waiting, []
         return taken
 
@@ -104,7 +104,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, *, publisher: bool = True, keeper: bool = False, control: bool = False) -> None:
-        """Start what a worker process runs in the background. Tests mostly renew by hand."""
+        """Start the background tasks of a worker process. Most tests call renewals instead."""
         wanted: list[tuple[bool, Coroutine[Any, Any, None]]] = [
             (publisher, self.publisher.run()),
             (keeper, self.keeper.run()),
@@ -160,7 +160,7 @@ class Worker:
 
 
 class Harness:
-    """A fleet on one loop: front door, workers, reconciler.
+    """A fleet on one loop: submission, workers, reconciler.
 
     Attributes:
         engine: The engine of all workers.
@@ -203,7 +203,7 @@ class Harness:
         self._publishing: asyncio.Task[None] | None = None
 
     async def open(self, *, publish: bool = True) -> None:
-        """Add the tenant and its agents. Without `publish` the front door's events stay in its buffer."""
+        """Add the tenant and its agents. Without `publish` the events of submissions stay in their buffer."""
         if publish:
             self._publishing = asyncio.create_task(self.publisher.run())
         await self.database.execute(
@@ -270,7 +270,7 @@ class Harness:
         )
 
     async def settle(self, *workers: Worker) -> None:
-        """Deliver every doorbell, in turns, until none is rung and no slot works."""
+        """Deliver every doorbell, repeatedly, until none is left and no slot works."""
         turn = 0
         async with asyncio.timeout(_PATIENCE_S):
             while self.bells.waiting:
@@ -280,7 +280,7 @@ class Harness:
                 await asyncio.gather(*tasks)
 
     async def start_next(self, worker: Worker) -> asyncio.Task[None]:
-        """Deliver the only doorbell that waits, and return the slot's task."""
+        """Deliver the only doorbell, and return the slot's task."""
         (bell,) = self.bells.take()
         return worker.answer(bell)
 
@@ -333,7 +333,7 @@ class Harness:
         return accepted, slot
 
     async def age_doorbells(self) -> None:
-        """Let the time pass after which an unanswered doorbell counts as lost."""
+        """Make all doorbells old enough to count as lost."""
         await self.database.execute("UPDATE runs SET rang_at = now() - interval '1 hour' WHERE status = 'queued'")
 
     async def transcript(self, run_id: str) -> list[Row]:

@@ -50,11 +50,11 @@ _TELL = "import datetime, time; print(time.time()); print(datetime.datetime.now(
 
 
 def skewed_clock(folder: Path, seconds: int) -> dict[str, str]:
-    """Return the variables that give a process a wall clock that is wrong. Skips the test where none can be made.
+    """Return the environment of a process with a wrong wall clock. Skips the test if it cannot be built.
 
     Args:
         folder: Where the library goes.
-        seconds: By how much it is ahead.
+        seconds: How far it is ahead.
     """
     compiler, library = shutil.which("cc"), folder / "skewed_clock.so"
     if compiler is None or sys.platform != "linux":

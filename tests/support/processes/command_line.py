@@ -21,7 +21,7 @@ __all__ = ["Child", "Done", "Nova", "wait_for"]
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -73,7 +73,7 @@ class Nova:
 
     @contextmanager
     def child(self, *arguments: str, stdin: int = subprocess.DEVNULL, **env: str) -> Generator["Child"]:
-        """Start a command as a process of its own; it is gone after the block."""
+        """Start a command as a process of its own, which ends with the block."""
         process = subprocess.Popen(
             [sys.executable, "-m", "nova_workers.cli", *arguments],
             env={**os.environ, **self.env, **env},
@@ -98,7 +98,7 @@ def _restore_interrupts() -> None:
 
 
 class Child:
-    """A command that runs."""
+    """A running command."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -108,7 +108,7 @@ class Child:
         os.set_blocking(process.stdout.fileno(), False)
 
     def reads(self, text: str, timeout_s: float = 30.0) -> None:
-        """Wait until stdout has said this."""
+        """Wait until stdout contains a text."""
         wait_for(lambda: text.encode() in self._pull(), timeout_s, f"{text!r} on stdout")
 
     def stop_reading(self) -> None:

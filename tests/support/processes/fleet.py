@@ -5,11 +5,11 @@
         fleet.workers[0].kill()
         await fleet.start_worker()
 
-The engine is `scripted` and the agent `nova` is there, so a message is echoed and ``{"script": […]}`` is played.
+The engine is `scripted` and the agent `nova` exists, so a message is echoed and ``{"script": […]}`` is played.
 
-Readiness is a state that is waited for: the API's `/readyz`, a worker's row in `/v1/fleet`. Logs go to files; the ends
-of all of them are part of the error when something does not come up. Nothing outlives the block, nor the
-test process: each child asks the kernel to be killed when its parent dies.
+It waits for readiness: the API's `/readyz`, a worker's row in `/v1/fleet`. Logs go to files, whose ends are part of the
+error when a process does not start. No process outlives the block or the test process: each child asks the kernel to be
+killed when its parent dies.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ def free_port() -> int:
 async def add_api_key(
     database_url: str, *, scopes: tuple[str, ...] = ALL_SCOPES, tenant_id: str | None = None
 ) -> tuple[str, str]:
-    """Make a key, with a tenant of its own and the default agents unless one is given; return (key, tenant id)."""
+    """Create a key, and a tenant with the default agents unless one is given; return (key, tenant id)."""
     database = Database(database_url, pool_size=1)
     tenant = tenant_id or new_id("ten")
     try:
@@ -83,7 +83,7 @@ class FleetProcess:
     """One process of the fleet, in a session of its own.
 
     Attributes:
-        name: What it is, such as ``worker-0``.
+        name: Its role and number, such as ``worker-0``.
         log: The file of its output.
     """
 
@@ -153,8 +153,8 @@ class Fleet:
     Args:
         env: NOVA_DATABASE_URL and NOVA_REDIS_URL, and any other variable for all processes.
         workers: How many worker processes to start with.
-        concurrency: Slots a worker.
-        beat: Whether to start a metronome; without one nothing is reconciled.
+        concurrency: Slots per worker.
+        beat: Whether to start beat; without it nothing is reconciled.
         api: Whether to start an API; without one there is no `client`, and workers are not waited for.
         api_key: A key that is in the database; None makes a tenant and a key with every scope.
         log_dir: Where logs go; None makes a temporary folder that is deleted after a clean end.
@@ -162,7 +162,7 @@ class Fleet:
     Attributes:
         client: A client with the key.
         tenant_id: The tenant that was made; None when a key was given.
-        workers: The worker processes, those that died included.
+        workers: The worker processes, also those that died.
     """
 
     client: NovaClient
@@ -246,7 +246,7 @@ class Fleet:
             await asyncio.sleep(_POLL_S)
 
     async def start_beat(self) -> FleetProcess:
-        """Start the metronome."""
+        """Start beat."""
         self.beat = self._spawn("beat", beat_command(log_level="info"), {})
         return self.beat
 

@@ -1,4 +1,4 @@
-"""Looking at processes from outside: who descends from whom, and who is still there."""
+"""Inspection of processes: descendants, and whether they still run."""
 
 import time
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""Plays one turn of the anthropic engine with every kind of tool, and prints the spans that it made, as JSON.
+"""Runs one turn of the anthropic engine with every kind of tool, and prints its spans as JSON.
 
-A program of its own because a process has one global provider of spans, and the SDKs know no other.
+A program of its own, because the SDKs use the one global tracer provider of a process.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def _directory() -> Generator[str]:
 
 
 async def main(*, trace_content: bool) -> None:
-    """Play, and print."""
+    """Run the turn, and print the spans."""
     exporter = InMemorySpanExporter()
     tracing = Tracing(TelemetrySettings(), "test", exporter=exporter)
     tracing.install()

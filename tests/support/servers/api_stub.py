@@ -1,6 +1,6 @@
-"""A small server on loopback that speaks the wire contract and does what a test tells it.
+"""A small server on loopback that follows the wire contract and gives the answers of a test.
 
-It stands in for the API only where a test needs the network to misbehave: streams that are cut, servers that
+It replaces the API only where a test needs the network to misbehave: streams that are cut, servers that
 answer with errors. Everything else is tested on a real fleet.
 """
 
@@ -49,7 +49,7 @@ def frame(cursor: str, event: Event) -> str:
 
 
 class ApiStub:
-    """Answers in the order of its script, and remembers what it was asked.
+    """Answers in the order of its script, and records its requests.
 
     Attributes:
         requests: Every request: method, path, headers and body.

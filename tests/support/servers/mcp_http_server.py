@@ -1,4 +1,4 @@
-"""An MCP server over HTTP on loopback, in the test's own loop: keeps what it was given, and says it again."""
+"""An MCP server over HTTP on loopback, in the test's own loop: records what it gets, and echoes it."""
 
 from contextlib import AsyncExitStack
 from typing import Any
@@ -21,7 +21,7 @@ class McpHttpServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its URL."""
         return f"http://{self.host}/mcp"
 
     async def __aenter__(self) -> "McpHttpServer":
@@ -37,7 +37,7 @@ class McpHttpServer:
 
         @server.tool()
         async def deliver(text: str, ctx: Context[Any]) -> str:
-            """Take a text, and say it again with the header that came."""
+            """Return the text and the header of the request."""
             self.delivered.append(text)
             self.headers.append({key.lower(): value for key, value in (ctx.headers or {}).items()})
             return f"got {text} with {self.headers[-1].get('authorization')}"

@@ -1,8 +1,8 @@
 """An MCP server as a child process that violates the protocol.
 
-Its tool ``sulk`` neither reads on, answers, nor ends when it is asked to; ``refuse`` is answered with an error whose
-code the client library uses for a closed connection. It is written in bare JSON-RPC: the
-library's servers follow the protocol.
+Its tool ``sulk`` stops reading, never answers and does not end on request; ``refuse`` is answered with an error whose
+code the client library uses for a closed connection. It is written in bare JSON-RPC, because the library's servers
+follow the protocol.
 """
 
 import json

@@ -13,13 +13,13 @@ _canceled: list[str] = []
 
 @server.tool()
 def echo(text: str) -> str:
-    """Say it again."""
+    """Return the text."""
     return f"{os.environ.get('GREETING', '')}{text}"
 
 
 @server.tool()
 def pid() -> str:
-    """Say who you are."""
+    """Return the process id."""
     return str(os.getpid())
 
 

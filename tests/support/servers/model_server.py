@@ -73,11 +73,11 @@ class Hang:
 
 Reply = Stream | Status | Drop | Hang
 Asks = Callable[[Mapping[str, str], Json], bool]
-"""Whether a request, by its headers and body, is meant."""
+"""Whether a rule applies to a request with these headers and body."""
 
 
 class ModelServer:
-    """Answers requests with the given replies, in order; the last one again and again."""
+    """Answers requests with the given replies in order, and repeats the last one."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -99,7 +99,7 @@ class ModelServer:
         self._by_message[message] = list(replies)
 
     def reply_when(self, asks: Asks, *replies: Reply) -> None:
-        """Answer requests that `asks` picks with these; the rule that was given first wins, before all others."""
+        """Answer requests that `asks` selects with these; the first rule wins, before all other replies."""
         self._rules.append((asks, list(replies)))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -162,7 +162,7 @@ class ModelServer:
             "output_tokens": 1
         }
         message = {
-            # As the provider has it: a client may tell responses apart by their ids.
+            # As the provider does: clients may distinguish responses by their ids.
             "id": f"msg_{len(self.requests)}",
             "type": "message",
             "role": "assistant",

@@ -1,4 +1,4 @@
-"""A wire that can be cut: stands between a client and a server on Unix sockets."""
+"""A proxy between a client and a server on Unix sockets, whose connections a test can cut."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class RedisProxy:
     Args:
         redis_url: ``unix://<path>?db=N``.
         folder: Where to put the socket.
-        name: What to call it.
+        name: Name of the socket.
 
     Attributes:
-        refusing: New connections are closed at once, as by a server that is down.
-        deaf: What the server answers does not arrive.
+        refusing: New connections are closed at once, as by a stopped server.
+        deaf: Answers of the server do not arrive.
         cuts_next_answer: The next answer does not arrive, and breaks every connection.
         url: The Redis URL of this end.
     """
@@ -34,7 +34,7 @@ class RedisProxy:
         self.deaf = False
         self.cuts_next_answer = False
         self.answered = asyncio.Event()
-        """Set when the server answered something, heard or not."""
+        """Set when the server answered, whether or not the answer arrived."""
         self._open: set[asyncio.StreamWriter] = set()
         self._pumps: set[asyncio.Task[None]] = set()
 

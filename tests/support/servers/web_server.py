@@ -18,7 +18,7 @@ class WebServer:
         self.port = 0
         self.pages: dict[str, Page] = {}
         self.heads: list[str] = []
-        """The request heads that came."""
+        """The heads of all requests."""
         self.left = asyncio.Event()
         """Set when a client closed the connection on a page that never ends."""
 

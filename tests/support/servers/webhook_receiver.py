@@ -16,7 +16,7 @@ __all__ = ["Answer", "Received", "Receiver", "receiver", "signed_by"]
 
 _Fixed = int | str | None
 Answer = _Fixed | Callable[[int], _Fixed]
-"""A status; a status line with headers; None, which keeps the connection open and says nothing; or a function from the
+"""A status; a status line with headers; None, which keeps the connection open and sends nothing; or a function from the
 count of requests before to one of these."""
 
 
@@ -44,8 +44,8 @@ class Receiver:
     """Answers each path with a status, a whole head, or never.
 
     Attributes:
-        answers: By path; 204 where there is none.
-        got: What came, in order.
+        answers: By path; 204 for any other.
+        got: The requests, in order.
         most_at_once: The most requests that were open on one path at the same time.
     """
 
@@ -61,11 +61,11 @@ class Receiver:
 
     @property
     def host(self) -> str:
-        """As an operator would allow it."""
+        """Host and port, as an operator allows them."""
         return f"127.0.0.1:{self.port}"
 
     def at(self, path: str) -> list[Received]:
-        """Return what came to a path."""
+        """Return the requests to a path."""
         return [one for one in self.got if one.path == path]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

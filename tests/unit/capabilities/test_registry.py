@@ -33,7 +33,7 @@ class _Config(BaseModel):
     loud: bool = False
 
 
-class Parrot:
+class EchoCapability:
     """Repeats, or fails in different ways."""
 
     name = "parrot"
@@ -67,7 +67,7 @@ def _spec(**grants: CapabilityGrant) -> AgentSpec:
 
 
 def test_what_there_is_can_be_discovered_without_starting_anything() -> None:
-    parrot = Parrot()
+    parrot = EchoCapability()
     (info,) = CapabilityRegistry([parrot]).discover()
     assert (info.name, [tool.name for tool in info.tools]) == ("parrot", ["parrot_say", "parrot_say_not"])
     assert (info.tools[0].idempotent, info.tools[0].read_only, info.tools[1].idempotent) == (True, True, False)
@@ -85,7 +85,7 @@ def test_what_there_is_can_be_discovered_without_starting_anything() -> None:
     ],
 )
 async def test_a_grant_that_cannot_be_is_refused_with_its_field(spec: AgentSpec, field: str, says: str) -> None:
-    registry = CapabilityRegistry([Parrot()])
+    registry = CapabilityRegistry([EchoCapability()])
     with pytest.raises(InvalidInput) as at_writing:
         registry.validate(spec)
     with pytest.raises(InvalidInput) as at_running:
@@ -97,9 +97,9 @@ async def test_a_grant_that_cannot_be_is_refused_with_its_field(spec: AgentSpec,
 
 @pytest.mark.parametrize("tool", ["parrot_say", "Bash", "given_say"])
 def test_a_subagent_may_have_the_tools_of_its_agent(tool: str) -> None:
-    given = Parrot(name="given", tool="given_say")
+    given = EchoCapability(name="given", tool="given_say")
     given.injected = lambda _: True
-    registry = CapabilityRegistry([Parrot(), given, Parrot(name="owl", tool="owl_say")])
+    registry = CapabilityRegistry([EchoCapability(), given, EchoCapability(name="owl", tool="owl_say")])
     helper = {"description": "x", "prompt": "x", "tools": [tool]}
     registry.validate(_helped(helper))
     with pytest.raises(InvalidInput, match=r"the agent has no tool 'owl_say'\. Known: Bash, ") as refused:
@@ -108,7 +108,7 @@ def test_a_subagent_may_have_the_tools_of_its_agent(tool: str) -> None:
 
 
 def test_a_subagents_tools_are_not_known_where_servers_from_outside_bring_some() -> None:
-    outside = Parrot(name="outside", tool="outside_say")
+    outside = EchoCapability(name="outside", tool="outside_say")
     outside.tools = None
     spec = _helped({"description": "x", "prompt": "x", "tools": ["whatever"]}).model_copy(
         update={"capabilities": {"outside": CapabilityGrant()}}
@@ -121,7 +121,7 @@ def _helped(helper: dict[str, Any]) -> AgentSpec:
 
 
 async def test_a_grant_becomes_a_server_with_its_allow_list() -> None:
-    parrot = Parrot()
+    parrot = EchoCapability()
     registry = CapabilityRegistry([parrot])
     grant = CapabilityGrant(tools=("parrot_say",), config={"loud": True})
     servers = await registry.resolve(_spec(parrot=grant), CONTEXT)
@@ -133,17 +133,17 @@ async def test_a_grant_becomes_a_server_with_its_allow_list() -> None:
 
 
 async def test_servers_with_unknown_tools_come_after_our_own() -> None:
-    outside, given = Parrot(name="outside", tool="outside_say"), Parrot(name="given", tool="given_say")
+    outside, given = EchoCapability(name="outside", tool="outside_say"), EchoCapability(name="given", tool="given_say")
     outside.tools, given.injected = None, lambda _: True
-    registry = CapabilityRegistry([outside, Parrot(), given])
+    registry = CapabilityRegistry([outside, EchoCapability(), given])
     servers = await registry.resolve(_spec(outside=CapabilityGrant(), parrot=CapabilityGrant()), CONTEXT)
     assert list(servers) == ["parrot", "given", "outside"]
 
 
-@pytest.mark.parametrize("twin", [Parrot(), Parrot(name="other")])
-def test_two_of_one_name_stop_the_process(twin: Parrot) -> None:
+@pytest.mark.parametrize("twin", [EchoCapability(), EchoCapability(name="other")])
+def test_two_of_one_name_stop_the_process(twin: EchoCapability) -> None:
     with pytest.raises(ConfigurationError, match="Two"):
-        CapabilityRegistry([Parrot(), twin])
+        CapabilityRegistry([EchoCapability(), twin])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_two_of_one_name_stop_the_process(twin: Parrot) -> None:
     ],
 )
 async def test_the_model_gets_the_error_of_a_tool(tool: str, given: dict[str, Any], failed: bool, says: str) -> None:
-    server = await Parrot().resolve(NoConfig(), CONTEXT)
+    server = await EchoCapability().resolve(NoConfig(), CONTEXT)
     assert isinstance(server, InProcessMcpServer)
     async with Client(server.server) as client:
         result = await client.call_tool(tool, given)
@@ -174,7 +174,7 @@ def _taking(tool: ToolDeclaration[Any], field: str) -> ToolDeclaration[Any]:
 
 @proves("secrets.declared")
 def test_the_tools_that_take_secrets_are_known_by_their_declaration() -> None:
-    parrot = Parrot()
+    parrot = EchoCapability()
     parrot.tools = tuple(_taking(tool, "words") for tool in parrot.tools or ())
     registry = CapabilityRegistry([parrot])
     granted = AgentSpec(name="A", capabilities={"parrot": CapabilityGrant()})
@@ -187,7 +187,7 @@ def test_the_tools_that_take_secrets_are_known_by_their_declaration() -> None:
 
 
 def test_a_tool_cannot_take_secrets_in_a_field_that_it_lacks() -> None:
-    parrot = Parrot()
+    parrot = EchoCapability()
     parrot.tools = tuple(_taking(tool, "value") for tool in parrot.tools or ())
     with pytest.raises(ConfigurationError, match="'parrot_say' takes secrets in 'value'"):
         CapabilityRegistry([parrot])

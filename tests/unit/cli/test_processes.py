@@ -15,12 +15,12 @@ from tests.support.processes.command_line import Done, Nova
 SERVERS = {"NOVA_DATABASE_URL": "postgresql://db/nova", "NOVA_REDIS_URL": "redis://broker/0"}
 
 
-class Became(Exception):
+class ProcessReplaced(Exception):
     """Stands for the moment in which the process is replaced."""
 
 
-def _become(home: Path, *arguments: str, **env: str) -> tuple[list[str], dict[str, str]]:
-    with mock.patch.object(os, "execvpe", side_effect=Became) as execvpe, pytest.raises(Became):
+def _arguments_of_exec(home: Path, *arguments: str, **env: str) -> tuple[list[str], dict[str, str]]:
+    with mock.patch.object(os, "execvpe", side_effect=ProcessReplaced) as execvpe, pytest.raises(ProcessReplaced):
         Nova({"NOVA_HOME": str(home)})(*arguments, **env)
     program, command, environment = execvpe.call_args.args
     assert program == command[0] == sys.executable
@@ -38,19 +38,21 @@ def _free_port() -> str:
 
 def test_api_becomes_uvicorn_where_the_settings_say(tmp_path: Path) -> None:
     port = _free_port()
-    command, environment = _become(tmp_path, "api", **SERVERS, NOVA_API__PORT=port)
+    command, environment = _arguments_of_exec(tmp_path, "api", **SERVERS, NOVA_API__PORT=port)
     assert command[1:5] == ["nova_workers.devstack.run_module", "uvicorn", "api.app:create_app", "--factory"]
     assert f"--host 127.0.0.1 --port {port}" in " ".join(command)
     assert environment["NOVA_DATABASE_URL"] == SERVERS["NOVA_DATABASE_URL"]
 
 
 def test_options_of_the_api_win_over_settings(tmp_path: Path) -> None:
-    command, _ = _become(tmp_path, "api", "--host", "0.0.0.0", "--port", "0", **SERVERS)
+    command, _ = _arguments_of_exec(tmp_path, "api", "--host", "0.0.0.0", "--port", "0", **SERVERS)
     assert "--host 0.0.0.0 --port 0" in " ".join(command)
 
 
 def test_worker_becomes_celery_on_threads(tmp_path: Path) -> None:
-    command, environment = _become(tmp_path, "worker", "-c", "7", "-Q", "interactive, system", "-n", "w1", **SERVERS)
+    command, environment = _arguments_of_exec(
+        tmp_path, "worker", "-c", "7", "-Q", "interactive, system", "-n", "w1", **SERVERS
+    )
     whole = worker_command(concurrency=7, queues=("interactive", "system"), name="w1", log_level="info")
     assert command == whole[1:]
     assert "--pool threads" in " ".join(command)
@@ -58,16 +60,16 @@ def test_worker_becomes_celery_on_threads(tmp_path: Path) -> None:
 
 
 def test_beat_and_flower_become_celery_and_flower_listens_on_loopback(tmp_path: Path) -> None:
-    beat, _ = _become(tmp_path, "beat", **SERVERS)
+    beat, _ = _arguments_of_exec(tmp_path, "beat", **SERVERS)
     assert beat == beat_command(log_level="info")[1:]
     port = _free_port()
-    flower, _ = _become(tmp_path, "flower", "--port", port, **SERVERS)
+    flower, _ = _arguments_of_exec(tmp_path, "flower", "--port", port, **SERVERS)
     assert flower == flower_command(host="127.0.0.1", port=int(port))[1:]
 
 
 def test_a_process_joins_the_servers_of_nova_up(tmp_path: Path) -> None:
     (tmp_path / "nova.json").write_text(json.dumps({"database_url": "postgresql://up", "redis_url": "redis://up"}))
-    _, environment = _become(tmp_path, "worker")
+    _, environment = _arguments_of_exec(tmp_path, "worker")
     assert environment["NOVA_DATABASE_URL"] == "postgresql://up"
     assert environment["NOVA_REDIS_URL"] == "redis://up"
 
@@ -85,7 +87,7 @@ def test_without_servers_a_process_says_which_variable_to_set(tmp_path: Path, co
 def test_the_clock_and_its_view_need_the_broker_alone(tmp_path: Path, command: str) -> None:
     assert _refused(tmp_path, command).err.startswith("nova: NOVA_REDIS_URL is not set")
     options = ("--port", _free_port()) if command == "flower" else ()
-    _, environment = _become(tmp_path, command, *options, NOVA_REDIS_URL=SERVERS["NOVA_REDIS_URL"])
+    _, environment = _arguments_of_exec(tmp_path, command, *options, NOVA_REDIS_URL=SERVERS["NOVA_REDIS_URL"])
     assert environment["NOVA_REDIS_URL"] == SERVERS["NOVA_REDIS_URL"]
     assert "NOVA_DATABASE_URL" not in environment
 
@@ -106,7 +108,7 @@ def test_an_address_that_is_not_ours_is_an_error_of_one_line(tmp_path: Path) -> 
 
 
 def test_up_becomes_the_stack(tmp_path: Path) -> None:
-    command, _ = _become(tmp_path, "up", "--port", "0", "--workers", "2")
+    command, _ = _arguments_of_exec(tmp_path, "up", "--port", "0", "--workers", "2")
     assert command == ["-m", "nova_workers.devstack", "--port", "0", "--workers", "2"]
 
 

@@ -17,7 +17,7 @@ from nova_workers.workspace.vault import Vault
 from tests.requirements import proves
 
 
-class Nowhere:
+class NullChannel:
     """A channel that leads nowhere."""
 
     def __init__(self, name: str = "nowhere") -> None:
@@ -31,10 +31,10 @@ class Nowhere:
         self.closed = True
 
 
-def made(parts: ChannelParts) -> Nowhere:
+def made(parts: ChannelParts) -> NullChannel:
     """The entry point of a package."""
     assert isinstance(parts.outbound, Outbound)
-    return Nowhere("pigeon")
+    return NullChannel("pigeon")
 
 
 @pytest.fixture
@@ -73,11 +73,11 @@ def test_a_channel_that_is_missing_or_there_twice_stops_the_start(
     channels: tuple[str, ...], by_agent: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        ChannelRoutes([Nowhere(name) for name in channels], by_agent)
+        ChannelRoutes([NullChannel(name) for name in channels], by_agent)
 
 
 async def test_an_agent_that_is_named_has_its_own_channels_and_no_others() -> None:
-    channels = [Nowhere("a"), Nowhere("b")]
+    channels = [NullChannel("a"), NullChannel("b")]
     routes = ChannelRoutes(channels, {"*": ("a",), "nova": ("b",), "quiet": ()})
     assert (routes.of("nova"), routes.of("quiet"), routes.of("other"), routes.of(None)) == (("b",), (), ("a",), ("a",))
     assert ChannelRoutes(channels, {"nova": ("b",)}).of("other") == ()

@@ -41,10 +41,10 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reader_that_has_gone_is_no_reason_to_stop() -> None:
-    class Gone(io.StringIO):
+    class ClosedPipe(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError
 
-    lines = TerminalLines(Gone())
+    lines = TerminalLines(ClosedPipe())
     lines.line("api", "one")
     lines.say("two")

@@ -42,53 +42,53 @@ class RecordingListener:
 
     def callbacks(self) -> EngineCallbacks:
         return EngineCallbacks(
-            on_thinking=lambda: self._hear("thinking", None),
-            on_assistant_message=lambda text: self._hear("message", text),
-            on_tool_use=lambda call, summary: self._hear("use", (call, summary)),
-            on_tool_use_summary=lambda text: self._hear("summary", text),
-            on_tool_progress=lambda call, summary: self._hear("progress", (call, summary)),
-            on_event=lambda event: self._hear("event", event),
-            on_token=lambda text: self._hear("token", text),
-            on_reasoning=lambda text: self._hear("reasoning", text),
-            on_restart=lambda: self._hear("restart", None),
+            on_thinking=lambda: self._record("thinking", None),
+            on_assistant_message=lambda text: self._record("message", text),
+            on_tool_use=lambda call, summary: self._record("use", (call, summary)),
+            on_tool_use_summary=lambda text: self._record("summary", text),
+            on_tool_progress=lambda call, summary: self._record("progress", (call, summary)),
+            on_event=lambda event: self._record("event", event),
+            on_token=lambda text: self._record("token", text),
+            on_reasoning=lambda text: self._record("reasoning", text),
+            on_restart=lambda: self._record("restart", None),
             on_tool_result=self._result,
             on_content_refused=self._refused,
             on_tool_calls=self._calls,
             on_step=self._step,
             take_steering=self._steering,
             authorize_tool=self._authorize,
-            subagent=lambda _, name: Nested(self, name).callbacks(),
+            subagent=lambda _, name: NestedRecorder(self, name).callbacks(),
         )
 
-    def _hear(self, kind: str, what: Any) -> None:
+    def _record(self, kind: str, what: Any) -> None:
         self.heard.append((kind, what))
 
     async def _result(self, call: ToolCall, summary: str) -> None:
-        self._hear("result", (call, summary))
+        self._record("result", (call, summary))
 
     async def _refused(self, block: JsonObject, note: str) -> None:
-        self._hear("refused", (block, note))
+        self._record("refused", (block, note))
 
     async def _calls(self, step: StepRecord) -> None:
-        self._hear("calls", step)
+        self._record("calls", step)
 
     async def _step(self, step: StepRecord) -> StepVerdict:
-        self._hear("step", step)
+        self._record("step", step)
         return "stop"
 
     async def _steering(self) -> tuple[Message, ...]:
         return ()
 
     async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
-        self._hear("authorize", params)
+        self._record("authorize", params)
         return ToolAuthorization(allowed=True)
 
     def text(self, kind: str = "token") -> str:
         return "".join(what for heard, what in self.heard if heard == kind)
 
 
-class Nested:
-    """Hears a subagent."""
+class NestedRecorder:
+    """Records the callbacks of a subagent."""
 
     def __init__(self, recorder: RecordingListener, name: str) -> None:
         self._recorder = recorder

@@ -1,4 +1,4 @@
-"""What the tests of both sides of a stream share."""
+"""A publisher and a hub for tests of both sides of a stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nova_workers.streams.wire import FIELD, LiveEvent, decode
 __all__ = ["RUN", "collect", "hub_on", "publisher_on", "say", "stored", "texts"]
 
 RUN = new_id("run")
-"""Of this process alone: channels belong to the whole server, which other test processes use too."""
+"""Unique to this process: channels belong to the whole server, which other test processes use too."""
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from nova_workers.config import Settings
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
-from tests.integration.api.worker_calls import Hands, Tenant, make_tenant
+from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves
 
 # One request for each route that names something by its id; a test below proves that none is missing.
@@ -209,7 +209,7 @@ async def test_another_tenant_s_thread_in_a_body_is_not_found(
 
 
 async def test_lists_filters_and_bulk_cancels_stay_within_the_tenant(
-    api: Api, other_tenant: Tenant, hands: Hands, database: Database
+    api: Api, other_tenant: Tenant, worker: ManualWorker, database: Database
 ) -> None:
     async with api.client(other_tenant.key) as other:
         theirs = await _theirs(other, other_tenant, database)
@@ -225,7 +225,7 @@ async def test_lists_filters_and_bulk_cancels_stay_within_the_tenant(
         assert (await other.get(f"/v1/runs/{theirs['run_id']}")).json()["status"] == "queued"
         mine = await api.thread()
         await api.run(mine)
-        turn = await hands.play(mine)
+        turn = await worker.play(mine)
         fork = await other.post(f"/v1/threads/{theirs['thread_id']}/fork", json={"turn_id": turn.claim.turn_id})
         assert fork.status_code == 404
 

@@ -14,7 +14,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
-from tests.integration.api.worker_calls import Hands
+from tests.integration.api.manual_worker import ManualWorker
 from tests.requirements import proves
 
 
@@ -46,13 +46,15 @@ async def test_with_the_broker_down_a_message_is_accepted_all_the_same(
     assert row["status"] == "queued"
 
 
-async def test_with_the_broker_down_everything_else_works_too(serve: Serve, settings: Settings, hands: Hands) -> None:
+async def test_with_the_broker_down_everything_else_works_too(
+    serve: Serve, settings: Settings, worker: ManualWorker
+) -> None:
     api = await serve(_without_redis(settings))
     thread_id = await api.thread()
     first, second = await api.run(thread_id), await api.run(thread_id)
     assert (await api.http.post(f"/v1/runs/{second}/cancel")).json()["status"] == "canceled"
     assert (await api.http.get("/v1/fleet")).status_code == 200
-    turn = await hands.claim(thread_id)
+    turn = await worker.claim(thread_id)
     closed = await turn.commit("one")
     await turn.finish("two")
     replayed = (await api.http.get(f"/v1/runs/{first}/events")).text
@@ -69,14 +71,14 @@ async def test_with_the_broker_down_everything_else_works_too(serve: Serve, sett
 
 
 async def test_a_stream_opened_without_redis_ends_from_the_ledger(
-    serve: Serve, settings: Settings, hands: Hands
+    serve: Serve, settings: Settings, worker: ManualWorker
 ) -> None:
     api = await serve(_without_redis(settings))
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
     async with asyncio.timeout(20), api.http.stream("GET", f"/v1/runs/{run_id}/events") as response:
         lines = response.aiter_lines()
-        await hands.play(thread_id, "the answer")
+        await worker.play(thread_id, "the answer")
         assert any("the answer" in line for line in [line async for line in lines])
 
 

@@ -7,15 +7,15 @@ from redis.asyncio import Redis
 from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, until
-from tests.integration.api.worker_calls import Hands, Tenant, make_tenant
+from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 
 
-async def test_the_fleet_tells_what_there_is_to_do(api: Api, hands: Hands) -> None:
+async def test_the_fleet_tells_what_there_is_to_do(api: Api, worker: ManualWorker) -> None:
     one, two = await api.thread(), await api.thread()
     await api.run(one)
-    await hands.play(one)
+    await worker.play(one)
     await api.run(one)
-    await hands.claim(one)
+    await worker.claim(one)
     await api.run(two, queue="background")
     fleet = (await api.http.get("/v1/fleet")).json()
     assert fleet["runs"] == {"queued": 1, "running": 1, "waiting": 0, "succeeded": 1}
@@ -58,7 +58,7 @@ async def test_an_operator_sees_all_tenants_and_the_workers_others_their_own(
         assert fleet["workers"] == []
 
 
-async def test_a_pause_stands_until_it_is_resumed(api: Api, hands: Hands) -> None:
+async def test_a_pause_stands_until_it_is_resumed(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     await api.run(thread_id)
     for scope, target in (("fleet", None), ("tenant", None), ("agent", "nova")):
@@ -67,14 +67,14 @@ async def test_a_pause_stands_until_it_is_resumed(api: Api, hands: Hands) -> Non
             paused = (await api.http.post("/v1/fleet/pause", json=body)).json()
             assert paused["switches"] == [IsPartialDict(scope=scope, target=target, reason="rehearsal")]
         try:
-            await hands.claim(thread_id)
+            await worker.claim(thread_id)
         except AssertionError:
             pass
         else:
             raise AssertionError(f"claimed though {scope} is paused")
         for _ in range(2):
             assert (await api.http.post("/v1/fleet/resume", json=body)).json()["switches"] == []
-    await hands.claim(thread_id)
+    await worker.claim(thread_id)
 
 
 async def test_a_resume_rings_for_what_waits(api: Api, redis: Redis) -> None:

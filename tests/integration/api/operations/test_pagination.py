@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant
+from tests.integration.api.manual_worker import Tenant
 
 
 async def _everything(api: Api, path: str, limit: int) -> list[str]:

@@ -10,7 +10,7 @@ from dirty_equals import IsPartialDict
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import create_key
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant
+from tests.integration.api.manual_worker import Tenant
 
 
 async def _key(database: Database, tenant_id: str, *scopes: str) -> str:

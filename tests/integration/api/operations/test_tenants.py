@@ -28,7 +28,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.retention import Retention
 from nova_workers.upkeep.tenant_end import TenantEnd
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import make_tenant
+from tests.integration.api.manual_worker import make_tenant
 from tests.requirements import proves
 from tests.support.harness.workers import Harness
 

@@ -12,7 +12,7 @@ from nova_workers.client.client import NovaClient
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant
+from tests.integration.api.manual_worker import Tenant
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 MARCH = {"from": "2026-03-01T00:00:00Z", "to": "2026-04-01T00:00:00Z"}

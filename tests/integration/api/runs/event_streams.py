@@ -10,7 +10,7 @@ import orjson
 
 from nova_workers.keys import open_streams
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Hands, Turn
+from tests.integration.api.manual_worker import ManualWorker, Turn
 
 
 class Frame(NamedTuple):
@@ -45,11 +45,11 @@ async def whole(api: Api, run_id: str, after: str | None = None) -> list[Frame]:
         return [frame async for frame in feed]
 
 
-async def begun(api: Api, hands: Hands) -> Turn:
+async def begun(api: Api, worker: ManualWorker) -> Turn:
     """Send a message and claim its run."""
     thread_id = await api.thread()
     await api.run(thread_id, "hello")
-    return await hands.claim(thread_id)
+    return await worker.claim(thread_id)
 
 
 async def no_follower_streams(api: Api) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant
+from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
 
 

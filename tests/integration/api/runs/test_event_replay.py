@@ -9,14 +9,16 @@ from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError, ToolCall
 from nova_workers.keys import run_events
 from tests.integration.api.conftest import Api
+from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.runs.event_streams import begun, listening, whole
-from tests.integration.api.worker_calls import Hands
 
 LOOK = ToolCall(id="toolu_1", tool_name="look", params={}, step=0, sequence=0, status="completed")
 
 
-async def test_a_run_that_is_over_is_replayed_with_every_token_while_redis_has_them(api: Api, hands: Hands) -> None:
-    turn = await begun(api, hands)
+async def test_a_run_that_is_over_is_replayed_with_every_token_while_redis_has_them(
+    api: Api, worker: ManualWorker
+) -> None:
+    turn = await begun(api, worker)
     await turn.emit(live.Token(text="Hel"), live.Token(text="lo"))
     await turn.finish("Hello")
     replayed = await whole(api, turn.claim.run_id)
@@ -24,8 +26,10 @@ async def test_a_run_that_is_over_is_replayed_with_every_token_while_redis_has_t
     assert [frame.id for frame in replayed] == ["1-1", "1-2", "1-3", "1-4"]
 
 
-async def test_a_run_is_replayed_from_the_ledger_once_its_stream_is_gone(api: Api, hands: Hands, redis: Redis) -> None:
-    turn = await begun(api, hands)
+async def test_a_run_is_replayed_from_the_ledger_once_its_stream_is_gone(
+    api: Api, worker: ManualWorker, redis: Redis
+) -> None:
+    turn = await begun(api, worker)
     await turn.emit(*(live.Token(text=letter) for letter in "looking around"))
     closed = await turn.commit("looking around", LOOK)
     await turn.emit(*(live.Token(text=letter) for letter in "found it"))
@@ -65,9 +69,9 @@ async def test_a_run_is_replayed_from_the_ledger_once_its_stream_is_gone(api: Ap
 
 
 async def test_a_replay_skips_the_steps_that_the_client_has_and_gives_a_partly_seen_one_whole(
-    api: Api, hands: Hands, redis: Redis
+    api: Api, worker: ManualWorker, redis: Redis
 ) -> None:
-    turn = await begun(api, hands)
+    turn = await begun(api, worker)
     await turn.emit(live.Token(text="one"), live.Token(text="!"))
     first = await turn.commit("one!")
     await turn.emit(live.Token(text="two"), live.Token(text="!"), live.Token(text="?"))
@@ -82,11 +86,13 @@ async def test_a_replay_skips_the_steps_that_the_client_has_and_gives_a_partly_s
     assert [frame.type for frame in after_second] == ["assistant_message", "step", "stream_end"]
 
 
-async def test_a_replay_of_several_attempts_tells_where_each_began(api: Api, hands: Hands, redis: Redis) -> None:
-    turn = await begun(api, hands)
+async def test_a_replay_of_several_attempts_tells_where_each_began(
+    api: Api, worker: ManualWorker, redis: Redis
+) -> None:
+    turn = await begun(api, worker)
     await turn.commit("one")
     await turn.requeue()
-    again = await hands.claim(turn.claim.thread_id)
+    again = await worker.claim(turn.claim.thread_id)
     again.step, again.seq = turn.step, turn.seq
     await again.finish("two")
     await redis.delete(run_events(turn.claim.run_id))
@@ -98,8 +104,8 @@ async def test_a_replay_of_several_attempts_tells_where_each_began(api: Api, han
     assert [frame.id.split("-")[0] for frame in replayed] == ["1"] * 4 + ["2"] * 4
 
 
-async def test_a_failure_is_replayed_with_its_kind(api: Api, hands: Hands, redis: Redis) -> None:
-    turn = await begun(api, hands)
+async def test_a_failure_is_replayed_with_its_kind(api: Api, worker: ManualWorker, redis: Redis) -> None:
+    turn = await begun(api, worker)
     await turn.finish("so far", "failed", error=EngineError("rate_limit", "slow down", retryable=True))
     await redis.delete(run_events(turn.claim.run_id))
     error, end = (await whole(api, turn.claim.run_id))[-2:]
@@ -124,8 +130,8 @@ async def test_a_run_that_no_worker_began_has_one_event(api: Api, redis: Redis, 
     assert (end.id, end.type, end.data["final"], end.data["status"]) == ("0-1", "stream_end", True, "canceled")
 
 
-async def test_a_client_that_has_the_final_event_is_asked_not_to_reconnect(api: Api, hands: Hands) -> None:
-    turn = await begun(api, hands)
+async def test_a_client_that_has_the_final_event_is_asked_not_to_reconnect(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
     final = await turn.finish()
     answer = await api.http.get(f"/v1/runs/{turn.claim.run_id}/events", headers={"Last-Event-ID": str(final)})
     assert (answer.status_code, answer.content) == (204, b"")
@@ -135,15 +141,15 @@ async def test_a_client_that_has_the_final_event_is_asked_not_to_reconnect(api: 
     "cursor",
     ["", "1", "1-", "-1", "a-b", "1-2-3", "1.5-2", "\N{ARABIC-INDIC DIGIT ONE}-1", "99999999999-1", "9" * 30 + "-1"],
 )
-async def test_a_cursor_of_another_form_is_refused(api: Api, hands: Hands, cursor: str) -> None:
-    turn = await begun(api, hands)
+async def test_a_cursor_of_another_form_is_refused(api: Api, worker: ManualWorker, cursor: str) -> None:
+    turn = await begun(api, worker)
     answer = await api.http.get(f"/v1/runs/{turn.claim.run_id}/events", params={"after": cursor})
     assert answer.status_code == 400
     assert answer.json()["code"] == "invalid_cursor"
 
 
-async def test_a_cursor_from_the_future_is_refused(api: Api, hands: Hands) -> None:
-    turn = await begun(api, hands)
+async def test_a_cursor_from_the_future_is_refused(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
     path = f"/v1/runs/{turn.claim.run_id}/events"
     other_attempt = await api.http.get(path, headers={"Last-Event-ID": "2-1"})
     assert (other_attempt.status_code, other_attempt.json()["code"]) == (400, "cursor_from_the_future")
@@ -152,8 +158,8 @@ async def test_a_cursor_from_the_future_is_refused(api: Api, hands: Hands) -> No
     assert (beyond.status_code, beyond.json()["code"]) == (400, "cursor_from_the_future")
 
 
-async def test_a_stream_ends_even_if_its_end_was_never_pushed(api: Api, hands: Hands) -> None:
-    turn = await begun(api, hands)
+async def test_a_stream_ends_even_if_its_end_was_never_pushed(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
     async with asyncio.timeout(15), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         await turn.finish("silent", tell=False)
@@ -161,9 +167,9 @@ async def test_a_stream_ends_even_if_its_end_was_never_pushed(api: Api, hands: H
 
 
 async def test_what_was_lost_with_redis_in_mid_run_is_filled_from_the_ledger(
-    api: Api, hands: Hands, redis: Redis
+    api: Api, worker: ManualWorker, redis: Redis
 ) -> None:
-    turn = await begun(api, hands)
+    turn = await begun(api, worker)
     async with asyncio.timeout(15), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         # A worker that could not reach Redis: ids of events that no follower got.

@@ -10,18 +10,18 @@ from nova_workers.config import Settings
 from nova_workers.contracts import events as live
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve, until
+from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.runs.event_streams import begun, frames, listening, no_follower_streams, whole
-from tests.integration.api.worker_calls import Hands
 from tests.requirements import proves
 
 
-async def test_events_come_as_they_happen_and_the_stream_ends_with_the_run(api: Api, hands: Hands) -> None:
+async def test_events_come_as_they_happen_and_the_stream_ends_with_the_run(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
     async with listening(api, run_id) as (response, feed):
         assert response.headers["content-type"].startswith("text/event-stream")
         assert response.headers["cache-control"] == "no-store, no-transform"
-        turn = await hands.claim(thread_id)
+        turn = await worker.claim(thread_id)
         start = await anext(feed)
         assert (start.id, start.type, start.data["run_id"]) == ("1-1", "stream_start", run_id)
         await turn.emit(live.Token(text="Hel"), live.Token(text="lo"))
@@ -34,7 +34,7 @@ async def test_events_come_as_they_happen_and_the_stream_ends_with_the_run(api: 
 
 
 async def test_a_follower_of_a_queued_run_hears_heartbeats_until_it_starts(
-    serve: Serve, settings: Settings, hands: Hands
+    serve: Serve, settings: Settings, worker: ManualWorker
 ) -> None:
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"heartbeat_s": 0.05})}))
     thread_id = await api.thread()
@@ -43,15 +43,15 @@ async def test_a_follower_of_a_queued_run_hears_heartbeats_until_it_starts(
         lines = response.aiter_lines()
         heard = [await anext(lines) for _ in range(4)]
         assert heard == [": heartbeat", "", ": heartbeat", ""]
-        await hands.play(thread_id)
+        await worker.play(thread_id)
         rest = [line async for line in lines]
         assert "event: stream_end" in rest
 
 
 @pytest.mark.parametrize("parameter", ["header", "query"])
 @proves("events.resume")
-async def test_a_stream_resumes_exactly_after_the_last_event(api: Api, hands: Hands, parameter: str) -> None:
-    turn = await begun(api, hands)
+async def test_a_stream_resumes_exactly_after_the_last_event(api: Api, worker: ManualWorker, parameter: str) -> None:
+    turn = await begun(api, worker)
     await turn.emit(*(live.Token(text=str(number)) for number in range(5)))
     path = f"/v1/runs/{turn.claim.run_id}/events"
     headers = {"Last-Event-ID": "1-3"} if parameter == "header" else {}
@@ -63,8 +63,8 @@ async def test_a_stream_resumes_exactly_after_the_last_event(api: Api, hands: Ha
             assert [frame.type async for frame in feed] == ["stream_end"]
 
 
-async def test_the_header_wins_over_the_query_since_a_browser_repeats_its_url(api: Api, hands: Hands) -> None:
-    turn = await begun(api, hands)
+async def test_the_header_wins_over_the_query_since_a_browser_repeats_its_url(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
     await turn.emit(live.Token(text="a"), live.Token(text="b"))
     final = await turn.finish()
     answer = await api.http.get(
@@ -81,8 +81,8 @@ async def test_a_follower_of_a_queued_run_hears_that_it_was_withdrawn(api: Api) 
 
 
 @proves("events.gap")
-async def test_a_burst_larger_than_the_follower_s_queue_arrives_whole(api: Api, hands: Hands) -> None:
-    turn = await begun(api, hands)
+async def test_a_burst_larger_than_the_follower_s_queue_arrives_whole(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
     async with asyncio.timeout(30), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         for number in range(700):
@@ -100,8 +100,8 @@ async def _subscribers(redis: Redis) -> int:
 
 
 @proves("events.one-connection")
-async def test_many_followers_share_one_redis_connection(api: Api, hands: Hands, redis: Redis) -> None:
-    turn = await begun(api, hands)
+async def test_many_followers_share_one_redis_connection(api: Api, worker: ManualWorker, redis: Redis) -> None:
+    turn = await begun(api, worker)
     before = await _subscribers(redis)
 
     async def follow() -> list[str]:
@@ -116,9 +116,9 @@ async def test_many_followers_share_one_redis_connection(api: Api, hands: Hands,
     assert during == before == 1
 
 
-async def test_a_key_holds_so_many_streams_and_no_more(serve: Serve, settings: Settings, hands: Hands) -> None:
+async def test_a_key_holds_so_many_streams_and_no_more(serve: Serve, settings: Settings, worker: ManualWorker) -> None:
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"max_streams_per_key": 2})}))
-    turn = await begun(api, hands)
+    turn = await begun(api, worker)
     run_id = turn.claim.run_id
     async with asyncio.timeout(10), listening(api, run_id) as (_, one), listening(api, run_id) as (_, two):
         await anext(one)
@@ -135,43 +135,47 @@ async def test_a_key_holds_so_many_streams_and_no_more(serve: Serve, settings: S
     assert (await whole(api, run_id))[-1].type == "stream_end"
 
 
-async def test_the_count_of_streams_holds_over_two_processes(serve: Serve, settings: Settings, hands: Hands) -> None:
+async def test_the_count_of_streams_holds_over_two_processes(
+    serve: Serve, settings: Settings, worker: ManualWorker
+) -> None:
     tight = settings.model_copy(update={"api": settings.api.model_copy(update={"max_streams_per_key": 1})})
     one, two = await serve(tight), await serve(tight)
-    turn = await begun(one, hands)
+    turn = await begun(one, worker)
     async with asyncio.timeout(10), listening(one, turn.claim.run_id) as (_, feed):
         await anext(feed)
         assert (await two.http.get(f"/v1/runs/{turn.claim.run_id}/events")).status_code == 429
 
 
-async def test_a_client_that_leaves_frees_its_slot_and_its_feed(api: Api, hands: Hands) -> None:
-    turn = await begun(api, hands)
+async def test_a_client_that_leaves_frees_its_slot_and_its_feed(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
     async with listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         assert api.state.services.hub.open_feeds == 1
     await until(lambda: no_follower_streams(api))
 
 
-async def test_create_and_stream_names_the_run_and_gives_its_events(api: Api, hands: Hands, database: Database) -> None:
+async def test_create_and_stream_names_the_run_and_gives_its_events(
+    api: Api, worker: ManualWorker, database: Database
+) -> None:
     thread_id = await api.thread()
     path = f"/v1/threads/{thread_id}/runs/stream"
     async with asyncio.timeout(10), api.http.stream("POST", path, json={"message": "hello"}) as response:
         assert response.status_code == 200
         run_id = response.headers["nova-run-id"]
         assert response.headers["location"] == f"/v1/runs/{run_id}"
-        await hands.play(thread_id)
+        await worker.play(thread_id)
         heard = [frame async for frame in frames(response)]
     assert heard[0].data["run_id"] == run_id
     assert [frame.type for frame in heard] == ["stream_start", "stream_end"]
     assert await database.fetchval("SELECT count(*) FROM runs") == 1
 
 
-async def test_create_and_stream_again_under_the_same_key_replays_the_first_run(api: Api, hands: Hands) -> None:
+async def test_create_and_stream_again_under_the_same_key_replays_the_first_run(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     path = f"/v1/threads/{thread_id}/runs/stream"
     key = {"Idempotency-Key": "k"}
     async with asyncio.timeout(10), api.http.stream("POST", path, json={"message": "hello"}, headers=key) as first:
-        await hands.play(thread_id)
+        await worker.play(thread_id)
         await first.aread()
     again = await api.http.post(path, json={"message": "hello"}, headers=key)
     assert again.headers["idempotent-replayed"] == "true"
@@ -179,8 +183,8 @@ async def test_create_and_stream_again_under_the_same_key_replays_the_first_run(
     assert again.text == first.text
 
 
-async def test_a_stopping_server_ends_the_requests_of_followers_and_waiters(api: Api, hands: Hands) -> None:
-    turn = await begun(api, hands)
+async def test_a_stopping_server_ends_the_requests_of_followers_and_waiters(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
     async with asyncio.timeout(5), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         waiting = asyncio.create_task(api.http.get(f"/v1/runs/{turn.claim.run_id}/wait"))

@@ -12,7 +12,7 @@ from nova_workers.contracts.engine import EngineError
 from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Hands, Tenant
+from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.requirements import proves
 
 NO_WORKER = "no worker is alive for the queue {!r}: start one with `nova worker`"
@@ -45,10 +45,10 @@ async def test_a_message_without_a_thread_makes_one(api: Api) -> None:
     assert both.status_code == 422
 
 
-async def test_a_queued_run_says_its_place_and_what_it_waits_for(api: Api, hands: Hands) -> None:
+async def test_a_queued_run_says_its_place_and_what_it_waits_for(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     ids = [await api.run(thread_id, f"m{n}") for n in range(3)]
-    await hands.claim(thread_id)
+    await worker.claim(thread_id)
     runs = [(await api.http.get(f"/v1/runs/{run_id}")).json() for run_id in ids]
     assert [run["status"] for run in runs] == ["running", "queued", "queued"]
     assert [run["position"] for run in runs] == [None, 0, 1]
@@ -78,10 +78,10 @@ async def test_a_queued_run_waits_for_a_free_worker_where_one_of_its_queue_is_al
     assert seen == [NO_WORKER.format("interactive")] * 2 + ["a free worker"]
 
 
-async def test_a_finished_run_carries_its_outcome_and_usage(api: Api, hands: Hands) -> None:
+async def test_a_finished_run_carries_its_outcome_and_usage(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
-    await hands.play(thread_id, "the answer")
+    await worker.play(thread_id, "the answer")
     run = (await api.http.get(f"/v1/runs/{run_id}")).json()
     assert (run["status"], run["text"], run["stop_reason"]) == ("succeeded", "the answer", "end_turn")
     assert run["usage"]["input_tokens"] == 20
@@ -89,19 +89,19 @@ async def test_a_finished_run_carries_its_outcome_and_usage(api: Api, hands: Han
     assert run["started_at"] <= run["finished_at"]
 
 
-async def test_a_failed_run_says_what_failed(api: Api, hands: Hands) -> None:
+async def test_a_failed_run_says_what_failed(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
-    turn = await hands.claim(thread_id)
+    turn = await worker.claim(thread_id)
     await turn.finish("so far", "failed", error=EngineError("rate_limit", "slow down", retryable=True))
     run = (await api.http.get(f"/v1/runs/{run_id}")).json()
     assert run["error"] == {"kind": "rate_limit", "message": "slow down", "retryable": True}
 
 
-async def test_runs_are_listed_newest_first_with_filters(api: Api, hands: Hands) -> None:
+async def test_runs_are_listed_newest_first_with_filters(api: Api, worker: ManualWorker) -> None:
     one, two = await api.thread(), await api.thread(agent_id="agent-builder")
     ids = [await api.run(one, "a"), await api.run(two, "b"), await api.run(one, "c", queue="background")]
-    await hands.play(one)
+    await worker.play(one)
 
     async def listed(**params: str) -> list[str]:
         return [run["id"] for run in (await api.http.get("/v1/runs", params=params)).json()["items"]]
@@ -115,13 +115,13 @@ async def test_runs_are_listed_newest_first_with_filters(api: Api, hands: Hands)
     assert await listed(status="queued", agent_id="nova") == [ids[2]]
 
 
-async def test_a_queued_message_can_be_edited_until_a_worker_takes_it(api: Api, hands: Hands) -> None:
+async def test_a_queued_message_can_be_edited_until_a_worker_takes_it(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     run_id = await api.run(thread_id, "helo")
     edited = await api.http.patch(f"/v1/runs/{run_id}", json={"message": "hello"})
     assert edited.status_code == 200
     assert edited.json()["message"] == [{"type": "text", "text": "hello"}]
-    turn = await hands.claim(thread_id)
+    turn = await worker.claim(thread_id)
     assert turn.claim.content[0]["text"] == "hello"
     late = await api.http.patch(f"/v1/runs/{run_id}", json={"message": "too late"})
     assert late.status_code == 409
@@ -129,10 +129,10 @@ async def test_a_queued_message_can_be_edited_until_a_worker_takes_it(api: Api, 
 
 
 @proves("cancel.withdraw")
-async def test_a_queued_run_can_be_withdrawn_but_a_running_one_cannot(api: Api, hands: Hands) -> None:
+async def test_a_queued_run_can_be_withdrawn_but_a_running_one_cannot(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     first, second = await api.run(thread_id), await api.run(thread_id)
-    await hands.claim(thread_id)
+    await worker.claim(thread_id)
     assert (await api.http.delete(f"/v1/runs/{second}")).status_code == 204
     assert (await api.http.get(f"/v1/runs/{second}")).json()["status"] == "canceled"
     refused = await api.http.delete(f"/v1/runs/{first}")
@@ -140,7 +140,7 @@ async def test_a_queued_run_can_be_withdrawn_but_a_running_one_cannot(api: Api, 
 
 
 @proves("cancel.twice")
-async def test_canceling_twice_changes_nothing(api: Api, hands: Hands) -> None:
+async def test_canceling_twice_changes_nothing(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     queued = await api.run(thread_id)
     for _ in range(2):
@@ -148,28 +148,28 @@ async def test_canceling_twice_changes_nothing(api: Api, hands: Hands) -> None:
         assert answer.status_code == 200
         assert answer.json()["status"] == "canceled"
     running = await api.run(thread_id)
-    await hands.claim(thread_id)
+    await worker.claim(thread_id)
     asked = [(await api.http.post(f"/v1/runs/{running}/cancel")).json() for _ in range(2)]
     assert [run["status"] for run in asked] == ["running", "running"]
     assert asked[0]["cancel_requested_at"] == asked[1]["cancel_requested_at"] is not None
 
 
 @proves("cancel.over")
-async def test_a_run_that_succeeded_cannot_be_canceled(api: Api, hands: Hands) -> None:
+async def test_a_run_that_succeeded_cannot_be_canceled(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
-    await hands.play(thread_id)
+    await worker.play(thread_id)
     answer = await api.http.post(f"/v1/runs/{run_id}/cancel")
     assert answer.status_code == 409
     assert answer.json()["context"]["status"] == "succeeded"
 
 
 @proves("cancel.bulk")
-async def test_many_runs_are_canceled_at_once(api: Api, hands: Hands) -> None:
+async def test_many_runs_are_canceled_at_once(api: Api, worker: ManualWorker) -> None:
     thread_id, other = await api.thread(), await api.thread()
     ids = [await api.run(thread_id) for _ in range(3)]
     untouched = await api.run(other)
-    await hands.claim(thread_id)
+    await worker.claim(thread_id)
     answer = await api.http.post("/v1/runs/cancel", json={"thread_id": thread_id})
     assert answer.json() == {"canceled": 2, "requested": 1}
     assert (await api.http.get(f"/v1/runs/{ids[2]}")).json()["status"] == "canceled"
@@ -187,10 +187,10 @@ async def test_reject_names_the_run_that_keeps_the_thread_busy(api: Api) -> None
     assert answer.json()["context"]["active_run_id"] == active
 
 
-async def test_an_interrupt_names_the_run_that_it_stops(api: Api, hands: Hands) -> None:
+async def test_an_interrupt_names_the_run_that_it_stops(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     active = await api.run(thread_id)
-    await hands.claim(thread_id)
+    await worker.claim(thread_id)
     answer = await api.http.post(f"/v1/threads/{thread_id}/runs", json={"message": "x", "on_busy": "interrupt"})
     assert answer.headers["nova-interrupted-run-id"] == active
 

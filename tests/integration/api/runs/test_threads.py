@@ -4,14 +4,14 @@ import pytest
 
 from nova_workers.contracts.engine import ToolCall
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Hands
+from tests.integration.api.manual_worker import ManualWorker
 from tests.requirements import proves
 
 
-async def _say(api: Api, hands: Hands, thread_id: str, message: str, answer: str) -> str:
+async def _say(api: Api, worker: ManualWorker, thread_id: str, message: str, answer: str) -> str:
     """Play one turn and return its id."""
     await api.run(thread_id, message)
-    return (await hands.play(thread_id, answer)).claim.turn_id
+    return (await worker.play(thread_id, answer)).claim.turn_id
 
 
 async def _texts(api: Api, thread_id: str, limit: int = 50) -> list[str]:
@@ -99,19 +99,19 @@ async def test_a_deleted_thread_is_gone_and_its_queued_runs_are_canceled(api: Ap
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])
-async def test_messages_are_read_oldest_first_in_pages_of_any_size(api: Api, hands: Hands, limit: int) -> None:
+async def test_messages_are_read_oldest_first_in_pages_of_any_size(api: Api, worker: ManualWorker, limit: int) -> None:
     thread_id = await api.thread()
     expected: list[str] = []
     for number in range(3):
-        await _say(api, hands, thread_id, f"q{number}", f"a{number}")
+        await _say(api, worker, thread_id, f"q{number}", f"a{number}")
         expected += [f"q{number}", f"a{number}"]
     assert await _texts(api, thread_id, limit) == expected
 
 
-async def test_a_running_turn_shows_what_it_committed(api: Api, hands: Hands) -> None:
+async def test_a_running_turn_shows_what_it_committed(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     await api.run(thread_id, "look around")
-    turn = await hands.claim(thread_id)
+    turn = await worker.claim(thread_id)
     await turn.commit("looking", ToolCall(id="toolu_1", tool_name="look", params={"at": "x"}, step=0, sequence=0))
     page = (await api.http.get(f"/v1/threads/{thread_id}/messages")).json()["items"]
     assert [message["kind"] for message in page] == ["query", "response", "tool_results"]
@@ -121,15 +121,15 @@ async def test_a_running_turn_shows_what_it_committed(api: Api, hands: Hands) ->
     assert running["usage"]["input_tokens"] == 10
 
 
-async def test_a_fork_goes_on_from_a_turn_and_copies_nothing(api: Api, hands: Hands) -> None:
+async def test_a_fork_goes_on_from_a_turn_and_copies_nothing(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
-    turns = [await _say(api, hands, thread_id, f"q{n}", f"a{n}") for n in range(3)]
+    turns = [await _say(api, worker, thread_id, f"q{n}", f"a{n}") for n in range(3)]
     forked = await api.http.post(f"/v1/threads/{thread_id}/fork", json={"turn_id": turns[1], "title": "other way"})
     assert forked.status_code == 201
     fork = forked.json()
     assert (fork["forked_from_thread_id"], fork["forked_from_turn_id"]) == (thread_id, turns[1])
     assert (fork["head_turn_id"], fork["turn_count"], fork["title"]) == (turns[1], 2, "other way")
-    await _say(api, hands, fork["id"], "q-fork", "a-fork")
+    await _say(api, worker, fork["id"], "q-fork", "a-fork")
     assert await _texts(api, fork["id"], 2) == ["q0", "a0", "q1", "a1", "q-fork", "a-fork"]
     assert await _texts(api, thread_id) == ["q0", "a0", "q1", "a1", "q2", "a2"]
     listed = (await api.http.get(f"/v1/threads/{fork['id']}/turns", params={"limit": 2})).json()
@@ -138,14 +138,14 @@ async def test_a_fork_goes_on_from_a_turn_and_copies_nothing(api: Api, hands: Ha
     assert [turn["id"] for turn in rest.json()["items"]] == [turns[0]]
 
 
-async def test_a_fork_of_a_fork_inherits_through_both(api: Api, hands: Hands) -> None:
+async def test_a_fork_of_a_fork_inherits_through_both(api: Api, worker: ManualWorker) -> None:
     first = await api.thread()
-    early = await _say(api, hands, first, "q0", "a0")
-    await _say(api, hands, first, "q1", "a1")
+    early = await _say(api, worker, first, "q0", "a0")
+    await _say(api, worker, first, "q1", "a1")
     second = (await api.http.post(f"/v1/threads/{first}/fork", json={})).json()["id"]
-    await _say(api, hands, second, "q2", "a2")
+    await _say(api, worker, second, "q2", "a2")
     third = (await api.http.post(f"/v1/threads/{second}/fork", json={})).json()["id"]
-    await _say(api, hands, third, "q3", "a3")
+    await _say(api, worker, third, "q3", "a3")
     assert await _texts(api, third, 3) == ["q0", "a0", "q1", "a1", "q2", "a2", "q3", "a3"]
     # A turn of the grandparent is in the history of the grandchild, so it can be forked there too.
     fourth = (await api.http.post(f"/v1/threads/{third}/fork", json={"turn_id": early})).json()
@@ -153,23 +153,23 @@ async def test_a_fork_of_a_fork_inherits_through_both(api: Api, hands: Hands) ->
     assert await _texts(api, fourth["id"]) == ["q0", "a0"]
 
 
-async def test_a_fork_survives_the_deletion_of_what_it_was_forked_from(api: Api, hands: Hands) -> None:
+async def test_a_fork_survives_the_deletion_of_what_it_was_forked_from(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
-    await _say(api, hands, thread_id, "q0", "a0")
+    await _say(api, worker, thread_id, "q0", "a0")
     fork_id = (await api.http.post(f"/v1/threads/{thread_id}/fork", json={})).json()["id"]
     await api.http.delete(f"/v1/threads/{thread_id}")
     assert await _texts(api, fork_id) == ["q0", "a0"]
 
 
-async def test_a_fork_needs_a_finished_turn_of_this_history(api: Api, hands: Hands) -> None:
+async def test_a_fork_needs_a_finished_turn_of_this_history(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     empty = await api.http.post(f"/v1/threads/{thread_id}/fork", json={})
     assert empty.status_code == 409
     stranger = await api.thread()
-    foreign = await _say(api, hands, stranger, "q", "a")
-    await _say(api, hands, thread_id, "q", "a")
+    foreign = await _say(api, worker, stranger, "q", "a")
+    await _say(api, worker, thread_id, "q", "a")
     await api.run(thread_id)
-    running = (await hands.claim(thread_id)).claim.turn_id
+    running = (await worker.claim(thread_id)).claim.turn_id
     for turn_id in (foreign, running, "turn_none"):
         refused = await api.http.post(f"/v1/threads/{thread_id}/fork", json={"turn_id": turn_id})
         assert refused.status_code == 404, turn_id

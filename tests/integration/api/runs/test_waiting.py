@@ -7,32 +7,32 @@ from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from tests.integration.api.conftest import Api, Serve, until
-from tests.integration.api.worker_calls import Hands
+from tests.integration.api.manual_worker import ManualWorker
 
 
 async def _feeds(api: Api, count: int) -> None:
     await until(lambda: api.state.services.hub.open_feeds == count)
 
 
-async def test_the_answer_is_the_run_when_it_is_over(api: Api, hands: Hands) -> None:
+async def test_the_answer_is_the_run_when_it_is_over(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
     await _feeds(api, 1)
-    await hands.play(thread_id, "the answer")
+    await worker.play(thread_id, "the answer")
     answer = await waiting
     assert answer.status_code == 200
     assert (answer.json()["status"], answer.json()["text"]) == ("succeeded", "the answer")
     assert answer.headers["nova-run-id"] == answer.json()["id"]
 
 
-async def test_a_run_that_takes_too_long_is_answered_as_it_stands_and_goes_on(api: Api, hands: Hands) -> None:
+async def test_a_run_that_takes_too_long_is_answered_as_it_stands_and_goes_on(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     answer = await api.http.post(
         f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}, params={"timeout_s": 0.05}
     )
     assert answer.status_code == 202
     assert answer.json()["status"] == "queued"
-    await hands.play(thread_id, "late")
+    await worker.play(thread_id, "late")
     again = await api.http.get(f"/v1/runs/{answer.json()['id']}/wait")
     assert (again.status_code, again.json()["text"]) == (200, "late")
 
@@ -43,30 +43,32 @@ async def test_the_server_s_own_bound_on_waiting_holds(serve: Serve, settings: S
     assert answer.status_code == 202
 
 
-async def test_a_waiter_who_leaves_does_not_stop_the_run(api: Api, hands: Hands) -> None:
+async def test_a_waiter_who_leaves_does_not_stop_the_run(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
     await _feeds(api, 1)
     waiting.cancel()
     await _feeds(api, 0)
-    turn = await hands.play(thread_id)
+    turn = await worker.play(thread_id)
     assert (await api.http.get(f"/v1/runs/{turn.claim.run_id}")).json()["status"] == "succeeded"
 
 
-async def test_a_waiter_is_answered_though_the_end_was_never_pushed(api: Api, hands: Hands) -> None:
+async def test_a_waiter_is_answered_though_the_end_was_never_pushed(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
     await _feeds(api, 1)
-    turn = await hands.claim(thread_id)
+    turn = await worker.claim(thread_id)
     await turn.finish("silent", tell=False)
     async with asyncio.timeout(10):
         assert (await waiting).json()["text"] == "silent"
 
 
-async def test_a_waiter_that_comes_just_after_the_end_is_answered_at_once(api: Api, hands: Hands, redis: Redis) -> None:
+async def test_a_waiter_that_comes_just_after_the_end_is_answered_at_once(
+    api: Api, worker: ManualWorker, redis: Redis
+) -> None:
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
-    await hands.play(thread_id)
+    await worker.play(thread_id)
     await redis.flushdb()
     began_s = time.monotonic()
     assert (await api.http.get(f"/v1/runs/{run_id}/wait")).status_code == 200

@@ -14,7 +14,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.workspace.agents import service as workspace
 from nova_workers.workspace.agents.rules import check_spec
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant
+from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
 
 Json = dict[str, Any]

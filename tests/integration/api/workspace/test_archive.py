@@ -26,7 +26,7 @@ from nova_workers.errors import Conflict, Forbidden, InvalidInput, NovaError, Un
 from nova_workers.ledger.archive.tables import KEPT, LEFT_OUT
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served
-from tests.integration.api.worker_calls import Hands, Tenant, make_tenant
+from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves
 from tests.support.data.archive_rows import SKILL, small_row
 from tests.support.servers.databases import TEMPLATE
@@ -269,13 +269,13 @@ async def test_what_people_change_in_the_folder_is_imported(
 
 
 async def test_runs_that_have_not_ended_are_left_out(
-    api: Api, hands: Hands, source: NovaClient, target: tuple[NovaClient, Database, str], tmp_path: Path
+    api: Api, worker: ManualWorker, source: NovaClient, target: tuple[NovaClient, Database, str], tmp_path: Path
 ) -> None:
     thread_id = await api.thread()
     await api.run(thread_id)
-    await hands.play(thread_id)
+    await worker.play(thread_id)
     await api.run(thread_id)
-    await hands.claim(thread_id)
+    await worker.claim(thread_id)
     await api.run(thread_id)
     writer = await _export(source, tmp_path / "one")
     assert writer.open_runs == 2

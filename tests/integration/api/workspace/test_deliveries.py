@@ -10,7 +10,7 @@ from nova_workers.ledger.delivery.deliveries import add_delivery
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.files import OutgoingFile, file_name, media_type_of, send_file
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant
+from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
 
 

@@ -7,7 +7,7 @@ import pytest
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.memories import MAX_MEMORIES, save_memory
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant, make_tenant
+from tests.integration.api.manual_worker import Tenant, make_tenant
 
 
 async def _add(api: Api, content: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from nova_workers.config import Settings
 from nova_workers.effects.setup import embedding_provider
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
-from tests.integration.api.worker_calls import Tenant, make_tenant
-from tests.integration.history.past import Past
+from tests.integration.api.manual_worker import Tenant, make_tenant
+from tests.integration.history.past_conversations import PastConversations
 from tests.requirements import proves
 from tests.support.data.seeded_embeddings import seeded_vector
 from tests.support.servers.api_stub import api_stub
@@ -25,7 +25,7 @@ async def _found(api: Api, **params: Any) -> list[str]:
 
 
 async def test_a_hit_says_what_was_said_when_and_where(api: Api, database: Database) -> None:
-    past = Past(database)
+    past = PastConversations(database)
     thread = await past.thread(api.tenant.id, title="Birds")
     run = await past.say("The heron", "A bird.", thread=thread)
     answer = await api.http.get("/v1/search", params={"q": "heron"})
@@ -46,7 +46,7 @@ async def test_a_hit_says_what_was_said_when_and_where(api: Api, database: Datab
 
 
 async def test_filters_bound_a_search(api: Api, database: Database) -> None:
-    past, tenant_id = Past(database), api.tenant.id
+    past, tenant_id = PastConversations(database), api.tenant.id
     old = await past.say("The heron one", tenant_id=tenant_id, days_ago=30)
     new = await past.say("The heron two", tenant_id=tenant_id, agent_id="helper")
     assert set(await _found(api, q="heron")) == {old.message_ids[0], new.message_ids[0]}
@@ -58,13 +58,13 @@ async def test_filters_bound_a_search(api: Api, database: Database) -> None:
 
 @proves("history.own")
 async def test_another_tenants_conversations_are_not_found(api: Api, database: Database, other_tenant: Tenant) -> None:
-    await Past(database).say("The heron", tenant_id=other_tenant.id)
+    await PastConversations(database).say("The heron", tenant_id=other_tenant.id)
     assert await _found(api, q="heron") == []
 
 
 @proves("history.deleted")
 async def test_a_thread_that_is_deleted_over_http_is_not_found(api: Api, database: Database) -> None:
-    run = await Past(database).say("The heron", tenant_id=api.tenant.id)
+    run = await PastConversations(database).say("The heron", tenant_id=api.tenant.id)
     assert await _found(api, q="heron")
     assert (await api.http.delete(f"/v1/threads/{run.thread_id}")).status_code == 204
     assert await _found(api, q="heron") == []
@@ -87,7 +87,7 @@ async def test_meaning_is_compared_where_a_server_makes_the_vectors(
         api = await serve(settings.model_copy(update={"effects": effects}))
         provider = embedding_provider(effects)
         assert provider is not None
-        past = Past(database, provider)
+        past = PastConversations(database, provider)
         run = await past.say("The heron", tenant_id=api.tenant.id)
         await past.say("The bread", tenant_id=api.tenant.id)
         result = (await api.http.get("/v1/search", params={"q": "bird"})).json()

@@ -11,7 +11,7 @@ import pytest
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
-from tests.integration.api.worker_calls import Tenant, make_tenant
+from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
 
 VALUE = "correct horse battery"

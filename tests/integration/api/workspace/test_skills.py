@@ -9,7 +9,7 @@ from nova_workers.contracts.skills import MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_B
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.skills import MAX_SKILLS
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant
+from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
 
 Json = dict[str, Any]

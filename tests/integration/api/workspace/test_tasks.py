@@ -6,7 +6,7 @@ import pytest
 
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
-from tests.integration.api.worker_calls import Tenant, make_tenant
+from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
 
 NO_STEP = "tst_" + "0" * 26

@@ -21,7 +21,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from tests.integration.api.conftest import Api, Serve
-from tests.integration.api.worker_calls import Hands, Tenant
+from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.integration.delivery.conftest import delivery_settings, receiving
 from tests.requirements import proves
 from tests.support.harness.workers import Doorbells
@@ -214,7 +214,7 @@ async def test_a_test_is_sent_shown_beside_the_inbox_and_replayed(
 )
 async def test_every_end_of_a_run_is_sent_once_to_each_subscribed_webhook(
     api: Api,
-    hands: Hands,
+    worker: ManualWorker,
     database: Database,
     receiving: Receiver,
     sender: DeliverySender,
@@ -227,7 +227,7 @@ async def test_every_end_of_a_run_is_sent_once_to_each_subscribed_webhook(
     await _made(api, url=receiving.url("/notes"), kinds=["note"])
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
-    turn = await hands.claim(thread_id)
+    turn = await worker.claim(thread_id)
     await turn.finish("All done.", status, error=error, effects=EFFECTS)
     await effects.run_due()
     # A worker that died here does it again.
@@ -264,14 +264,14 @@ async def test_the_end_of_a_run_that_was_canceled_before_it_began_is_sent_too(
 
 
 @proves("outbox.run-end")
-async def test_an_end_without_a_subscriber_leaves_no_row(api: Api, hands: Hands, database: Database) -> None:
+async def test_an_end_without_a_subscriber_leaves_no_row(api: Api, worker: ManualWorker, database: Database) -> None:
     await _made(api, kinds=["note"])
     await _made(api, kinds=["run_completed"], agent_id="agent-builder")
     await _made(api, kinds=["run_completed"], enabled=False)
     thread_id = await api.thread()
     for status in ("succeeded", "failed"):
         await api.run(thread_id)
-        await (await hands.claim(thread_id)).finish("done", status, effects=EFFECTS)
+        await (await worker.claim(thread_id)).finish("done", status, effects=EFFECTS)
     await api.http.post(f"/v1/runs/{await api.run(thread_id)}/cancel")
     kinds = [row["kind"] for row in await database.fetch("SELECT kind FROM effects ORDER BY kind")]
     assert kinds == ["embeddings"]
@@ -279,7 +279,7 @@ async def test_an_end_without_a_subscriber_leaves_no_row(api: Api, hands: Hands,
 
 async def test_a_long_answer_is_cut_in_the_delivery(
     api: Api,
-    hands: Hands,
+    worker: ManualWorker,
     receiving: Receiver,
     sender: DeliverySender,
     effects: EffectRunner,
@@ -287,7 +287,7 @@ async def test_a_long_answer_is_cut_in_the_delivery(
     await _made(api, url=receiving.url("/one"))
     thread_id = await api.thread()
     await api.run(thread_id)
-    await (await hands.claim(thread_id)).finish("ä" * 100_000, effects=EFFECTS)
+    await (await worker.claim(thread_id)).finish("ä" * 100_000, effects=EFFECTS)
     await effects.run_due()
     await sender.run_due()
     data = receiving.got[0].event["data"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
-from tests.integration.engines.claude_agent.hands import MODEL, Sessions
+from tests.integration.engines.claude_agent.claude_turns import MODEL, Sessions
 from tests.support.servers.model_server import ModelServer, model_server
 
 MakeEngine = Callable[..., ClaudeAgentEngine]

@@ -11,8 +11,14 @@ from nova_workers.config import Settings
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.sessions import load_session, save_session
+from tests.integration.engines.claude_agent.claude_turns import (
+    MODEL,
+    conversation_of,
+    request_text,
+    text_response,
+    tool_response,
+)
 from tests.integration.engines.claude_agent.conftest import MakeEngine
-from tests.integration.engines.claude_agent.hands import MODEL, calling, said, saying, told
 from tests.support.harness.invariants import check_any_time, check_heads
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer
@@ -41,7 +47,10 @@ async def test_every_turn_resumes_the_session_of_the_one_before_on_whichever_wor
     workers = (harness.worker(), harness.worker())
     thread = await harness.thread(AGENT)
     server.reply(
-        calling(("mcp__nova__memory_save", _FACT)), saying("Saved."), saying("Tea."), saying("Yes \x00 \ud83d.")
+        tool_response(("mcp__nova__memory_save", _FACT)),
+        text_response("Saved."),
+        text_response("Tea."),
+        text_response("Yes \x00 \ud83d."),
     )
     for at, text in enumerate(("I like tea", "What do I like?", "Sure?", "Really?")):
         await harness.submit(text, thread)
@@ -52,7 +61,7 @@ async def test_every_turn_resumes_the_session_of_the_one_before_on_whichever_wor
         await harness.database.fetchval("SELECT session_id FROM threads WHERE id = :thread_id", thread_id=thread)
         == rows[-1]["id"]
     )
-    conversation = said(server)
+    conversation = conversation_of(server)
     assert [text for role, text in conversation if role == "user" and "[" not in text] == [
         "I like tea",
         "What do I like?",
@@ -66,11 +75,11 @@ async def test_every_turn_resumes_the_session_of_the_one_before_on_whichever_wor
 async def test_a_turn_goes_on_in_another_workers_program_after_a_crash(harness: Harness, server: ModelServer) -> None:
     worker, other = harness.worker(), harness.worker()
     thread = await harness.thread(AGENT)
-    server.reply(saying("Hello."))
+    server.reply(text_response("Hello."))
     await harness.submit("Hi", thread)
     await harness.settle(worker)
     worker.faults.plan("crash_after", "commit_step", nth=1)
-    server.reply(calling(("mcp__nova__memory_save", _FACT)), saying("Saved."))
+    server.reply(tool_response(("mcp__nova__memory_save", _FACT)), text_response("Saved."))
     run = await harness.submit("I like tea", thread)
     await harness.settle(worker)
     await harness.expire_leases()
@@ -78,8 +87,8 @@ async def test_a_turn_goes_on_in_another_workers_program_after_a_crash(harness: 
     await harness.settle(other)
     assert await harness.status(run.run_id) == "succeeded"
     assert await harness.database.fetchval("SELECT count(*) FROM memories") == 1
-    assert [text for _, text in said(server)[:4]] == ["Hi", "Hello.", "I like tea", "mcp__nova__memory_save"]
-    assert "tea" in told(server)
+    assert [text for _, text in conversation_of(server)[:4]] == ["Hi", "Hello.", "I like tea", "mcp__nova__memory_save"]
+    assert "tea" in request_text(server)
     await check_any_time(harness.database)
     await check_heads(harness.database)
 

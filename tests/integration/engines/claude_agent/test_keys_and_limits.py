@@ -15,8 +15,14 @@ from nova_workers.engines.anthropic import AnthropicEngine, Profile
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.resilience import Policy, RateLimit, RateLimiter, Resilience, SharedHealth
 from tests.contract.engines.stage import Bench, assert_valid
+from tests.integration.engines.claude_agent.claude_turns import (
+    MODEL,
+    conversation_of,
+    options,
+    text_response,
+    tool_response,
+)
 from tests.integration.engines.claude_agent.conftest import MakeEngine
-from tests.integration.engines.claude_agent.hands import MODEL, calling, options, said, saying
 from tests.requirements import proves
 from tests.support.servers.model_server import Asks, ModelServer, Status
 
@@ -53,7 +59,7 @@ async def test_a_key_that_fails_gives_way_to_the_next_and_rests_for_all_engines(
     make_engine: MakeEngine, server: ModelServer, trouble: Status
 ) -> None:
     server.reply_when(_with_key("key-main"), trouble)
-    server.reply(saying("Well done"))
+    server.reply(text_response("Well done"))
     shared = _shared()
     engine = make_engine(profiles=PROFILES, resilience=shared)
     assert (await _turn(engine)).text == "Well done"
@@ -68,13 +74,13 @@ async def test_a_key_that_fails_gives_way_to_the_next_and_rests_for_all_engines(
 async def test_a_key_that_fails_in_the_middle_of_a_turn_costs_no_word_of_it(
     make_engine: MakeEngine, server: ModelServer
 ) -> None:
-    server.reply_when(_with_key("key-main"), calling(("mcp__nova__count", {})), LIMITED)
-    server.reply(saying("Counted."))
+    server.reply_when(_with_key("key-main"), tool_response(("mcp__nova__count", {})), LIMITED)
+    server.reply(text_response("Counted."))
     bench = Bench()
     result = await _turn(make_engine(profiles=PROFILES, resilience=_shared()), mcp_servers=bench.servers())
     assert (result.error, result.text, bench.runs) == (None, "Counted.", ["count"])
     assert _keys_used(server) == ["main", "main", "spare"]
-    assert said(server, -1)[: len(said(server, -2))] == said(server, -2)
+    assert conversation_of(server, -1)[: len(conversation_of(server, -2))] == conversation_of(server, -2)
     assert_valid(result.messages)
     assert result.usage.turns == 2
 
@@ -94,7 +100,7 @@ async def test_when_every_key_is_refused_the_turn_fails_as_what_it_is(
 
 async def test_a_model_that_cannot_be_had_gives_way_to_the_next(make_engine: MakeEngine, server: ModelServer) -> None:
     server.reply_when(lambda _, body: body["model"] == MODEL, Status(404, "not_found_error", f"model: {MODEL}"))
-    server.reply(saying("Well done"))
+    server.reply(text_response("Well done"))
     result = await _turn(make_engine(profiles=PROFILES, resilience=_shared()), fallback_models=(SPARE,))
     assert (result.error, result.text, result.model) == (None, "Well done", SPARE)
     assert {body["model"] for body in server.requests} == {MODEL, SPARE}
@@ -116,7 +122,7 @@ async def test_an_open_breaker_keeps_the_program_from_asking(make_engine: MakeEn
 async def test_each_answer_of_the_program_is_counted_against_the_rate_limit(
     make_engine: MakeEngine, server: ModelServer
 ) -> None:
-    server.reply(calling(("mcp__nova__count", {})), saying("Counted."))
+    server.reply(tool_response(("mcp__nova__count", {})), text_response("Counted."))
     limiter = RateLimiter({MODEL: RateLimit(requests=1)}, window_s=3)
     engine = make_engine(resilience=_shared(limiter))
     began_s = time.monotonic()

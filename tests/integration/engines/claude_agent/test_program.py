@@ -17,8 +17,8 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineCallbacks, StdioMcpServer, ToolAuthorization, ToolCall
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
+from tests.integration.engines.claude_agent.claude_turns import options, results, text_response, tool_response
 from tests.integration.engines.claude_agent.conftest import MakeEngine
-from tests.integration.engines.claude_agent.hands import calling, options, results, saying
 from tests.requirements import proves
 from tests.support.processes.inspection import wait_until_gone
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
@@ -66,7 +66,7 @@ async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, homes: Path
 ) -> None:
     abort = AbortSignal()
-    server.reply(calling(("Bash", {"command": _FAMILY})), saying("never"))
+    server.reply(tool_response(("Bash", {"command": _FAMILY})), text_response("never"))
     turn = asyncio.create_task(engine.run("hi", options(cwd=str(workspace)), "unrestricted", abort=abort))
     await until_there(workspace / "begun")
     async with asyncio.timeout(30):
@@ -82,7 +82,7 @@ async def test_what_a_shell_leaves_behind_ends_with_the_turn(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     command = "(setsid sleep 310 >/dev/null 2>&1 &); pgrep -f 'sleep 310' > pids"
-    server.reply(calling(("Bash", {"command": command})), saying("ok"))
+    server.reply(tool_response(("Bash", {"command": command})), text_response("ok"))
     result = await engine.run("hi", options(cwd=str(workspace)), "unrestricted")
     assert [status for status, _ in results(result)] == ["completed"]
     pids = {int(pid) for pid in (workspace / "pids").read_text().split()}
@@ -94,7 +94,7 @@ async def test_what_a_shell_leaves_behind_ends_with_the_turn(
 async def test_a_killed_worker_takes_the_program_and_all_that_it_started_with_it(
     server: ModelServer, workspace: Path, homes: Path
 ) -> None:
-    server.reply(calling(("Bash", {"command": _FAMILY})), saying("never"))
+    server.reply(tool_response(("Bash", {"command": _FAMILY})), text_response("never"))
     worker = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _WORKER, server.url, str(workspace), env=os.environ | {"TMPDIR": str(homes)}
     )
@@ -113,7 +113,7 @@ async def test_nothing_but_model_calls_leaves_the_machine(
     async with model_server() as proxy:
         environment = {"PATH": os.environ["PATH"], "HTTPS_PROXY": proxy.url, "HTTP_PROXY": proxy.url}
         engine = make_engine(environment=environment | {"NO_PROXY": "127.0.0.1"})
-        server.reply(calling(("Read", {"file_path": str(workspace / "note.txt")})), saying("ok"))
+        server.reply(tool_response(("Read", {"file_path": str(workspace / "note.txt")})), text_response("ok"))
         result = await engine.run("hi", options(cwd=str(workspace)), "controlled")
         assert (result.text, proxy.connections, len(server.requests)) == ("ok", 0, 2)
 
@@ -121,7 +121,7 @@ async def test_nothing_but_model_calls_leaves_the_machine(
 async def test_a_turn_leaves_no_file_behind(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, homes: Path
 ) -> None:
-    server.reply(saying("ok"))
+    server.reply(text_response("ok"))
     await engine.run("hi", options(cwd=str(workspace)), "controlled")
     assert os.listdir(homes) == []
     assert sorted(os.listdir(workspace)) == ["link.txt", "note.txt"]
@@ -138,7 +138,7 @@ async def test_no_other_process_can_read_a_secret_in_the_command_line(
     child = StdioMcpServer(
         sys.executable, ("-m", "tests.support.servers.mcp_stdio_server"), env={"GREETING": "token-secret "}
     )
-    server.reply(calling(("mcp__nova__echo", {"text": "hello"})), saying("ok"))
+    server.reply(tool_response(("mcp__nova__echo", {"text": "hello"})), text_response("ok"))
     given = options(mcp_servers={"child": child}, system_prompt="You are my prompt-secret.")
     result = await engine.run("hi", given, "sandbox", callbacks=EngineCallbacks(on_tool_use=on_tool_use))
     assert results(result) == [("completed", "token-secret hello")]
@@ -157,7 +157,7 @@ async def test_a_tool_of_a_qualified_server_has_the_same_name_as_with_any_engine
         return ToolAuthorization(allowed=True)
 
     child = StdioMcpServer(sys.executable, ("-m", "tests.support.servers.mcp_stdio_server"), qualified=True)
-    server.reply(calling(("mcp__nova__mcp__nova__echo", {"text": "hello"})), saying("ok"))
+    server.reply(tool_response(("mcp__nova__mcp__nova__echo", {"text": "hello"})), text_response("ok"))
     given = options(mcp_servers={"mcp__nova": child})
     result = await engine.run("hi", given, "sandbox", callbacks=EngineCallbacks(authorize_tool=authorize))
     assert results(result) == [("completed", "hello")]

@@ -8,8 +8,14 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineCallbacks
 from tests.contract.engines.stage import Bench
+from tests.integration.engines.claude_agent.claude_turns import (
+    Sessions,
+    conversation_of,
+    options,
+    text_response,
+    tool_response,
+)
 from tests.integration.engines.claude_agent.conftest import MakeEngine
-from tests.integration.engines.claude_agent.hands import Sessions, calling, options, said, saying
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
 
@@ -18,12 +24,14 @@ async def test_another_worker_resumes_the_session(
 ) -> None:
     bench = Bench()
     given = options(sessions=sessions, mcp_servers=bench.servers())
-    server.reply(calling(("mcp__nova__count", {})), saying("One."), saying("Two."), saying("Three."))
+    server.reply(
+        tool_response(("mcp__nova__count", {})), text_response("One."), text_response("Two."), text_response("Three.")
+    )
     first = await make_engine().run("first", given, "sandbox")
     second = await make_engine().run("second", given, "sandbox", session_id=first.session_id)
     assert second.session_id not in {None, first.session_id}
     third = await make_engine().run("third", given, "sandbox", session_id=second.session_id)
-    assert said(server) == [
+    assert conversation_of(server) == [
         ("user", "first"),
         ("assistant", "mcp__nova__count"),
         ("user", '[{"type": "text", "text": "run 1"}]'),
@@ -40,18 +48,18 @@ async def test_a_session_goes_on_from_where_it_was_then(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:
     given, engine = options(sessions=sessions), make_engine()
-    server.reply(saying("A."), saying("B."), saying("C."))
+    server.reply(text_response("A."), text_response("B."), text_response("C."))
     first = await engine.run("a", given, "sandbox")
     await engine.run("b", given, "sandbox", session_id=first.session_id)
     await engine.run("c", given, "sandbox", session_id=first.session_id)
-    assert said(server) == [("user", "a"), ("assistant", "A."), ("user", "c")]
+    assert conversation_of(server) == [("user", "a"), ("assistant", "A."), ("user", "c")]
 
 
 async def test_a_session_that_the_program_cannot_read_becomes_a_new_one_from_the_ledger(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:
     engine, history = make_engine(), (Message("user", (text_block("a"),)), Message("assistant", (text_block("A."),)))
-    server.reply(saying("A."), saying("B."))
+    server.reply(text_response("A."), text_response("B."))
     first = await engine.run("a", options(sessions=sessions), "sandbox")
     assert first.session_id is not None
     broken = replace(sessions.saved[first.session_id], entries=({"type": "nonsense"},))
@@ -59,7 +67,7 @@ async def test_a_session_that_the_program_cannot_read_becomes_a_new_one_from_the
     second = await engine.run("b", options(sessions=sessions, history=history), "sandbox", session_id=first.session_id)
     assert (second.text, second.error) == ("B.", None)
     assert second.session_id not in {None, first.session_id}
-    assert said(server) == [("user", "a"), ("assistant", "A."), ("user", "b")]
+    assert conversation_of(server) == [("user", "a"), ("assistant", "A."), ("user", "b")]
 
 
 async def test_a_session_that_tells_another_story_than_the_ledger_is_not_resumed(
@@ -74,10 +82,10 @@ async def test_a_session_that_tells_another_story_than_the_ledger_is_not_resumed
         Message("user", ({"type": "tool_result", "tool_use_id": "toolu_x", "content": [text_block("seen")]},)),
         Message("assistant", (text_block("Looked."),)),
     )
-    server.reply(saying("A."), saying("B."), saying("C."))
+    server.reply(text_response("A."), text_response("B."), text_response("C."))
     first = await engine.run("a", options(sessions=sessions), "sandbox")
     second = await engine.run("b", options(sessions=sessions, history=history), "sandbox", session_id=first.session_id)
-    assert said(server) == [
+    assert conversation_of(server) == [
         ("user", "a"),
         ("assistant", "A."),
         ("user", "to another engine"),
@@ -89,7 +97,7 @@ async def test_a_session_that_tells_another_story_than_the_ledger_is_not_resumed
     # The new session has it all, and fits the ledger from now on.
     history += (Message("user", (text_block("b"),)), *second.messages)
     await engine.run("c", options(sessions=sessions, history=history), "sandbox", session_id=second.session_id)
-    assert said(server)[-3:] == [("user", "b"), ("assistant", "B."), ("user", "c")]
+    assert conversation_of(server)[-3:] == [("user", "b"), ("assistant", "B."), ("user", "c")]
     assert list(sessions.saved.values())[-1].parent_id == second.session_id
 
 
@@ -97,13 +105,13 @@ async def test_an_aborted_turn_leaves_a_session_that_goes_on(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:
     engine, abort = make_engine(), AbortSignal()
-    server.reply(Stream((Part("text", ["Half an ", "answer"]), Part("stall"))), saying("Whole."))
+    server.reply(Stream((Part("text", ["Half an ", "answer"]), Part("stall"))), text_response("Whole."))
     callbacks = EngineCallbacks(on_token=lambda text: abort.abort("cancel") if text == "answer" else None)
     first = await engine.run("a", options(sessions=sessions), "sandbox", callbacks=callbacks, abort=abort)
     assert (first.stop_reason, first.text) == ("aborted", "Half an answer")
     second = await engine.run("b", options(sessions=sessions), "sandbox", session_id=first.session_id)
     assert second.text == "Whole."
-    assert said(server) == [("user", "a"), ("assistant", "Half an answer"), ("user", "b")]
+    assert conversation_of(server) == [("user", "a"), ("assistant", "Half an answer"), ("user", "b")]
 
 
 async def test_a_requeued_turn_leaves_its_journal_and_no_session(
@@ -113,7 +121,7 @@ async def test_a_requeued_turn_leaves_its_journal_and_no_session(
         return "stop"
 
     bench = Bench()
-    server.reply(calling(("mcp__nova__count", {})), saying("never"))
+    server.reply(tool_response(("mcp__nova__count", {})), text_response("never"))
     given = options(sessions=sessions, mcp_servers=bench.servers())
     callbacks = EngineCallbacks(on_step=stop)  # pyright: ignore[reportArgumentType] - a verdict
     result = await make_engine().run("a", given, "sandbox", callbacks=callbacks)

@@ -17,8 +17,14 @@ from nova_workers.engines.claude_agent.home import make_home
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.skills import save_skill
+from tests.integration.engines.claude_agent.claude_turns import (
+    options,
+    request_text,
+    results,
+    text_response,
+    tool_response,
+)
 from tests.integration.engines.claude_agent.conftest import MODEL, MakeEngine
-from tests.integration.engines.claude_agent.hands import calling, options, results, saying, told
 from tests.requirements import proves
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer
@@ -54,13 +60,13 @@ async def test_the_model_is_offered_a_skill_loads_it_and_reads_its_files(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, library: Path, trust: TrustLevel
 ) -> None:
     calls = (("Skill", {"skill": "rhyme"}), ("Read", {"file_path": str(library / "words" / "list.txt")}))
-    server.reply(calling(*calls), saying("ok"))
+    server.reply(tool_response(*calls), text_response("ok"))
     result = await engine.run("hi", options(cwd=str(workspace), skills=(RHYME,)), trust)
-    assert "Greets people: in" in told(server, 0)
-    assert "Always greet" not in told(server, 0)
+    assert "Greets people: in" in request_text(server, 0)
+    assert "Always greet" not in request_text(server, 0)
     assert [status for status, _ in results(result)] == ["completed", "completed"]
-    assert "Always greet in rhyme." in told(server, 1)
-    assert "bee, tea" in told(server, 1)
+    assert "Always greet in rhyme." in request_text(server, 1)
+    assert "bee, tea" in request_text(server, 1)
     assert not (workspace / ".claude").exists()
     assert not (library / "SKILL.md").exists(), "it goes with the turn"
 
@@ -75,7 +81,7 @@ async def test_a_skill_gives_an_agent_no_more_than_its_trust(
         ("Read", {"file_path": str(library.parent.parent.parent / "prompt.txt")}),
         ("Bash", {"command": str(library / "run.sh")}),
     )
-    server.reply(calling(*calls), saying("ok"))
+    server.reply(tool_response(*calls), text_response("ok"))
     # The program would run what stands behind an exclamation mark when the skill is loaded.
     skill = replace(RHYME, body="Now: !`touch hooked`")
     result = await engine.run("hi", options(cwd=str(workspace), system_prompt="p", skills=(skill,)), "controlled")
@@ -86,7 +92,7 @@ async def test_a_skill_gives_an_agent_no_more_than_its_trust(
 async def test_scripts_of_a_skill_run_where_there_is_a_shell(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, library: Path
 ) -> None:
-    server.reply(calling(("Bash", {"command": str(library / "run.sh")})), saying("ok"))
+    server.reply(tool_response(("Bash", {"command": str(library / "run.sh")})), text_response("ok"))
     result = await engine.run("hi", options(cwd=str(workspace), skills=(RHYME,)), "unrestricted")
     assert [(status, text.strip()) for status, text in results(result)] == [("completed", "rhymed aloud")]
 
@@ -98,19 +104,19 @@ async def test_the_turns_own_skills_stand_beside_those_of_the_working_directory_
         skill = workspace / ".claude" / "skills" / name / "SKILL.md"
         skill.parent.mkdir(parents=True)
         skill.write_text(f"---\nname: {name}\ndescription: The directory's {name}\n---\nNever {name}.\n")
-    server.reply(calling(("Skill", {"skill": "whistle"})), saying("ok"))
+    server.reply(tool_response(("Skill", {"skill": "whistle"})), text_response("ok"))
     result = await engine.run("hi", options(cwd=str(workspace), skills=(RHYME,)), "controlled")
-    assert "The directory's whistle" in told(server, 0)
-    assert "Greets people: in" in told(server, 0)
-    assert "The directory's rhyme" not in told(server, 0)
+    assert "The directory's whistle" in request_text(server, 0)
+    assert "Greets people: in" in request_text(server, 0)
+    assert "The directory's rhyme" not in request_text(server, 0)
     assert [status for status, _ in results(result)] == ["completed"]
-    assert "Never whistle." in told(server, 1)
+    assert "Never whistle." in request_text(server, 1)
 
 
 async def test_a_sandbox_has_no_skill_files(engine: ClaudeAgentEngine, server: ModelServer) -> None:
-    server.reply(saying("ok"))
+    server.reply(text_response("ok"))
     await engine.run("hi", options(skills=(RHYME,)), "sandbox")
-    assert "Greets people" not in told(server)
+    assert "Greets people" not in request_text(server)
 
 
 def test_a_disk_that_takes_no_skills_fails_the_turn_and_leaves_nothing(
@@ -136,14 +142,14 @@ async def test_an_agent_of_the_fleet_has_its_skills_as_files_and_no_tool_for_the
                 await save_skill(connection, harness.tenant_id, name, text, RHYME.files)
         spec = {"name": "Poet", "engine": "claude_agent", "model": MODEL, "trust": "controlled", "skills": ["rhyme"]}
         await harness.add_agent("poet", spec)
-        server.reply(calling(("Skill", {"skill": "rhyme"})), saying("Hello, fellow!"))
+        server.reply(tool_response(("Skill", {"skill": "rhyme"})), text_response("Hello, fellow!"))
         run = await harness.submit("hi", await harness.thread("poet"))
         await harness.settle(harness.worker())
         assert await harness.status(run.run_id) == "succeeded"
     finally:
         await harness.close()
-    assert "Greets in rhyme." in told(server, 0)
-    assert "Greets in whistle." not in told(server, 0)
-    assert "skill_load" not in told(server, 0)
-    assert "Always rhyme." in told(server, 1)
+    assert "Greets in rhyme." in request_text(server, 0)
+    assert "Greets in whistle." not in request_text(server, 0)
+    assert "skill_load" not in request_text(server, 0)
+    assert "Always rhyme." in request_text(server, 1)
     assert "Bash" not in {tool["name"] for tool in server.requests[-1]["tools"]}

@@ -16,8 +16,15 @@ from nova_workers.engines.native import ShellSandbox, ShellSettings
 from nova_workers.errors import EngineFailure
 from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench
+from tests.integration.engines.claude_agent.claude_turns import (
+    conversation_of,
+    options,
+    request_text,
+    results,
+    text_response,
+    tool_response,
+)
 from tests.integration.engines.claude_agent.conftest import MakeEngine
-from tests.integration.engines.claude_agent.hands import calling, options, results, said, saying, told
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Stream
 
@@ -34,13 +41,13 @@ async def test_a_sandbox_has_mcp_tools_and_nothing_else(
         ("Read", {"file_path": str(workspace / "note.txt")}),
         ("mcp__nova__count", {}),
     )
-    server.reply(calling(*calls), saying("ok"))
+    server.reply(tool_response(*calls), text_response("ok"))
     bench = Bench()
     result = await engine.run("hi", options(cwd=str(workspace), mcp_servers=bench.servers()), "sandbox")
     assert offered(server) == {f"mcp__nova__{name}" for name in ("add", "break", "count", "hang", "meet", "raise")}
     assert [status for status, _ in results(result)] == ["failed", "failed", "completed"]
     assert (result.text, bench.runs) == ("ok", ["count"])
-    assert "k-secret" not in told(server)
+    assert "k-secret" not in request_text(server)
 
 
 async def test_controlled_trust_works_on_files_within_the_roots_and_has_no_shell(
@@ -62,7 +69,7 @@ async def test_controlled_trust_works_on_files_within_the_roots_and_has_no_shell
         ("Bash", {"command": "touch /tmp/nova-must-not-be"}),
         ("WebFetch", {"url": server.url, "prompt": "read"}),
     ]
-    server.reply(calling(*calls), saying("ok"))
+    server.reply(tool_response(*calls), text_response("ok"))
     result = await engine.run("hi", options(cwd=str(workspace)), "controlled")
     assert offered(server) == {"Read", "Write", "Edit", "Glob", "Grep", "WebSearch"}
     assert [status for status, _ in results(result)] == ["completed"] * 4 + ["failed"] * 10
@@ -79,7 +86,7 @@ async def test_unrestricted_trust_has_a_shell_that_knows_no_secret(
         ("Bash", {"command": "env; pwd"}),
         ("Read", {"file_path": str(tmp_path / "outside.txt")}),
     )
-    server.reply(calling(*calls), saying("ok"))
+    server.reply(tool_response(*calls), text_response("ok"))
     result = await engine.run("hi", options(cwd=str(workspace)), "unrestricted")
     assert offered(server) == {"Read", "Write", "Edit", "Glob", "Grep", "WebSearch", "Bash"}
     (shell, environment), (read, _) = results(result)
@@ -101,12 +108,12 @@ async def test_every_call_is_authorized_even_where_permissions_are_skipped(
         return ToolAuthorization(allowed=False, reason="Not on Sundays")
 
     calls = (("Write", {"file_path": str(workspace / "new.txt"), "content": "x"}), ("Bash", {"command": "touch shell"}))
-    server.reply(calling(*calls), saying("ok"))
+    server.reply(tool_response(*calls), text_response("ok"))
     callbacks = EngineCallbacks(authorize_tool=authorize)
     result = await engine.run("hi", options(cwd=str(workspace)), trust, callbacks=callbacks)
     assert asked == ["Write", "Bash"]
     assert [text for _, text in results(result)] == ["Not on Sundays"] * 2
-    assert "Not on Sundays" in told(server)
+    assert "Not on Sundays" in request_text(server)
     assert sorted(os.listdir(workspace)) == ["link.txt", "note.txt"]
 
 
@@ -121,14 +128,14 @@ async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_coun
         return ToolAuthorization(verdict.kind == "allow", verdict.reason)
 
     def look(step: int, command: str = "echo same >> ran") -> Stream:
-        return calling(("Bash", {"command": command, "description": "Look"}), step=step)
+        return tool_response(("Bash", {"command": command, "description": "Look"}), step=step)
 
     server.reply_when(
         lambda _, body: "You only look." in str(body.get("system")),
-        *(look(7, "make it"), look(8), look(9), saying("I looked.")),
+        *(look(7, "make it"), look(8), look(9), text_response("I looked.")),
     )
     task = {"description": "look", "prompt": "look at it", "subagent_type": "looker"}
-    server.reply(look(0), look(1), calling(("Agent", task), step=2), saying("ok"))
+    server.reply(look(0), look(1), tool_response(("Agent", task), step=2), text_response("ok"))
     given = options(cwd=str(workspace), agents={"looker": SubagentConfig("Looks", "You only look.")})
     callbacks = EngineCallbacks(authorize_tool=authorize)
     result = await engine.run("hi", given, "unrestricted", callbacks=callbacks)
@@ -140,11 +147,11 @@ async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_coun
 async def test_what_a_user_writes_is_no_command_to_the_program(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
-    server.reply(saying("ok"))
+    server.reply(text_response("ok"))
     message = f"/clear @{workspace / 'note.txt'} @/etc/hostname"
     await engine.run(message, options(cwd=str(workspace)), "controlled")
-    assert said(server) == [("user", message)]
-    assert "inside" not in [text for _, text in said(server)]
+    assert conversation_of(server) == [("user", message)]
+    assert "inside" not in [text for _, text in conversation_of(server)]
 
 
 async def test_skills_of_the_working_directory_are_offered_and_its_hooks_are_not_run(
@@ -156,12 +163,12 @@ async def test_skills_of_the_working_directory_are_offered_and_its_hooks_are_not
     hook = {"hooks": [{"type": "command", "command": f"touch {workspace}/hooked"}]}
     settings = {"hooks": {"SessionStart": [hook], "PreToolUse": [hook], "UserPromptSubmit": [hook]}}
     (workspace / ".claude" / "settings.json").write_text(str(settings).replace("'", '"'))
-    server.reply(calling(("Skill", {"skill": "rhyme"})), saying("ok"))
+    server.reply(tool_response(("Skill", {"skill": "rhyme"})), text_response("ok"))
     result = await engine.run("hi", options(cwd=str(workspace)), "controlled")
-    assert "Greets people in rhyme" in told(server, 0)
+    assert "Greets people in rhyme" in request_text(server, 0)
     assert "Skill" in offered(server)
     assert [status for status, _ in results(result)] == ["completed"]
-    assert "Always greet in rhyme." in told(server, 1)
+    assert "Always greet in rhyme." in request_text(server, 1)
     assert not (workspace / "hooked").exists()
 
 
@@ -195,7 +202,7 @@ async def test_where_commands_are_confined_the_program_has_no_shell_of_its_own(
         ("mcp__nova__Bash", {"command": "cat note.txt"}),
         ("Read", {"file_path": str(tmp_path / "outside.txt")}),
     )
-    server.reply(calling(*calls), saying("ok"))
+    server.reply(tool_response(*calls), text_response("ok"))
     result = await engine.run("hi", options(cwd=str(workspace)), "unrestricted")
     assert {"mcp__nova__Bash", "Read"} <= offered(server)
     assert "Bash" not in offered(server)

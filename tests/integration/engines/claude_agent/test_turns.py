@@ -26,8 +26,15 @@ from nova_workers.engines.anthropic import ModelPrice
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.errors import EngineErrorKind
 from tests.contract.engines.stage import Bench, TurnRecorder
+from tests.integration.engines.claude_agent.claude_turns import (
+    conversation_of,
+    options,
+    request_text,
+    results,
+    text_response,
+    tool_response,
+)
 from tests.integration.engines.claude_agent.conftest import MakeEngine
-from tests.integration.engines.claude_agent.hands import calling, options, results, said, saying, told
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -38,10 +45,10 @@ async def test_steering_is_before_the_model_at_its_very_next_call(
 ) -> None:
     recorder, bench = TurnRecorder(), Bench()
     recorder.steering = [(Message("user", (text_block("and be brief"),)),)]
-    server.reply(calling(("mcp__nova__count", {})), saying("Ok."))
+    server.reply(tool_response(("mcp__nova__count", {})), text_response("Ok."))
     given = options(mcp_servers=bench.servers())
     result = await engine.run("hi", given, "sandbox", callbacks=recorder.callbacks())
-    assert "and be brief" in told(server, 1)
+    assert "and be brief" in request_text(server, 1)
     assert (result.text, len(server.requests)) == ("Ok.", 2)
     assert result.messages[2] == Message("user", (text_block("and be brief"),))
 
@@ -60,7 +67,9 @@ async def test_the_program_waits_for_each_commit(
         seen.append(len(server.requests))
         return "continue"
 
-    server.reply(calling(("Write", {"file_path": str(workspace / "new.txt"), "content": "x"})), saying("ok"))
+    server.reply(
+        tool_response(("Write", {"file_path": str(workspace / "new.txt"), "content": "x"})), text_response("ok")
+    )
     callbacks = EngineCallbacks(on_tool_calls=on_tool_calls, on_step=on_step)
     result = await engine.run("hi", options(cwd=str(workspace)), "controlled", callbacks=callbacks)
     assert results(result)[0][0] == "completed"
@@ -89,7 +98,9 @@ async def test_the_operators_price_holds_where_the_answer_has_another_name(
     make_engine: MakeEngine, server: ModelServer
 ) -> None:
     engine = make_engine(prices={"house-model": ModelPrice(input=1.0, output=10.0, cache_read=0.1, cache_write=2.0)})
-    server.reply(replace(saying("ok"), model="house-model-20260101", usage={"input_tokens": 1_000, "output_tokens": 2}))
+    server.reply(
+        replace(text_response("ok"), model="house-model-20260101", usage={"input_tokens": 1_000, "output_tokens": 2})
+    )
     result = await engine.run("hi", options(model="house-model"), "sandbox")
     assert result.usage.tokens.cost_usd == pytest.approx(0.00102)
 
@@ -109,10 +120,10 @@ async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgent
     ask = {"description": "count", "prompt": "count it", "subagent_type": "counter"}
     server.reply_when(
         lambda _, body: "You only count." in str(body.get("system")),
-        calling(("mcp__nova__count", {}), step=7),
-        saying("There is one."),
+        tool_response(("mcp__nova__count", {}), step=7),
+        text_response("There is one."),
     )
-    server.reply(calling(("Agent", ask)), saying("One."))
+    server.reply(tool_response(("Agent", ask)), text_response("One."))
     agents = {"counter": SubagentConfig("Counts things", "You only count.", tools=("count",))}
     given = options(mcp_servers=bench.servers(), agents=agents)
     result = await engine.run("hi", given, "sandbox", callbacks=callbacks)
@@ -129,20 +140,20 @@ async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgent
 
 async def test_images_go_to_the_model(engine: ClaudeAgentEngine, server: ModelServer) -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
-    server.reply(saying("A pixel."))
+    server.reply(text_response("A pixel."))
     result = await engine.run((image, text_block("what is it?")), options(), "sandbox")
     assert result.text == "A pixel."
-    assert PIXEL in told(server)
+    assert PIXEL in request_text(server)
 
 
 async def test_an_answer_of_the_wrong_form_is_sent_back_in_the_same_program(
     engine: ClaudeAgentEngine, server: ModelServer
 ) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    server.reply(saying("seven"), saying('{"n": 7}'))
+    server.reply(text_response("seven"), text_response('{"n": 7}'))
     result = await engine.run("how many?", options(output_schema=schema), "sandbox")
     assert (result.output, len(server.requests)) == ({"n": 7}, 2)
-    assert [role for role, _ in said(server)] == ["user", "assistant", "user"]
+    assert [role for role, _ in conversation_of(server)] == ["user", "assistant", "user"]
 
 
 @pytest.mark.parametrize(
@@ -165,13 +176,13 @@ async def test_an_error_of_the_provider_is_reported_by_kind(
 
 async def test_an_answer_that_breaks_off_is_kept_and_gone_on_with(make_engine: MakeEngine, server: ModelServer) -> None:
     recorder = TurnRecorder()
-    server.reply(Stream((Part("text", ["Half an"]), Part("sleep", 0.5), Part("cut"))), saying(" answer."))
+    server.reply(Stream((Part("text", ["Half an"]), Part("sleep", 0.5), Part("cut"))), text_response(" answer."))
     engine = make_engine(max_retries=2)
     result = await engine.run("hi", options(), "sandbox", callbacks=recorder.callbacks())
     assert (result.error, recorder.tokens) == (None, ["Half an", " answer."])
     assert [text_of(message.content) for message in result.messages] == ["Half an", " answer."]
     assert [record.final for record in recorder.records] == [False, True]
-    assert ("assistant", "Half an") in said(server)
+    assert ("assistant", "Half an") in conversation_of(server)
 
 
 async def test_without_a_key_the_turn_fails_as_what_it_is(make_engine: MakeEngine) -> None:
@@ -188,7 +199,7 @@ async def test_calls_of_the_programs_own_tools_are_reported_with_a_summary(
     def on_tool_use(_: ToolCall, summary: str) -> None:
         summaries.append(summary)
 
-    server.reply(calling(("Read", {"file_path": str(workspace / "note.txt")})), saying("ok"))
+    server.reply(tool_response(("Read", {"file_path": str(workspace / "note.txt")})), text_response("ok"))
     callbacks = EngineCallbacks(on_tool_use=on_tool_use)
     result = await engine.run("hi", options(cwd=str(workspace)), "controlled", callbacks=callbacks)
     assert summaries[0].startswith("Reading ")
@@ -201,7 +212,7 @@ async def test_calls_that_cannot_be_kept_are_tool_errors_and_two_with_one_id_are
     def call(call_id: str, given: object) -> Part:
         return Part("tool", (call_id, "mcp__nova__count", given))
 
-    server.reply(Stream((call("toolu_1", {}), call("toolu_1", {}), call("toolu_2", "[1e999]"))), saying("Ok."))
+    server.reply(Stream((call("toolu_1", {}), call("toolu_1", {}), call("toolu_2", "[1e999]"))), text_response("Ok."))
     bench = Bench()
     result = await engine.run("hi", options(mcp_servers=bench.servers()), "sandbox")
     assert (result.text, result.error) == ("Ok.", None)
@@ -214,14 +225,14 @@ async def test_calls_that_cannot_be_kept_are_tool_errors_and_two_with_one_id_are
     calls = [block for block in blocks if block["type"] == "tool_use"]
     assert [block["id"] for block in calls] == ["toolu_1", "toolu_1_2", "toolu_2"]
     assert all(isinstance(block["input"], dict) for block in calls)
-    assert "not a JSON object" in told(server, len(server.requests) - 1)
+    assert "not a JSON object" in request_text(server, len(server.requests) - 1)
 
 
 async def test_the_model_sees_of_long_results_what_the_ledger_has_and_no_preview(
     engine: ClaudeAgentEngine, server: ModelServer
 ) -> None:
     calls = [("mcp__nova__read", {"line": f"{at:07d}\n"}) for at in range(3)]
-    server.reply(calling(*calls), saying("Read."))
+    server.reply(tool_response(*calls), text_response("Read."))
     result = await engine.run("hi", options(mcp_servers={"long": _long_server(lines=12_000)}), "sandbox")
     kept = [text for _, text in results(result)]
     assert [len(text) for text in kept] == [96_000] * 3
@@ -247,8 +258,8 @@ async def test_the_program_itself_leaves_out_an_image_that_the_provider_refuses(
         lambda _, body: PIXEL in json.dumps(body["messages"]),
         Status(400, "invalid_request_error", "messages.0.content.1.image.source.base64.data: Could not process image"),
     )
-    server.reply(saying("Ok."))
+    server.reply(text_response("Ok."))
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
     result = await engine.run((text_block("look"), image), options(), "sandbox")
     assert (result.text, result.error) == ("Ok.", None)
-    assert PIXEL not in told(server, len(server.requests) - 1)
+    assert PIXEL not in request_text(server, len(server.requests) - 1)

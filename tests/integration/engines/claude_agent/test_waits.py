@@ -23,8 +23,14 @@ from nova_workers.contracts.engine import (
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.native import ShellSettings
 from tests.contract.engines.stage import TurnRecorder, assert_valid
+from tests.integration.engines.claude_agent.claude_turns import (
+    conversation_of,
+    options,
+    request_text,
+    text_response,
+    tool_response,
+)
 from tests.integration.engines.claude_agent.conftest import MakeEngine
-from tests.integration.engines.claude_agent.hands import calling, options, said, saying, told
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
@@ -68,7 +74,7 @@ async def test_a_call_that_waits_for_a_person_ends_the_program_and_another_goes_
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     recorder = TurnRecorder()
-    server.reply(calling(("mcp__nova__ask", {}), ("mcp__nova__count", {})))
+    server.reply(tool_response(("mcp__nova__ask", {}), ("mcp__nova__count", {})))
     given = options(mcp_servers=_asking(), cwd=str(workspace))
     waiting = await engine.run("hi", given, "sandbox", callbacks=recorder.callbacks())
     assert (waiting.stop_reason, waiting.error, len(server.requests)) == ("tool_use", None, 1)
@@ -77,13 +83,13 @@ async def test_a_call_that_waits_for_a_person_ends_the_program_and_another_goes_
     assert [(call.tool_name, call.status) for call in recorder.results] == [("count", "completed")]
     assert not _programs(workspace)
 
-    server.reply(saying("The red one, then."))
+    server.reply(text_response("The red one, then."))
     (record,) = recorder.before_tools
     step = _answered(record, replace(waiting, tool_calls=tuple(recorder.results)), "toolu_0_0", "completed", "The red.")
     result = await engine.run("hi", replace(given, journal=(step,)), "sandbox", callbacks=TurnRecorder().callbacks())
     assert (result.error, result.text, len(server.requests)) == (None, "The red one, then.", 2)
-    assert "The red." in told(server)
-    assert [role for role, _ in said(server)][:2] == ["user", "assistant"]
+    assert "The red." in request_text(server)
+    assert [role for role, _ in conversation_of(server)][:2] == ["user", "assistant"]
     assert_valid(result.messages)
 
 
@@ -96,13 +102,13 @@ async def test_a_command_that_waited_for_permission_is_carried_out_when_it_is_th
         return ToolAuthorization(allowed=name != "Bash", reason="Ask first", deferral={"kind": "approval"})
 
     recorder = TurnRecorder()
-    server.reply(calling(("Bash", {"command": "echo ran >> ran.txt; cat note.txt", "description": "Look"})))
+    server.reply(tool_response(("Bash", {"command": "echo ran >> ran.txt; cat note.txt", "description": "Look"})))
     given = options(cwd=str(workspace))
     waiting = await engine.run("hi", given, "unrestricted", callbacks=recorder.callbacks(authorize_tool=ask))
     assert (waiting.stop_reason, [one.request for one in waiting.deferred]) == ("tool_use", [{"kind": "approval"}])
     assert not (workspace / "ran.txt").exists()
 
-    server.reply(saying("It says inside."))
+    server.reply(text_response("It says inside."))
     (record,) = recorder.before_tools
     step = _answered(record, waiting, "toolu_0_0", "approved", "")
     again = recorder.callbacks(authorize_tool=ask)
@@ -110,7 +116,7 @@ async def test_a_command_that_waited_for_permission_is_carried_out_when_it_is_th
     assert (result.error, result.text) == (None, "It says inside.")
     assert (workspace / "ran.txt").read_text() == "ran\n"
     assert text_of(result.tool_calls[0].result or ()) == "inside"
-    assert '"inside"' in told(server).replace("\\", "")
+    assert '"inside"' in request_text(server).replace("\\", "")
 
 
 async def test_a_subagent_cannot_wait_and_gets_an_error(engine: ClaudeAgentEngine, server: ModelServer) -> None:
@@ -121,8 +127,8 @@ async def test_a_subagent_cannot_wait_and_gets_an_error(engine: ClaudeAgentEngin
     def of_helper(_: Any, body: JsonObject) -> bool:
         return "You are the asker." in str(body.get("system"))
 
-    server.reply_when(of_helper, calling(("mcp__nova__ask", {}), step=7), saying("I could not."))
-    server.reply(Stream((Part("tool", ("toolu_agent", "Agent", task)),)), saying("No question was asked."))
+    server.reply_when(of_helper, tool_response(("mcp__nova__ask", {}), step=7), text_response("I could not."))
+    server.reply(Stream((Part("tool", ("toolu_agent", "Agent", task)),)), text_response("No question was asked."))
     given = options(mcp_servers=_asking(), agents={"asker": helper})
     result = await engine.run("hi", given, "sandbox", callbacks=TurnRecorder().callbacks())
     nested += [str(body["messages"]) for body in server.requests if of_helper(None, body)]

@@ -17,7 +17,7 @@ from nova_workers.engines.resilience import (
     Resilience,
     SharedHealth,
 )
-from tests.integration.engines.resilience.stage import Counts, FakeClock, Make
+from tests.integration.engines.resilience.stage import CountingMetrics, FakeClock, MakeEngine
 from tests.support.servers.model_server import ModelServer, model_server
 
 HASTY = Policy(
@@ -39,9 +39,9 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-def counts() -> Counts:
+def counts() -> CountingMetrics:
     """What is counted, by all engines of the test."""
-    return Counts()
+    return CountingMetrics()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def health_keys() -> HealthKeys:
 
 
 @pytest.fixture
-async def make(server: ModelServer, counts: Counts, health_keys: HealthKeys) -> AsyncIterator[Make]:
+async def make(server: ModelServer, counts: CountingMetrics, health_keys: HealthKeys) -> AsyncIterator[MakeEngine]:
     """Build engines, each as a worker of its own: one that shares Redis has a client of its own."""
     engines: list[AnthropicEngine] = []
 

@@ -1,4 +1,4 @@
-"""What the tests of resilience say with few words."""
+"""Replies, a clock, metrics and shortcuts for tests of resilience."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,9 +15,9 @@ __all__ = [
     "LIMITED",
     "OVERLOADED",
     "REFUSED",
-    "Counts",
+    "CountingMetrics",
     "FakeClock",
-    "Make",
+    "MakeEngine",
     "error_of",
     "key",
     "keys_used",
@@ -34,14 +34,14 @@ REFUSED = Status(401, "authentication_error", "invalid x-api-key")
 LIMITED = Status(429, "rate_limit_error", "slow down", headers={"retry-after": "30"})
 
 
-class Make(Protocol):
+class MakeEngine(Protocol):
     """Builds an engine with the named profiles; see the fixture."""
 
     def __call__(self, *names: str, **given: Any) -> AnthropicEngine: ...
 
 
 class FakeClock:
-    """A monotonic clock of the test's own."""
+    """A monotonic clock that a test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -50,7 +50,7 @@ class FakeClock:
         return self.now_s
 
 
-class Counts:
+class CountingMetrics:
     """Metrics that can be read back."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ def models_asked(server: ModelServer) -> list[str]:
 
 
 async def until(there: Callable[[], object]) -> None:
-    """Wait for a state that another task brings about."""
+    """Wait for a state that another task reaches."""
     async with asyncio.timeout(10):
-        while not there():  # noqa: ASYNC110 - what is waited for is no event, but lists that others fill
+        while not there():  # noqa: ASYNC110 - the state is in lists that other tasks fill, not in an event
             await asyncio.sleep(0.001)

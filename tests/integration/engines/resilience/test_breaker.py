@@ -13,8 +13,8 @@ from tests.integration.engines.resilience.stage import (
     BROKEN,
     FINE,
     REFUSED,
-    Counts,
-    Make,
+    CountingMetrics,
+    MakeEngine,
     error_of,
     key,
     keys_used,
@@ -29,7 +29,7 @@ FALLS_AT_ONCE = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_op
 
 
 async def test_three_failures_of_different_workers_stop_all_of_them(
-    server: ModelServer, make: Make, redis: Redis, counts: Counts
+    server: ModelServer, make: MakeEngine, redis: Redis, counts: CountingMetrics
 ) -> None:
     server.reply(BROKEN)
     first, second = (make(redis=redis, policy=FALLS_AT_ONCE) for _ in range(2))
@@ -44,7 +44,9 @@ async def test_three_failures_of_different_workers_stop_all_of_them(
     assert counts.breaker[-1] == ("claude-sonnet-5-5", True)
 
 
-async def test_a_success_between_failures_starts_the_count_anew(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_a_success_between_failures_starts_the_count_anew(
+    server: ModelServer, make: MakeEngine, redis: Redis
+) -> None:
     engine = make(redis=redis, policy=FALLS_AT_ONCE)
     server.reply(BROKEN, BROKEN, FINE, BROKEN, BROKEN, FINE, FINE)
     for _ in range(2):
@@ -54,7 +56,7 @@ async def test_a_success_between_failures_starts_the_count_anew(server: ModelSer
     assert len(server.requests) == 6
 
 
-async def test_another_model_is_not_concerned(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_another_model_is_not_concerned(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(BROKEN, BROKEN, BROKEN, FINE)
     engine = make(redis=redis, policy=FALLS_AT_ONCE)
     for _ in range(3):
@@ -63,7 +65,7 @@ async def test_another_model_is_not_concerned(server: ModelServer, make: Make, r
 
 
 async def test_a_turn_waits_for_the_breaker_and_goes_on(
-    server: ModelServer, make: Make, redis: Redis, counts: Counts
+    server: ModelServer, make: MakeEngine, redis: Redis, counts: CountingMetrics
 ) -> None:
     server.reply(BROKEN, BROKEN, BROKEN, FINE)
     result = await turn(make(redis=redis))
@@ -71,7 +73,7 @@ async def test_a_turn_waits_for_the_breaker_and_goes_on(
     assert counts.breaker[-1] == ("claude-sonnet-5-5", False)
 
 
-async def test_of_all_who_wait_one_tries_first(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_of_all_who_wait_one_tries_first(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     opener = make(redis=redis, policy=replace(HASTY, max_retries=0, breaker_patience_s=0.0))
     server.reply(BROKEN)
     for _ in range(3):
@@ -88,7 +90,9 @@ async def test_of_all_who_wait_one_tries_first(server: ModelServer, make: Make, 
     assert [result.text for result in results] == ["Well done"] * 9
 
 
-async def test_a_probe_that_begins_to_answer_lets_the_others_go(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_a_probe_that_begins_to_answer_lets_the_others_go(
+    server: ModelServer, make: MakeEngine, redis: Redis
+) -> None:
     engine = await _half_open(server, make, redis)
     done = asyncio.Event()
     server.reply(Stream((Part("text", ["Well"]), Part("wait", done))), FINE)
@@ -101,7 +105,7 @@ async def test_a_probe_that_begins_to_answer_lets_the_others_go(server: ModelSer
 
 
 async def test_failures_while_others_begin_to_answer_are_not_consecutive(
-    server: ModelServer, make: Make, redis: Redis
+    server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     engine, done = make(redis=redis, policy=FALLS_AT_ONCE), asyncio.Event()
     server.reply_when(lambda _, body: "broken" in str(body["messages"]), BROKEN)
@@ -122,7 +126,7 @@ async def test_failures_while_others_begin_to_answer_are_not_consecutive(
 
 
 async def test_a_model_that_breaks_off_what_it_began_is_asked_again_and_not_left_alone(
-    server: ModelServer, make: Make, counts: Counts
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics
 ) -> None:
     server.reply(*[Stream((Part("text", ["So"]), Part("cut")))] * 4, FINE)
     callbacks = EngineCallbacks(on_token=lambda _: None, on_restart=lambda: None)
@@ -131,7 +135,7 @@ async def test_a_model_that_breaks_off_what_it_began_is_asked_again_and_not_left
     assert ("claude-sonnet-5-5", True) not in counts.breaker
 
 
-async def test_a_probe_that_fails_opens_it_again(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_a_probe_that_fails_opens_it_again(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     hasty = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=0.05)
     engine = make(redis=redis, policy=hasty)
     server.reply(BROKEN)
@@ -144,7 +148,9 @@ async def test_a_probe_that_fails_opens_it_again(server: ModelServer, make: Make
     assert len(server.requests) == 4
 
 
-async def test_an_abort_ends_the_wait_for_a_breaker(server: ModelServer, make: Make, counts: Counts) -> None:
+async def test_an_abort_ends_the_wait_for_a_breaker(
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics
+) -> None:
     engine = make(policy=replace(HASTY, breaker_open_s=20.0))
     server.reply(BROKEN)
     abort = AbortSignal()
@@ -155,7 +161,7 @@ async def test_an_abort_ends_the_wait_for_a_breaker(server: ModelServer, make: M
     assert (result.stop_reason, len(server.requests)) == ("aborted", 3)
 
 
-async def test_without_redis_each_worker_has_a_breaker_of_its_own(server: ModelServer, make: Make) -> None:
+async def test_without_redis_each_worker_has_a_breaker_of_its_own(server: ModelServer, make: MakeEngine) -> None:
     server.reply(BROKEN)
     away = Redis.from_url("unix:///nowhere/valkey.sock")
     first, second = (make(redis=away, policy=FALLS_AT_ONCE) for _ in range(2))
@@ -167,7 +173,9 @@ async def test_without_redis_each_worker_has_a_breaker_of_its_own(server: ModelS
     await away.aclose()
 
 
-async def test_an_open_breaker_sends_a_turn_to_the_next_model(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_an_open_breaker_sends_a_turn_to_the_next_model(
+    server: ModelServer, make: MakeEngine, redis: Redis
+) -> None:
     opener = make(redis=redis, policy=FALLS_AT_ONCE)
     server.reply(BROKEN)
     for _ in range(3):
@@ -177,7 +185,7 @@ async def test_an_open_breaker_sends_a_turn_to_the_next_model(server: ModelServe
     assert (result.text, models_asked(server)[3:]) == ("Well done", ["claude-haiku-4-5"])
 
 
-async def _half_open(server: ModelServer, make: Make, redis: Redis) -> AnthropicEngine:
+async def _half_open(server: ModelServer, make: MakeEngine, redis: Redis) -> AnthropicEngine:
     """Return an engine before a breaker that lets one call through now, and the next in a minute."""
     # Its failures are forgotten after three times this time.
     policy = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=1.0)
@@ -191,7 +199,7 @@ async def _half_open(server: ModelServer, make: Make, redis: Redis) -> Anthropic
 
 @proves("engine.probe")
 async def test_a_probe_that_is_aborted_makes_room_for_the_next_at_once(
-    server: ModelServer, make: Make, redis: Redis
+    server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     engine = await _half_open(server, make, redis)
     server.reply(Stream((Part("text", ["Well"]), Part("stall"))), FINE)
@@ -205,7 +213,7 @@ async def test_a_probe_that_is_aborted_makes_room_for_the_next_at_once(
 
 
 async def test_a_probe_whose_key_is_refused_is_made_again_with_the_next_key(
-    server: ModelServer, make: Make, redis: Redis
+    server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     await _half_open(server, make, redis)
     engine = make("main", "spare", redis=redis, policy=replace(HASTY, breaker_open_s=60.0, breaker_patience_s=0.2))

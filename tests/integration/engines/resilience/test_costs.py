@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import ModelPrice
-from tests.integration.engines.resilience.stage import FINE, Make, turn
+from tests.integration.engines.resilience.stage import FINE, MakeEngine, turn
 from tests.support.servers.model_server import ModelServer, Stream
 
 USED = Stream(
@@ -23,13 +23,13 @@ PRICE = ModelPrice(input=1.0, output=10.0, cache_read=0.1, cache_write=2.0)
 DEAR = ModelPrice(input=1_000.0, output=1_000.0, cache_read=1_000.0, cache_write=1_000.0)
 
 
-async def test_a_model_of_the_operators_own_has_the_operators_price(server: ModelServer, make: Make) -> None:
+async def test_a_model_of_the_operators_own_has_the_operators_price(server: ModelServer, make: MakeEngine) -> None:
     server.reply(USED)
     result = await turn(make(prices={"house-model": PRICE}), model="house-model")
     assert result.usage.tokens == TokenUsage(1_000, 2_000, 3_000, 4_000, cost_usd=0.0293)
 
 
-async def test_an_alias_stands_for_its_model(server: ModelServer, make: Make) -> None:
+async def test_an_alias_stands_for_its_model(server: ModelServer, make: MakeEngine) -> None:
     server.reply(USED)
     engine = make(prices={"swift": PRICE}, aliases={"swift": "claude-haiku-4-5"})
     assert (await turn(engine, model="claude-haiku-4-5")).usage.tokens.cost_usd == 0.0293
@@ -45,7 +45,7 @@ async def test_an_alias_stands_for_its_model(server: ModelServer, make: Make) ->
     ],
 )
 async def test_a_price_is_found_by_the_name_of_the_model_that_answered_or_of_the_one_that_was_asked(
-    server: ModelServer, make: Make, prices: dict[str, ModelPrice], asked: str, answers: str, cost_usd: float
+    server: ModelServer, make: MakeEngine, prices: dict[str, ModelPrice], asked: str, answers: str, cost_usd: float
 ) -> None:
     server.reply(replace(USED, model=answers))
     result = await turn(make(prices=prices), model=asked)
@@ -53,7 +53,7 @@ async def test_a_price_is_found_by_the_name_of_the_model_that_answered_or_of_the
     assert result.model == answers
 
 
-async def test_an_unknown_price_is_said_once(server: ModelServer, make: Make) -> None:
+async def test_an_unknown_price_is_said_once(server: ModelServer, make: MakeEngine) -> None:
     server.reply(USED)
     engine = make()
     with capture_logs() as logs:
@@ -69,14 +69,14 @@ SEARCHED = Stream(
 )
 
 
-async def test_the_providers_web_searches_cost_what_the_list_says(server: ModelServer, make: Make) -> None:
+async def test_the_providers_web_searches_cost_what_the_list_says(server: ModelServer, make: MakeEngine) -> None:
     server.reply(USED, SEARCHED)
     engine = make()
     plain, searched = [(await turn(engine)).usage.tokens.cost_usd or 0.0 for _ in range(2)]
     assert searched - plain == pytest.approx(0.03)
 
 
-async def test_the_providers_web_searches_cost_what_the_operator_says(server: ModelServer, make: Make) -> None:
+async def test_the_providers_web_searches_cost_what_the_operator_says(server: ModelServer, make: MakeEngine) -> None:
     server.reply(SEARCHED)
     engine = make(prices={"house-model": replace(PRICE, web_search=100.0)})
     assert (await turn(engine, model="house-model")).usage.tokens.cost_usd == pytest.approx(0.0293 + 0.3)

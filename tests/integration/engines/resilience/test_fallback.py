@@ -14,8 +14,8 @@ from tests.integration.engines.resilience.stage import (
     BROKEN,
     FINE,
     LIMITED,
-    Counts,
-    Make,
+    CountingMetrics,
+    MakeEngine,
     error_of,
     model,
     models_asked,
@@ -32,7 +32,9 @@ SONNET, HAIKU, OPUS = "claude-sonnet-5-5", "claude-haiku-4-5", "claude-opus-5-5"
     [LIMITED, BROKEN, Status(404, "not_found_error", "model: gone"), Status(403, "permission_error", "not yours")],
     ids=["limited", "broken", "gone", "forbidden"],
 )
-async def test_the_next_model_answers(server: ModelServer, make: Make, counts: Counts, trouble: Reply) -> None:
+async def test_the_next_model_answers(
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics, trouble: Reply
+) -> None:
     server.reply_when(model(SONNET), trouble)
     server.reply(FINE)
     steps: list[StepRecord] = []
@@ -46,7 +48,7 @@ async def test_the_next_model_answers(server: ModelServer, make: Make, counts: C
     assert counts.fallbacks == [(SONNET, HAIKU)]
 
 
-async def test_the_turn_stays_with_the_model_that_it_fell_back_to(server: ModelServer, make: Make) -> None:
+async def test_the_turn_stays_with_the_model_that_it_fell_back_to(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(model(SONNET), BROKEN)
     server.reply(Stream((Part("tool", ("toolu_1", "add", {"a": 1, "b": 2})),)), FINE)
     result = await turn(make(), fallback_models=(HAIKU,), mcp_servers=Bench().servers())
@@ -54,7 +56,7 @@ async def test_the_turn_stays_with_the_model_that_it_fell_back_to(server: ModelS
     assert models_asked(server).count(SONNET) == 3
 
 
-async def test_the_chain_goes_on_to_its_end(server: ModelServer, make: Make) -> None:
+async def test_the_chain_goes_on_to_its_end(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(model(SONNET), LIMITED)
     server.reply_when(model(HAIKU), LIMITED)
     server.reply(FINE)
@@ -63,7 +65,7 @@ async def test_the_chain_goes_on_to_its_end(server: ModelServer, make: Make) -> 
 
 @proves("engine.first-byte")
 async def test_a_model_whose_server_never_begins_to_answer_gives_way_to_the_next(
-    server: ModelServer, make: Make, counts: Counts
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics
 ) -> None:
     server.reply_when(model(SONNET), Hang())
     server.reply(FINE)
@@ -73,13 +75,13 @@ async def test_a_model_whose_server_never_begins_to_answer_gives_way_to_the_next
     assert counts.fallbacks == [(SONNET, HAIKU)]
 
 
-async def test_the_end_of_the_chain_is_the_end_of_the_turn(server: ModelServer, make: Make) -> None:
+async def test_the_end_of_the_chain_is_the_end_of_the_turn(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Status(404, "not_found_error", "model: gone"))
     error = error_of(await turn(make(), fallback_models=(HAIKU, OPUS)))
     assert (error.kind, models_asked(server)) == ("model_error", [SONNET, HAIKU, OPUS])
 
 
-async def test_the_response_is_cut_to_what_the_smaller_window_leaves(server: ModelServer, make: Make) -> None:
+async def test_the_response_is_cut_to_what_the_smaller_window_leaves(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(model(SONNET), BROKEN)
     server.reply(FINE)
     await turn(make(context_windows={HAIKU: 6_000}), "x" * 7_000, fallback_models=(HAIKU,), max_tokens=8_000)
@@ -88,7 +90,7 @@ async def test_the_response_is_cut_to_what_the_smaller_window_leaves(server: Mod
     assert 3_500 < asked["max_tokens"] < 4_000
 
 
-async def test_thinking_shrinks_with_the_response(server: ModelServer, make: Make) -> None:
+async def test_thinking_shrinks_with_the_response(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(model(SONNET), BROKEN)
     server.reply(FINE)
     engine = make(context_windows={HAIKU: 6_000})
@@ -99,7 +101,7 @@ async def test_thinking_shrinks_with_the_response(server: ModelServer, make: Mak
 
 
 async def test_a_model_that_does_not_take_the_conversation_is_left_out(
-    server: ModelServer, make: Make, counts: Counts
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics
 ) -> None:
     server.reply_when(model(SONNET), BROKEN)
     server.reply(FINE)
@@ -109,20 +111,20 @@ async def test_a_model_that_does_not_take_the_conversation_is_left_out(
     assert counts.fallbacks == [(SONNET, OPUS)]
 
 
-async def test_with_no_model_that_fits_the_first_one_is_waited_for(server: ModelServer, make: Make) -> None:
+async def test_with_no_model_that_fits_the_first_one_is_waited_for(server: ModelServer, make: MakeEngine) -> None:
     short = Status(429, "rate_limit_error", "slow", headers={"retry-after-ms": "20"})
     server.reply_when(model(SONNET), short, FINE)
     result = await turn(make(context_windows={HAIKU: 1_000}), fallback_models=(HAIKU,))
     assert (result.text, models_asked(server)) == ("Well done", [SONNET, SONNET])
 
 
-async def test_aliases_stand_in_the_chain(server: ModelServer, make: Make) -> None:
+async def test_aliases_stand_in_the_chain(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Status(404, "not_found_error", "model: gone"), FINE)
     await turn(make(aliases={"swift": HAIKU}), fallback_models=("swift",))
     assert models_asked(server) == [SONNET, HAIKU]
 
 
-async def test_what_was_seen_of_the_first_model_is_taken_back(server: ModelServer, make: Make) -> None:
+async def test_what_was_seen_of_the_first_model_is_taken_back(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(model(SONNET), Stream((Part("text", ["So far"]), Part("cut"))))
     server.reply(FINE)
     seen: list[str] = []

@@ -14,8 +14,8 @@ from tests.integration.engines.resilience.stage import (
     LIMITED,
     OVERLOADED,
     REFUSED,
-    Counts,
-    Make,
+    CountingMetrics,
+    MakeEngine,
     error_of,
     key,
     keys_used,
@@ -30,7 +30,7 @@ MODEL = "claude-sonnet-5-5"
 
 @pytest.mark.parametrize("spent", [REFUSED, FORBIDDEN, LIMITED, Status(402, "billing_error", "no credit")])
 async def test_the_next_key_takes_over_in_the_same_step(
-    server: ModelServer, make: Make, counts: Counts, spent: Status
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics, spent: Status
 ) -> None:
     server.reply_when(key("a"), spent)
     server.reply(FINE)
@@ -43,7 +43,7 @@ async def test_the_next_key_takes_over_in_the_same_step(
 
 
 async def test_all_workers_leave_a_key_alone_that_one_of_them_found_spent(
-    server: ModelServer, make: Make, redis: Redis
+    server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     server.reply_when(key("a"), LIMITED)
     server.reply(FINE)
@@ -52,7 +52,7 @@ async def test_all_workers_leave_a_key_alone_that_one_of_them_found_spent(
     assert keys_used(server) == ["a", "b", "b"]
 
 
-async def test_a_rest_ends_and_its_key_is_preferred_again(server: ModelServer, make: Make) -> None:
+async def test_a_rest_ends_and_its_key_is_preferred_again(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(key("a"), Status(429, "rate_limit_error", "slow", headers={"retry-after-ms": "1"}), FINE)
     server.reply(FINE)
     engine = make("a", "b")
@@ -63,7 +63,7 @@ async def test_a_rest_ends_and_its_key_is_preferred_again(server: ModelServer, m
 
 
 async def test_a_key_over_its_limit_for_one_model_is_good_for_another(
-    server: ModelServer, make: Make, redis: Redis
+    server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     server.reply(LIMITED, FINE)
     engine = make("a", redis=redis)
@@ -71,14 +71,14 @@ async def test_a_key_over_its_limit_for_one_model_is_good_for_another(
     assert (result.text, result.model) == ("Well done", "claude-haiku-4-5")
 
 
-async def test_a_limit_in_mid_stream_moves_on_to_the_next_key(server: ModelServer, make: Make) -> None:
+async def test_a_limit_in_mid_stream_moves_on_to_the_next_key(server: ModelServer, make: MakeEngine) -> None:
     event = Part("event", ("error", {"error": {"type": "rate_limit_error", "message": "slow down"}}))
     server.reply_when(key("a"), Stream((event,)))
     server.reply(FINE)
     assert (await turn(make("a", "b"))).text == "Well done"
 
 
-async def test_when_all_keys_are_refused_the_turn_says_which(server: ModelServer, make: Make) -> None:
+async def test_when_all_keys_are_refused_the_turn_says_which(server: ModelServer, make: MakeEngine) -> None:
     server.reply(REFUSED)
     engine = make("first", "second")
     error = error_of(await turn(engine))
@@ -91,7 +91,7 @@ async def test_when_all_keys_are_refused_the_turn_says_which(server: ModelServer
     assert (again.kind, len(server.requests)) == ("auth_failure", 2)
 
 
-async def test_when_all_keys_are_over_their_limit_it_is_a_rate_limit(server: ModelServer, make: Make) -> None:
+async def test_when_all_keys_are_over_their_limit_it_is_a_rate_limit(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Status(429, "rate_limit_error", "slow down", headers={"retry-after": "3600"}))
     error = error_of(await turn(make("a", "b")))
     assert (error.kind, error.retryable) == ("rate_limit", True)
@@ -99,7 +99,7 @@ async def test_when_all_keys_are_over_their_limit_it_is_a_rate_limit(server: Mod
 
 
 async def test_a_refused_key_beside_a_limited_one_is_an_auth_failure_that_may_pass(
-    server: ModelServer, make: Make
+    server: ModelServer, make: MakeEngine
 ) -> None:
     server.reply_when(key("a"), REFUSED)
     server.reply(Status(429, "rate_limit_error", "slow down", headers={"retry-after": "3600"}))
@@ -107,20 +107,22 @@ async def test_a_refused_key_beside_a_limited_one_is_an_auth_failure_that_may_pa
     assert (error.kind, error.retryable) == ("auth_failure", True)
 
 
-async def test_a_short_rest_of_the_only_key_is_waited_for(server: ModelServer, make: Make, counts: Counts) -> None:
+async def test_a_short_rest_of_the_only_key_is_waited_for(
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics
+) -> None:
     server.reply(Status(429, "rate_limit_error", "slow", headers={"retry-after-ms": "50"}), FINE)
     assert (await turn(make())).text == "Well done"
     assert counts.retries == [(MODEL, "rate_limit")]
 
 
-async def test_an_endless_rate_limit_ends_the_turn(server: ModelServer, make: Make) -> None:
+async def test_an_endless_rate_limit_ends_the_turn(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Status(429, "rate_limit_error", "slow", headers={"retry-after": "0"}))
     error = error_of(await turn(make("a", "b")))
     assert (error.kind, error.retryable) == ("rate_limit", True)
     assert len(server.requests) <= 2 + HASTY.max_retries
 
 
-async def test_an_abort_ends_the_wait_for_a_key(server: ModelServer, make: Make, counts: Counts) -> None:
+async def test_an_abort_ends_the_wait_for_a_key(server: ModelServer, make: MakeEngine, counts: CountingMetrics) -> None:
     server.reply(LIMITED)
     abort = AbortSignal()
     running = asyncio.create_task(turn(make(), abort=abort))
@@ -129,7 +131,7 @@ async def test_an_abort_ends_the_wait_for_a_key(server: ModelServer, make: Make,
     assert (await asyncio.wait_for(running, 20)).stop_reason == "aborted"
 
 
-async def test_without_redis_a_process_remembers_what_it_saw_itself(server: ModelServer, make: Make) -> None:
+async def test_without_redis_a_process_remembers_what_it_saw_itself(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(key("a"), LIMITED)
     server.reply(FINE)
     away = Redis.from_url("unix:///nowhere/valkey.sock")
@@ -140,7 +142,7 @@ async def test_without_redis_a_process_remembers_what_it_saw_itself(server: Mode
     await away.aclose()
 
 
-async def test_a_redis_that_hangs_holds_no_turn_up_for_long(server: ModelServer, make: Make) -> None:
+async def test_a_redis_that_hangs_holds_no_turn_up_for_long(server: ModelServer, make: MakeEngine) -> None:
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -156,7 +158,7 @@ async def test_a_redis_that_hangs_holds_no_turn_up_for_long(server: ModelServer,
     hole.close()
 
 
-async def test_everything_that_is_remembered_has_an_end(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_everything_that_is_remembered_has_an_end(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(LIMITED, REFUSED, OVERLOADED, OVERLOADED, FINE)
     await turn(make("a", "b", "c", redis=redis))
     left = [name async for name in redis.scan_iter("nova:*")]

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.engines.resilience import RateLimit
-from tests.integration.engines.resilience.stage import FINE, Counts, Make, keys_used, turn
+from tests.integration.engines.resilience.stage import FINE, CountingMetrics, MakeEngine, keys_used, turn
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
 THREE = {"*": RateLimit(requests=3)}
@@ -31,7 +31,7 @@ class Arrivals:
 
 
 async def test_two_workers_together_never_exceed_it_and_no_turn_fails(
-    server: ModelServer, make: Make, redis: Redis, counts: Counts
+    server: ModelServer, make: MakeEngine, redis: Redis, counts: CountingMetrics
 ) -> None:
     arrivals = Arrivals(server)
     first, second = (make(redis=redis, limits=THREE, window_s=2) for _ in range(2))
@@ -42,7 +42,7 @@ async def test_two_workers_together_never_exceed_it_and_no_turn_fails(
     assert max(waited_s for _, waited_s in counts.waits) > 1
 
 
-async def test_the_calls_of_a_process_wait_in_the_order_of_their_coming(server: ModelServer, make: Make) -> None:
+async def test_the_calls_of_a_process_wait_in_the_order_of_their_coming(server: ModelServer, make: MakeEngine) -> None:
     server.reply(FINE)
     engine = make(limits={"*": RateLimit(requests=2)})
     await asyncio.gather(*(turn(engine, str(number)) for number in range(5)))
@@ -50,7 +50,7 @@ async def test_the_calls_of_a_process_wait_in_the_order_of_their_coming(server: 
     assert all(before // 2 <= after // 2 for before, after in pairwise(order))
 
 
-async def test_each_key_and_each_model_has_its_own(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_each_key_and_each_model_has_its_own(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(FINE)
     one = {"*": RateLimit(requests=1)}
     engine = make("a", "b", redis=redis, limits=one, window_s=60)
@@ -61,7 +61,9 @@ async def test_each_key_and_each_model_has_its_own(server: ModelServer, make: Ma
     assert keys_used(server) == ["a", "b", "a"]
 
 
-async def test_a_model_without_a_limit_does_not_wait(server: ModelServer, make: Make, counts: Counts) -> None:
+async def test_a_model_without_a_limit_does_not_wait(
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics
+) -> None:
     server.reply(FINE)
     engine = make(limits={"claude-haiku-4-5": RateLimit(requests=1)}, window_s=60)
     async with asyncio.timeout(5):
@@ -71,7 +73,7 @@ async def test_a_model_without_a_limit_does_not_wait(server: ModelServer, make: 
 
 
 async def test_tokens_that_were_used_keep_the_next_call_waiting(
-    server: ModelServer, make: Make, redis: Redis, counts: Counts
+    server: ModelServer, make: MakeEngine, redis: Redis, counts: CountingMetrics
 ) -> None:
     server.reply(Stream(FINE.parts, usage={"input_tokens": 900, "output_tokens": 100}))
     engine = make(redis=redis, limits={"*": RateLimit(tokens=1_000)})
@@ -81,7 +83,9 @@ async def test_tokens_that_were_used_keep_the_next_call_waiting(
     assert [waited_s > 0.5 for _, waited_s in counts.waits] == [False, True]
 
 
-async def test_estimated_tokens_that_were_not_used_are_returned(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_estimated_tokens_that_were_not_used_are_returned(
+    server: ModelServer, make: MakeEngine, redis: Redis
+) -> None:
     server.reply(Stream(FINE.parts, usage={"input_tokens": 10, "output_tokens": 1}))
     engine = make(redis=redis, limits={"*": RateLimit(tokens=1_000)}, window_s=60)
     async with asyncio.timeout(5):
@@ -89,7 +93,7 @@ async def test_estimated_tokens_that_were_not_used_are_returned(server: ModelSer
             await turn(engine, "z" * 1_400)
 
 
-async def test_what_the_cache_gave_does_not_count(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_what_the_cache_gave_does_not_count(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     usage = {"input_tokens": 5, "output_tokens": 5, "cache_read_input_tokens": 50_000}
     server.reply(Stream(FINE.parts, usage=usage))
     engine = make(redis=redis, limits={"*": RateLimit(tokens=1_000)}, window_s=60)
@@ -98,14 +102,16 @@ async def test_what_the_cache_gave_does_not_count(server: ModelServer, make: Mak
             await turn(engine)
 
 
-async def test_a_request_larger_than_the_limit_takes_it_whole(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_a_request_larger_than_the_limit_takes_it_whole(
+    server: ModelServer, make: MakeEngine, redis: Redis
+) -> None:
     server.reply(FINE)
     engine = make(redis=redis, limits={"*": RateLimit(tokens=100)}, window_s=60)
     async with asyncio.timeout(5):
         assert (await turn(engine, "z" * 10_000)).text == "Well done"
 
 
-async def test_an_abort_ends_the_wait_for_the_rate_limit(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_an_abort_ends_the_wait_for_the_rate_limit(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(FINE)
     engine = make(redis=redis, limits={"*": RateLimit(requests=1)}, window_s=60)
     await turn(engine)
@@ -119,7 +125,7 @@ async def test_an_abort_ends_the_wait_for_the_rate_limit(server: ModelServer, ma
 
 
 async def test_waiting_for_the_rate_limit_counts_as_waiting_for_the_model(
-    server: ModelServer, make: Make, redis: Redis
+    server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     server.reply(FINE)
     engine = make(redis=redis, limits={"*": RateLimit(requests=1)}, window_s=60)
@@ -127,7 +133,7 @@ async def test_waiting_for_the_rate_limit_counts_as_waiting_for_the_model(
     assert (await turn(engine, reasoning_timeout_s=0.1)).stop_reason == "timeout"
 
 
-async def test_without_redis_a_process_keeps_the_limit_for_itself(server: ModelServer, make: Make) -> None:
+async def test_without_redis_a_process_keeps_the_limit_for_itself(server: ModelServer, make: MakeEngine) -> None:
     arrivals = Arrivals(server)
     away = Redis.from_url("unix:///nowhere/valkey.sock")
     engine = make(redis=away, limits=THREE, window_s=2)
@@ -137,7 +143,7 @@ async def test_without_redis_a_process_keeps_the_limit_for_itself(server: ModelS
     await away.aclose()
 
 
-async def test_the_window_leaves_nothing_behind(server: ModelServer, make: Make, redis: Redis) -> None:
+async def test_the_window_leaves_nothing_behind(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(Stream((Part("text", ["x"]),)))
     await turn(make(redis=redis, limits={"*": RateLimit(requests=5, tokens=10_000)}, window_s=60))
     names = [name async for name in redis.scan_iter("*limits*")]

@@ -14,8 +14,8 @@ from tests.integration.engines.resilience.stage import (
     BROKEN,
     FINE,
     OVERLOADED,
-    Counts,
-    Make,
+    CountingMetrics,
+    MakeEngine,
     error_of,
     turn,
     until,
@@ -70,7 +70,7 @@ class Reader:
     ids=["500", "502", "503", "504", "529", "no word", "half-closed", "ends early", "malformed", "disorder", "event"],
 )
 async def test_what_breaks_before_the_first_word_is_tried_again(
-    server: ModelServer, make: Make, counts: Counts, broken: Reply
+    server: ModelServer, make: MakeEngine, counts: CountingMetrics, broken: Reply
 ) -> None:
     server.reply(broken, broken, FINE)
     reader = Reader()
@@ -80,38 +80,38 @@ async def test_what_breaks_before_the_first_word_is_tried_again(
     assert counts.retries == [("claude-sonnet-5-5", "transport")] * 2
 
 
-async def test_it_is_tried_five_times_again_and_not_more(server: ModelServer, make: Make) -> None:
+async def test_it_is_tried_five_times_again_and_not_more(server: ModelServer, make: MakeEngine) -> None:
     server.reply(BROKEN)
     error = error_of(await turn(make(policy=NO_BREAKER)))
     assert (error.kind, error.retryable, len(server.requests)) == ("model_error", True, 6)
     assert "broken" in error.message
 
 
-async def test_a_refused_connection_is_retried(make: Make, counts: Counts) -> None:
+async def test_a_refused_connection_is_retried(make: MakeEngine, counts: CountingMetrics) -> None:
     error = error_of(await turn(make(policy=NO_BREAKER, base_url="http://127.0.0.1:1")))
     assert (error.kind, error.retryable, len(counts.retries)) == ("model_error", True, 5)
 
 
-async def test_a_provider_that_says_nothing_in_time_is_asked_again(server: ModelServer, make: Make) -> None:
+async def test_a_provider_that_says_nothing_in_time_is_asked_again(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Stream((Part("stall"),)), FINE)
     result = await turn(make(policy=NO_BREAKER, request_timeout_s=0.8))
     assert (result.text, len(server.requests)) == ("Well done", 2)
 
 
 @pytest.mark.parametrize("status", [Status(400, "invalid_request_error", "no"), Status(413, "request_too_large", "no")])
-async def test_what_fails_everywhere_is_not_tried_again(server: ModelServer, make: Make, status: Status) -> None:
+async def test_what_fails_everywhere_is_not_tried_again(server: ModelServer, make: MakeEngine, status: Status) -> None:
     server.reply(status)
     error_of(await turn(make("a", "b"), fallback_models=("claude-haiku-4-5",)))
     assert len(server.requests) == 1
 
 
-async def test_a_refusal_is_not_taken_elsewhere(server: ModelServer, make: Make) -> None:
+async def test_a_refusal_is_not_taken_elsewhere(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Stream((THE_TEXT,), stop_reason="refusal"))
     error_of(await turn(make("a", "b"), fallback_models=("claude-haiku-4-5",)))
     assert len(server.requests) == 1
 
 
-async def test_the_provider_says_how_long_to_wait(server: ModelServer, make: Make) -> None:
+async def test_the_provider_says_how_long_to_wait(server: ModelServer, make: MakeEngine) -> None:
     patient = replace(NO_BREAKER, backoff_s=60.0, backoff_cap_s=60.0)
     server.reply(Status(529, "overloaded_error", "overloaded", headers={"retry-after-ms": "1"}), FINE)
     assert (await turn(make(policy=patient))).text == "Well done"
@@ -119,7 +119,7 @@ async def test_the_provider_says_how_long_to_wait(server: ModelServer, make: Mak
 
 @pytest.mark.parametrize("broken", [Part("cut"), MALFORMED, IN_MID_STREAM, Part("end")])
 async def test_words_that_a_reader_saw_are_taken_back_before_they_come_again(
-    server: ModelServer, make: Make, broken: Part
+    server: ModelServer, make: MakeEngine, broken: Part
 ) -> None:
     thinking = Part("thinking", ["Hmm"])
     server.reply(Stream((thinking, THE_TEXT, broken)), Stream((Part("thinking", ["Aha"]), *FINE.parts)))
@@ -130,7 +130,7 @@ async def test_words_that_a_reader_saw_are_taken_back_before_they_come_again(
 
 
 async def test_without_a_way_to_take_words_back_the_turn_fails_with_what_there_was(
-    server: ModelServer, make: Make
+    server: ModelServer, make: MakeEngine
 ) -> None:
     server.reply(Stream((THE_TEXT, Part("cut"))), FINE)
     tokens: list[str] = []
@@ -143,7 +143,7 @@ async def test_without_a_way_to_take_words_back_the_turn_fails_with_what_there_w
 
 @pytest.mark.parametrize("ends", [Stream(FINE.parts, usage=USED), Stream((THE_TEXT, Part("stall")), usage=USED)])
 async def test_what_a_broken_response_used_is_counted_apart_from_the_one_that_came_anew(
-    server: ModelServer, make: Make, ends: Stream
+    server: ModelServer, make: MakeEngine, ends: Stream
 ) -> None:
     server.reply(Stream((THE_TEXT, Part("cut")), usage=USED), ends)
     records: list[StepRecord] = []
@@ -161,7 +161,7 @@ async def test_what_a_broken_response_used_is_counted_apart_from_the_one_that_ca
     assert result.usage.turns == 1
 
 
-async def test_an_abort_ends_a_pause_at_once(server: ModelServer, make: Make, counts: Counts) -> None:
+async def test_an_abort_ends_a_pause_at_once(server: ModelServer, make: MakeEngine, counts: CountingMetrics) -> None:
     server.reply(OVERLOADED)
     abort = AbortSignal()
     slow = Policy(backoff_s=60.0, backoff_cap_s=60.0)
@@ -172,7 +172,7 @@ async def test_an_abort_ends_a_pause_at_once(server: ModelServer, make: Make, co
     assert (result.stop_reason, len(server.requests)) == ("aborted", 1)
 
 
-async def test_pauses_count_as_time_that_the_turn_waits_for_its_model(server: ModelServer, make: Make) -> None:
+async def test_pauses_count_as_time_that_the_turn_waits_for_its_model(server: ModelServer, make: MakeEngine) -> None:
     server.reply(OVERLOADED)
     result = await turn(make(policy=Policy(backoff_s=60.0, backoff_cap_s=60.0)), reasoning_timeout_s=0.2)
     assert result.stop_reason == "timeout"

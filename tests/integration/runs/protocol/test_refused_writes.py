@@ -37,7 +37,7 @@ def _step(*calls: ToolCall, model: str = "m", final: bool = False) -> StepRecord
     return StepRecord(0, tuple(messages), calls, USAGE, model, final=final)
 
 
-class Careless:
+class EngineWithoutTurnLoop:
     """An engine without the shared turn, which hands over its first response as it is."""
 
     name = "careless"
@@ -83,7 +83,7 @@ UNSTORABLE: dict[str, Callable[[], StepRecord]] = {
 @pytest.mark.parametrize("form", list(UNSTORABLE))
 @proves("finish.unstorable")
 async def test_a_write_that_the_database_refuses_ends_the_run_once(harness: Harness, form: str):
-    engine = Careless(UNSTORABLE[form]())
+    engine = EngineWithoutTurnLoop(UNSTORABLE[form]())
     harness.engines["careless"] = engine
     await harness.add_agent("careless", {"name": "Careless", "engine": "careless"})
     worker = harness.worker()
@@ -105,7 +105,7 @@ async def test_a_write_that_the_database_refuses_ends_the_run_once(harness: Harn
 
 async def test_counts_beyond_all_reason_do_not_stop_a_run(harness: Harness):
     step = StepRecord(0, (Message("assistant", (text_block("Hi."),)),), usage=TokenUsage(2**70, -5), final=True)
-    harness.engines["careless"] = Careless(step)
+    harness.engines["careless"] = EngineWithoutTurnLoop(step)
     await harness.add_agent("careless", {"name": "Careless", "engine": "careless"})
     run = await harness.submit("go", agent_id="careless")
     await harness.settle(harness.worker())

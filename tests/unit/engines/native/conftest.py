@@ -15,7 +15,7 @@ from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 
 
-class Hands:
+class NativeToolCaller:
     """Calls tools as a model does."""
 
     def __init__(self, native: NativeTools, workdir: Path) -> None:
@@ -28,11 +28,11 @@ class Hands:
         options = EngineOptions(cwd=str(self.workdir) if cwd else None, directories=tuple(map(str, directories)))
         return self.native.for_turn(options, trust)
 
-    def with_tools(self, tools: Toolset) -> Hands:
-        """Return hands that have other tools."""
-        hands = Hands(self.native, self.workdir)
-        hands.tools = tools
-        return hands
+    def with_tools(self, tools: Toolset) -> NativeToolCaller:
+        """Return a caller of other tools."""
+        caller = NativeToolCaller(self.native, self.workdir)
+        caller.tools = tools
+        return caller
 
     async def outcome(self, name: str, **given: Any) -> ToolOutcome:
         """Call a tool."""
@@ -50,10 +50,10 @@ class Hands:
 
 
 @pytest.fixture
-def hands(tmp_path: Path) -> Iterator[Hands]:
+def caller(tmp_path: Path) -> Iterator[NativeToolCaller]:
     """All native tools but WebFetch, in a new directory."""
     workdir = tmp_path / "work"
     workdir.mkdir()
     native = NativeTools(shell=ShellSettings(output_bytes=2_000), web_search=WebSearchSettings())
-    yield Hands(native, workdir)
+    yield NativeToolCaller(native, workdir)
     native.close()

@@ -16,7 +16,7 @@ from nova_workers.contracts.content import text_of
 from nova_workers.engines.native.confined import Confinement
 from nova_workers.errors import ToolFailure
 from tests.support.data.media_samples import GIF, JPEG, WEBP
-from tests.unit.engines.native.conftest import Hands
+from tests.unit.engines.native.conftest import NativeToolCaller
 
 SECRET = "the secret outside"
 
@@ -30,12 +30,12 @@ def outside(tmp_path: Path) -> Path:
     return outside
 
 
-async def test_a_file_is_written_read_and_edited(hands: Hands) -> None:
-    await hands.call("Write", file_path="a/ü.txt", content="one\ntwo\nthree\n")
-    assert await hands.call("Read", file_path="a/ü.txt") == "one\ntwo\nthree\n"
-    assert await hands.call("Read", file_path=str(hands.workdir / "a/ü.txt"), view_range=[2, 2]) == "two\n"
-    await hands.call("Edit", file_path="a/ü.txt", old_string="two", new_string="2")
-    assert (hands.workdir / "a/ü.txt").read_text() == "one\n2\nthree\n"
+async def test_a_file_is_written_read_and_edited(caller: NativeToolCaller) -> None:
+    await caller.call("Write", file_path="a/ü.txt", content="one\ntwo\nthree\n")
+    assert await caller.call("Read", file_path="a/ü.txt") == "one\ntwo\nthree\n"
+    assert await caller.call("Read", file_path=str(caller.workdir / "a/ü.txt"), view_range=[2, 2]) == "two\n"
+    await caller.call("Edit", file_path="a/ü.txt", old_string="two", new_string="2")
+    assert (caller.workdir / "a/ü.txt").read_text() == "one\n2\nthree\n"
 
 
 @pytest.mark.parametrize(
@@ -54,19 +54,21 @@ async def test_a_file_is_written_read_and_edited(hands: Hands) -> None:
         ("Edit", {"file_path": "big.txt", "old_string": "z", "new_string": "b"}, "exceeds"),
     ],
 )
-async def test_failures_are_reported_to_the_model(hands: Hands, name: str, given: dict[str, str], says: str) -> None:
-    (hands.workdir / "big.txt").write_text("x" * 300_000)
-    (hands.workdir / "binary.dat").write_bytes(b"\xff\xfe\x00")
-    (hands.workdir / "twice.txt").write_text("a a")
-    os.mkfifo(hands.workdir / "pipe")
-    message = await asyncio.wait_for(hands.failure(name, **given), 5)
+async def test_failures_are_reported_to_the_model(
+    caller: NativeToolCaller, name: str, given: dict[str, str], says: str
+) -> None:
+    (caller.workdir / "big.txt").write_text("x" * 300_000)
+    (caller.workdir / "binary.dat").write_bytes(b"\xff\xfe\x00")
+    (caller.workdir / "twice.txt").write_text("a a")
+    os.mkfifo(caller.workdir / "pipe")
+    message = await asyncio.wait_for(caller.failure(name, **given), 5)
     assert message.startswith(f"{name}: ")
     assert says in message
 
 
-async def test_an_empty_file_reads_as_something_that_a_model_takes(hands: Hands) -> None:
-    (hands.workdir / "empty").touch()
-    assert (await hands.call("Read", file_path="empty")).strip()
+async def test_an_empty_file_reads_as_something_that_a_model_takes(caller: NativeToolCaller) -> None:
+    (caller.workdir / "empty").touch()
+    assert (await caller.call("Read", file_path="empty")).strip()
 
 
 PNG = base64.b64decode(
@@ -74,18 +76,18 @@ PNG = base64.b64decode(
 )
 
 
-async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(hands: Hands) -> None:
-    (hands.workdir / "a.png").write_bytes(PNG)
-    (hands.workdir / "a.pdf").write_bytes(b"%PDF-1.7 and so on\n%%EOF\n")
-    (hands.workdir / "lie.png").write_bytes(b"<html>")
-    (hands.workdir / "empty.pdf").touch()
-    (image,) = (await hands.outcome("Read", file_path="a.png")).content
-    (document,) = (await hands.outcome("Read", file_path="a.pdf")).content
+async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(caller: NativeToolCaller) -> None:
+    (caller.workdir / "a.png").write_bytes(PNG)
+    (caller.workdir / "a.pdf").write_bytes(b"%PDF-1.7 and so on\n%%EOF\n")
+    (caller.workdir / "lie.png").write_bytes(b"<html>")
+    (caller.workdir / "empty.pdf").touch()
+    (image,) = (await caller.outcome("Read", file_path="a.png")).content
+    (document,) = (await caller.outcome("Read", file_path="a.pdf")).content
     assert (image["type"], base64.b64decode(image["source"]["data"])) == ("image", PNG)
     assert document["type"] == "document"
     # A provider refuses every later request of a conversation with such a block in it.
     for lie in ("lie.png", "empty.pdf"):
-        assert "its content is something else" in await hands.failure("Read", file_path=lie)
+        assert "its content is something else" in await caller.failure("Read", file_path=lie)
 
 
 @pytest.mark.parametrize(
@@ -100,37 +102,41 @@ async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(hands: Hands)
     ],
     ids=["png", "padded png", "jpeg", "gif", "webp", "pdf"],
 )
-async def test_a_file_that_is_half_an_image_or_a_pdf_is_not_shown(hands: Hands, name: str, whole: bytes) -> None:
-    path = hands.workdir / name
+async def test_a_file_that_is_half_an_image_or_a_pdf_is_not_shown(
+    caller: NativeToolCaller, name: str, whole: bytes
+) -> None:
+    path = caller.workdir / name
     path.write_bytes(whole)
-    assert (await hands.outcome("Read", file_path=name)).content[0]["type"] in ("image", "document")
+    assert (await caller.outcome("Read", file_path=name)).content[0]["type"] in ("image", "document")
     path.write_bytes(whole[: len(PNG) - 5 if whole.startswith(PNG) else -4])
-    assert "broken or incomplete" in await hands.failure("Read", file_path=name)
+    assert "broken or incomplete" in await caller.failure("Read", file_path=name)
 
 
-async def test_a_picture_of_a_camera_that_writes_much_after_it_is_whole(hands: Hands) -> None:
-    (hands.workdir / "a.jpg").write_bytes(JPEG + b"notes " * 1_000)
-    assert (await hands.outcome("Read", file_path="a.jpg")).content[0]["type"] == "image"
+async def test_a_picture_of_a_camera_that_writes_much_after_it_is_whole(caller: NativeToolCaller) -> None:
+    (caller.workdir / "a.jpg").write_bytes(JPEG + b"notes " * 1_000)
+    assert (await caller.outcome("Read", file_path="a.jpg")).content[0]["type"] == "image"
 
 
-async def test_a_sound_is_no_image(hands: Hands) -> None:
-    (hands.workdir / "a.webp").write_bytes(WEBP.replace(b"WEBP", b"WAVE"))
-    assert "something else" in await hands.failure("Read", file_path="a.webp")
+async def test_a_sound_is_no_image(caller: NativeToolCaller) -> None:
+    (caller.workdir / "a.webp").write_bytes(WEBP.replace(b"WEBP", b"WAVE"))
+    assert "something else" in await caller.failure("Read", file_path="a.webp")
 
 
-async def test_directories_are_reached_and_nothing_beside_them(hands: Hands, outside: Path, tmp_path: Path) -> None:
+async def test_directories_are_reached_and_nothing_beside_them(
+    caller: NativeToolCaller, outside: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "x.txt").write_text("mine too")
-    hands = hands.with_tools(hands.toolset("controlled", other))
-    assert await hands.call("Read", file_path=str(other / "x.txt")) == "mine too"
-    assert "outside" in await hands.failure("Read", file_path=str(outside / "secret.txt"))
-    assert "outside" in await hands.failure("Read", file_path=str(tmp_path / "other2"))
+    caller = caller.with_tools(caller.toolset("controlled", other))
+    assert await caller.call("Read", file_path=str(other / "x.txt")) == "mine too"
+    assert "outside" in await caller.failure("Read", file_path=str(outside / "secret.txt"))
+    assert "outside" in await caller.failure("Read", file_path=str(tmp_path / "other2"))
 
 
 @pytest.mark.parametrize("name", ["Read", "Write", "Edit", "Glob", "Grep"])
-async def test_no_link_leads_out(hands: Hands, outside: Path, name: str) -> None:
-    work = hands.workdir
+async def test_no_link_leads_out(caller: NativeToolCaller, outside: Path, name: str) -> None:
+    work = caller.workdir
     (work / "in").mkdir()
     (work / "file").symlink_to(outside / "secret.txt")
     (work / "directory").symlink_to(outside)
@@ -141,19 +147,19 @@ async def test_no_link_leads_out(hands: Hands, outside: Path, name: str) -> None
     paths = ("file", "directory/secret.txt", "in/up/outside/secret.txt", "chain/secret.txt", "dangling", "loop")
     for path in paths:
         given = {"content": "x", "old_string": "secret", "new_string": "x", "pattern": "*" if name == "Glob" else "."}
-        message = await hands.failure(name, file_path=path, path=path, **given)
+        message = await caller.failure(name, file_path=path, path=path, **given)
         assert SECRET not in message
     _assert_untouched(outside)
 
 
-async def test_a_search_shows_nothing_behind_a_link(hands: Hands, outside: Path) -> None:
-    (hands.workdir / "link").symlink_to(outside)
-    (hands.workdir / "file.txt").symlink_to(outside / "secret.txt")
-    assert await hands.call("Grep", pattern="secret") == "no matches"
+async def test_a_search_shows_nothing_behind_a_link(caller: NativeToolCaller, outside: Path) -> None:
+    (caller.workdir / "link").symlink_to(outside)
+    (caller.workdir / "file.txt").symlink_to(outside / "secret.txt")
+    assert await caller.call("Grep", pattern="secret") == "no matches"
     for pattern in ("**/*.txt", "link/*", "*/secret.txt", "*.txt", "*"):
-        assert "secret" not in await hands.call("Glob", pattern=pattern)
+        assert "secret" not in await caller.call("Glob", pattern=pattern)
     for pattern in ("../**", "/etc/*", "a/../../*", "link/../../outside/*"):
-        assert "relative" in await hands.failure("Glob", pattern=pattern)
+        assert "relative" in await caller.failure("Glob", pattern=pattern)
 
 
 PARTS = st.sampled_from(
@@ -168,16 +174,16 @@ PATHS = st.tuples(st.sampled_from(["", "/", "//", "./"]), st.lists(PARTS).map("/
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
 @given(path=PATHS | st.text(max_size=50) | st.just("a/" * 5_000))
-def test_no_path_leads_out(tmp_path: Path, hands: Hands, path: str) -> None:
+def test_no_path_leads_out(tmp_path: Path, caller: NativeToolCaller, path: str) -> None:
     outside = tmp_path / "outside"
     if not outside.exists():
         outside.mkdir()
         (outside / "secret.txt").write_text(SECRET)
-        (hands.workdir / "a").mkdir()
-        (hands.workdir / "link").symlink_to(outside)
-        (hands.workdir / "a" / "up").symlink_to("../..")
-        (hands.workdir / "loop").symlink_to("loop")
-        (hands.workdir / "file").symlink_to("../outside/secret.txt")
+        (caller.workdir / "a").mkdir()
+        (caller.workdir / "link").symlink_to(outside)
+        (caller.workdir / "a" / "up").symlink_to("../..")
+        (caller.workdir / "loop").symlink_to("loop")
+        (caller.workdir / "file").symlink_to("../outside/secret.txt")
 
     async def attack() -> None:
         for name, given_ in (
@@ -186,7 +192,7 @@ def test_no_path_leads_out(tmp_path: Path, hands: Hands, path: str) -> None:
             ("Edit", {"file_path": path, "old_string": "s", "new_string": "x", "replace_all": True}),
         ):
             try:
-                outcome = await hands.outcome(name, **given_)
+                outcome = await caller.outcome(name, **given_)
                 said = text_of(outcome.content)
             except ToolFailure as failure:
                 said = failure.message
@@ -202,15 +208,17 @@ def _assert_untouched(outside: Path) -> None:
     assert (outside / "secret.txt").read_text() == SECRET
 
 
-async def test_edits_of_one_file_at_the_same_time_are_all_kept(hands: Hands) -> None:
-    (hands.workdir / "f").write_text("".join(f"<{at}>" for at in range(20)))
+async def test_edits_of_one_file_at_the_same_time_are_all_kept(caller: NativeToolCaller) -> None:
+    (caller.workdir / "f").write_text("".join(f"<{at}>" for at in range(20)))
     await asyncio.gather(
-        *(hands.call("Edit", file_path="f", old_string=f"<{at}>", new_string=f"[{at}]") for at in range(20))
+        *(caller.call("Edit", file_path="f", old_string=f"<{at}>", new_string=f"[{at}]") for at in range(20))
     )
-    assert (hands.workdir / "f").read_text() == "".join(f"[{at}]" for at in range(20))
+    assert (caller.workdir / "f").read_text() == "".join(f"[{at}]" for at in range(20))
 
 
-async def test_a_canceled_call_waits_for_a_write_in_progress(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_canceled_call_waits_for_a_write_in_progress(
+    caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     true_open = Confinement.open_file
@@ -221,26 +229,28 @@ async def test_a_canceled_call_waits_for_a_write_in_progress(hands: Hands, monke
         return true_open(self, target, flags, make=make)
 
     monkeypatch.setattr(Confinement, "open_file", slow)
-    call = asyncio.create_task(hands.call("Write", file_path="f", content="whole"))
+    call = asyncio.create_task(caller.call("Write", file_path="f", content="whole"))
     await begun.wait()
     call.cancel()
     loop.call_later(0.05, go_on.set)
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert (hands.workdir / "f").read_text() == "whole"
+    assert (caller.workdir / "f").read_text() == "whole"
 
 
 @pytest.mark.parametrize("exchanged", ["d", "d/inner", "d/inner/secret.txt"])
-def test_a_link_that_appears_after_the_check_is_not_followed(hands: Hands, outside: Path, exchanged: str) -> None:
+def test_a_link_that_appears_after_the_check_is_not_followed(
+    caller: NativeToolCaller, outside: Path, exchanged: str
+) -> None:
     (outside / "inner").mkdir()
     (outside / "inner" / "secret.txt").write_text(SECRET)
-    place = hands.workdir / exchanged
-    target = hands.workdir / "d" / "inner" / "secret.txt"
+    place = caller.workdir / exchanged
+    target = caller.workdir / "d" / "inner" / "secret.txt"
     target.parent.mkdir(parents=True)
     target.write_text("inside")
-    confinement = Confinement((str(hands.workdir),))
+    confinement = Confinement((str(caller.workdir),))
     checked = confinement.resolve("d/inner/secret.txt")
-    place.rename(hands.workdir / "away")
+    place.rename(caller.workdir / "away")
     place.symlink_to({"d": outside, "d/inner": outside / "inner"}.get(exchanged, outside / "secret.txt"))
     for flags, make in ((os.O_RDONLY, False), (os.O_WRONLY, True), (os.O_RDWR, False)):
         with pytest.raises(OSError, match=r"symbolic|directory"):
@@ -264,9 +274,9 @@ while True:
 
 
 async def test_who_exchanges_a_file_for_a_link_in_the_moment_of_its_use_gains_nothing(
-    hands: Hands, outside: Path
+    caller: NativeToolCaller, outside: Path
 ) -> None:
-    work = hands.workdir
+    work = caller.workdir
     (work / "d").mkdir()
     for path in ("d/secret.txt", "f"):
         (work / path).write_text("inside")
@@ -282,7 +292,7 @@ async def test_who_exchanges_a_file_for_a_link_in_the_moment_of_its_use_gains_no
                     ("Write", {"file_path": f"d/{at}.txt", "content": "new"}),
                 ):
                     with contextlib.suppress(ToolFailure):
-                        seen.add(await hands.call(name, **given_))
+                        seen.add(await caller.call(name, **given_))
     finally:
         flipper.kill()
         await flipper.wait()

@@ -10,7 +10,7 @@ from nova_workers.contracts.engine import EngineOptions, TrustLevel
 from nova_workers.contracts.native import FILE_TOOLS, NATIVE_TOOLS, RESERVED_NAMES
 from nova_workers.contracts.ports import FetchedPage
 from nova_workers.engines.native import NativeTools, ShellSettings, WebSearchSettings
-from tests.unit.engines.native.conftest import Hands
+from tests.unit.engines.native.conftest import NativeToolCaller
 
 LEVELS: tuple[TrustLevel, ...] = ("sandbox", "controlled", "unrestricted")
 
@@ -55,31 +55,31 @@ def test_with_all_its_parts_a_trust_has_exactly_its_tools() -> None:
     assert set(NATIVE_TOOLS["unrestricted"]) == RESERVED_NAMES
 
 
-def test_without_a_directory_there_are_no_tools_on_files(hands: Hands, tmp_path: Path) -> None:
-    assert hands.toolset(cwd=False).offered() == {"WebSearch"}
-    assert set(FILE_TOOLS) <= hands.toolset("controlled", tmp_path, cwd=False).offered()
+def test_without_a_directory_there_are_no_tools_on_files(caller: NativeToolCaller, tmp_path: Path) -> None:
+    assert caller.toolset(cwd=False).offered() == {"WebSearch"}
+    assert set(FILE_TOOLS) <= caller.toolset("controlled", tmp_path, cwd=False).offered()
 
 
-async def test_only_what_reads_may_be_run_again(hands: Hands) -> None:
-    again = {name for name in hands.tools.tools if await hands.tools.is_idempotent(name)}
+async def test_only_what_reads_may_be_run_again(caller: NativeToolCaller) -> None:
+    again = {name for name in caller.tools.tools if await caller.tools.is_idempotent(name)}
     assert again == {"Read", "Glob", "Grep"}
-    assert not await hands.tools.is_idempotent("nothing")
+    assert not await caller.tools.is_idempotent("nothing")
 
 
-async def test_a_tool_that_is_not_offered_cannot_be_called(hands: Hands) -> None:
-    hands = hands.with_tools(hands.toolset("controlled"))
-    assert "no native tool 'Bash'" in await hands.failure("Bash", command="ls")
+async def test_a_tool_that_is_not_offered_cannot_be_called(caller: NativeToolCaller) -> None:
+    caller = caller.with_tools(caller.toolset("controlled"))
+    assert "no native tool 'Bash'" in await caller.failure("Bash", command="ls")
 
 
 @pytest.mark.parametrize("name", ["Read", "Write", "Edit", "Glob", "Grep", "Bash"])
-async def test_arguments_of_the_wrong_form_are_reported(hands: Hands, name: str) -> None:
-    assert "wrong form" in await hands.failure(name)
+async def test_arguments_of_the_wrong_form_are_reported(caller: NativeToolCaller, name: str) -> None:
+    assert "wrong form" in await caller.failure(name)
     wrong = {key: {"a": 1} for key in ("file_path", "pattern", "command", "content", "old_string", "new_string")}
-    assert "wrong form" in await hands.failure(name, **wrong)
+    assert "wrong form" in await caller.failure(name, **wrong)
 
 
-def test_schemas_are_plain(hands: Hands) -> None:
-    for definition in hands.tools.definitions().values():
+def test_schemas_are_plain(caller: NativeToolCaller) -> None:
+    for definition in caller.tools.definitions().values():
         assert definition.input_schema["type"] == "object"
         assert "title" not in definition.input_schema
         assert definition.description
@@ -87,8 +87,8 @@ def test_schemas_are_plain(hands: Hands) -> None:
 
 async def test_a_page_comes_with_its_address_and_status() -> None:
     native = NativeTools(fetcher=_Fetcher())
-    hands = Hands(native, Path("/nowhere")).with_tools(native.for_turn(EngineOptions(), "controlled"))
-    outcome = await hands.outcome("WebFetch", url="http://x.test/")
+    caller = NativeToolCaller(native, Path("/nowhere")).with_tools(native.for_turn(EngineOptions(), "controlled"))
+    outcome = await caller.outcome("WebFetch", url="http://x.test/")
     native.close()
     assert outcome.failed
     assert outcome.content[0]["text"] == (

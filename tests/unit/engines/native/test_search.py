@@ -10,13 +10,13 @@ import pytest
 
 from nova_workers.engines.native import search
 from nova_workers.engines.native.confined import Confinement
-from tests.unit.engines.native.conftest import Hands
+from tests.unit.engines.native.conftest import NativeToolCaller
 
 
 @pytest.fixture
-def tree(hands: Hands) -> Path:
+def tree(caller: NativeToolCaller) -> Path:
     """A small tree of files."""
-    work = hands.workdir
+    work = caller.workdir
     for at, name in enumerate(("a.py", "sub/b.py", "sub/ü.txt", ".git/config", "node_modules/x.py")):
         path = work / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,38 +27,41 @@ def tree(hands: Hands) -> Path:
     return work
 
 
-async def test_files_are_listed_newest_first(hands: Hands, tree: Path) -> None:
-    assert (await hands.call("Glob", pattern="sub/*")).splitlines() == [str(tree / "sub/ü.txt"), str(tree / "sub/b.py")]
-    assert await hands.call("Glob", pattern="*.py", path="sub") == str(tree / "sub/b.py")
-    assert await hands.call("Glob", pattern="*.rs") == "no matches"
+async def test_files_are_listed_newest_first(caller: NativeToolCaller, tree: Path) -> None:
+    assert (await caller.call("Glob", pattern="sub/*")).splitlines() == [
+        str(tree / "sub/ü.txt"),
+        str(tree / "sub/b.py"),
+    ]
+    assert await caller.call("Glob", pattern="*.py", path="sub") == str(tree / "sub/b.py")
+    assert await caller.call("Glob", pattern="*.rs") == "no matches"
 
 
-async def test_lines_are_found_with_their_place(hands: Hands, tree: Path) -> None:
-    found = (await hands.call("Grep", pattern=r"needle \d")).splitlines()
+async def test_lines_are_found_with_their_place(caller: NativeToolCaller, tree: Path) -> None:
+    found = (await caller.call("Grep", pattern=r"needle \d")).splitlines()
     assert found == [f"{tree}/a.py:2:needle 0", f"{tree}/sub/b.py:2:needle 1", f"{tree}/sub/ü.txt:2:needle 2"]
-    assert await hands.call("Grep", pattern="first", path="a.py") == f"{tree}/a.py:1:first line"
+    assert await caller.call("Grep", pattern="first", path="a.py") == f"{tree}/a.py:1:first line"
 
 
 @pytest.mark.usefixtures("tree")
-async def test_invalid_searches_are_reported_to_the_model(hands: Hands) -> None:
-    assert "unterminated" in await hands.failure("Grep", pattern="(")
-    assert "no such file" in await hands.failure("Grep", pattern="x", path="nowhere")
-    assert "outside" in await hands.failure("Grep", pattern="x", path="/etc")
+async def test_invalid_searches_are_reported_to_the_model(caller: NativeToolCaller) -> None:
+    assert "unterminated" in await caller.failure("Grep", pattern="(")
+    assert "no such file" in await caller.failure("Grep", pattern="x", path="nowhere")
+    assert "outside" in await caller.failure("Grep", pattern="x", path="/etc")
 
 
-async def test_output_is_cut(hands: Hands) -> None:
-    (hands.workdir / "many").write_text("a line that matches\n" * 20_000)
-    found = await hands.call("Grep", pattern="line")
+async def test_output_is_cut(caller: NativeToolCaller) -> None:
+    (caller.workdir / "many").write_text("a line that matches\n" * 20_000)
+    found = await caller.call("Grep", pattern="line")
     assert len(found) < 101_000
     assert found.endswith("[there is more; narrow the search]")
 
 
 async def test_a_hostile_expression_is_ended_in_time_and_blocks_no_other_call(
-    hands: Hands, monkeypatch: pytest.MonkeyPatch
+    caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "_TIMEOUT_S", 0.5)
-    (hands.workdir / "bait").write_text("a" * 40 + "!\n")
-    searching = asyncio.create_task(hands.failure("Grep", pattern="(a+)+$"))
+    (caller.workdir / "bait").write_text("a" * 40 + "!\n")
+    searching = asyncio.create_task(caller.failure("Grep", pattern="(a+)+$"))
     longest_s, last_s = 0.0, time.thread_time()
     while not searching.done():
         await asyncio.sleep(0.005)
@@ -68,7 +71,7 @@ async def test_a_hostile_expression_is_ended_in_time_and_blocks_no_other_call(
 
 
 async def test_a_search_that_is_canceled_while_it_begins_leaves_no_descriptor(
-    hands: Hands, tree: Path, monkeypatch: pytest.MonkeyPatch
+    caller: NativeToolCaller, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening, go_on, opened = threading.Event(), threading.Event(), list[int]()
     open_place = Confinement.open_place
@@ -80,7 +83,7 @@ async def test_a_search_that_is_canceled_while_it_begins_leaves_no_descriptor(
         return opened[0]
 
     monkeypatch.setattr(Confinement, "open_place", slowly)
-    searching = asyncio.create_task(hands.call("Glob", pattern="*", path=str(tree)))
+    searching = asyncio.create_task(caller.call("Glob", pattern="*", path=str(tree)))
     assert await asyncio.to_thread(opening.wait, 5)
     searching.cancel()
     await asyncio.sleep(0)

@@ -13,61 +13,63 @@ import uvloop
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings
 from nova_workers.errors import ConfigurationError
-from tests.unit.engines.native.conftest import Hands
+from tests.unit.engines.native.conftest import NativeToolCaller
 
 
-async def test_a_command_runs_in_the_working_directory_and_shows_its_errors(hands: Hands) -> None:
-    outcome = await hands.outcome("Bash", command="pwd; echo oops >&2; exit 3")
-    assert outcome.content[0]["text"] == f"{hands.workdir}\noops\n[exit code 3]"
+async def test_a_command_runs_in_the_working_directory_and_shows_its_errors(caller: NativeToolCaller) -> None:
+    outcome = await caller.outcome("Bash", command="pwd; echo oops >&2; exit 3")
+    assert outcome.content[0]["text"] == f"{caller.workdir}\noops\n[exit code 3]"
     assert outcome.failed
-    assert await hands.call("Bash", command="true") == "(no output)"
-    assert await hands.call("Bash", command="cat; echo end") == "end"
+    assert await caller.call("Bash", command="true") == "(no output)"
+    assert await caller.call("Bash", command="cat; echo end") == "end"
 
 
-async def test_each_call_is_a_new_shell(hands: Hands) -> None:
-    await hands.call("Bash", command="cd /; export X=1")
-    assert await hands.call("Bash", command="echo $PWD $X") == str(hands.workdir)
+async def test_each_call_is_a_new_shell(caller: NativeToolCaller) -> None:
+    await caller.call("Bash", command="cd /; export X=1")
+    assert await caller.call("Bash", command="echo $PWD $X") == str(caller.workdir)
 
 
-async def test_long_output_is_cut_in_the_middle(hands: Hands) -> None:
-    output = await hands.call("Bash", command="echo begin; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end")
+async def test_long_output_is_cut_in_the_middle(caller: NativeToolCaller) -> None:
+    output = await caller.call("Bash", command="echo begin; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end")
     assert output.startswith("begin\nxxx")
     assert output.endswith("xxx\nend")
     assert "bytes omitted" in output
     assert len(output) < 2_200
 
 
-async def test_nothing_of_the_workers_environment_leaks(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_of_the_workers_environment_leaks(
+    caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("ANTHROPIC_API_KEY", "NOVA_DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SOME_NEW_SECRET"):
         monkeypatch.setenv(name, "hush")
     monkeypatch.setenv("HOME", "/home/operator")
     env = dict(
-        line.split("=", 1) for line in (await hands.call("Bash", command="env -0 | tr '\\0' '\\n'")).splitlines()
+        line.split("=", 1) for line in (await caller.call("Bash", command="env -0 | tr '\\0' '\\n'")).splitlines()
     )
     assert "hush" not in env.values()
-    assert env["HOME"] == str(hands.workdir)
+    assert env["HOME"] == str(caller.workdir)
     assert not any(name.startswith(("NOVA", "ANTHROPIC")) for name in env)
 
 
 async def test_what_the_operator_names_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODE_PATH", "/node")
     native = NativeTools(shell=ShellSettings(passed_on=("NODE_PATH",)))
-    assert await Hands(native, tmp_path).call("Bash", command="echo $NODE_PATH") == "/node"
+    assert await NativeToolCaller(native, tmp_path).call("Bash", command="echo $NODE_PATH") == "/node"
     native.close()
 
 
-async def test_a_command_over_its_time_is_stopped_and_what_it_said_is_kept(hands: Hands) -> None:
+async def test_a_command_over_its_time_is_stopped_and_what_it_said_is_kept(caller: NativeToolCaller) -> None:
     began_s = time.monotonic()
-    outcome = await hands.outcome("Bash", command="echo so far; sleep 60", timeout_ms=300)
+    outcome = await caller.outcome("Bash", command="echo so far; sleep 60", timeout_ms=300)
     assert outcome.content[0]["text"] == "so far\n[stopped: it took longer than 0.3 s]"
     assert outcome.failed
     assert time.monotonic() - began_s < 10
 
 
-async def test_no_command_may_take_longer_than_the_turns_tools(hands: Hands) -> None:
-    options = EngineOptions(cwd=str(hands.workdir), tool_timeout_s=0.2)
-    hands = hands.with_tools(hands.native.for_turn(options, "unrestricted"))
-    assert "0.2 s" in await hands.call("Bash", command="sleep 60", timeout_ms=500_000)
+async def test_no_command_may_take_longer_than_the_turns_tools(caller: NativeToolCaller) -> None:
+    options = EngineOptions(cwd=str(caller.workdir), tool_timeout_s=0.2)
+    caller = caller.with_tools(caller.native.for_turn(options, "unrestricted"))
+    assert "0.2 s" in await caller.call("Bash", command="sleep 60", timeout_ms=500_000)
 
 
 FAMILY = """
@@ -96,55 +98,55 @@ async def _born(workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["exit", "timeout", "cancel"])
-async def test_no_process_of_a_command_outlives_it(hands: Hands, end: str) -> None:
+async def test_no_process_of_a_command_outlives_it(caller: NativeToolCaller, end: str) -> None:
     command = FAMILY + "sleep 0.2; touch born; " + ("true" if end == "exit" else "wait")
     timeout_ms = 800 if end == "timeout" else 60_000
-    call = asyncio.create_task(hands.outcome("Bash", command=command, timeout_ms=timeout_ms))
-    await _born(hands.workdir)
+    call = asyncio.create_task(caller.outcome("Bash", command=command, timeout_ms=timeout_ms))
+    await _born(caller.workdir)
     if end == "cancel":
-        assert len(_family(hands.workdir)) > 3
+        assert len(_family(caller.workdir)) > 3
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
     else:
         await call
-    assert await _gone(hands.workdir)
+    assert await _gone(caller.workdir)
 
 
-def test_the_same_on_the_workers_loop(hands: Hands) -> None:
+def test_the_same_on_the_workers_loop(caller: NativeToolCaller) -> None:
     async def attempt() -> None:
-        assert await hands.call("Bash", command="echo hi; setsid sleep 1234 & sleep 0.1") == "hi"
-        assert await _gone(hands.workdir)
-        assert "0.2 s" in await hands.call("Bash", command="sleep 1234", timeout_ms=200)
-        assert await _gone(hands.workdir)
+        assert await caller.call("Bash", command="echo hi; setsid sleep 1234 & sleep 0.1") == "hi"
+        assert await _gone(caller.workdir)
+        assert "0.2 s" in await caller.call("Bash", command="sleep 1234", timeout_ms=200)
+        assert await _gone(caller.workdir)
 
     uvloop.run(attempt())
 
 
-async def test_a_process_is_not_left_behind_as_a_zombie_nor_a_pipe_open(hands: Hands) -> None:
-    await hands.call("Bash", command="true")
+async def test_a_process_is_not_left_behind_as_a_zombie_nor_a_pipe_open(caller: NativeToolCaller) -> None:
+    await caller.call("Bash", command="true")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        await hands.call("Bash", command="sleep 5", timeout_ms=50)
-        await hands.call("Bash", command="true")
+        await caller.call("Bash", command="sleep 5", timeout_ms=50)
+        await caller.call("Bash", command="true")
     assert len(os.listdir("/proc/self/fd")) <= before
     assert not [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
 
 
-async def test_commands_run_at_the_same_time(hands: Hands) -> None:
+async def test_commands_run_at_the_same_time(caller: NativeToolCaller) -> None:
     meet = "touch {0}; until [ -e {1} ]; do sleep 0.01; done; echo met"
     both = await asyncio.gather(
-        hands.call("Bash", command=meet.format("a", "b"), timeout_ms=20_000),
-        hands.call("Bash", command=meet.format("b", "a"), timeout_ms=20_000),
+        caller.call("Bash", command=meet.format("a", "b"), timeout_ms=20_000),
+        caller.call("Bash", command=meet.format("b", "a"), timeout_ms=20_000),
     )
     assert both == ["met", "met"]
 
 
-async def test_a_command_that_cannot_be_given_is_refused(hands: Hands) -> None:
-    assert "NUL" in await hands.failure("Bash", command="echo \x00")
-    assert "unicode" in await hands.failure("Bash", command="echo \ud800")
-    hands.workdir.rmdir()
-    assert "cannot be started" in await hands.failure("Bash", command="true")
+async def test_a_command_that_cannot_be_given_is_refused(caller: NativeToolCaller) -> None:
+    assert "NUL" in await caller.failure("Bash", command="echo \x00")
+    assert "unicode" in await caller.failure("Bash", command="echo \ud800")
+    caller.workdir.rmdir()
+    assert "cannot be started" in await caller.failure("Bash", command="true")
 
 
 BWRAP = """#!/bin/bash
@@ -164,8 +166,8 @@ async def test_the_sandbox_wraps_every_command(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     sandbox = ShellSandbox.find(network=False, hidden=(str(tmp_path / "data"),))
     native = NativeTools(shell=ShellSettings(sandbox=sandbox))
-    hands = Hands(native, work)
-    assert await hands.with_tools(hands.toolset("unrestricted", data)).call("Bash", command="echo inside") == "inside"
+    caller = NativeToolCaller(native, work)
+    assert await caller.with_tools(caller.toolset("unrestricted", data)).call("Bash", command="echo inside") == "inside"
     native.close()
     seen = (program.parent / "seen").read_text().splitlines()
     assert {"--unshare-all", "--die-with-parent", "--new-session"} <= set(seen)

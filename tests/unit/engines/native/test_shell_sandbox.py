@@ -16,7 +16,7 @@ from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings
 from nova_workers.errors import ConfigurationError
 from tests.requirements import proves
 from tests.support.servers.model_server import model_server
-from tests.unit.engines.native.conftest import Hands
+from tests.unit.engines.native.conftest import NativeToolCaller
 
 
 def _why_not() -> str | None:
@@ -42,44 +42,44 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def _hands(tmp_path: Path, *, network: bool = False) -> Hands:
+def _caller(tmp_path: Path, *, network: bool = False) -> NativeToolCaller:
     work = tmp_path / "home" / "workspace" / "agent"
     work.mkdir(parents=True)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "key").write_text("hush\n")
     sandbox = ShellSandbox.find(network=network, hidden=(str(tmp_path / "data"),))
-    return Hands(NativeTools(shell=ShellSettings(sandbox=sandbox, output_bytes=4_000)), work)
+    return NativeToolCaller(NativeTools(shell=ShellSettings(sandbox=sandbox, output_bytes=4_000)), work)
 
 
 @pytest.fixture
-def hands(tmp_path: Path, home: Path) -> Iterator[Hands]:
+def caller(tmp_path: Path, home: Path) -> Iterator[NativeToolCaller]:
     """Native tools whose working directory lies in the worker's home, as `NOVA_HOME` has it."""
     assert home.is_dir()
-    hands = _hands(tmp_path)
-    yield hands
-    hands.native.close()
+    caller = _caller(tmp_path)
+    yield caller
+    caller.native.close()
 
 
-async def test_a_command_works_in_its_directory_and_what_it_writes_stays(hands: Hands) -> None:
-    assert await hands.call("Bash", command="pwd; echo data > file; cat file") == f"{hands.workdir}\ndata"
-    assert (hands.workdir / "file").read_text() == "data\n"
-    outcome = await hands.outcome("Bash", command="echo oops >&2; exit 3")
+async def test_a_command_works_in_its_directory_and_what_it_writes_stays(caller: NativeToolCaller) -> None:
+    assert await caller.call("Bash", command="pwd; echo data > file; cat file") == f"{caller.workdir}\ndata"
+    assert (caller.workdir / "file").read_text() == "data\n"
+    outcome = await caller.outcome("Bash", command="echo oops >&2; exit 3")
     assert outcome.content[0]["text"] == "oops\n[exit code 3]"
 
 
 async def test_directories_that_the_agent_was_given_can_be_written_though_they_are_hidden(
-    hands: Hands, tmp_path: Path
+    caller: NativeToolCaller, tmp_path: Path
 ) -> None:
-    given = hands.with_tools(hands.toolset("unrestricted", tmp_path / "data"))
+    given = caller.with_tools(caller.toolset("unrestricted", tmp_path / "data"))
     assert await given.call("Bash", command=f"cat {tmp_path}/data/key; echo new > {tmp_path}/data/new") == "hush"
     assert (tmp_path / "data" / "new").read_text() == "new\n"
 
 
-async def test_the_workers_home_and_data_look_empty(hands: Hands, home: Path, tmp_path: Path) -> None:
-    told = await hands.call("Bash", command=f"ls -A {home} {tmp_path}/data")
+async def test_the_workers_home_and_data_look_empty(caller: NativeToolCaller, home: Path, tmp_path: Path) -> None:
+    told = await caller.call("Bash", command=f"ls -A {home} {tmp_path}/data")
     assert told == f"{tmp_path}/data:\n\n{home}:\nworkspace"
     for path in (home / "secret", tmp_path / "data" / "key"):
-        assert "No such file" in (await hands.outcome("Bash", command=f"cat {path}")).content[0]["text"]
+        assert "No such file" in (await caller.outcome("Bash", command=f"cat {path}")).content[0]["text"]
 
 
 @pytest.mark.parametrize(
@@ -101,32 +101,32 @@ async def test_the_workers_home_and_data_look_empty(hands: Hands, home: Path, tm
 )
 @proves("engine.sandbox")
 async def test_what_confines_a_command_cannot_be_undone_from_inside_not_even_by_root(
-    hands: Hands, home: Path, escape: str
+    caller: NativeToolCaller, home: Path, escape: str
 ) -> None:
-    command = escape.format(home=home, work=hands.workdir)
-    told = await hands.outcome("Bash", command=f"{command}; code=$?; ls {home}; cat {home}/secret; exit $code")
+    command = escape.format(home=home, work=caller.workdir)
+    told = await caller.outcome("Bash", command=f"{command}; code=$?; ls {home}; cat {home}/secret; exit $code")
     assert told.failed, told
     assert "hush" not in told.content[0]["text"]
     assert not any("nova-escaped" in os.listdir(path) for path in ("/etc", "/usr"))
 
 
-async def test_a_command_has_no_capability_and_sees_no_process_but_its_own(hands: Hands) -> None:
-    told = await hands.call("Bash", command="grep -h Cap /proc/self/status; ls -d /proc/[0-9]* | wc -l")
+async def test_a_command_has_no_capability_and_sees_no_process_but_its_own(caller: NativeToolCaller) -> None:
+    told = await caller.call("Bash", command="grep -h Cap /proc/self/status; ls -d /proc/[0-9]* | wc -l")
     *capabilities, processes = told.splitlines()
     assert {line.split()[1] for line in capabilities} == {"0" * 16}
     assert int(processes) < 10
-    assert str(os.getpid()) not in await hands.call("Bash", command="ls /proc")
+    assert str(os.getpid()) not in await caller.call("Bash", command="ls /proc")
 
 
 @pytest.mark.parametrize("network", [False, True])
 @pytest.mark.usefixtures("home")
 async def test_the_network_is_there_only_where_the_operator_says(tmp_path: Path, *, network: bool) -> None:
-    hands = _hands(tmp_path, network=network)
+    caller = _caller(tmp_path, network=network)
     async with model_server() as server:
         port = server.url.rpartition(":")[2]
-        outcome = await hands.outcome("Bash", command=f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")
-    names = await hands.outcome("Bash", command="cat /etc/resolv.conf > /dev/null && echo names")
-    hands.native.close()
+        outcome = await caller.outcome("Bash", command=f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")
+    names = await caller.outcome("Bash", command="cat /etc/resolv.conf > /dev/null && echo names")
+    caller.native.close()
     assert (outcome.content[0]["text"] == "reached") is network
     assert names.content[0]["text"] == "names"
 
@@ -137,13 +137,13 @@ def _sleepers() -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("end", ["exit", "timeout", "cancel"])
-async def test_no_process_of_a_confined_command_outlives_it(hands: Hands, end: str) -> None:
+async def test_no_process_of_a_confined_command_outlives_it(caller: NativeToolCaller, end: str) -> None:
     command = "setsid sleep 4321 & (trap '' TERM; sleep 4321) & touch born; "
     command += "true" if end == "exit" else "wait"
     timeout_ms = 800 if end == "timeout" else 60_000
-    call = asyncio.create_task(hands.outcome("Bash", command=command, timeout_ms=timeout_ms))
+    call = asyncio.create_task(caller.outcome("Bash", command=command, timeout_ms=timeout_ms))
     async with asyncio.timeout(10):
-        while not (hands.workdir / "born").exists():  # noqa: ASYNC110 - files raise no events
+        while not (caller.workdir / "born").exists():  # noqa: ASYNC110 - files raise no events
             await asyncio.sleep(0.02)
     if end == "cancel":
         call.cancel()
@@ -153,9 +153,11 @@ async def test_no_process_of_a_confined_command_outlives_it(hands: Hands, end: s
             await asyncio.sleep(0.02)
 
 
-async def test_nothing_of_the_workers_environment_is_seen(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_of_the_workers_environment_is_seen(
+    caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
-    assert "hush" not in await hands.call("Bash", command="env; cat /proc/*/environ")
+    assert "hush" not in await caller.call("Bash", command="env; cat /proc/*/environ")
 
 
 def test_a_user_whose_home_is_the_root_directory_has_a_sandbox_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +184,6 @@ async def test_names_are_resolved_though_the_list_of_servers_is_a_link_into_what
     (home / "resolv").write_text("nameserver 127.0.0.53\n")
     (tmp_path / "resolv.conf").symlink_to(home / "resolv")
     monkeypatch.setattr("nova_workers.engines.native.sandbox._NAME_SERVERS", str(tmp_path / "resolv.conf"))
-    hands = _hands(tmp_path, network=True)
-    assert await hands.call("Bash", command=f"cat {home}/resolv") == "nameserver 127.0.0.53"
-    hands.native.close()
+    caller = _caller(tmp_path, network=True)
+    assert await caller.call("Bash", command=f"cat {home}/resolv") == "nameserver 127.0.0.53"
+    caller.native.close()

@@ -1,4 +1,4 @@
-"""A worker's moves, made one at a time by a test: claim, say something, commit a step, finish."""
+"""A worker that a test drives one operation at a time: claim, emit, commit a step, finish."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 
-__all__ = ["Hands", "Tenant", "Turn", "make_tenant"]
+__all__ = ["ManualWorker", "Tenant", "Turn", "make_tenant"]
 
 ALL_SCOPES = ("runs", "agents", "workspace", "secrets", "keys", "operator")
 
@@ -36,7 +36,7 @@ class Tenant:
 
 
 async def make_tenant(database: Database, scopes: Sequence[str] = ALL_SCOPES, tenant_id: str | None = None) -> Tenant:
-    """Make a tenant (unless one is given) and a key of it."""
+    """Create a tenant, unless an id is given, and a key for it."""
     tenant = tenant_id or new_id("ten")
     async with database.transaction() as connection:
         if await ensure_tenant(connection, tenant, "test"):
@@ -47,9 +47,9 @@ async def make_tenant(database: Database, scopes: Sequence[str] = ALL_SCOPES, te
 
 @dataclass
 class Turn:
-    """A claimed run in a test's hands."""
+    """A claimed run that a test drives."""
 
-    hands: Hands
+    worker: ManualWorker
     claim: Claim
     events: RunEvents
     step: int = 0
@@ -59,10 +59,10 @@ class Turn:
     async def emit(self, *events: Event) -> None:
         """Send live events and wait until they are in Redis."""
         self.said += [self.events.emit(event) for event in events]
-        await self.hands.publisher.drain(5)
+        await self.worker.publisher.drain(5)
 
     async def commit(self, text: str, *calls: ToolCall) -> EventCursor:
-        """Commit a step with its tools' results, then tell of it; return the id of its closing event."""
+        """Commit a step with its tools' results, then emit its events; return the id of the last one."""
         content: list[JsonObject] = [text_block(text)] if text else []
         content += [{"type": "tool_use", "id": c.id, "name": c.tool_name, "input": c.params} for c in calls]
         results = tuple({"type": "tool_result", "tool_use_id": c.id, "content": [text_block("done")]} for c in calls)
@@ -72,7 +72,7 @@ class Turn:
         step = StepRecord(self.step, tuple(messages), tool_calls=calls, usage=TokenUsage(10, 5), model="scripted")
         closing = self.events.upcoming(2)
         used = TokenUsage(10 * (self.step + 1), 5 * (self.step + 1))
-        async with self.hands.database.connection() as connection:
+        async with self.worker.database.connection() as connection:
             await commit_step(
                 connection,
                 self.claim.run_id,
@@ -98,7 +98,7 @@ class Turn:
         tell: bool = True,
         effects: tuple[PlannedEffect, ...] = (),
     ) -> EventCursor:
-        """End the run with a last step, then tell of it; return the id of its final event."""
+        """End the run with a last step, then emit its events; return the id of the final one."""
         final = self.events.upcoming()
         last = StepRecord(
             self.step,
@@ -119,7 +119,7 @@ class Turn:
             final_event_id=str(final),
             effects=effects,
         )
-        async with self.hands.database.connection() as connection:
+        async with self.worker.database.connection() as connection:
             await finish_run(connection, self.claim, finish, seq=self.seq)
         if tell:
             end = live.StreamEnd(
@@ -130,19 +130,19 @@ class Turn:
 
     async def requeue(self) -> None:
         """Requeue the run, as a drain does."""
-        async with self.hands.database.connection() as connection:
+        async with self.worker.database.connection() as connection:
             await requeue_run(connection, self.claim)
 
 
 @dataclass(frozen=True)
-class Hands:
+class ManualWorker:
     """A worker without an engine."""
 
     database: Database
     publisher: EventPublisher
 
     async def claim(self, thread_id: str) -> Turn:
-        """Claim the next run of a thread and tell that it began."""
+        """Claim the next run of a thread and emit that it started."""
         async with self.database.connection() as connection:
             claim = await claim_next(connection, thread_id, worker_id="wkr_test", lease_ttl_s=30, max_attempts=5)
         assert isinstance(claim, Claim), "nothing to claim"

@@ -1,4 +1,4 @@
-"""What the tests of the claude_agent engine have in common."""
+"""Options, responses of the model, and the requests of a turn for tests of the claude_agent engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.prompts import is_event_block
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
-__all__ = ["MODEL", "Sessions", "calling", "options", "results", "said", "saying", "told"]
+__all__ = [
+    "MODEL",
+    "Sessions",
+    "conversation_of",
+    "options",
+    "request_text",
+    "results",
+    "text_response",
+    "tool_response",
+]
 
 MODEL = "claude-sonnet-5"
 
@@ -43,12 +52,12 @@ def options(**given: Any) -> EngineOptions:
     return replace(EngineOptions(model=MODEL), **given)
 
 
-def saying(*pieces: str) -> Stream:
-    """Return a response that says something."""
+def text_response(*pieces: str) -> Stream:
+    """Return a response with text."""
     return Stream((Part("text", list(pieces)),))
 
 
-def calling(*calls: tuple[str, dict[str, Any]], step: int = 0) -> Stream:
+def tool_response(*calls: tuple[str, dict[str, Any]], step: int = 0) -> Stream:
     """Return a response that calls tools."""
     return Stream(tuple(Part("tool", (f"toolu_{step}_{at}", name, given)) for at, (name, given) in enumerate(calls)))
 
@@ -58,19 +67,19 @@ def results(result: EngineResult) -> list[tuple[str, str]]:
     return [(call.status, text_of(call.result or ())) for call in result.tool_calls]
 
 
-def said(server: ModelServer, request: int = -1) -> list[tuple[str, str]]:
+def conversation_of(server: ModelServer, request: int = -1) -> list[tuple[str, str]]:
     """Return the conversation of a request, without event contexts and what the program adds of its own."""
-    told: list[tuple[str, str]] = []
+    found: list[tuple[str, str]] = []
     for message in server.requests[request]["messages"]:
         content = message["content"]
         blocks: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
             text = block.get("text") or block.get("name") or json.dumps(block.get("content"))
             if message["role"] != "system" and "<system-reminder>" not in text and not is_event_block(text):
-                told.append((message["role"], text))
-    return told
+                found.append((message["role"], text))
+    return found
 
 
-def told(server: ModelServer, request: int = -1) -> str:
-    """Return all that a request tells the model, as JSON."""
+def request_text(server: ModelServer, request: int = -1) -> str:
+    """Return a whole request to the model, as JSON."""
     return json.dumps(server.requests[request])

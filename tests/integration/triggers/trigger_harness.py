@@ -1,4 +1,4 @@
-"""Triggers on a harness: made as people make them, and with time that a test lets pass."""
+"""Triggers on a harness: created as by the API, and with time that a test moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nova_workers.triggers.gates import Gates
 from tests.support.harness.fault_injection import FaultInjectingDatabase, FaultInjector
 from tests.support.harness.workers import AGENT, Harness
 
-__all__ = ["Rig"]
+__all__ = ["TriggerHarness"]
 
 
 _PASS_TIME = (
@@ -32,7 +32,7 @@ _PASS_TIME = (
                            ELSE schedule END
      WHERE :trigger_id::text IS NULL OR id = :trigger_id
     """,
-    # By way of another century: on the way no two rows of a trigger may have one occurrence.
+    # Via another century, because no two rows of a trigger may have the same occurrence meanwhile.
     """
     UPDATE trigger_firings SET scheduled_for = scheduled_for - interval '100 years'
      WHERE :seconds::float8 IS NOT NULL AND (:trigger_id::text IS NULL OR trigger_id = :trigger_id)
@@ -45,8 +45,8 @@ _PASS_TIME = (
 )
 
 
-class Rig:
-    """Makes triggers, lets time pass, ticks."""
+class TriggerHarness:
+    """Creates triggers, moves time, ticks."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -98,12 +98,12 @@ class Rig:
             return await get_trigger(connection, self.harness.tenant_id, trigger_id)
 
     async def pass_time(self, seconds: float, trigger_id: str | None = None) -> None:
-        """Let time pass for triggers: all that they know lies so much longer ago."""
+        """Let time pass for triggers: move all their times into the past."""
         for statement in _PASS_TIME:
             await self.database.execute(statement, seconds=float(seconds), trigger_id=trigger_id)
 
     async def firings(self, trigger_id: str) -> list[Row]:
-        """Return what came of a trigger's occurrences, in order."""
+        """Return the firings of a trigger's occurrences, in order."""
         return await self.database.fetch(
             "SELECT * FROM trigger_firings WHERE trigger_id = :trigger_id ORDER BY scheduled_for", trigger_id=trigger_id
         )
@@ -112,8 +112,8 @@ class Rig:
         """Return the outcomes of a trigger's occurrences, or why they were skipped, in order."""
         return [row["skip_reason"] or row["outcome"] for row in await self.firings(trigger_id)]
 
-    async def told(self, trigger_id: str) -> list[str]:
-        """Return what the inbox was told of a trigger."""
+    async def notifications(self, trigger_id: str) -> list[str]:
+        """Return the inbox's notifications about a trigger."""
         rows = await self.database.fetch("SELECT payload FROM deliveries WHERE kind = 'notification' ORDER BY id")
         return [row["payload"]["text"] for row in rows if row["payload"]["trigger_id"] == trigger_id]
 
@@ -124,7 +124,7 @@ class Rig:
         )
 
     async def end_runs(self, status: str = "succeeded", error: str | None = None) -> None:
-        """Have all open runs end, as if a worker had worked on them."""
+        """End all open runs, as if a worker had executed them."""
         await self.database.execute(
             "UPDATE runs SET status = :status, finished_at = clock_timestamp(), error_message = :error_message"
             " WHERE status IN ('queued', 'waiting')",

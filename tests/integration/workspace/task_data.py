@@ -1,4 +1,4 @@
-"""What tests of tasks begin with: tasks that stand somewhere, and who acts."""
+"""Tasks in given states, and actors, for tests of tasks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,25 +7,35 @@ from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate, TaskSta
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 
-__all__ = ["TENANT", "A", "B", "Doorbells", "active_task", "kinds_of", "new_task", "standing", "subtask_of"]
+__all__ = [
+    "TENANT",
+    "A",
+    "B",
+    "RecordedDoorbells",
+    "active_task",
+    "kinds_of",
+    "new_task",
+    "subtask_of",
+    "task_with_status",
+]
 
 TENANT = "ten_1"
 A, B = TaskActor("a", "run_a", "thr_elsewhere"), TaskActor("b", "run_b", "thr_elsewhere")
-"""Two agents, each in a run on a thread that is no task's."""
+"""Two agents, each in a run on a thread without a task."""
 
 
-class Doorbells:
-    """Hears the doorbells."""
+class RecordedDoorbells:
+    """Records the doorbells."""
 
     def __init__(self) -> None:
         self.rung: list[Doorbell] = []
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
-        """Hear bells of runs."""
+        """Record doorbells of runs."""
         self.rung.extend(bells)
 
     def ring_deliveries(self) -> None:
-        """Ring for what waits in the outbox."""
+        """Ignore doorbells of the outbox."""
 
     def ring_effects(self) -> None:
         """Fail: no change of a task leaves effects."""
@@ -33,7 +43,7 @@ class Doorbells:
 
 
 def new_task(title: str = "Tidy up", owner: str = "a", **fields: Any) -> TaskCreate:
-    """Return a task that is to be made."""
+    """Return the fields of a new task."""
     return TaskCreate.model_validate({"title": title, "owner_agent_id": owner, **fields})
 
 
@@ -43,8 +53,8 @@ async def active_task(tasks: Tasks, *steps: str, owner: str = "a") -> TaskView:
     return await tasks.create(TENANT, PERSON, given)
 
 
-async def standing(tasks: Tasks, status: TaskStatus) -> int:
-    """Make a task that stands so, and return its number."""
+async def task_with_status(tasks: Tasks, status: TaskStatus) -> int:
+    """Create a task with a status, and return its number."""
     task = await tasks.create(TENANT, PERSON, new_task(status="draft" if status in {"draft", "canceled"} else "active"))
     if status == "done":
         await tasks.complete(TENANT, PERSON, task.id)
@@ -54,11 +64,11 @@ async def standing(tasks: Tasks, status: TaskStatus) -> int:
 
 
 async def subtask_of(tasks: Tasks, parent: TaskView, at: int = 0, owner: str | None = None, **fields: Any) -> TaskView:
-    """Give a step of a task to a subtask."""
+    """Delegate a step of a task to a subtask."""
     given = SubtaskCreate.model_validate({"owner_agent_id": owner, **fields})
     return await tasks.plans.create_subtask(TENANT, PERSON, parent.id, parent.steps[at].id, given)
 
 
 async def kinds_of(tasks: Tasks, task_id: int) -> list[str]:
-    """Return what happened to a task, oldest first."""
+    """Return the kinds of a task's changes, oldest first."""
     return [change.kind for change in reversed(await tasks.history(TENANT, task_id, limit=100))]

@@ -1,4 +1,4 @@
-"""Tasks of a fleet on one loop, with the scheduler's ticks in the test's hand and time moved in the ledger."""
+"""Tasks of a fleet on one loop: a test calls the scheduler's ticks and moves time in the ledger."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 from tests.support.harness.workers import Harness
 
-__all__ = ["OWNER", "Office"]
+__all__ = ["OWNER", "TaskHarness"]
 
 OWNER = "clerk"
 """An agent that answers and changes nothing."""
 
 
-class Office:
-    """Makes tasks, lets hours pass, and counts what was begun.
+class TaskHarness:
+    """Creates tasks, lets hours pass, and counts the runs that were started.
 
     Attributes:
-        tasks: What people and agents do.
-        scheduler: The only one; `another` makes more.
+        tasks: The service that people and agents use.
+        scheduler: The first; `another` returns more.
     """
 
     def __init__(self, harness: Harness) -> None:
@@ -35,7 +35,7 @@ class Office:
         return TaskScheduler(self.harness.database, self.harness.bells, self.harness.settings.tasks)
 
     async def open(self) -> None:
-        """Add the owner, and have the office open day and night."""
+        """Add the owner, with working hours around the clock."""
         await self.harness.add_agent(OWNER, {"name": "Clerk", "engine": "scripted", "capabilities": {"tasks": {}}})
         await self.hours(0, 24)
 
@@ -51,7 +51,7 @@ class Office:
         )
 
     async def close(self, tenant_id: str) -> None:
-        """Have a tenant's hours be over, whatever the time is, and for longer than any test takes."""
+        """End a tenant's working hours now, for longer than any test takes."""
         await self.harness.database.execute(
             "UPDATE tenants SET work_from = (hour + 2) % 24, work_until = (hour + 3) % 24, timezone = 'UTC'"
             "  FROM (SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int AS hour) clock WHERE id = :tenant_id",
@@ -66,14 +66,14 @@ class Office:
         )
 
     async def subtask(self, parent: TaskView, at: int = 0, **fields: Any) -> TaskView:
-        """Give a step away, as the owner does it somewhere else."""
+        """Delegate a step to a subtask, as its owner does in another run."""
         given = SubtaskCreate.model_validate(fields)
         return await self.tasks.plans.create_subtask(
             self.tenant_id, TaskActor(OWNER, "run_else", "thr_else"), parent.id, parent.steps[at].id, given
         )
 
     async def get(self, task: TaskView) -> TaskView:
-        """Return a task as it stands now."""
+        """Return a task as it is now."""
         return await self.tasks.get(self.tenant_id, task.id)
 
     async def pass_hour(self) -> None:
@@ -81,7 +81,7 @@ class Office:
         await self.harness.database.execute("UPDATE tasks SET work_at = work_at - interval '1 hour'")
 
     async def runs(self, task: TaskView | None = None) -> list[Row]:
-        """Return the runs that were begun for tasks, oldest first."""
+        """Return the runs that were started for tasks, oldest first."""
         return await self.harness.database.fetch(
             "SELECT * FROM runs WHERE source = 'task' AND (:thread_id::text IS NULL OR thread_id = :thread_id)"
             " ORDER BY id",
@@ -89,13 +89,13 @@ class Office:
         )
 
     async def tick(self) -> int:
-        """Let the scheduler look, and return how many runs it began."""
+        """Run the scheduler once, and return how many runs it started."""
         before = len(await self.runs())
         await self.scheduler.tick()
         return len(await self.runs()) - before
 
     async def work(self) -> int:
-        """Let the scheduler look, have what it began executed, and let it see the end of that."""
+        """Run the scheduler, execute the runs that it started, and run it again to record their ends."""
         begun = await self.tick()
         await self.harness.settle(*self.harness.workers)
         # Ended invocations are recorded by the next tick; nothing else is due by then, unless an owner got a message.
@@ -103,7 +103,7 @@ class Office:
         return begun
 
     async def notices(self) -> list[str]:
-        """Return what people were told."""
+        """Return the notices to people."""
         rows = await self.harness.database.fetch(
             "SELECT payload FROM deliveries WHERE kind = 'notification' ORDER BY id"
         )

@@ -1,4 +1,4 @@
-"""Conversations of the past, said and indexed."""
+"""Past conversations, stored and indexed."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,16 +12,16 @@ from nova_workers.ledger.search.messages import MessageFilter
 from nova_workers.workspace.history import History
 from tests.integration.effects.ledger import SeededRun, seed_run, seed_thread
 
-__all__ = ["NOW", "Past"]
+__all__ = ["NOW", "PastConversations"]
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
-class Past:
-    """What was said in one database.
+class PastConversations:
+    """The past conversations of one database.
 
     Args:
-        provider: Makes the vectors; None indexes words alone.
+        provider: Makes the vectors; None indexes words only.
     """
 
     def __init__(self, database: Database, provider: EmbeddingProvider | None = None) -> None:
@@ -44,7 +44,7 @@ class Past:
         tenant_id: str = "ten_1",
         days_ago: float = 0,
     ) -> SeededRun:
-        """Have one run with a question and its answer, in a new thread unless one is given, and index it."""
+        """Store a run with a question and its answer, in a new thread unless one is given, and index it."""
         run = await seed_run(
             self.database,
             [("query", question), ("response", answer)],
