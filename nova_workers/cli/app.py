@@ -1,6 +1,6 @@
 """The `nova` command: a table of commands, each loaded when it is called.
 
-`nova --help` imports none of them, which keeps it under a third of a second; a command pays for what it uses.
+`nova --help` imports none of them, which keeps it under a third of a second; a command imports only what it uses.
 """
 
 import importlib
@@ -88,7 +88,7 @@ class _Table(TyperGroup):
             self.add_command(TyperCommand(entry.name, help=entry.help))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the table, a section a panel."""
+        """Write the table, one section per panel."""
         for panel in (_TALK, _LOOK, _RUN):
             with formatter.section(panel):
                 formatter.write_dl([(entry.name, entry.help) for entry in COMMANDS if entry.panel == panel])
@@ -144,7 +144,7 @@ def main() -> None:
     """Run the command line.
 
     Exits with 0; 1 for an expected failure, which is one line on stderr; 2 for a usage error; 130 after Ctrl-C; 141
-    where the reader of stdout left, as any program in a pipe does.
+    if the reader of stdout closed it.
     """
     try:
         with exit_on_failed_output("nova"):

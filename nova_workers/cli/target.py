@@ -1,4 +1,4 @@
-"""Which fleet a command talks to, and with which key."""
+"""The fleet that a command uses, and the key."""
 
 import json
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from nova_workers.errors import ConfigurationError
 __all__ = ["KEY_FILE", "STATE_FILE", "Servers", "Target", "find_servers", "find_target", "read_state"]
 
 STATE_FILE = "nova.json"
-"""Under NOVA_HOME: what `nova up` runs, and where."""
+"""Under NOVA_HOME: the processes of `nova up` and their addresses."""
 
 KEY_FILE = "api_key"
-"""Under NOVA_HOME: the first key, which `nova up` makes."""
+"""Under NOVA_HOME: the first key, which `nova up` creates."""
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -87,7 +87,7 @@ def find_target(settings: Settings, *, api_url: str | None, api_key: str | None)
 
 
 def read_state(home: Path) -> dict[str, Any]:
-    """Return what `nova up` wrote about itself, or nothing when it never ran.
+    """Return the state that `nova up` wrote, or an empty one if it never ran.
 
     Raises:
         ConfigurationError: The file is damaged.

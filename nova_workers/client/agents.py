@@ -28,21 +28,21 @@ class Agents:
         )
 
     async def get(self, agent_id: str) -> AgentView:
-        """Return an agent as it stands."""
+        """Return an agent."""
         return await self._transport.fetch(AgentView, "GET", f"/v1/agents/{agent_id}")
 
     async def create(self, agent: AgentCreate) -> AgentView:
-        """Make an agent; `Conflict` when its id is taken."""
+        """Create an agent; `Conflict` if its id is taken."""
         return await self._transport.fetch(AgentView, "POST", "/v1/agents", body=agent)
 
     async def replace(self, agent_id: str, agent: AgentReplace, *, if_version: int | None = None) -> AgentView:
-        """Make a whole new version of an agent; `VersionMismatch` when its newest is not `if_version`."""
+        """Replace an agent's configuration; `VersionMismatch` if its newest version is not `if_version`."""
         return await self._transport.fetch(
             AgentView, "PUT", f"/v1/agents/{agent_id}", body=agent, headers=_if_match(if_version)
         )
 
     async def patch(self, agent_id: str, change: AgentPatch, *, if_version: int | None = None) -> AgentView:
-        """Change the fields that `change` sets; `VersionMismatch` when its newest version is not `if_version`."""
+        """Change the fields that `change` sets; `VersionMismatch` if its newest version is not `if_version`."""
         return await self._transport.fetch(
             AgentView, "PATCH", f"/v1/agents/{agent_id}", body=change, headers=_if_match(if_version)
         )
@@ -61,7 +61,7 @@ class Agents:
         )
 
     async def version(self, agent_id: str, version: int) -> AgentView:
-        """Return what an agent was."""
+        """Return an earlier version of an agent."""
         return await self._transport.fetch(AgentView, "GET", f"/v1/agents/{agent_id}/versions/{version}")
 
     async def rollback(self, agent_id: str, version: int) -> AgentView:

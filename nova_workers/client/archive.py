@@ -12,7 +12,7 @@ _END = b'{"table": "end"'
 
 
 class Archives:
-    """A tenant as lines of JSON, out and in."""
+    """Export and import of a tenant as lines of JSON."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -21,7 +21,7 @@ class Archives:
         """Yield the lines of an archive, without their line feeds.
 
         Raises:
-            Unavailable: The connection broke, so that the archive is not whole.
+            Unavailable: The connection broke, so the archive is incomplete.
         """
         rest = bytearray()
         ended = False
@@ -43,7 +43,7 @@ class Archives:
 
         Args:
             lines: With or without line feeds.
-            merge: Leave what is there already as it is, rather than refuse the whole.
+            merge: Skip rows that exist already, rather than refuse the whole archive.
         """
         content = await self._transport.upload(
             "/v1/import", _with_feeds(lines), content_type=MEDIA_TYPE, params={"merge": "true" if merge else "false"}

@@ -53,10 +53,10 @@ class NovaClient:
     """A connection to one fleet with one key. Close it, or use it as an async context manager.
 
     Args:
-        base_url: Where the API is, such as ``http://127.0.0.1:8700``.
+        base_url: The API's address, such as ``http://127.0.0.1:8700``.
         api_key: The bearer key; None sends none.
         timeout_s: Longest silence of the server in an ordinary request.
-        retry: How dropped connections are borne.
+        retry: How often requests are repeated after dropped connections.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class NovaClient:
         await self._transport.aclose()
 
     async def capabilities(self) -> list[dict[str, Any]]:
-        """Return what agents of this fleet may be granted: each capability's name, description, tools and schema."""
+        """Return the capabilities of this fleet: name, description, tools and schema of each."""
         return (await self._transport.fetch(Page[dict[str, Any]], "GET", "/v1/capabilities")).items
 
     async def healthz(self) -> None:
-        """Return when the API process lives; raise `Unavailable` otherwise."""
+        """Return if the API process answers; raise `Unavailable` otherwise."""
         await self._transport.send("GET", "/healthz", timeout_s=5)
 
     async def readyz(self) -> dict[str, str]:
@@ -138,11 +138,11 @@ class Threads:
         )
 
     async def get(self, thread_id: str) -> ThreadView:
-        """Return a thread as it stands."""
+        """Return a thread."""
         return await self._transport.fetch(ThreadView, "GET", f"/v1/threads/{thread_id}")
 
     async def create(self, thread: ThreadCreate) -> ThreadView:
-        """Make an empty thread."""
+        """Create an empty thread."""
         return await self._transport.fetch(ThreadView, "POST", "/v1/threads", body=thread)
 
     async def patch(self, thread_id: str, change: ThreadPatch) -> ThreadView:
@@ -154,7 +154,7 @@ class Threads:
         await self._transport.send("DELETE", f"/v1/threads/{thread_id}")
 
     async def fork(self, thread_id: str, fork: ThreadFork) -> ThreadView:
-        """Make a thread that goes on from a turn of this one."""
+        """Create a thread that continues from a turn of this one."""
         return await self._transport.fetch(ThreadView, "POST", f"/v1/threads/{thread_id}/fork", body=fork)
 
     async def messages(
@@ -198,11 +198,11 @@ class Keys:
         return await self._transport.fetch(Page[KeyView], "GET", "/v1/keys", params={"limit": limit, "cursor": cursor})
 
     async def create(self, key: KeyCreate) -> KeyCreated:
-        """Make a key. Its secret is in the answer, this once."""
+        """Create a key. Its secret is in this answer only."""
         return await self._transport.fetch(KeyCreated, "POST", "/v1/keys", body=key)
 
     async def revoke(self, key_id: str) -> None:
-        """End a key. API processes stop taking it within seconds."""
+        """Revoke a key. API processes refuse it within seconds."""
         await self._transport.send("DELETE", f"/v1/keys/{key_id}")
 
 
@@ -217,9 +217,9 @@ class Fleet:
         return await self._transport.fetch(FleetView, "GET", "/v1/fleet")
 
     async def pause(self, pause: FleetPause) -> FleetView:
-        """Stop new claims in the scope. Queued runs keep."""
+        """Stop new claims in the scope. Queued runs stay queued."""
         return await self._transport.fetch(FleetView, "POST", "/v1/fleet/pause", body=pause)
 
     async def resume(self, pause: FleetPause) -> FleetView:
-        """Let claims go on in the scope."""
+        """Allow claims in the scope again."""
         return await self._transport.fetch(FleetView, "POST", "/v1/fleet/resume", body=pause)

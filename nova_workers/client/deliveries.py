@@ -1,4 +1,4 @@
-"""``/v1/deliveries`` and ``/v1/files``: what agents handed over."""
+"""``/v1/deliveries`` and ``/v1/files``: what agents deliver to people."""
 
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
@@ -24,7 +24,7 @@ class Deliveries:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[DeliveryView]:
-        """Return a page of the inbox, newest first; or of what goes to a webhook, or through a channel."""
+        """Return a page of the inbox, newest first; or of the deliveries to a webhook or a channel."""
         return await self._transport.fetch(
             Page[DeliveryView],
             "GET",
@@ -41,11 +41,11 @@ class Deliveries:
         )
 
     async def get(self, delivery_id: str) -> DeliveryView:
-        """Return a delivery as it stands."""
+        """Return a delivery."""
         return await self._transport.fetch(DeliveryView, "GET", f"/v1/deliveries/{delivery_id}")
 
     async def replay(self, delivery_id: str) -> DeliveryView:
-        """Send a delivery that ended again, under the same id."""
+        """Send an ended delivery again, under the same id."""
         return await self._transport.fetch(DeliveryView, "POST", f"/v1/deliveries/{delivery_id}/replay")
 
     async def close(self, delivery_id: str) -> DeliveryView:

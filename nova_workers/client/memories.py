@@ -32,7 +32,7 @@ class Memories:
         return await self._transport.fetch(MemoryView, "POST", "/v1/memories", body=memory)
 
     async def delete(self, memory_id: str) -> None:
-        """Forget a fact."""
+        """Delete a memory."""
         await self._transport.send("DELETE", f"/v1/memories/{memory_id}")
 
 

@@ -37,11 +37,11 @@ class Notes:
         )
 
     async def get(self, note_id: str) -> NoteView:
-        """Return a note, whole."""
+        """Return a note with its content."""
         return await self._transport.fetch(NoteView, "GET", f"/v1/notes/{note_id}")
 
     async def create(self, note: NoteCreate) -> NoteView:
-        """Make a note that belongs to an agent."""
+        """Create a note of an agent."""
         return await self._transport.fetch(NoteView, "POST", "/v1/notes", body=note)
 
     async def patch(self, note_id: str, change: NotePatch) -> NoteView:

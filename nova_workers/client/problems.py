@@ -1,4 +1,4 @@
-"""From what went wrong on the wire to the error tree: by the problem's code, else by its status."""
+"""Maps failures on the wire to the error tree: by the problem's code, else by its status."""
 
 import os
 import ssl
@@ -28,7 +28,7 @@ from nova_workers.validation import place_of, problem_of
 __all__ = ["error_of_response", "error_of_transport", "unknown_answer"]
 
 _QUOTED_CHARS = 200
-"""As much of an answer that is no problem document as an error message quotes."""
+"""Most characters of an answer without a problem document that an error message quotes."""
 
 _BY_STATUS: dict[int, type[NovaError]] = {
     400: InvalidInput,
@@ -49,8 +49,8 @@ def _by_code() -> dict[str, type[NovaError]]:
     branches: list[type[NovaError]] = [NovaError]
     while branches:
         branch = branches.pop()
-        # An EngineFailure is the outcome of a run, never of a request, and its constructor wants more. Classes of the
-        # API's own are there only where a process has loaded it.
+        # An EngineFailure is the outcome of a run, never of a request, and its constructor takes more. Classes of the
+        # API exist only in a process that has loaded it.
         if branch is not EngineFailure and branch.__module__ == NovaError.__module__:
             found[branch.code] = branch
             branches.extend(branch.__subclasses__())
@@ -61,14 +61,14 @@ _BY_CODE = _by_code()
 
 
 def error_of_response(response: httpx2.Response) -> NovaError:
-    """Return the error that a response with an error status means.
+    """Return the error for a response with an error status.
 
     Args:
-        response: Read to its end.
+        response: Fully read.
 
     Returns:
-        The error with the problem's `detail` as its message, and its context, `status` and, where fields were
-        refused, `errors` among its fields.
+        The error with the problem's `detail` as its message, and among its fields its context, `status` and, if fields
+        were refused, `errors`.
     """
     try:
         problem = Problem.model_validate_json(response.content)
@@ -82,7 +82,7 @@ def error_of_response(response: httpx2.Response) -> NovaError:
 
 
 def error_of_transport(error: httpx2.TransportError, base_url: str) -> NovaError:
-    """Return what a request that got no answer means to the user: `Unavailable` where a later one may get one."""
+    """Return the error for a request without an answer: `Unavailable` if a later one may succeed."""
     if (refused := _tls_error(error)) is not None:
         return _error_of_tls(refused, base_url)
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol):
@@ -117,7 +117,7 @@ def _tls_error(error: BaseException) -> ssl.SSLError | None:
 
 
 def unknown_answer(response: httpx2.Response, error: ValidationError) -> ConfigurationError:
-    """Return the error for a good status with a body that this version of the client does not know."""
+    """Return the error for a success status with a body that this version of the client cannot read."""
     first = error.errors(include_url=False)[0]
     where = place_of(first) or "the body"
     return ConfigurationError(

@@ -28,7 +28,7 @@ from nova_workers.ids import new_id
 __all__ = ["Runs"]
 
 NO_MORE_EVENTS = 204
-"""The API's answer to a client that has the final event already."""
+"""The API's answer to a client that already has the final event."""
 
 _BULK_LIMIT = 1_000
 
@@ -36,8 +36,8 @@ _BULK_LIMIT = 1_000
 class Runs:
     """Submit, follow and end runs.
 
-    Every submission carries an Idempotency-Key, made here unless given, so that a request whose answer was
-    lost is repeated without a second run.
+    Every submission has an Idempotency-Key, generated unless given, so that a request whose answer was lost is repeated
+    without a second run.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -46,12 +46,12 @@ class Runs:
     async def create(
         self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None
     ) -> RunView:
-        """Queue a message, and return its run as accepted.
+        """Queue a message, and return its accepted run.
 
         Args:
             run: The message. Without `thread_id` it is a `StatelessRunCreate`, which names its thread or agent.
-            thread_id: The thread it is for.
-            idempotency_key: Names this submission; the same key again returns the first run.
+            thread_id: The message's thread.
+            idempotency_key: Identifies this submission; repeating it returns the first run.
         """
         return await self._transport.fetch(
             RunView, "POST", _submit_path(run, thread_id, ""), body=run, headers=_idempotency(idempotency_key)
@@ -69,7 +69,7 @@ class Runs:
         idempotency_key: str | None = None,
         timeout_s: float = 660.0,
     ) -> RunView:
-        """Queue a message and return its run when it ended, or its state at the server's wait limit."""
+        """Queue a message and return its run once it has ended, or its state at the server's wait limit."""
         return await self._transport.fetch(
             RunView,
             "POST",
@@ -80,11 +80,11 @@ class Runs:
         )
 
     async def get(self, run_id: str) -> RunView:
-        """Return a run as it stands."""
+        """Return a run."""
         return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
 
     async def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:
-        """Return a run when it ended, or its state at the server's wait limit."""
+        """Return a run once it has ended, or its state at the server's wait limit."""
         return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}/wait", timeout_s=timeout_s)
 
     async def list(
@@ -143,7 +143,7 @@ class Runs:
         return await self._transport.fetch(Page[WaitView], "GET", "/v1/waits", params=params)
 
     async def edit(self, run_id: str, edit: RunEdit) -> RunView:
-        """Give a run that is still queued another message."""
+        """Replace the message of a run that is still queued."""
         return await self._transport.fetch(RunView, "PATCH", f"/v1/runs/{run_id}", body=edit)
 
     async def withdraw(self, run_id: str) -> None:
@@ -181,11 +181,11 @@ class Runs:
     ) -> AsyncGenerator[tuple[EventCursor, Event]]:
         """Yield a run's events from `after` on, in order, each once, until the run ends.
 
-        A dropped connection is taken up again after the last event seen. Event types that this client does not
-        know are passed over. Close the generator (`contextlib.aclosing`) when leaving it early.
+        A dropped connection is resumed after the last event. Event types that this client does not know are skipped.
+        Close the generator (`contextlib.aclosing`) when leaving it early.
 
         Raises:
-            Unavailable: The connection was lost more often in a row than the client bears.
+            Unavailable: The connection was lost more often in a row than `Retry` allows.
             NotFound: No such run.
         """
         seen = after or EventCursor()
@@ -218,7 +218,7 @@ class Runs:
 async def _read(source: EventSource, after: EventCursor) -> AsyncGenerator[tuple[EventCursor, Event | None]]:
     """Yield the events of an open stream that come after `after`; None stands for one of an unknown type."""
     async for frame in source:
-        # An SSE id sticks to the frames after it; those with no event of ours carry none.
+        # An SSE id also applies to the frames after it; frames without an event of ours have none.
         if frame.data and frame.id and (cursor := EventCursor.parse(frame.id)).key() > after.key():
             yield cursor, _parse(frame.data)
 

@@ -20,13 +20,13 @@ class Secrets:
         )
 
     async def put(self, name: str, secret: SecretPut) -> SecretView:
-        """Make a secret, or give it another value."""
+        """Create a secret, or replace its value."""
         return await self._transport.fetch(SecretView, "PUT", f"/v1/secrets/{name}", body=secret)
 
     async def delete(self, name: str) -> None:
-        """Delete a secret; `NotFound` when there is none of this name."""
+        """Delete a secret; `NotFound` if there is none of this name."""
         await self._transport.send("DELETE", f"/v1/secrets/{name}")
 
     async def rotate(self) -> SecretRotation:
-        """Encrypt secrets of all tenants anew that are not under the current master key; once."""
+        """Encrypt again those secrets of all tenants that are not under the current master key."""
         return await self._transport.fetch(SecretRotation, "POST", "/v1/fleet/secrets/rotate", timeout_s=300)

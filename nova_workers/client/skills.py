@@ -24,7 +24,7 @@ class Skills:
         return await self._transport.fetch(SkillDetail, "GET", f"/v1/skills/{name}")
 
     async def put(self, name: str, skill: SkillPut) -> SkillDetail:
-        """Add a skill, or replace the one of this name whole."""
+        """Add a skill, or replace the whole skill of this name."""
         return await self._transport.fetch(SkillDetail, "PUT", f"/v1/skills/{name}", body=skill)
 
     async def delete(self, name: str) -> None:

@@ -47,11 +47,11 @@ class Tasks:
         return await self._transport.fetch(Page[TaskSummary], "GET", "/v1/tasks", params=params)
 
     async def get(self, task_id: int) -> TaskView:
-        """Return a task as it stands."""
+        """Return a task."""
         return await self._transport.fetch(TaskView, "GET", f"/v1/tasks/{task_id}")
 
     async def create(self, task: TaskCreate) -> TaskView:
-        """Make a task; `NotFound` when its owner is no agent."""
+        """Create a task; `NotFound` if its owner does not exist."""
         return await self._transport.fetch(TaskView, "POST", "/v1/tasks", body=task)
 
     async def update(self, task_id: int, change: TaskPatch) -> TaskView:
@@ -59,15 +59,15 @@ class Tasks:
         return await self._transport.fetch(TaskView, "PATCH", f"/v1/tasks/{task_id}", body=change)
 
     async def activate(self, task_id: int) -> TaskView:
-        """Begin a draft; `IllegalTransition` when it is none."""
+        """Activate a draft; `IllegalTransition` if it is not one."""
         return await self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/activate")
 
     async def run(self, task_id: int) -> RunView:
-        """Start work on an active task now, and return its run, or the one in flight."""
+        """Start work on an active task now, and return its run, or its current one."""
         return await self._transport.fetch(RunView, "POST", f"/v1/tasks/{task_id}/run")
 
     async def complete(self, task_id: int, end: TaskEnd | None = None) -> TaskView:
-        """End an active task well; `IllegalTransition` while it has open subtasks."""
+        """Complete an active task; `IllegalTransition` while it has open subtasks."""
         return await self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/complete", body=end or TaskEnd())
 
     async def cancel(self, task_id: int, end: TaskEnd | None = None) -> TaskView:
@@ -77,7 +77,7 @@ class Tasks:
     async def history(
         self, task_id: int, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[TaskChangeView]:
-        """Return a page of what happened to a task, newest first."""
+        """Return a page of a task's history, newest first."""
         return await self._transport.fetch(
             Page[TaskChangeView],
             "GET",
@@ -86,7 +86,7 @@ class Tasks:
         )
 
     async def replace_steps(self, task_id: int, steps: StepsReplace) -> TaskView:
-        """Give a task its whole plan anew; steps given with their id stay."""
+        """Replace a task's whole plan; steps given with their id are kept."""
         return await self._transport.fetch(TaskView, "PUT", f"/v1/tasks/{task_id}/steps", body=steps)
 
     async def update_step(self, task_id: int, step_id: str, change: StepPatch) -> TaskView:
@@ -94,13 +94,13 @@ class Tasks:
         return await self._transport.fetch(TaskView, "PATCH", f"/v1/tasks/{task_id}/steps/{step_id}", body=change)
 
     async def create_subtask(self, task_id: int, step_id: str, subtask: SubtaskCreate | None = None) -> TaskView:
-        """Make the task that does a step, and return it."""
+        """Create the subtask that does a step, and return it."""
         return await self._transport.fetch(
             TaskView, "POST", f"/v1/tasks/{task_id}/steps/{step_id}/subtask", body=subtask or SubtaskCreate()
         )
 
     async def add_resource(self, task_id: int, resource: TaskResourceAdd) -> ResourceView:
-        """Add a resource; `Conflict` when the task has it."""
+        """Add a resource; `Conflict` if the task has it."""
         return await self._transport.fetch(ResourceView, "POST", f"/v1/tasks/{task_id}/resources", body=resource)
 
     async def remove_resource(self, task_id: int, resource_id: str) -> None:

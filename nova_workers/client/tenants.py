@@ -35,24 +35,24 @@ class Tenants:
         )
 
     async def find(self, tenant_id: str) -> TenantView:
-        """Return one of all tenants. For operators."""
+        """Return any tenant. For operators."""
         return await self._transport.fetch(TenantView, "GET", f"/v1/tenants/{tenant_id}")
 
     async def change(self, tenant_id: str, change: TenantChange) -> TenantView:
-        """Change what `change` sets of one of all tenants. For operators."""
+        """Change the fields of any tenant that `change` sets. For operators."""
         return await self._transport.fetch(TenantView, "PATCH", f"/v1/tenants/{tenant_id}", body=change)
 
     async def end(self, tenant_id: str, *, confirm: str) -> TenantView:
-        """End a tenant and delete all that it has. For operators.
+        """End a tenant and delete all of its rows. For operators.
 
         Args:
-            tenant_id: Which.
-            confirm: Its name.
+            tenant_id: Id of the tenant.
+            confirm: The tenant's name.
         """
         return await self._transport.fetch(
             TenantView, "DELETE", f"/v1/tenants/{tenant_id}", params={"confirm": confirm}
         )
 
     async def budgets(self) -> BudgetsView:
-        """Return the day's budgets, and what was spent of them."""
+        """Return the day's budgets, and the amounts spent."""
         return await self._transport.fetch(BudgetsView, "GET", "/v1/budgets")

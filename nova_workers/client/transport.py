@@ -22,7 +22,7 @@ EventSource = httpx2.EventSource
 """An open stream of server-sent events."""
 
 Params = Mapping[str, str | int | None]
-"""Query parameters; those that are None are left out."""
+"""Query parameters; None leaves one out."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -31,16 +31,16 @@ _REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how soon to try again: exponential, with full jitter, so that clients do not retry in lockstep."""
+    """Retries with exponential backoff and full jitter, so that clients do not retry in lockstep."""
 
     attempts: int = 15
-    """Failures in a row before an error is raised. With the waits below that is about 40 s, enough for
-    a redeployment of the API."""
+    """Consecutive failures before an error is raised. With the waits below that is about 40 s, enough for a
+    redeployment of the API."""
     base_s: float = 0.1
     max_s: float = 5.0
 
     def delay_s(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row (1 or more)."""
+        """Return the wait after a number of consecutive failures (1 or more)."""
         ceiling_s = min(self.max_s, self.base_s * 2 ** (failures - 1))
         return random.uniform(ceiling_s / 2, ceiling_s)  # noqa: S311 - spreads load, guards nothing
 
@@ -109,9 +109,8 @@ class Transport:
     ) -> httpx2.Response:
         """Send a request and return its whole response, whose status is below 400 or one of `accept`.
 
-        A request whose repeat changes nothing (by its method, or since it carries an Idempotency-Key) is sent
-        again when the connection broke under it or the API answered 503. A refused connection is not:
-        the caller needs to learn at once that no API is there.
+        An idempotent request (by its method, or with an Idempotency-Key) is sent again if the connection broke or the
+        API answered 503. After a refused connection it is not: the caller should know at once that there is no API.
 
         Raises:
             NovaError: The API refused, or did not answer.
@@ -141,7 +140,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         silence_s: float = 60.0,
     ) -> AsyncGenerator[EventSource]:
-        """Open a stream of server-sent events. A server that sends nothing for `silence_s` counts as gone.
+        """Open a stream of server-sent events. A server that sends nothing for `silence_s` counts as unavailable.
 
         Raises:
             NovaError: The API refused, did not answer, or the connection broke while it was read.

@@ -31,11 +31,11 @@ class Triggers:
         )
 
     async def get(self, trigger_id: str) -> TriggerView:
-        """Return a trigger as it stands."""
+        """Return a trigger."""
         return await self._transport.fetch(TriggerView, "GET", f"/v1/triggers/{trigger_id}")
 
     async def create(self, trigger: TriggerCreate) -> TriggerView:
-        """Make a trigger."""
+        """Create a trigger."""
         return await self._transport.fetch(TriggerView, "POST", "/v1/triggers", body=trigger)
 
     async def patch(self, trigger_id: str, change: TriggerPatch) -> TriggerView:
@@ -63,7 +63,7 @@ class Triggers:
     async def firings(
         self, trigger_id: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[TriggerFiringView]:
-        """Return a page of what came of a trigger's slots, the latest first."""
+        """Return a page of the firings of a trigger's occurrences, the latest first."""
         return await self._transport.fetch(
             Page[TriggerFiringView],
             "GET",

@@ -9,7 +9,7 @@ __all__ = ["UsageReports"]
 
 
 class UsageReports:
-    """What was used."""
+    """Reports of tokens and cost."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -26,9 +26,9 @@ class UsageReports:
         """Return sums by agent, day or model.
 
         Args:
-            days: As many whole days of the fleet's time zone, the last with them. Not with `since`.
-            since: Not before.
-            until: Before this; None is now.
+            days: Number of whole days of the fleet's time zone, today included. Not with `since`.
+            since: Begin of the period.
+            until: End of the period, exclusive; None is now.
             limit: Most groups.
         """
         return await self._transport.fetch(

@@ -21,11 +21,11 @@ class Webhooks:
         )
 
     async def get(self, webhook_id: str) -> WebhookView:
-        """Return a webhook as it stands."""
+        """Return a webhook."""
         return await self._transport.fetch(WebhookView, "GET", f"/v1/webhooks/{webhook_id}")
 
     async def create(self, webhook: WebhookCreate) -> WebhookSecret:
-        """Make a webhook. Its secret is in the answer, this once."""
+        """Create a webhook. Its secret is in this answer only."""
         return await self._transport.fetch(WebhookSecret, "POST", "/v1/webhooks", body=webhook)
 
     async def patch(self, webhook_id: str, change: WebhookPatch) -> WebhookView:
@@ -37,9 +37,9 @@ class Webhooks:
         await self._transport.send("DELETE", f"/v1/webhooks/{webhook_id}")
 
     async def rotate(self, webhook_id: str, rotate: WebhookRotate) -> WebhookSecret:
-        """Replace the secret. The new one is in the answer, this once."""
+        """Replace the secret. The new one is in this answer only."""
         return await self._transport.fetch(WebhookSecret, "POST", f"/v1/webhooks/{webhook_id}/rotate", body=rotate)
 
     async def test(self, webhook_id: str) -> DeliveryView:
-        """Send something that means nothing, and return the delivery on its way."""
+        """Queue a test delivery without content, and return it."""
         return await self._transport.fetch(DeliveryView, "POST", f"/v1/webhooks/{webhook_id}/test")

@@ -17,15 +17,15 @@ class ModelProfile(Section):
     """For logs, messages and metrics."""
     api_key: SecretStr
     base_url: str | None = None
-    """None takes that of the section."""
+    """None takes the section's."""
 
 
 class ModelRateLimit(Section):
-    """What all workers together may do with one key and one model in a minute; unset is no limit."""
+    """The limits of all workers together for one key and one model per minute; unset is no limit."""
 
     requests_per_minute: Count | None = None
     tokens_per_minute: Count | None = None
-    """Read and produced; what the prompt cache gave does not count."""
+    """Input and output tokens, without those read from the prompt cache."""
 
 
 class ModelPriceSetting(Section):
@@ -49,16 +49,16 @@ class ModelSettings(Section):
     base_url: str | None = None
     """Falls back to ANTHROPIC_BASE_URL, then to the SDK's own."""
     profiles: tuple[ModelProfile, ...] = ()
-    """Several keys, in order of preference, in place of `api_key`. One that is refused or over its limit rests, and the
-    next takes its place."""
+    """Several keys, in order of preference, instead of `api_key`. One that is refused or over its limit rests, and the
+    next is used."""
     fallbacks: tuple[str, ...] = ()
-    """Models to go on with, in this order, when the wanted one cannot be had. Aliases or ids."""
+    """Models to use instead, in this order, if the wanted one is unavailable. Aliases or ids."""
     rate_limits: dict[str, ModelRateLimit] = Field(default_factory=dict[str, ModelRateLimit])
-    """By alias or id; ``*`` is for each model that is not named. A call over the limit waits."""
+    """By alias or id; ``*`` is for all other models. A call over the limit waits."""
     prices: dict[str, ModelPriceSetting] = Field(default_factory=dict[str, ModelPriceSetting])
-    """By alias or id; they go before the built-in list."""
+    """By alias or id; overrides the built-in list."""
     max_retries: Annotated[int, Field(ge=0)] = 5
-    """Tries after the first for one response; about 15 s of pauses."""
+    """Retries after the first attempt at a response; about 15 s of pauses."""
     breaker_failures: Count = 3
     """Consecutive failures of a model, over the whole fleet, after which it is not called for a while."""
     breaker_open_s: Seconds = 20.0
@@ -66,21 +66,21 @@ class ModelSettings(Section):
     """Overrides of the built-in alias map (haiku, sonnet, opus → the newest of each in the SDK)."""
     max_tokens: Count = 8192
     context_windows: dict[str, Count] = Field(default_factory=dict[str, Count])
-    """Context windows by alias or id; they go before the built-in list."""
+    """Context windows by alias or id; overrides the built-in list."""
     context_window_tokens: Count = 200_000
-    """Of a model that neither `context_windows` nor the built-in list names."""
+    """For models that neither `context_windows` nor the built-in list names."""
     max_context_tokens: Count = 200_000
     """Most of a model's window that a conversation may fill. Models take up to 1,000,000, but each call then costs five
     times as much; raise it where that is worth it."""
     compaction_model: str = "haiku"
-    """Writes the summary of a conversation that grows too long."""
+    """The model that summarizes a conversation that grows too long."""
     compact_at: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Share of the window (of `max_context_tokens`, if that is less) at which a conversation is compacted before its
     next turn, or between two steps of one."""
     compact_keep: Annotated[float, Field(ge=0, lt=1)] = 0.25
-    """Share of the same that the newest turns may keep beside the summary."""
+    """Share of the same that the newest turns may fill beside the summary."""
     first_byte_timeout_s: Seconds = 120.0
-    """Longest wait until a response begins, with a million tokens to read; then another try, or another model."""
+    """Longest wait until a response begins, with a million tokens to read; then another attempt, or another model."""
     request_timeout_s: Seconds = 600.0
     """Longest silence within a response."""
     max_connections: Count = 1000
@@ -90,6 +90,6 @@ class ClaudeAgentSettings(Section):
     """The engine `claude_agent`, of the extra ``claude-agent``."""
 
     max_processes: Count = 8
-    """Turns at once of one worker; others wait. Each is a process: 215 MB and 0.5 to 0.7 s of CPU (measured)."""
+    """Concurrent turns of one worker; others wait. Each is a process: 215 MB and 0.5 to 0.7 s of CPU (measured)."""
     program: Path | None = None
     """The Claude Code program; None takes the one that ships with the SDK, then ``claude`` on the PATH."""

@@ -35,7 +35,7 @@ __all__ = [
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 Days = Annotated[int, Field(ge=0, le=36_500)]
-"""0 is for ever."""
+"""0 keeps rows for ever."""
 
 
 def _known_timezone(name: str) -> str:
@@ -51,25 +51,25 @@ Timezone = Annotated[str, AfterValidator(_known_timezone)]
 
 
 class Section(BaseModel):
-    """Base of a part of the settings. What it does not know is an error."""
+    """Base of a part of the settings. Unknown names are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ApiSettings(Section):
-    """The HTTP front door."""
+    """The HTTP API."""
 
     host: str = "127.0.0.1"
-    """Loopback unless the operator says otherwise: a fresh fleet is reachable from this machine only."""
+    """Loopback by default: a new fleet is reachable from this machine only."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8700
     max_body_bytes: Count = 4 * 1024 * 1024
     max_message_chars: Count = 1_000_000
-    """About 250,000 tokens: above any context window in service, so that the model refuses, not we."""
+    """About 250,000 tokens: above any context window in service, so that the model refuses, and not the API."""
     max_streams_per_key: Count = 256
     heartbeat_s: Seconds = 15.0
-    """SSE comments this often: below the 30 to 60 s idle cut of common proxies."""
+    """Interval of SSE comments: below the idle timeout of common proxies, 30 to 60 s."""
     wait_timeout_s: Seconds = 600.0
-    """Longest time that create-and-wait holds a connection; then 202 with the run as it stands."""
+    """Longest time that create-and-wait holds a connection; then 202 with the run's current state."""
     key_cache_s: Seconds = 5.0
     """A revoked key stops working after at most this long."""
 
@@ -78,18 +78,18 @@ class WorkerSettings(Section):
     """One worker process."""
 
     concurrency: Count = 256
-    """Turns at once. A slot is a sleeping thread plus a coroutine: 0.05 to 0.2 MB (measured)."""
+    """Concurrent turns. A slot is a sleeping thread plus a coroutine: 0.05 to 0.2 MB (measured)."""
     queues: tuple[Queue, ...] = QUEUES
     drain_grace_s: Seconds = 20.0
     """After SIGTERM: time for runs to reach a step boundary before they are stopped in mid-step."""
     drain_deadline_s: Seconds = 28.0
     """After SIGTERM: the watchdog ends the process. Below Kubernetes' default 30 s."""
     heartbeat_dir: Path | None = None
-    """Where liveness files are touched (one by Celery's hub, one by the asyncio loop); none when unset."""
+    """Folder of liveness files (one touched by Celery's hub, one by the asyncio loop); none if unset."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Prometheus port of the worker; 0 turns it off."""
     metrics_host: str = "127.0.0.1"
-    """Its address. Loopback unless the operator says otherwise: the numbers say how much is spent on which model."""
+    """Its address. Loopback by default: the metrics show how much is spent on which model."""
 
 
 class RunSettings(Section):
@@ -98,26 +98,26 @@ class RunSettings(Section):
     lease_ttl_s: Seconds = 30.0
     lease_renew_s: Seconds = 10.0
     max_attempts: Count = 5
-    """A run that lost its worker this often is failed as `worker_lost`, against one that kills its host."""
+    """A run that lost its worker this often fails as `worker_lost`: it may be what kills its host."""
     rering_after_s: Seconds = 10.0
     """A queued run whose doorbell is older than this is rung again by the reconciler."""
     idempotency_ttl_s: Seconds = 86_400.0
     reconcile_every_s: Seconds = 5.0
     max_turns: Count = 100
-    """Model calls a turn may make where neither run nor agent says otherwise."""
+    """Most model calls of a turn if neither run nor agent sets a limit."""
     reasoning_timeout_s: Seconds = 7200.0
-    """Most time that a turn waits for its model, in all; tools do not count."""
+    """Most time in total that a turn waits for its model; tools do not count."""
     tool_timeout_s: Seconds = 7200.0
     """Most time of one tool call."""
 
 
 class TaskSettings(Section):
-    """Work on active tasks, which begins by itself. Its hours are the tenant's."""
+    """Scheduled work on active tasks, in the tenant's hours."""
 
     tick_every_s: Seconds = 5.0
-    """Pause between looks at what is due: so late a task is begun at most."""
+    """Interval of the check for due tasks, and so the maximum delay of one."""
     park_after_idle: Count = 3
-    """Runs in a row that changed nothing in a task, after which it is parked."""
+    """Consecutive runs without a change of a task after which it is parked."""
 
 
 class TriggerSettings(Section):
@@ -129,7 +129,7 @@ class TriggerSettings(Section):
     batch: Annotated[int, Field(ge=1, le=5_000)] = 500
     """Occurrences that one transaction fires."""
     gate_timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
-    """Longest time for a gate to look at an address."""
+    """Longest time of a gate's request."""
     gates_at_once: Count = 50
 
 
@@ -137,11 +137,11 @@ class PromptSettings(Section):
     """Prompt content besides the agents' own configuration."""
 
     memories: Annotated[int, Field(ge=0)] = 50
-    """Most memories, the newest. The others are found with the tool."""
+    """Most memories, the newest ones. A tool finds the others."""
     memory_chars: Annotated[int, Field(ge=0)] = 8_000
     """Most characters of all of them: about 2,000 tokens."""
     formatting: dict[str, str] = Field(default_factory=dict[str, str])
-    """How answers should look, in words, by the ``channel`` of a run's metadata; ``*`` is for all others. Without:
+    """Format of answers, in words, by the ``channel`` of a run's metadata; ``*`` is for all others. Default:
     Markdown."""
 
 
@@ -150,7 +150,7 @@ _MASTER_KEY_BYTES = 32
 
 
 def _checked_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-    """Refuse keys of a wrong form, by their place: what is wrong with one must not print it."""
+    """Refuse keys of a wrong form, by their position: the error must not print one."""
     ids: set[str] = set()
     for at, key in enumerate(keys, 1):
         text = key.get_secret_value()
@@ -173,11 +173,11 @@ class SecretSettings(Section):
     """Secrets at rest."""
 
     keys: Annotated[tuple[SecretStr, ...], AfterValidator(_checked_keys)] = ()
-    """Master keys, each ``id:base64`` of 32 random bytes. The first encrypts, all decrypt. Without any the fleet keeps
-    no secrets: better none than in the clear."""
+    """Master keys, each ``id:base64`` of 32 random bytes. The first encrypts, all decrypt. Without any the fleet
+    stores no secrets, rather than in the clear."""
 
     def texts(self) -> tuple[str, ...]:
-        """Return the keys as they were given."""
+        """Return the configured keys."""
         return tuple(key.get_secret_value() for key in self.keys)
 
 
@@ -185,7 +185,7 @@ class StreamSettings(Section):
     """Live events."""
 
     flush_ms: Annotated[int, Field(ge=0)] = 20
-    """A run's events leave at most this often. 500 streaming turns then cost 25,000 entries/s at the most,
+    """Interval at which a run's events are sent. 500 streaming turns then cost 25,000 entries/s at the most,
     under the 33,000/s that one Python process pipelines (measured)."""
 
 
@@ -203,48 +203,48 @@ class EffectSettings(Section):
     retry_base_s: Seconds = 5.0
     retry_max_s: Seconds = 3600.0
     backfill: bool = True
-    """Whether idle workers index older content that has no words or no vector of the current model."""
+    """Whether idle workers index older messages without words or without a vector of the current model."""
     backfill_every_s: Seconds = 10.0
     backfill_busy: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """Which part of that time one worker process spends on it while there is something to do."""
+    """Share of the time that one worker process spends on it while there is work."""
 
 
 class RetentionSettings(Section):
-    """How long rows are kept that no living thing needs. 0 keeps them for ever."""
+    """How long rows are kept that are no longer needed. 0 keeps them for ever."""
 
     every_s: Seconds = 60.0
     busy: Annotated[float, Field(gt=0, le=1)] = 0.15
-    """Which part of that time one worker process spends on it while there is something to delete: 9 s of 60."""
+    """Share of the time that one worker process spends on it while there is work: 9 s of 60."""
     done_effects_days: Days = 7
     failed_effects_days: Days = 30
     deliveries_days: Days = 30
-    """Those that were sent, or failed for good."""
+    """Deliveries that were sent, or failed permanently."""
     inbox_days: Days = 0
-    """What agents told people is for people to delete, unless the operator says otherwise."""
+    """Items of the inbox: by default only people delete them."""
     firings_days: Days = 90
     deleted_threads_days: Days = 30
-    """From the deletion of a thread until its rows are gone."""
+    """From the deletion of a thread until its rows are purged."""
 
 
 class ToolSettings(Section):
-    """The native tools: files, search, web and shell. Which of them an agent has is a matter of its trust."""
+    """The native tools: files, search, web and shell. An agent's trust decides which it has."""
 
     workspace_root: Path | None = None
     """Agent directories, `<tenant>/<agent>`; `<home>/workspace` when unset. Workers on several machines need a shared
     one, because a run may continue on any of them."""
     deny_commands: tuple[str, ...] = ()
-    """Shell commands that no agent may run, beside the built-in list."""
+    """Shell commands that no agent may run, in addition to the built-in list."""
     ask_commands: tuple[str, ...] = ()
-    """Shell commands that a person must permit, whatever the agent says."""
+    """Shell commands that a person must permit, whatever an agent's rules are."""
     send_file_max_bytes: Annotated[int, Field(ge=1, le=100_000_000)] = 10_000_000
-    """Largest file that an agent may send to people. It is kept in Postgres, and held whole in memory on its way."""
+    """Largest file that an agent may send to people. It is stored in Postgres, and held in memory while it is sent."""
     shell_timeout_s: Seconds = 120.0
     shell_max_timeout_s: Seconds = 600.0
-    """Most that a model may ask for one command."""
+    """Longest time that a model may request for one command."""
     shell_output_bytes: Annotated[int, Field(ge=1_000)] = 32_768
     """About 8,000 tokens: the beginning and the end of what a command prints."""
     shell_environment: tuple[str, ...] = ()
-    """Names of the worker's environment variables that commands get beside PATH, the locale and the like."""
+    """Names of the worker's environment variables that commands get in addition to PATH, the locale and the like."""
     shell_sandbox: Literal["off", "bubblewrap"] = "off"
     """`bubblewrap` needs `bwrap` on PATH, and user namespaces."""
     shell_sandbox_network: bool = True
@@ -253,13 +253,12 @@ class ToolSettings(Section):
     web_search_max_uses: Count = 8
     fetch_ports: tuple[int, ...] = (80, 443, 8080, 8443)
     fetch_allow_hosts: tuple[str, ...] = ()
-    """`host` or `host:port` of your own that agents may fetch from, though they are not public."""
+    """`host` or `host:port` that agents may fetch from although they are not public."""
     mcp_commands: tuple[str, ...] = ()
     """Patterns of the command lines that agents' configurations may start as MCP servers. They run as the worker's
-    user, so otherwise anyone who may write an agent could run anything."""
+    user, so otherwise everyone with the permission to write an agent could run any program."""
     mcp_allow_hosts: tuple[str, ...] = ()
-    """`host` or `host:port` of MCP servers of your own, which may be reached though they are not public, and over plain
-    HTTP."""
+    """`host` or `host:port` of MCP servers that may be reached although they are not public, also over plain HTTP."""
     browser_command: str | None = None
     """How to start the Playwright MCP server, such as `npx @playwright/mcp@latest`, or the URL of one that runs. If
     unset, no agent has a browser."""
@@ -269,20 +268,20 @@ class ToolSettings(Section):
 
 
 class AudioSettings(Section):
-    """Speech to text and back, for agents with the capability `audio`."""
+    """Speech to text and text to speech, for agents with the capability `audio`."""
 
     transcription_url: str | None = None
-    """A server with POST /v1/audio/transcriptions, without that; it goes before what is installed here."""
+    """A server with POST /v1/audio/transcriptions, without that path; it is preferred to installed programs."""
     transcription_api_key: SecretStr | None = None
     transcription_model: str = "base"
-    """As the server or the Whisper package names it, or the path of a model. Nothing is downloaded by itself."""
+    """A name of the server's or the Whisper package's, or the path of a model. Models are never downloaded."""
     voice: str | None = None
     """A voice by name; for Piper the path of its .onnx file."""
     max_bytes: Count = 25_000_000
     """Largest recording: what common servers take."""
     timeout_s: Seconds = 600.0
     max_processes: Count = 1
-    """Programs at once of one worker; others wait. A model takes every core that there is."""
+    """Concurrent programs of one worker; others wait. A model uses every core."""
 
 
 class TelemetrySettings(Section):
@@ -294,4 +293,4 @@ class TelemetrySettings(Section):
     """OTLP/HTTP collector, e.g. http://127.0.0.1:4318. Traces are off when unset."""
     service_name: str = "nova-workers"
     trace_content: bool = False
-    """Whether spans of model calls record what people and models wrote. It then leaves this machine."""
+    """Whether spans of model calls record messages and answers, which then leave this machine."""

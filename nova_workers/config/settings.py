@@ -39,11 +39,11 @@ __all__ = ["CLIENT_VARIABLES", "Settings", "load_settings", "unknown_variables"]
 _PREFIX = "NOVA_"
 
 CLIENT_VARIABLES = frozenset({"NOVA_API_URL", "NOVA_API_KEY"})
-"""Options of the command line that may be given as variables; no settings."""
+"""Options of the command line that can be set as variables; no settings."""
 
 
 class Settings(BaseSettings):
-    """Everything that an operator may set, frozen at start."""
+    """All settings of an operator, frozen at start."""
 
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX,
@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     default_model: str = "sonnet"
     default_engine: str = "anthropic"
     timezone: Timezone = "UTC"
-    """The days of usage, and the zone of triggers that name none. Agents are given the time in their tenant's zone."""
+    """The zone of days in usage reports, and of triggers that name none. Agents get the time in their tenant's zone."""
 
     api: ApiSettings = Field(default_factory=ApiSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
@@ -88,18 +88,18 @@ class Settings(BaseSettings):
 
     @property
     def workspace_root(self) -> Path:
-        """Where agents' working directories are."""
+        """The folder of all agents' working directories."""
         return self.tools.workspace_root or self.home / "workspace"
 
     def agent_directory(self, tenant_id: str, agent_id: str) -> Path:
-        """Return the working directory of an agent. It may not be there yet."""
+        """Return the working directory of an agent. It may not exist yet."""
         return self.workspace_root / tenant_id / agent_id
 
     def require_database_url(self) -> str:
         """Return the database URL, or say how to get one.
 
         Raises:
-            ConfigurationError: When none is set.
+            ConfigurationError: None is set.
         """
         if self.database_url is None:
             raise ConfigurationError(
@@ -112,7 +112,7 @@ class Settings(BaseSettings):
         """Return the Redis URL, or say how to get one.
 
         Raises:
-            ConfigurationError: When none is set.
+            ConfigurationError: None is set.
         """
         if self.redis_url is None:
             raise ConfigurationError(
@@ -126,7 +126,7 @@ def load_settings() -> Settings:
     """Read the settings from the environment.
 
     Raises:
-        ConfigurationError: When a variable has the wrong form; the message names each.
+        ConfigurationError: A variable has the wrong form; the message names each.
     """
     try:
         return Settings()
@@ -139,12 +139,12 @@ def load_settings() -> Settings:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each variable that begins like a setting and is none, with the one that was meant."""
+    """Return a sentence for each variable that looks like a setting but is none, with the nearest setting."""
     known = {*_names(Settings, _PREFIX), *CLIENT_VARIABLES}
     found: list[str] = []
     for name in sorted(environ):
         plain = name.upper()
-        # The items of a map may be given one by one, as in NOVA_MODEL__ALIASES__FAST.
+        # The items of a map can be set one by one, as in NOVA_MODEL__ALIASES__FAST.
         if not plain.startswith(_PREFIX) or plain in known or plain.rpartition("__")[0] in known - _SECTIONS:
             continue
         close = difflib.get_close_matches(plain, known, n=1, cutoff=0.8)

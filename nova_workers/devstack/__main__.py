@@ -1,4 +1,4 @@
-"""``python -m nova_workers.devstack``: what `nova up` becomes."""
+"""``python -m nova_workers.devstack``: the program of `nova up`."""
 
 import importlib
 import sys
@@ -15,7 +15,7 @@ def main() -> int:
     try:
         return importlib.import_module("nova_workers.devstack.run").main()
     finally:
-        # The stack is stopped, or its second Ctrl-C killed it.
+        # The stack has stopped, or a second Ctrl-C killed it.
         leave_on_interrupt()
 
 

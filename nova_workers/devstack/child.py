@@ -19,7 +19,7 @@ _LAST_LINES_S = 1.0
 
 
 class Child:
-    """A running process. Make a new one for each start."""
+    """A running process; each start creates a new one."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Child:
         return self._process.returncode is None
 
     async def ready(self) -> bool:
-        """Wait until it serves; False when it ended first or took longer than the spec allows."""
+        """Wait until it serves; False if it ended first or took longer than the spec allows."""
         if self.spec.ready is None:
             return self.alive
         try:
@@ -91,7 +91,7 @@ class Child:
         return False
 
     async def ended(self) -> int:
-        """Wait for its end and return its exit code; a signal's number comes negative.
+        """Wait for its end and return its exit code, negative for a signal.
 
         Kills the rest of its group, so that a restart never runs beside an old process.
         """

@@ -16,7 +16,7 @@ FLOWER_MAX_TASKS = 20_000
 """10^5 tasks cost Flower 426 MB (measured)."""
 
 FLOWER_CONFIG = Path(__file__).resolve().parents[1] / "worker" / "flowerconfig.py"
-"""Puts the ids of run and thread on each task, and forbids what would go past the fleet's own cancel and drain."""
+"""Shows the ids of run and thread on each task, and forbids what would bypass the fleet's own cancel and drain."""
 
 _UVICORN_DRAIN_S = 10
 
@@ -53,7 +53,7 @@ def beat_command(*, log_level: str = "warning") -> list[str]:
 
 def flower_command(*, host: str, port: int) -> list[str]:
     """Return the command line of Flower. It loads the app of beat, the lightest that knows the broker."""
-    # Otherwise it warns of each inspection without an answer until the first worker is up.
+    # Otherwise it logs a warning for each inspection without an answer until the first worker is up.
     options = {"address": host, "port": port, "max-tasks": FLOWER_MAX_TASKS, "conf": FLOWER_CONFIG, "logging": "error"}
     return [*_celery(BEAT_APP, "flower"), *(f"--{name}={value}" for name, value in options.items())]
 

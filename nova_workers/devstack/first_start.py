@@ -34,9 +34,9 @@ _MOST_KEYS = 1_000
 
 
 async def prepare_database(settings: Settings, database_url: str) -> Path:
-    """Migrate, make the default tenant and its agents, and return the file with a key that works.
+    """Migrate, create the default tenant and its agents, and return the file with a valid key.
 
-    Idempotent: a key that works is kept; agents that were changed or deleted are left as they are.
+    Idempotent: a valid key is kept; changed or deleted agents are not touched.
 
     Raises:
         Unavailable: The database cannot be reached or changed.
@@ -57,13 +57,13 @@ async def prepare_database(settings: Settings, database_url: str) -> Path:
 
 
 def master_keys(home: Path) -> tuple[str, ...]:
-    """Return the master keys of a home's secrets, one a line of a file that only its owner may read; made if need be.
+    """Return the master keys of a home's secrets: the lines of a file that only its owner may read, created if missing.
 
     The first encrypts, all decrypt: to rotate, put a line before the others. Without the file the secrets are lost, so
-    it belongs into a backup, and not beside that of the database.
+    it belongs into a backup, but not into that of the database.
 
     Raises:
-        ConfigurationError: The file is there and cannot be read.
+        ConfigurationError: The file exists and cannot be read.
     """
     path = home / MASTER_KEYS_FILE
     try:
@@ -79,10 +79,10 @@ def master_keys(home: Path) -> tuple[str, ...]:
 
 
 async def make_first_key(database_url: str, *, timezone: str = "UTC") -> str | None:
-    """Make the default tenant, its agents and a key with every scope, on a migrated database.
+    """Create the default tenant, its agents and a key with every scope, on a migrated database.
 
     Returns:
-        The key, which cannot be read again; None when the tenant has one that was not revoked.
+        The key, which cannot be read again; None if the tenant has one that was not revoked.
 
     Raises:
         Unavailable: The database cannot be reached.
@@ -125,7 +125,7 @@ async def _working_key(connection: Connection, secret: str) -> str | None:
     """Return a new key unless `secret` is valid."""
     if secret and await find_key(connection, hash_secret(secret)) is not None:
         return None
-    # The owner of this machine: every scope. Each home has a key of its own, so that each can be revoked alone.
+    # Every scope, since its user owns the machine. Each home has a key of its own, which can be revoked alone.
     made = await create_key(
         connection, DEFAULT_TENANT_ID, name=f"nova up on {socket.gethostname()}", scopes=_ALL_SCOPES
     )

@@ -25,9 +25,9 @@ LOCAL_MODEL_APP = "nova_workers.devstack.stand_in.server:create_app"
 
 _PROBE_S = 2.0
 _START_S = 90.0
-"""A start is 1 to 5 s of imports; a busy machine, or one that compiles them first, takes its time."""
+"""A start is 1 to 5 s of imports; longer on a busy machine, or one that compiles them first."""
 _HEARTBEATS = 2
-"""One of Celery's own loop, one of ours."""
+"""One for Celery's loop, one for ours."""
 
 
 def api_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
@@ -37,12 +37,12 @@ def api_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapping
 
 
 def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, str]) -> ProcessSpec:
-    """Return one worker, ready when both of its loops have turned.
+    """Return one worker, ready when both of its loops have run.
 
     Args:
         settings: The fleet's settings.
         number: Which worker, from 1.
-        of: How many there are.
+        of: The number of workers.
         env: Variables of every process of the fleet.
     """
     name = f"worker{number}" if of > 1 else "worker"
@@ -75,13 +75,13 @@ def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, s
 
 
 def worker_metrics_port(settings: Settings, number: int) -> int | None:
-    """Return the Prometheus port of one of several workers on one machine; None where metrics are off."""
+    """Return the Prometheus port of one of several workers on one machine; None if metrics are off."""
     first = settings.worker.metrics_port
     return first + number - 1 if first else None
 
 
 def beat_spec(settings: Settings, *, env: Mapping[str, str]) -> ProcessSpec:
-    """Return the metronome."""
+    """Return beat."""
     return ProcessSpec("beat", tuple(beat_command(log_level=settings.telemetry.log_level)), env)
 
 

@@ -20,7 +20,7 @@ _STATE_FILE = "nova.json"
 
 
 class AlreadyRunning(Conflict):
-    """Another stack runs on the same home. ``fields`` say where."""
+    """Another stack runs on the same home. ``fields`` has its address."""
 
     code = "already_running"
 

@@ -9,7 +9,7 @@ from nova_workers.program import OutputFailed
 __all__ = ["LineSink", "TerminalLines"]
 
 _COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
-"""ANSI foregrounds that read well on dark and light."""
+"""ANSI foreground colours that are readable on dark and light."""
 _RED = 31
 _OWN_NAME = "nova"
 
@@ -30,8 +30,8 @@ class TerminalLines:
     """Writes lines to a stream; in colours on a terminal, unless NO_COLOR is set.
 
     Args:
-        stream: Where to; stdout when left out.
-        width: Room for the longest name.
+        stream: The output; stdout by default.
+        width: Width of the longest name.
         children: False drops the children's lines.
     """
 
@@ -63,5 +63,5 @@ class TerminalLines:
             self._stream.write(f"{prefix} {text}\n")
             self._stream.flush()
         except (OutputFailed, OSError, ValueError):
-            # The reader left (`nova up | head`), or the disk is full; the fleet goes on.
+            # The reader closed the pipe (`nova up | head`), or the disk is full; the fleet continues.
             self._stream = None

@@ -33,15 +33,15 @@ class ProcessSpec:
     """How to run one child, know that it is ready, and stop it.
 
     Attributes:
-        name: What its log lines are prefixed with.
+        name: The prefix of its log lines.
         argv: Program and arguments; no shell.
         env: Variables set on top of the parent's.
         ready: Returns whether the child serves; polled after each start. None: ready once started.
         ready_timeout_s: A child that is not ready by then is stopped and started again.
-        stop_signal: Asks it to end cleanly.
+        stop_signal: Requests a clean end.
         stop_timeout_s: After that, SIGKILL to its whole process group.
-        death_signal: What the kernel sends it when the parent dies without stopping it. The default leaves no
-            half-alive child behind; the protocol recovers what it was doing.
+        death_signal: What the kernel sends it when the parent dies without stopping it. By default SIGKILL: the
+            protocol recovers its work.
         user: The account to run as; None keeps the parent's.
     """
 

@@ -42,9 +42,9 @@ class StackOptions:
     """Options of `nova up`.
 
     Attributes:
-        port: Of the API; None takes the setting, 0 a free one.
+        port: The API's port; None takes the setting, 0 a free one.
         workers: Worker processes.
-        policy: When what died is started again.
+        policy: When an ended process is restarted.
     """
 
     port: int | None = None
@@ -57,7 +57,7 @@ class _Servers:
     database_url: str
     redis_url: str
     model: ProcessSpec | None
-    """The local stand-in, where there is no provider. It starts with the fleet, which needs it at the first run."""
+    """The local stand-in, if there is no provider. It starts with the fleet, which needs it at the first run."""
     model_url: str | None
 
 
@@ -73,16 +73,16 @@ class Stack:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids of what runs now, by name."""
+        """Ids of the running processes, by name."""
         return self._supervisor.pids
 
     async def start(self) -> StackState:
-        """Start everything; return when all of it serves.
+        """Start all processes; return when all of them serve.
 
         Raises:
-            ConfigurationError: Something on this machine or in the settings is in the way; the message says what to do.
+            ConfigurationError: The machine or a setting prevents it; the message says what to do.
             Conflict: The API's port is taken.
-            ProcessGaveUp: A process failed again and again.
+            ProcessGaveUp: A process failed too often.
         """
         settings, count = self._settings, self._options.workers
         host, port = settings.api.host, self._api_port()
@@ -133,7 +133,7 @@ class Stack:
         remove_state(self._settings.home)
 
     def kill(self) -> None:
-        """Kill everything at once; a `stop` that is under way then ends soon. Nothing accepted is lost."""
+        """Kill all processes at once; a running `stop` then ends soon. No accepted run is lost."""
         self._supervisor.kill()
 
     def _api_port(self) -> int:
@@ -174,7 +174,7 @@ class Stack:
             model = model_spec(host=_LOOPBACK, port=port, url=model_url)
         if specs:
             self._sink.say(f"starting {', '.join(spec.name for spec in specs)}")
-        # A group each: they stop one after the other, the database last.
+        # One group each: they stop one after the other, the database last.
         await self._supervisor.start(*([spec] for spec in specs))
         if postgres is not None:
             await postgres.create_database()

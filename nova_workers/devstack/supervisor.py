@@ -16,20 +16,20 @@ __all__ = ["ProcessGaveUp", "RestartPolicy", "Supervisor"]
 
 
 class ProcessGaveUp(NovaError):
-    """A process failed again and again; the operator must act. ``fields['process']`` names it."""
+    """A process failed too often; the operator must act. ``fields['process']`` names it."""
 
     code = "process_gave_up"
 
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """When a process that ended is started again.
+    """When an ended process is restarted.
 
     Attributes:
-        first_delay_s: Pause before the first restart; doubled with each failure in a row.
+        first_delay_s: Pause before the first restart; doubled with each consecutive failure.
         longest_delay_s: Bound of the pause.
-        healthy_after_s: A process that lived this long begins with a clean record.
-        give_up_after: Failures in a row until the supervisor says that it cannot help.
+        healthy_after_s: A process that ran this long starts a new count of failures.
+        give_up_after: Consecutive failures after which the supervisor stops restarting.
     """
 
     first_delay_s: float = 0.5
@@ -38,12 +38,12 @@ class RestartPolicy:
     give_up_after: int = 6
 
     def delay_s(self, failures: int) -> float:
-        """Return the pause before the restart that follows the n-th failure in a row, from 1."""
+        """Return the pause before the restart after the n-th consecutive failure, from 1."""
         return min(self.first_delay_s * 2 ** (failures - 1), self.longest_delay_s)
 
 
 class _Kept:
-    """A process that is kept running: its present child, and the task that replaces it."""
+    """A process that is kept running: its current child, and the task that replaces it."""
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
@@ -68,7 +68,7 @@ class Supervisor:
         return {kept.spec.name: kept.child.pid for kept in self._all() if kept.child is not None and kept.child.alive}
 
     async def start(self, *groups: Sequence[ProcessSpec]) -> None:
-        """Start processes side by side; return when all of them serve.
+        """Start processes concurrently; return when all of them serve.
 
         Args:
             groups: `stop` goes through the groups of all calls in the reverse order.
@@ -94,13 +94,13 @@ class Supervisor:
         return await asyncio.shield(self._failure)
 
     async def stop(self) -> None:
-        """Stop everything, the last group first. Returns when nothing is left."""
+        """Stop all processes, the last group first. Returns when none is left."""
         while self._groups:
             await asyncio.gather(*(self._stop_one(kept) for kept in self._groups[-1]))
             self._groups.pop()
 
     def kill(self) -> None:
-        """Kill everything at once; a `stop` that is under way then ends soon."""
+        """Kill all processes at once; a running `stop` then ends soon."""
         for kept in self._all():
             kept.stopping.set()
             if kept.child is not None:
@@ -137,10 +137,10 @@ class Supervisor:
             stopping.cancel()
 
     async def _run_once(self, kept: _Kept) -> str:
-        """Run a process until it ends, and return how it ended, in words."""
+        """Run a process until it ends, and return how it ended, as text."""
         child = kept.child = await Child.start(kept.spec, self._sink)
         if kept.stopping.is_set():
-            child.kill()  # it has hardly begun
+            child.kill()  # `stop` was called while it started
         if await child.ready():
             kept.ready.set()
             return f"ended with {_exit_text(await child.ended())}"

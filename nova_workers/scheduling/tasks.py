@@ -25,7 +25,7 @@ from nova_workers.ledger.tasks import schedule
 from nova_workers.ledger.tasks.records import find_task, lock_tree
 from nova_workers.ledger.tasks.threads import ensure_thread
 from nova_workers.prompts import work_words
-from nova_workers.workspace.deliveries import MAX_NOTIFICATIONS_PER_RUN, hand_over
+from nova_workers.workspace.deliveries import MAX_NOTIFICATIONS_PER_RUN, add_to_outbox
 
 __all__ = ["TaskScheduler", "Ticked"]
 
@@ -201,7 +201,7 @@ async def _give_notice(
         f"or started with `nova tasks run {task.id}`."
     )
     # One more than the run itself may send: this one is from the scheduler.
-    await hand_over(
+    await add_to_outbox(
         connection,
         Sender(tenant_id, last.agent_id, last.thread_id, last.run_id),
         "notification",

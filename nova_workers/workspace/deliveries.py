@@ -1,4 +1,4 @@
-"""What agents may hand to people, and how often.
+"""Deliveries from agents to people, and their limits.
 
 A background run has no other way to reach a person. Each limit is exact, also for concurrent tools, and keeps a faulty
 agent from flooding the inbox or the disk.
@@ -10,34 +10,34 @@ from nova_workers.errors import LimitExceeded
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.deliveries import add_delivery, lock_outbox_of_run, payloads_of_run
 
-__all__ = ["MAX_NOTIFICATIONS_PER_RUN", "MAX_NOTIFICATION_CHARS", "hand_over", "notify"]
+__all__ = ["MAX_NOTIFICATIONS_PER_RUN", "MAX_NOTIFICATION_CHARS", "add_to_outbox", "notify"]
 
 MAX_NOTIFICATIONS_PER_RUN = 10
 MAX_NOTIFICATION_CHARS = 4_000
-"""What fits into one message of the usual messengers."""
+"""Fits into one message of the usual messengers."""
 
 
 async def notify(database: Database, sender: Sender, text: str) -> bool:
     """Notify the person. The same text is sent once per run.
 
     Args:
-        database: Where the outbox is.
-        sender: The run that speaks.
+        database: The ledger.
+        sender: The run that notifies.
         text: At most `MAX_NOTIFICATION_CHARS`, and storable.
 
     Returns:
         Whether it was new.
 
     Raises:
-        LimitExceeded: The run has said as much as it may.
+        LimitExceeded: The run has sent its maximum of notifications.
     """
     async with database.transaction() as connection:
-        return await hand_over(
+        return await add_to_outbox(
             connection, sender, "notification", {"text": text}, same="text", at_most=MAX_NOTIFICATIONS_PER_RUN
         )
 
 
-async def hand_over(
+async def add_to_outbox(
     connection: Connection,
     sender: Sender,
     kind: DeliveryKind,
@@ -46,21 +46,21 @@ async def hand_over(
     same: str,
     at_most: int,
 ) -> bool:
-    """Put something into the outbox as part of the caller's transaction.
+    """Add a delivery to the outbox in the caller's transaction.
 
     Args:
         connection: In a transaction.
-        sender: The run that hands it over.
-        kind: What it is.
-        payload: What there is to know of it.
-        same: The field of the payload by which it is the same thing, which is handed over once a run.
-        at_most: How many of the kind a run may hand over.
+        sender: The run that sends it.
+        kind: Its kind.
+        payload: Its content.
+        same: The field of the payload that identifies it: equal ones are added once per run.
+        at_most: How many of the kind a run may add.
 
     Returns:
         Whether it was new.
 
     Raises:
-        LimitExceeded: The run has handed over as many as it may.
+        LimitExceeded: The run has added its maximum of this kind.
     """
     await lock_outbox_of_run(connection, sender.run_id)
     before = await payloads_of_run(connection, sender, kind)

@@ -1,4 +1,4 @@
-"""Files that agents send to people: what they are called, what they are taken for, and that they arrive."""
+"""Files that agents send to people: their names, their media types, and their delivery."""
 
 import mimetypes
 import re
@@ -11,7 +11,7 @@ from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery import sent_files as ledger
 from nova_workers.ledger.delivery.deliveries import lock_outbox_of_run, withdraw
-from nova_workers.workspace.deliveries import hand_over
+from nova_workers.workspace.deliveries import add_to_outbox
 
 __all__ = [
     "MAX_FILES_PER_RUN",
@@ -46,13 +46,13 @@ _MORE_TYPES = {
     ".yaml": "text/plain",
     ".yml": "text/plain",
 }
-# The table of the standard library without those of the machine, so that all workers say the same.
+# The table of the standard library without those of the machine, so that all workers agree.
 _TYPES = {**mimetypes.MimeTypes().types_map[True], **_MORE_TYPES}
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingFile:
-    """A file on its way out."""
+    """A file to send."""
 
     name: str
     """As `file_name` returns it."""
@@ -61,10 +61,10 @@ class OutgoingFile:
 
 
 def file_name(name: str) -> str:
-    """Return a name that is safe to show and to save under: the last part of a path, without what is not text.
+    """Return a name that is safe to show and to save under: the last part of a path, without control characters.
 
     Raises:
-        ValueError: Nothing is left of it.
+        ValueError: No character remains.
     """
     last = _UNFIT.sub("_", storable(PurePosixPath(name).name).strip())
     stem, dot, suffix = last.rpartition(".")
@@ -82,10 +82,10 @@ def media_type_of(name: str) -> str:
 
 
 async def send_file(database: Database, sender: Sender, file: OutgoingFile) -> SentFileView:
-    """Keep a file and put it into the outbox, both or neither. The same file again in one run is sent once.
+    """Store a file and add it to the outbox, both or neither. A run sends the same file once.
 
     Raises:
-        LimitExceeded: The run has sent as many as it may.
+        LimitExceeded: The run has sent its maximum of files.
     """
     async with database.transaction() as connection:
         await lock_outbox_of_run(connection, sender.run_id)
@@ -104,7 +104,7 @@ async def send_file(database: Database, sender: Sender, file: OutgoingFile) -> S
         )
         shown = sent.model_dump(include={"name", "media_type", "size_bytes", "caption"})
         payload = {"file_id": sent.id, **shown}
-        await hand_over(connection, sender, "file", payload, same="file_id", at_most=MAX_FILES_PER_RUN)
+        await add_to_outbox(connection, sender, "file", payload, same="file_id", at_most=MAX_FILES_PER_RUN)
         return sent
 
 
@@ -112,7 +112,7 @@ async def get_file(database: Database, tenant_id: str, file_id: str) -> SentFile
     """Return a file without its content.
 
     Raises:
-        NotFound: There is none in this tenant.
+        NotFound: The tenant has no such file.
     """
     async with database.connection() as connection:
         file = await ledger.get_file(connection, tenant_id, file_id)
@@ -125,7 +125,7 @@ async def read_file(database: Database, tenant_id: str, file_id: str) -> tuple[S
     """Return a file and its content.
 
     Raises:
-        NotFound: There is none in this tenant.
+        NotFound: The tenant has no such file.
     """
     async with database.connection() as connection:
         found = await ledger.read_file(connection, tenant_id, file_id)
@@ -138,7 +138,7 @@ async def delete_file(database: Database, tenant_id: str, file_id: str) -> None:
     """Delete a file, and its delivery if it is still pending.
 
     Raises:
-        NotFound: There is none in this tenant.
+        NotFound: The tenant has no such file.
     """
     async with database.transaction() as connection:
         agent_id = await ledger.delete_file(connection, tenant_id, file_id)

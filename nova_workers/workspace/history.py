@@ -1,4 +1,4 @@
-"""Looking back: search over what was said, and reading on from a hit."""
+"""Message search, and reading on from a hit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from nova_workers.ledger.search.said import PositionedMessage, find_thread_messa
 __all__ = ["Excerpt", "History", "ThreadExcerpt", "check_period"]
 
 _EMBED_S: Final = 10.0
-"""Most time for the query's vector: a cold model takes one second, a busy one a few. Then words have to do."""
+"""Most time for the query's vector: a cold model takes one second, a busy one a few. Then only words are searched."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Messages of a thread that follow each other, oldest first. `sought`: the ids of those that were looked for."""
+    """Consecutive messages of a thread, oldest first. `sought`: the ids of the hits among them."""
 
     messages: tuple[SaidMessage, ...]
     sought: frozenset[str]
@@ -35,7 +35,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class ThreadExcerpt:
-    """What was read of a thread around a message."""
+    """A part of a thread around a message."""
 
     title: str | None
     excerpt: Excerpt
@@ -46,7 +46,7 @@ class History:
 
     Args:
         database: The ledger.
-        embedder: Makes a query's vector; None searches by words alone.
+        embedder: Makes a query's vector; None searches by words only.
     """
 
     def __init__(self, database: Database, embedder: Embedder | None) -> None:
@@ -54,7 +54,7 @@ class History:
         self._embedder = embedder
 
     async def search(self, which: MessageFilter, text: str, *, limit: int) -> SearchResult:
-        """Return the messages that fit a query best: by words, and by meaning as far as that can be had.
+        """Return the messages that match a query best: by words, and by meaning if a vector can be made.
 
         Args:
             which: Where to look.
@@ -80,7 +80,7 @@ class History:
     async def around(
         self, tenant_id: str, hits: Sequence[SearchHit], *, before: int, after: int
     ) -> dict[str, list[Excerpt]]:
-        """Return what stands around hits, by thread, in the order of the best hit of each.
+        """Return the messages around hits, by thread, in the order of the best hit of each.
 
         Overlapping and adjacent windows become one excerpt, so that no message occurs twice.
         """
@@ -97,7 +97,7 @@ class History:
     async def read(
         self, tenant_id: str, agent_id: str, thread_id: str, *, message_id: str | None, before: int, after: int
     ) -> ThreadExcerpt:
-        """Return a piece of an agent's thread around a message, or its end.
+        """Return a part of an agent's thread around a message, or its end.
 
         Raises:
             NotFound: The agent has no such thread, or the thread no such message.
@@ -130,7 +130,7 @@ class History:
 
 
 def check_period(since: datetime | None, until: datetime | None) -> None:
-    """Refuse a period that holds no moment.
+    """Refuse an empty period.
 
     Raises:
         InvalidInput: It ends before it begins.

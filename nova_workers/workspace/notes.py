@@ -1,8 +1,8 @@
-"""Notes: who sees them, who changes them, and how a change is made.
+"""Notes: who may see and change them, and how a change is applied.
 
 An agent sees its own notes, and those that other agents of its tenant share; it changes only its own. People, who come
 through REST with a key for the workspace, see and change all: what an agent does not share is a draft, not a secret.
-Sharing is how a note reaches them: the first time in a run it is put into the outbox.
+Sharing delivers a note to them: the first time in a run it is added to the outbox.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, NotFound
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.deliveries import withdraw
 from nova_workers.ledger.workspace import notes as ledger
-from nova_workers.workspace.deliveries import hand_over
+from nova_workers.workspace.deliveries import add_to_outbox
 
 __all__ = ["MAX_NOTES_PER_AGENT", "NoteChange", "Passage", "change_note", "create_note", "delete_note", "get_note"]
 
@@ -24,7 +24,7 @@ _QUOTE_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a note, which must occur in it exactly once, and what comes in its place."""
+    """A part of a note, which must occur in it exactly once, and its replacement."""
 
     old: str
     new: str
@@ -32,15 +32,15 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class NoteChange:
-    """What to change; None stays. Of `content`, `append` and `passage` at most one is given.
+    """The fields to change; None keeps one. At most one of `content`, `append` and `passage` is given.
 
     Attributes:
         title: The new title.
         content: The whole new content.
-        append: Comes after what is there, on a line of its own.
-        passage: One piece to replace.
+        append: Added after the present content, on a line of its own.
+        passage: One part to replace.
         shared: Whether people and other agents see it.
-        pinned: Whether it is kept at hand.
+        pinned: Whether it is pinned.
     """
 
     title: str | None = None
@@ -61,11 +61,11 @@ async def create_note(
     shared: bool = False,
     pinned: bool = False,
 ) -> NoteView:
-    """Make a note that belongs to an agent.
+    """Create a note of an agent.
 
     Raises:
         NotFound: There is no such agent.
-        LimitExceeded: It has as many notes as it may.
+        LimitExceeded: It has its maximum of notes.
     """
     async with database.connection() as connection:
         note = await ledger.add_note(
@@ -92,13 +92,13 @@ async def get_note(database: Database, tenant_id: str, note_id: str, *, reader: 
     """Return a note.
 
     Args:
-        database: Where it is.
-        tenant_id: Whose it is.
-        note_id: Which one.
+        database: The ledger.
+        tenant_id: The tenant.
+        note_id: Id of the note.
         reader: The agent that reads it; None is a person.
 
     Raises:
-        NotFound: There is none, or none that the reader sees.
+        NotFound: There is no such note, or the reader may not see it.
     """
     async with database.connection() as connection:
         return _seen(await ledger.get_note(connection, tenant_id, note_id), note_id, reader)
@@ -110,17 +110,17 @@ async def change_note(
     """Change a note atomically. No concurrent change is lost.
 
     Args:
-        database: Where it is.
-        tenant_id: Whose it is.
-        note_id: Which one.
+        database: The ledger.
+        tenant_id: The tenant.
+        note_id: Id of the note.
         change: What to change.
         sender: The run of the agent that changes it; None is a person.
 
     Raises:
-        NotFound: There is none, or none that the agent sees.
+        NotFound: There is no such note, or the agent may not see it.
         Forbidden: It belongs to another agent.
         InvalidInput: The passage does not occur exactly once.
-        LimitExceeded: The result would be too long, or the run has shared as many notes as it may.
+        LimitExceeded: The result would be too long, or the run has shared its maximum of notes.
     """
     async with database.transaction() as connection:
         note = await _own(connection, tenant_id, note_id, None if sender is None else sender.agent_id)
@@ -131,7 +131,7 @@ async def change_note(
             await withdraw(connection, tenant_id, note.agent_id, "note", field="note_id", named=note.id)
         if changed.shared and not note.shared and sender is not None:
             payload = {"note_id": note.id, "title": changed.title}
-            await hand_over(connection, sender, "note", payload, same="note_id", at_most=_MAX_SHARED_PER_RUN)
+            await add_to_outbox(connection, sender, "note", payload, same="note_id", at_most=_MAX_SHARED_PER_RUN)
         return await ledger.write_note(connection, tenant_id, changed)
 
 
@@ -139,13 +139,13 @@ async def delete_note(database: Database, tenant_id: str, note_id: str, *, write
     """Delete a note, and its delivery if it is still pending.
 
     Args:
-        database: Where it is.
-        tenant_id: Whose it is.
-        note_id: Which one.
+        database: The ledger.
+        tenant_id: The tenant.
+        note_id: Id of the note.
         writer: The agent that deletes it; None is a person.
 
     Raises:
-        NotFound: There is none, or none that the agent sees.
+        NotFound: There is no such note, or the agent may not see it.
         Forbidden: It belongs to another agent.
     """
     async with database.transaction() as connection:
@@ -172,7 +172,7 @@ def _seen(note: NoteView | None, note_id: str, reader: str | None) -> NoteView:
 
 
 def _changed(note: NoteView, change: NoteChange) -> NoteView:
-    """Return the note as it is after the change."""
+    """Return the note with the change applied."""
     content = _new_content(note.content, change)
     if len(content) > MAX_NOTE_CHARS:
         raise LimitExceeded(

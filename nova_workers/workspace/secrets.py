@@ -1,4 +1,4 @@
-"""Secrets of a tenant: encrypted before they reach the ledger, opened only for the run that may have them."""
+"""Secrets of a tenant: encrypted before they reach the ledger, decrypted only for runs that may read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["MAX_SECRETS", "Secrets"]
 _log = structlog.get_logger(__name__)
 
 MAX_SECRETS = 500
-"""A tenant's. Each run that may read them looks for all of them in what it keeps."""
+"""Per tenant. A run that may read secrets searches all of them in what it stores."""
 _BATCH = 200
 _MOST_A_CALL = 10_000
 _NAME = re.compile(SECRET_NAME_PATTERN)
@@ -37,11 +37,11 @@ class Secrets:
     async def put(
         self, tenant_id: str, name: str, value: str, *, by: str, description: str | None = None
     ) -> SecretView:
-        """Make a secret, or give it another value.
+        """Create a secret, or replace its value.
 
         Raises:
             InvalidInput: Name or value has the wrong form. The message does not quote the value.
-            LimitExceeded: The tenant has as many as it may.
+            LimitExceeded: The tenant has its maximum of secrets.
             Conflict: There is no master key.
         """
         _check_name(name)
@@ -65,7 +65,7 @@ class Secrets:
         return _view(row)
 
     async def list(self, tenant_id: str, *, after: str | None, limit: int) -> tuple[SecretView, ...]:
-        """Return what may be known of a tenant's secrets, by name, those after a name."""
+        """Return a tenant's secrets without their values, by name, those after a name."""
         async with self._database.connection() as connection:
             rows = await ledger.list_secrets(connection, tenant_id, after=after, limit=limit)
         return tuple(_view(row) for row in rows)
@@ -74,7 +74,7 @@ class Secrets:
         """Delete a secret.
 
         Raises:
-            NotFound: There is none of this name.
+            NotFound: There is no secret of this name.
         """
         async with self._database.connection() as connection:
             await ledger.delete_secret(connection, tenant_id, name)
@@ -83,8 +83,8 @@ class Secrets:
         """Return a secret's value.
 
         Raises:
-            NotFound: There is none of this name.
-            Conflict: It cannot be opened: the message says what the operator has to do.
+            NotFound: There is no secret of this name.
+            Conflict: It cannot be decrypted; the message says what the operator has to do.
         """
         return (await self.require(tenant_id, (name,)))[name]
 
@@ -93,7 +93,7 @@ class Secrets:
 
         Raises:
             NotFound: One is missing; the message names each.
-            Conflict: One cannot be opened.
+            Conflict: One cannot be decrypted.
         """
         if not names:
             return {}
@@ -109,7 +109,7 @@ class Secrets:
     async def readable(
         self, connection: Connection, tenant_id: str, names: Collection[str] | None = None
     ) -> dict[str, str]:
-        """Return the values of those of these secrets that there are and that can be opened, by name; None is all.
+        """Return the values of the secrets among these that exist and can be decrypted, by name; None is all.
 
         Values that cannot be decrypted cannot leak either, so they are left out.
         """
@@ -122,7 +122,7 @@ class Secrets:
         return opened
 
     async def rotate(self) -> SecretRotation:
-        """Encrypt secrets of all tenants anew that are not under the current master key.
+        """Encrypt again those secrets of all tenants that are not under the current master key.
 
         Each batch is a transaction. It may be repeated at any time, and several may work at once.
 

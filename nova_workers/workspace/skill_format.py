@@ -30,7 +30,7 @@ _MAX_FRONT_DEPTH = 4
 _MAX_PATH_CHARS = 200
 _MAX_PATH_PARTS = 10
 _MAX_NAME_BYTES = 255
-"""What file systems take."""
+"""The limit of common file systems."""
 _KNOWN = "name, description, license, compatibility, metadata, allowed-tools"
 
 
@@ -81,7 +81,7 @@ def check_path(path: str, *, field: str) -> None:
             field=field,
         )
     for part in parts:
-        # Hidden names too: some mean something to programs that work in the directory, such as `.claude` and `.git`.
+        # Hidden names too: some have a meaning for programs in the directory, such as `.claude` and `.git`.
         if not _is_plain(part):
             raise InvalidInput(
                 f"{field}: {path!r} is not a path inside the skill. Use names separated by slashes, such as "
@@ -106,7 +106,7 @@ def check_files(files: Iterable[SkillFile]) -> tuple[SkillFile, ...]:
     """Check the files beside a SKILL.md, and return them by path.
 
     Raises:
-        InvalidInput: Too many, too large, a path that leads outside, or two that no disk holds side by side.
+        InvalidInput: Too many, too large, a path that leads outside, or two paths that conflict on a disk.
     """
     checked = tuple(files)
     if len(checked) > MAX_FILES:
@@ -146,10 +146,10 @@ def decode_files(files: Iterable[SkillFilePut]) -> tuple[SkillFile, ...]:
 
 
 def _take(taken: dict[str, str], path: str, at: int) -> None:
-    """Note a file and its directories, by names as a disk compares them that knows no case.
+    """Record a file and its directories, by names as a case-insensitive disk compares them.
 
     Raises:
-        InvalidInput: One name stands for two things.
+        InvalidInput: A name is used twice.
     """
     parts = path.split("/")
     for length in range(1, len(parts) + 1):
@@ -160,7 +160,7 @@ def _take(taken: dict[str, str], path: str, at: int) -> None:
             raise InvalidInput(
                 f"files.{at}.path: {path!r} and the {before} cannot be in one directory.", field=f"files.{at}.path"
             )
-    # A file comes once; a directory as often as it has files.
+    # A file occurs once; a directory once per file in it.
     taken[f"{path.casefold()}/"] = path
 
 
@@ -180,7 +180,7 @@ def _front(text: str, field: str) -> SkillFront:
         raise InvalidInput(f"{field}: the front matter holds a character that cannot be stored.", field=field)
     tools = value.get("allowed-tools")
     if isinstance(tools, str):
-        # The format has them in one line.
+        # The format requires one line.
         value["allowed-tools"] = tools.replace(",", " ").split()
     try:
         return SkillFront.model_validate(value, by_name=False, by_alias=True)
@@ -189,11 +189,11 @@ def _front(text: str, field: str) -> SkillFront:
 
 
 def _load(text: str) -> object:
-    """Parse YAML in which every scalar is a string: a version 1.10 or a name `on` stay what they are."""
+    """Parse YAML in which every scalar is a string: a version 1.10 or a name `on` is unchanged."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CBaseLoader):
         if isinstance(event, yaml.AliasEvent):
-            # A few lines of aliases of aliases stand for gigabytes.
+            # A few lines of nested aliases can expand to gigabytes.
             raise ValueError("aliases (*name) are not taken")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_FRONT_DEPTH:
@@ -204,7 +204,7 @@ def _load(text: str) -> object:
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{name!r} stands in it twice")
-    return yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 - it makes strings, lists and mappings, nothing else
+    return yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 - it constructs strings, lists and mappings only
 
 
 def _explain(error: ValidationError, field: str) -> InvalidInput:

@@ -18,7 +18,7 @@ _FILE_ENGINE = "claude_agent"
 
 
 def loads_on_demand(engine: str, trust: TrustLevel) -> bool:
-    """Whether an agent loads skills with a tool; else it has them as files in its engine's own place for them.
+    """Whether an agent loads skills with a tool; otherwise it has them as files where its engine expects them.
 
     A sandbox has no files, whatever its engine.
     """
@@ -30,7 +30,7 @@ async def put_skill(connection: Connection, tenant_id: str, name: str, given: Sk
 
     Raises:
         InvalidInput: See `save_skill`.
-        LimitExceeded: The tenant has as many as it may.
+        LimitExceeded: The tenant has its maximum of skills.
     """
     return await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
 
@@ -42,7 +42,7 @@ async def save_skill(
 
     Raises:
         InvalidInput: SKILL.md or a file has the wrong form, or the front matter has another name.
-        LimitExceeded: The tenant has as many as it may.
+        LimitExceeded: The tenant has its maximum of skills.
     """
     front, body = parse_skill_md(skill_md)
     if front.name != name:
@@ -86,9 +86,9 @@ async def require_skills(connection: Connection, tenant_id: str, names: Sequence
 
 
 def skills_words(names: Sequence[str], known: Mapping[str, str]) -> str:
-    """Return what the prompt says of an agent's skills: a line for each, in order. Empty without any.
+    """Return the section of the prompt about an agent's skills: a line for each, in order. Empty without any.
 
-    For agents for which `loads_on_demand` holds; other engines tell the model of skills themselves.
+    For agents for which `loads_on_demand` is true; other engines describe skills to the model themselves.
 
     Args:
         names: The skills that are assigned.

@@ -1,7 +1,7 @@
-"""Signatures as the Standard Webhooks specification has them, and the secrets that make them.
+"""Signatures of the Standard Webhooks specification, and their secrets.
 
-What is signed is the message's id, the time of the try and the body, so that a receiver can tell what is ours, what is
-old, and what it had before.
+The message's id, the time of the attempt and the body are signed, so that a receiver can detect forged, old and
+repeated messages.
 """
 
 import hmac
@@ -14,7 +14,7 @@ __all__ = ["new_secret", "signed_headers"]
 
 _PREFIX = "whsec_"
 _SECRET_BYTES = 32
-"""Of the 24 to 64 that the specification allows; a hash has no more."""
+"""Of the 24 to 64 that the specification allows; the hash is no longer."""
 
 
 def new_secret() -> str:
@@ -26,10 +26,10 @@ def signed_headers(message_id: str, at: datetime, body: bytes, keys: Sequence[st
     """Return the headers that go with a body.
 
     Args:
-        message_id: The same in every try.
-        at: The time of this try.
-        body: As it is sent, to the byte.
-        keys: The secrets that sign, each as `new_secret` makes them.
+        message_id: The same in every attempt.
+        at: The time of this attempt.
+        body: The exact bytes that are sent.
+        keys: The secrets that sign, in the form of `new_secret`.
     """
     stamp = str(int(at.timestamp()))
     signed = b".".join((message_id.encode(), stamp.encode(), body))

@@ -1,4 +1,4 @@
-"""What of a tenant may be changed, and by whom."""
+"""Changes of tenants, and the scopes that they need."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from nova_workers.triggers.schedules import time_zone
 __all__ = ["change_tenant", "create_tenant", "end_tenant"]
 
 _OF_OPERATORS = frozenset({"name", "weight", "max_running"})
-"""What one tenant has of the fleet is taken from the others; its name is what an operator knows it by."""
+"""Fields that only operators change: shares of the fleet affect other tenants, and operators know tenants by name."""
 _FIRST_SCOPES = tuple(scope for scope in get_args(Scope) if scope != "operator")
 
 
 async def change_tenant(
     connection: Connection, tenant_id: str, patch: TenantPatch, scopes: Collection[str]
 ) -> TenantView:
-    """Change what a patch names.
+    """Change the fields that a patch sets.
 
     Args:
-        scopes: Of the caller's key.
+        scopes: The scopes of the caller's key.
 
     Raises:
-        Forbidden: A scope is missing; says for which field.
+        Forbidden: A scope is missing; names the field.
         InvalidInput: There is no such time zone.
         NotFound: There is no such tenant.
     """
@@ -46,10 +46,10 @@ async def change_tenant(
 
 
 async def create_tenant(connection: Connection, given: TenantCreate, *, timezone: str) -> TenantCreated:
-    """Make a tenant with the default agents and a first key. Must be called in a transaction.
+    """Create a tenant with the default agents and a first key. Must be called in a transaction.
 
     Args:
-        timezone: Where none is given.
+        timezone: The default.
 
     Raises:
         InvalidInput: There is no such time zone.
@@ -64,7 +64,7 @@ async def create_tenant(connection: Connection, given: TenantCreate, *, timezone
 
 
 async def end_tenant(connection: Connection, tenant_id: str, name: str) -> TenantView:
-    """End a tenant: it cannot be used any more, and all that it has is deleted. Must be called in a transaction.
+    """End a tenant: it becomes unusable, and all of its rows will be deleted. Must be called in a transaction.
 
     Ending it again changes nothing.
 

@@ -27,58 +27,58 @@ _NO_KEYS: Final = (
 
 
 class Sealed(NamedTuple):
-    """A ciphertext, and which master key it is under."""
+    """A ciphertext, and the id of its master key."""
 
     key_id: str
     ciphertext: bytes
 
 
 class Vault:
-    """Seals with the current master key, and opens with any that it has. Without keys it refuses both."""
+    """Encrypts with the current master key, and decrypts with any that it has. Without keys it refuses both."""
 
     def __init__(self, keys: Sequence[tuple[str, bytes]]) -> None:
-        """Take the master keys, each an id and 32 bytes; the first is the current one."""
+        """Keep the master keys, each an id and 32 bytes; the first is the current one."""
         self._current_id = keys[0][0] if keys else None
         self._ciphers: Mapping[str, AESGCM] = {key_id: AESGCM(key) for key_id, key in keys}
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "Vault":
-        """Return a vault with keys of the form ``id:base64``, as the settings have them. They were checked there."""
+        """Return a vault with keys of the form ``id:base64``, which the settings have validated."""
         pairs = (text.partition(":") for text in texts)
         return cls([(key_id, b64decode(encoded)) for key_id, _, encoded in pairs])
 
     @property
     def current_key_id(self) -> str:
-        """Return which key seals.
+        """Return the id of the key that encrypts.
 
         Raises:
-            Conflict: There is none.
+            Conflict: There is no master key.
         """
         if self._current_id is None:
             raise Conflict(_NO_KEYS, setting="NOVA_SECRETS__KEYS")
         return self._current_id
 
     def seal(self, tenant_id: str, name: str, value: str) -> Sealed:
-        """Encrypt a value for one place.
+        """Encrypt a value for one name of a tenant.
 
         Raises:
             Conflict: There is no master key.
         """
         key_id = self.current_key_id
-        # 96 random bits under one key are good for 2^32 writes; a fleet that gets there rotates.
+        # 96 random bits allow 2^32 writes under one key; rotate before that.
         nonce = os.urandom(_NONCE_BYTES)
         encrypted = self._ciphers[key_id].encrypt(nonce, value.encode(), _place(tenant_id, name))
         return Sealed(key_id, _FORMAT + nonce + encrypted)
 
     def open(self, tenant_id: str, name: str, sealed: Sealed) -> str:
-        """Decrypt what was sealed for this place.
+        """Decrypt a ciphertext of this name and tenant.
 
         Raises:
-            Conflict: There is no such key here, or the ciphertext is not what was sealed for this place.
+            Conflict: The key is missing, or the ciphertext was made for another name or tenant, or changed.
         """
         cipher = self._ciphers.get(sealed.key_id)
         if cipher is None:
-            # Without any key the message says that.
+            # Without any key the message states that.
             current = self.current_key_id
             raise Conflict(
                 f"The secret {name!r} is encrypted with the master key {sealed.key_id!r}, which this process does not "
@@ -99,5 +99,5 @@ class Vault:
 
 
 def _place(tenant_id: str, name: str) -> bytes:
-    """Return what binds a ciphertext to its row. Neither part can hold the NUL between them."""
+    """Return the associated data that binds a ciphertext to its row. Neither part can contain the NUL between them."""
     return b"\0".join((b"nova.secret.v1", tenant_id.encode(), name.encode()))

@@ -1,4 +1,4 @@
-"""Webhooks of a tenant: what makes an address good, and the secrets that sign what goes there."""
+"""Webhooks of a tenant: validation of their addresses, and the secrets that sign deliveries."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ class Webhooks:
     """The rules of webhooks, for changes and for sending."""
 
     def __init__(self, database: Database, vault: Vault, *, allow_hosts: Collection[str] = ()) -> None:
-        """Take what is needed.
+        """Keep the dependencies.
 
         Args:
-            database: Where they are.
-            vault: Encrypts and opens their secrets.
-            allow_hosts: ``host`` or ``host:port`` of the operator's own, which need not be public nor speak TLS.
+            database: The ledger.
+            vault: Encrypts and decrypts their secrets.
+            allow_hosts: ``host`` or ``host:port`` that the operator allows, which need neither be public nor use TLS.
         """
         self._database = database
         self._vault = vault
         self._allow_hosts = frozenset(allow_hosts)
 
     async def create(self, tenant_id: str, given: WebhookCreate) -> WebhookSecret:
-        """Make a webhook. Its secret is in the answer, this once.
+        """Create a webhook. Its secret is in this answer only.
 
         Raises:
-            InvalidInput: The address is none that anything is sent to.
+            InvalidInput: Deliveries to this address are not allowed.
             NotFound: There is no such agent.
             Gone: The agent was deleted.
-            LimitExceeded: The tenant has as many as it may.
+            LimitExceeded: The tenant has its maximum of webhooks.
             Conflict: There is no master key.
         """
         self.check_url(given.url)
@@ -70,7 +70,7 @@ class Webhooks:
         return WebhookSecret(webhook=view, secret=secret)
 
     async def patch(self, tenant_id: str, webhook_id: str, given: WebhookPatch) -> WebhookView:
-        """Change what `given` names. Switching it on forgives its failures.
+        """Change the fields that `given` sets. Enabling it resets its failures.
 
         Raises:
             InvalidInput: A field has the wrong form.
@@ -91,21 +91,21 @@ class Webhooks:
             return await ledger.update_webhook(connection, tenant_id, webhook_id, new, forgive=forgive)
 
     async def rotate(self, tenant_id: str, webhook_id: str, *, grace_s: int) -> WebhookSecret:
-        """Give a webhook another secret, which is in the answer, this once.
+        """Replace a webhook's secret. The new one is in this answer only.
 
         Args:
-            tenant_id: Whose.
-            webhook_id: Which one.
-            grace_s: So long the old one signs too.
+            tenant_id: The tenant.
+            webhook_id: Id of the webhook.
+            grace_s: How long the old secret also signs.
 
         Raises:
             NotFound: There is no such webhook.
-            Conflict: There is no master key, or the old secret is wanted for a while and cannot be opened.
+            Conflict: There is no master key, or a grace is given and the old secret cannot be decrypted.
         """
         secret = new_secret()
         async with self._database.transaction() as connection:
             endpoint = await webhook_secrets.lock_endpoint(connection, tenant_id, webhook_id)
-            # Under the master key of the new one: there is one key for both.
+            # Under the master key of the new secret: the row has one key id for both.
             previous = self._open(endpoint, endpoint.secrets.secret) if grace_s else None
             sealed = self._seal(tenant_id, webhook_id, secret, previous)
             grace = timedelta(seconds=grace_s)
@@ -118,7 +118,7 @@ class Webhooks:
 
         Raises:
             NotFound: There is no such webhook.
-            Conflict: It is switched off.
+            Conflict: It is disabled.
         """
         delivery_id = new_id("dlv")
         async with self._database.transaction() as connection:
@@ -133,7 +133,7 @@ class Webhooks:
 
         Raises:
             NotFound: There is no such delivery.
-            Conflict: It is in the inbox, on its way already, or its webhook is switched off or gone.
+            Conflict: It is in the inbox, still pending, or its webhook is disabled or deleted.
         """
         async with self._database.transaction() as connection:
             delivery = await get_delivery(connection, tenant_id, delivery_id)
@@ -142,16 +142,16 @@ class Webhooks:
             return await replay_delivery(connection, tenant_id, delivery)
 
     def keys(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """Return the secrets that sign what goes to an address now, the newest first.
+        """Return the secrets that currently sign deliveries to a webhook, the newest first.
 
         Raises:
-            Conflict: One cannot be opened: the message says what the operator has to do.
+            Conflict: One cannot be decrypted; the message says what the operator has to do.
         """
         kept = (endpoint.secrets.secret, endpoint.secrets.previous)
         return tuple(self._open(endpoint, ciphertext) for ciphertext in kept if ciphertext is not None)
 
     async def reseal(self) -> SecretRotation:
-        """Encrypt secrets of all tenants' webhooks anew that are not under the current master key.
+        """Encrypt again those secrets of all tenants' webhooks that are not under the current master key.
 
         Each batch is a transaction. It may be repeated at any time, and several may work at once.
 
@@ -177,10 +177,10 @@ class Webhooks:
         return SecretRotation(key_id=current, rotated=rotated, remaining=remaining, unreadable=unreadable)
 
     def check_url(self, url: str) -> None:
-        """Refuse what nothing is sent to. Where a name leads is checked with every try.
+        """Refuse an address to which deliveries are not allowed. Each attempt checks what a host name resolves to.
 
         Raises:
-            InvalidInput: It is no address, or not one of the public internet over TLS.
+            InvalidInput: It is no URL, or not one of the public internet over TLS.
         """
         try:
             parts = urlsplit(url)
@@ -227,7 +227,7 @@ async def _require_agent(connection: Connection, tenant_id: str, agent_id: str |
 
 
 def _place(webhook_id: str) -> str:
-    """Return what binds a ciphertext to its webhook. No name of a secret has a slash."""
+    """Return the name that binds a ciphertext to its webhook. No name of a secret has a slash."""
     return f"webhook/{webhook_id}"
 
 

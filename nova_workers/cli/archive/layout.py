@@ -26,10 +26,10 @@ LINE_KINDS: Final = {
     "trigger_firings": "firing",
     "deliveries": "delivery",
 }
-"""Tables whose rows share a file with those of other tables, one a line, and what such a line is called."""
+"""Tables whose rows share a file with those of other tables, one per line, and the name of such a line."""
 
 PLAIN_LISTS: Final = {"memories": "memories.json", "secrets": "secrets.json"}
-"""Tables that are a file of their own, a list."""
+"""Tables that have a file of their own, with a list."""
 
 NOTE_FIELDS: Final = ("id", "title", "shared", "pinned", "created_at", "updated_at")
 """Front matter of a note. The folder names its agent."""

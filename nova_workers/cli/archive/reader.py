@@ -88,7 +88,7 @@ def _list(file: Path, table: str) -> Iterator[bytes]:
     rows = _read(file, json.loads)
     if not isinstance(rows, list):
         raise InvalidInput(f"{str(file)!r} is no list.", field=file.name)
-    for row in rows:  # pyright: ignore[reportUnknownVariableType] - whatever JSON has
+    for row in rows:  # pyright: ignore[reportUnknownVariableType] - any JSON value
         yield _line(table, row)
 
 
@@ -131,7 +131,7 @@ def _json(file: Path) -> Row:
     value = _read(file, json.loads)
     if not isinstance(value, dict):
         raise InvalidInput(f"{str(file)!r} is no JSON object.", field=file.name)
-    return value  # pyright: ignore[reportUnknownVariableType] - whatever JSON has
+    return value  # pyright: ignore[reportUnknownVariableType] - any JSON value
 
 
 def _read(file: Path, parse: Callable[[bytes], T]) -> T:

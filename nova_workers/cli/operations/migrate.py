@@ -30,7 +30,7 @@ _UNREACHABLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 def migrate(status: StatusOption = False, first_key: FirstKeyOption = False, json_mode: JsonOption = False) -> None:
     """Migrate the database's schema to this version. Does nothing if it is current.
 
-    With --first-key the key is the last line, this once; it has every scope.
+    With --first-key the key is the last line, and is shown only once; it has every scope.
     """
     settings = load_settings()
     url = find_servers(settings).database_url or settings.require_database_url()

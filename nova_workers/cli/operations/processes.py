@@ -77,7 +77,7 @@ def worker(
 
 @app.command("beat")
 def beat() -> None:
-    """Run the scheduler of periodic tasks. Several at once do no harm."""
+    """Run the scheduler of periodic tasks. Several at once are safe."""
     settings = _read_settings()
     _become(beat_command(log_level=settings.telemetry.log_level), _broker(settings))
 
@@ -102,14 +102,14 @@ def _read_settings() -> Settings:
 
 
 def _servers(settings: Settings) -> dict[str, str]:
-    """Return the variables that join a process to the servers that were given, else to those of `nova up`."""
+    """Return the variables that connect a process to the given servers, else to those of `nova up`."""
     # Each raises with advice if no server is found.
     database_url = find_servers(settings).database_url or settings.require_database_url()
     return {"NOVA_DATABASE_URL": database_url, **_broker(settings)}
 
 
 def _broker(settings: Settings) -> dict[str, str]:
-    """Return what `_servers` does, for a process that needs Redis alone."""
+    """Return the same as `_servers`, for a process that only needs Redis."""
     return {"NOVA_REDIS_URL": find_servers(settings).redis_url or settings.require_redis_url()}
 
 
@@ -117,7 +117,7 @@ def _need_port(host: str, port: int) -> None:
     """Refuse a port in use with an error; the process itself would end with a traceback.
 
     Raises:
-        ConfigurationError: It cannot be listened on.
+        ConfigurationError: The port cannot be bound.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

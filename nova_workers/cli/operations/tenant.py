@@ -1,4 +1,4 @@
-"""`nova tenant`: a tenant's days, hours, share of the fleet and bounds; `nova budgets`: what is left of the day's."""
+"""`nova tenant`: a tenant's days, hours, share of the fleet and bounds; `nova budgets`: the rest of the day's."""
 
 from typing import Annotated
 
@@ -39,7 +39,7 @@ async def change(
     max_cost_usd_per_day: Annotated[str | None, typer.Option(help="Most that a day may cost, or `none`.")] = None,
     tenant: TenantOption = None,
 ) -> None:
-    """Change the settings that are given."""
+    """Change the given settings."""
     given = {
         "timezone": timezone,
         "work_from": work_from,
@@ -55,7 +55,7 @@ async def change(
 
 @remote(app, "budgets")
 async def budgets(session: Session) -> None:
-    """Show what may be spent today, what was, and when the next day begins."""
+    """Show today's budgets, what was spent, and when the next day begins."""
     view = await session.client.tenants.budgets()
     if session.out.json:
         session.out.document(view)

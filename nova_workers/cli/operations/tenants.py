@@ -1,4 +1,4 @@
-"""`nova tenants`: make, see, change and end the tenants of a fleet, as an operator."""
+"""`nova tenants`: create, list, change and end the tenants of a fleet, as an operator."""
 
 from typing import Annotated
 
@@ -32,7 +32,7 @@ async def create(
     tenant_id: Annotated[str | None, typer.Option("--id", help="Its id. Default: one is made.")] = None,
     timezone: Annotated[str | None, typer.Option(help="IANA name. Default: that of the fleet.")] = None,
 ) -> None:
-    """Make a tenant with the default agents, and print its first key, this once."""
+    """Create a tenant with the default agents, and print its first key, which is shown only once."""
     body = build(TenantCreate, {"name": name, "id": tenant_id, "timezone": timezone})
     made = await session.client.tenants.create(body)
     if session.out.json:
@@ -69,7 +69,7 @@ async def edit(
     max_running: Annotated[str | None, typer.Option(help="Most runs at once, or `none`.")] = None,
     max_cost_usd_per_day: Annotated[str | None, typer.Option(help="Most that a day may cost, or `none`.")] = None,
 ) -> None:
-    """Change what is given. `nova tenant set --tenant` changes working hours too."""
+    """Change the given fields. `nova tenant set --tenant` also changes working hours."""
     given = {
         "name": name,
         "paused": paused,

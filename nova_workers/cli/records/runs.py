@@ -49,7 +49,7 @@ async def list_runs(
 
 @remote(app, "show")
 async def show(session: Session, run: RunArgument) -> None:
-    """Show a run as it stands."""
+    """Show a run."""
     _show(session, await session.client.runs.get(run))
 
 
@@ -60,7 +60,7 @@ async def tail(
     after: Annotated[str | None, typer.Option(help="Only events after this one, such as 1-42.")] = None,
     reasoning: Annotated[bool, typer.Option("--reasoning", help="Show extended thinking.")] = False,
 ) -> None:
-    """Show a run's events from the first, and follow it to its end. Ctrl-C leaves; the run goes on."""
+    """Show a run's events from the first, and follow it to its end. Ctrl-C leaves; the run continues."""
     try:
         start = EventCursor.parse(after) if after else None
     except ValueError as error:
@@ -119,7 +119,7 @@ async def answer(
 async def edit(
     session: Session, run: RunArgument, message: Annotated[str, typer.Argument(help="The new message.")]
 ) -> None:
-    """Give a run that is still queued another message."""
+    """Replace the message of a run that is still queued."""
     _show(session, await session.client.runs.edit(run, build(RunEdit, {"message": message})))
 
 

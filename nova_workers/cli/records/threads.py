@@ -69,7 +69,7 @@ async def rename(
     title: Annotated[str | None, typer.Argument(help="The new title.")] = None,
     label: LabelOption = None,
 ) -> None:
-    """Give a thread another title or label."""
+    """Change a thread's title or label."""
     given = {name: value for name, value in (("title", title), ("label", label)) if value is not None}
     if not given:
         raise InvalidInput("Nothing to change: give a title, or --label.")
@@ -84,7 +84,7 @@ async def fork(
     title: TitleOption = None,
     label: LabelOption = None,
 ) -> None:
-    """Make a thread that goes on from a turn of this one."""
+    """Create a thread that continues from a turn of this one."""
     given = {"turn_id": turn, "title": title, "label": label}
     body = build(ThreadFork, {name: value for name, value in given.items() if value is not None})
     _show(session, await session.client.threads.fork(thread, body))

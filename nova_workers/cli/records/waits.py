@@ -22,7 +22,7 @@ async def waits(
     limit: LimitOption = 20,
     cursor: CursorOption = None,
 ) -> None:
-    """See what runs wait for, newest first. `nova runs answer` answers them."""
+    """List what runs wait for, newest first. `nova runs answer` answers them."""
     page = await session.client.runs.waits(kind=kind, agent_id=agent, limit=limit, cursor=cursor)
     columns: tuple[Column, ...] = (
         *("run", "kind", ("agent", "spare"), ("asks", "fold")),

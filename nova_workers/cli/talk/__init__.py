@@ -1,1 +1,1 @@
-"""Commands that talk with an agent, and follow the run."""
+"""Commands that send messages to an agent, and follow the run."""

@@ -1,6 +1,6 @@
 """`nova chat`: a conversation on one thread.
 
-Between turns a message is edited as `chat_input` says. While a turn runs, Ctrl-C cancels it, and a line that is typed
+Between turns `chat_input` edits a message. While a turn runs, Ctrl-C cancels it, and a line that is typed
 and ended with Enter joins it at its next step.
 """
 

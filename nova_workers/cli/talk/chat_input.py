@@ -45,7 +45,7 @@ def messages(*, interactive: bool, home: Path) -> Messages:
 
 
 def message_of(text: str) -> str | None:
-    """Return the message that a text stands for, or None for a command."""
+    """Return the message in a text, or None for a command."""
     first, _, rest = text.partition(" ")
     if first in ("/say", "/steer") and rest.strip():
         return rest
@@ -136,7 +136,7 @@ def typed_lines(take: Callable[[str], None]) -> Generator[None]:
     held: list[str] = []
     timer: asyncio.TimerHandle | None = None
 
-    def hand_over() -> None:
+    def take_lines() -> None:
         text = "".join(held).strip("\n")
         held.clear()
         if text.strip():
@@ -152,7 +152,7 @@ def typed_lines(take: Callable[[str], None]) -> Generator[None]:
         held.append(data.decode("utf-8", "replace"))
         if timer is not None:
             timer.cancel()
-        timer = loop.call_later(_TOGETHER_S, hand_over)
+        timer = loop.call_later(_TOGETHER_S, take_lines)
 
     loop.add_reader(source, on_readable)
     try:
@@ -161,4 +161,4 @@ def typed_lines(take: Callable[[str], None]) -> Generator[None]:
         loop.remove_reader(source)
         if timer is not None:
             timer.cancel()
-        hand_over()
+        take_lines()

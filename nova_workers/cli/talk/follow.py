@@ -27,7 +27,7 @@ class Interrupt:
 
     Attributes:
         pressed: Whether there was one.
-        leaving: Whether there was another, so that nothing is waited for.
+        leaving: Whether there was a second, so that the command exits without waiting.
     """
 
     def __init__(self, session: Session, view: LiveView | None) -> None:
@@ -99,14 +99,14 @@ async def follow(
     A message that joined another run's turn is answered there, so the rest of that run is shown too.
 
     Args:
-        session: Where the run is.
+        session: A session of the run's tenant.
         run_id: The run.
-        view: What shows it. With ``--json`` every event is a line instead.
-        after: The last event that was seen before.
-        started_s: When the user began to wait, by `time.monotonic`; None where the run was there before.
+        view: Shows the run. With ``--json`` every event is a line instead.
+        after: The last event that was shown before.
+        started_s: When the user began to wait, by `time.monotonic`; None for a run that existed before.
 
     Returns:
-        The end of the run, or None when it was over before `after`.
+        The end of the run, or None if it ended before `after`.
     """
     async with missing_worker_noted(session, run_id, view.note):
         end = await _show_all(session, run_id, view, after=after)
@@ -146,7 +146,7 @@ async def _show_all(
 
 
 def took_s(run: RunView) -> float | None:
-    """Return the seconds from a run's start to its end; None where one of them is not known."""
+    """Return the seconds from a run's start to its end; None if one of them is unknown."""
     if run.started_at is None or run.finished_at is None:
         return None
     return (run.finished_at - run.started_at).total_seconds()

@@ -1,8 +1,8 @@
 """Live view of a run, on a terminal or in a pipe.
 
 The answer goes to stdout as it comes, rendered as Markdown on a terminal; tools, waits and costs are notes on stderr.
-Nothing that was written is ever drawn again, so there is no flicker: the one line that is replaced, what the run is
-doing or writing right now, is shown on a terminal only, and wiped before anything else is written.
+Written lines are never redrawn, so there is no flicker. Only one line is replaced, which shows the current activity:
+on a terminal only, and wiped before anything else is written.
 """
 
 import shlex
@@ -43,9 +43,9 @@ class LiveView:
     """Shows the events of one run after another.
 
     Args:
-        out: Where to.
+        out: The output.
         reasoning: Whether to show extended thinking.
-        answers_here: Whether a line that is typed now answers what the run asks.
+        answers_here: Whether a typed line answers the run's question.
     """
 
     def __init__(self, out: Output, *, reasoning: bool = False, answers_here: bool = False) -> None:
@@ -67,7 +67,7 @@ class LiveView:
         self._run_id = ""
         self.usage: Usage | None = None
         self.asked: Waiting | None = None
-        """What the run asks a person right now."""
+        """The run's open question to a person."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
@@ -265,7 +265,7 @@ def tool_line(event: ToolStatus, asked: str | None) -> str:
 
     Args:
         event: The end.
-        asked: The summary of its start, where that was seen.
+        asked: The summary of its start, if that was seen.
     """
     name = event.tool_name
     came = event.summary or event.status
@@ -295,7 +295,7 @@ def limit_line(limit: Limit) -> str:
 
 
 def cost_line(usage: Usage | None, *, seconds: float | None, run_id: str) -> str:
-    """Return how long a run took, where that is known, and what it cost, in one line."""
+    """Return a run's duration, if known, and its cost, in one line."""
     parts = [] if seconds is None else [age(seconds)]
     if usage is not None:
         read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens

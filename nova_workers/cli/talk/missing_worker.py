@@ -20,7 +20,7 @@ async def missing_worker_noted(session: Session, run_id: str, note: Callable[[st
     """Poll a run inside the block, and print one note if no worker is alive for it.
 
     Args:
-        session: Where the run is.
+        session: A session of the run's tenant.
         run_id: The run.
         note: Takes the line and its style.
     """

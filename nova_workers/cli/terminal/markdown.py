@@ -14,9 +14,9 @@ __all__ = ["SafeMarkdown"]
 class SafeMarkdown:
     """A renderable, without control characters.
 
-    They are taken out of the source, so that it is laid out as it will look, and again of the result, since Markdown
-    can spell a character that is not in its source (``&#27;``). Links show where they lead: a terminal's own hyperlink
-    would hide it behind any words.
+    They are removed from the source, so that the layout is right, and again from the result, since Markdown can spell a
+    character that is not in its source (``&#27;``). Links show their address, which a terminal's own hyperlink would
+    hide.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """Streams Markdown to a terminal as lines that no longer change.
 
-What was given out is never drawn again, so answers of any length end up whole in the scrollback, and notes, typed
-lines and a resized terminal harm nothing. The price: the last lines wait until what follows cannot change them.
+Returned lines are never redrawn, so answers of any length end up whole in the scrollback, and notes, typed lines and a
+resized terminal do no harm. In exchange the last lines wait until further text cannot change them.
 """
 
 from rich.console import Console
@@ -22,8 +22,8 @@ _FENCES = ("```", "~~~")
 class MarkdownStream:
     """Turns pieces of Markdown into finished lines of a terminal.
 
-    A block ends at a blank line that no indented line follows, outside a fence. The lines of an open block are given
-    out but for its last ones; a table only whole, since each row may change the width of its columns.
+    A block ends at a blank line that no indented line follows, outside a fence. The lines of an open block are
+    returned except its last ones; a table only whole, since each row may change the width of its columns.
     """
 
     def __init__(self, console: Console) -> None:
@@ -86,7 +86,7 @@ class MarkdownStream:
 
 
 def _end_of_block(text: str) -> int | None:
-    """Return where the first block ends and another has begun; None where that is not known yet."""
+    """Return where the first block ends and another has begun; None if that is not known yet."""
     at, blank, fence = 0, False, ""
     for line in text.splitlines(keepends=True):
         if blank and not fence and line.strip() and not line[0].isspace() and text[:at].strip():

@@ -105,7 +105,7 @@ class Output:
         self.stdout.flush()
 
     def text(self, text: str = "", style: str = "") -> None:
-        """Write a line of the answer. A pipe gets it as it is."""
+        """Write a line of the answer. A pipe gets it unchanged."""
         if not self.tty:
             self.stdout.write(text + "\n")
             return
@@ -120,7 +120,7 @@ class Output:
         self._notes.print(Text(printable(text), style=style))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-        """Write a table. In a pipe: aligned columns, nothing cut, no frame. A terminal gets what it has room for."""
+        """Write a table. In a pipe: aligned columns, nothing cut, no frame. A terminal gets what fits."""
         cells = [[printable(cell) for cell in row] for row in rows]
         if not self.tty:
             table = Table(box=None, pad_edge=False, header_style="bold")
@@ -169,7 +169,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType] - whatever it holds
+        return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType] - elements of any type
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - whatever it holds
+        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - elements of any type
     return value

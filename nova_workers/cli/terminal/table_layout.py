@@ -1,4 +1,4 @@
-"""Which columns of a table a terminal has room for, and how wide each is."""
+"""Which columns of a table fit a terminal, and how wide each is."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["Column", "Layout", "lay_out"]
 
 Column = str | tuple[str, Literal["text", "fold", "spare"]]
 """A table's column: its heading, and what happens to it if space is short. ``text`` is cut with an ellipsis,
-``fold`` goes on in further lines, ``spare`` is left out; every other is shown whole."""
+``fold`` continues in further lines, ``spare`` is left out; every other is shown whole."""
 
 _LEAST = {"text": 12, "fold": 32}
 """Minimum cells of a column that shrinks. An id and a blank fit into 32, so that folding does not break one."""
@@ -30,7 +30,7 @@ class Layout:
 
 
 def lay_out(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: int, gap: int) -> Layout | None:
-    """Fit a table into `width` cells with `gap` between columns; None where even the columns that stay do not fit.
+    """Fit a table into `width` cells with `gap` between columns; None if even the required columns do not fit.
 
     Texts become shorter first. Then spare columns are left out: empty ones before all others, else the last first.
     """

@@ -1,4 +1,4 @@
-"""Text that a command is given: as it stands, from a file, or from stdin."""
+"""Text arguments of a command: literal, from a file, or from stdin."""
 
 import sys
 from collections.abc import Generator
@@ -12,7 +12,7 @@ __all__ = ["blame_file", "read_text"]
 
 @contextmanager
 def blame_file(file: str | None) -> Generator[None]:
-    """Name a file in each refusal of what it holds, by us or by the API. No file, no name.
+    """Name a file in each error about its content, also in the API's. Without a file it changes nothing.
 
     Raises:
         InvalidInput: As the block raised it, with the file in front.
@@ -26,7 +26,7 @@ def blame_file(file: str | None) -> Generator[None]:
 
 
 def read_text(value: str) -> str:
-    """Return the text that an argument means: ``@FILE`` is a file's, ``-`` that of stdin, all else its own.
+    """Return the text of an argument: ``@FILE`` is that of a file, ``-`` that of stdin, all else is literal.
 
     Raises:
         InvalidInput: It cannot be read, or is not UTF-8.

@@ -1,4 +1,4 @@
-"""Extended thinking on a terminal: lines of their own with a bar in front, so that none is taken for the answer."""
+"""Extended thinking on a terminal: lines of its own with a bar in front, so that none looks like the answer."""
 
 __all__ = ["ThinkingText"]
 
@@ -34,6 +34,6 @@ class ThinkingText:
                 return done
 
     def close(self) -> list[str]:
-        """Return the line that is open."""
+        """Return the open line."""
         line, self._open = self._open, ""
         return [_BAR + line] if line.strip() else []

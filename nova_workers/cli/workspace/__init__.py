@@ -1,1 +1,1 @@
-"""Commands on what people and agents keep: agents, tasks, notes, triggers and the like."""
+"""Commands for the workspace: agents, tasks, notes, triggers and the like."""

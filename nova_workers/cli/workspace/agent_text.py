@@ -28,7 +28,7 @@ __all__ = [
 _DEFAULT = "the fleet's default"
 
 
-class _Twice(yaml.YAMLError):
+class _DuplicateKey(yaml.YAMLError):
     """A duplicate key. Parsers of YAML and JSON would silently take the last one."""
 
 
@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if (key.tag, key.value) in seen:
-                raise _Twice(f"the key {key.value!r} is there twice, again at line {key.start_mark.line + 1}")
+                raise _DuplicateKey(f"the key {key.value!r} is there twice, again at line {key.start_mark.line + 1}")
             seen.add((key.tag, key.value))
         return node
 
@@ -62,7 +62,7 @@ _Dumper.add_representer(str, _write_text)
 
 
 def agent_yaml(agent: AgentView) -> str:
-    """Return an agent as a file that `create` and `edit` take; fields with default values are left out."""
+    """Return an agent as a file for `create` and `edit`; fields with default values are left out."""
     spec = {"id": agent.id, **agent.spec.model_dump(mode="json", exclude_defaults=True)}
     return yaml.dump(spec, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
@@ -86,7 +86,7 @@ def changed_fields(before: AgentView, after: AgentView) -> list[str]:
 
 
 def agent_facts(agent: AgentView) -> Iterable[tuple[str, str]]:
-    """Return names and values of all that an agent is; empty values are for leaving out."""
+    """Return names and values of an agent's configuration; empty values are to be left out."""
     spec = agent.spec
     yield "id", agent.id
     yield "version", f"{agent.version}, by {agent.created_by}"
@@ -112,7 +112,7 @@ def agent_facts(agent: AgentView) -> Iterable[tuple[str, str]]:
 
 
 def read_spec(file: str) -> dict[str, Any]:
-    """Return the configuration in a YAML or JSON file, as `show` writes it or without what is around it.
+    """Return the configuration in a YAML or JSON file: all that `show` writes, or only the configuration.
 
     Raises:
         InvalidInput: It cannot be read, or is not an agent configuration.
@@ -129,11 +129,11 @@ def parse_object(text: str, source: str) -> dict[str, Any]:
     """Return a JSON object.
 
     Raises:
-        InvalidInput: It is not one.
+        InvalidInput: It is not a JSON object.
     """
     try:
         value = json.loads(text, object_pairs_hook=_once)
-    except _Twice as error:
+    except _DuplicateKey as error:
         raise InvalidInput(f"{source}: {error}") from error
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{source} is not JSON: {error}") from error
@@ -143,23 +143,23 @@ def parse_object(text: str, source: str) -> dict[str, Any]:
 
 
 def text_or_file(value: str | None) -> str | None:
-    """Return the value of an option; of one that begins with @ the content of the file."""
+    """Return the value of an option, or the content of the file if it begins with @."""
     return _read_file(value[1:]) if value and value.startswith("@") else value
 
 
 def regranted(
     spec: Mapping[str, Any], capabilities: Iterable[str], skills: Iterable[str], revoked: Iterable[str]
 ) -> dict[str, Any]:
-    """Return the fields of a configuration that change with what is granted and taken away.
+    """Return the fields of a configuration that change when grants are added and revoked.
 
     Args:
-        spec: The configuration before. A grant that is given anew keeps its ``config``.
+        spec: The configuration before. A repeated grant keeps its ``config``.
         capabilities: ``NAME``, which is all its tools, or ``NAME=TOOL,TOOL``.
         skills: Names of skills.
         revoked: Names of capabilities and of skills.
 
     Raises:
-        InvalidInput: The configuration's grants have another form, or one that is revoked is not among them.
+        InvalidInput: The configuration's grants have another form, or a revoked one is not among them.
     """
     grants: Any = spec.get("capabilities") or {}
     library: Any = spec.get("skills") or []
@@ -184,7 +184,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise _Twice(f"the key {key!r} is there twice")
+            raise _DuplicateKey(f"the key {key!r} is there twice")
         made[key] = value
     return made
 
@@ -192,7 +192,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a safe loader
-    except _Twice as error:
+    except _DuplicateKey as error:
         raise InvalidInput(f"{source}: {error}") from error
     except yaml.YAMLError as error:
         raise InvalidInput(f"{source} is neither YAML nor JSON: {' '.join(str(error).split())}") from error

@@ -1,4 +1,4 @@
-"""`nova agents`: list, make and change agents."""
+"""`nova agents`: list, create and change agents."""
 
 from typing import Annotated, Any
 
@@ -115,7 +115,7 @@ async def create(
     skill: SkillOption = None,
     max_turns: MaxTurnsOption = None,
 ) -> None:
-    """Make an agent, of a file or of options; an option wins over the file."""
+    """Create an agent from a file or from options; an option overrides the file."""
     spec = read_spec(file) if file else {}
     spec |= _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
     spec |= regranted(spec, capability or (), skill or (), ())
@@ -146,7 +146,7 @@ async def edit(
     max_turns: MaxTurnsOption = None,
     if_version: IfVersionOption = None,
 ) -> None:
-    """Make a new version: the whole configuration from a file, or the present one with the options changed."""
+    """Write a new version: the whole configuration from a file, or the present one with the options changed."""
     given = _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
     regrants = bool(capability or skill or revoke)
     if not file and not given and not regrants:

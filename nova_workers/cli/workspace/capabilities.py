@@ -1,4 +1,4 @@
-"""`nova capabilities`: what agents can be granted."""
+"""`nova capabilities`: the capabilities that agents can be granted."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ async def capabilities(
     session: Session,
     name: Annotated[str | None, typer.Argument(help="Only this one, with what its tools do.")] = None,
 ) -> None:
-    """See what agents can be granted, with its tools. `nova agents edit AGENT --capability NAME` grants it."""
+    """List the capabilities and their tools. `nova agents edit AGENT --capability NAME` grants one."""
     out = session.out
     found = await session.client.capabilities()
     if name is not None:

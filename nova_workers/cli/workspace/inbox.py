@@ -1,4 +1,4 @@
-"""`nova inbox`: what agents sent and asked beside their answers."""
+"""`nova inbox`: what agents send and ask outside their answers."""
 
 from typing import Annotated, Any
 

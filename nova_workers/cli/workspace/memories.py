@@ -33,7 +33,7 @@ async def list_memories(
 async def create(
     session: Session, content: Annotated[str, typer.Argument(help="One fact, in a sentence of its own.")]
 ) -> None:
-    """Remember a fact for all agents."""
+    """Save a fact for all agents."""
     memory = await session.client.memories.create(build(MemoryCreate, {"content": content}))
     if session.out.json:
         session.out.document(memory)

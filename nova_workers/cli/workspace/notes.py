@@ -112,13 +112,13 @@ async def share(session: Session, note: NoteArgument) -> None:
 
 @remote(app, "unshare")
 async def unshare(session: Session, note: NoteArgument) -> None:
-    """Keep a note from other agents."""
+    """Hide a note from other agents."""
     await _patch(session, note, NotePatch(shared=False))
 
 
 @remote(app, "pin")
 async def pin(session: Session, note: NoteArgument) -> None:
-    """Keep a note at hand."""
+    """Pin a note."""
     await _patch(session, note, NotePatch(pinned=True))
 
 

@@ -30,7 +30,7 @@ async def set_secret(
     name: NameArgument,
     description: Annotated[str | None, typer.Option(help="What it is for. Agents see it.")] = None,
 ) -> None:
-    """Make a secret or give it another value, which is read from stdin, or asked for on a terminal.
+    """Create a secret or replace its value, which is read from stdin, or prompted for on a terminal.
 
     Not an argument: other users can list the arguments of processes, and shells keep a history.
     """
@@ -71,10 +71,10 @@ async def remove(session: Session, names: Annotated[list[str], typer.Argument(he
 
 @remote(app, "rotate")
 async def rotate(session: Session) -> None:
-    """Encrypt all secrets of all tenants anew that are not under the current master key.
+    """Encrypt again all secrets of all tenants that are not under the current master key.
 
-    Put the new key first in NOVA_SECRETS__KEYS of the API and the workers and restart them, rotate, and take the old
-    key out once nothing remains. It may be repeated at any time, and be run by several at once.
+    Put the new key first in NOVA_SECRETS__KEYS of the API and the workers and restart them, rotate, and remove the old
+    key once nothing remains. It may be repeated at any time, and run several times at once.
     """
     rotated = 0
     while True:

@@ -29,10 +29,10 @@ def read_skill(directory: Path) -> tuple[str, SkillPut, tuple[str, ...]]:
     Hidden files and files that programs generate are skipped.
 
     Returns:
-        Its name, the skill, and the paths that were passed over.
+        Its name, the skill, and the paths that were skipped.
 
     Raises:
-        InvalidInput: It is not a skill's directory, or holds a symbolic link; the message names the file.
+        InvalidInput: It is not a skill's directory, or contains a symbolic link; the message names the file.
     """
     root = directory.resolve()
     try:
@@ -60,7 +60,7 @@ def write_skill(directory: Path, skill: SkillDetail, files: Iterable[SkillFileCo
     """Write a skill as a directory of its name inside `directory`; returns where.
 
     Raises:
-        Conflict: There is something of that name already.
+        Conflict: The path exists already.
         InvalidInput: The server named a path that leads outside, or a file cannot be written.
     """
     target = directory / skill.name

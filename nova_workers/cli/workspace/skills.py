@@ -41,7 +41,7 @@ async def add(
     session: Session,
     directory: Annotated[Path, typer.Argument(help="A directory with a SKILL.md; its name is the skill's.")],
 ) -> None:
-    """Add a skill from a directory, or replace the one of its name whole."""
+    """Add a skill from a directory, or replace the whole skill of its name."""
     name, skill, passed_over = await asyncio.to_thread(read_skill, directory)
     for path in passed_over:
         session.out.note(f"passed over: {path}")

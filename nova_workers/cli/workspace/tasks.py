@@ -1,4 +1,4 @@
-"""`nova tasks`: list, make, follow and end the work that agents own."""
+"""`nova tasks`: list, create, follow and end tasks of agents."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,7 +84,7 @@ async def create(
     path: PathOption = None,
     activate: Annotated[bool, typer.Option("--activate", help="To be worked on at once, not a draft.")] = False,
 ) -> None:
-    """Make a task."""
+    """Create a task."""
     given: dict[str, Any] = {
         "title": title,
         "owner_agent_id": owner,
@@ -104,7 +104,7 @@ async def edit(
     owner: OwnerOption = None,
     description: DescriptionOption = None,
 ) -> None:
-    """Give a task another title, owner or description."""
+    """Change a task's title, owner or description."""
     given = _without_none({"title": title, "owner_agent_id": owner, "description": _text_or_file(description)})
     if not given:
         raise InvalidInput("Nothing to change: give --title, --owner or --description.")
@@ -191,7 +191,7 @@ async def detach(
     task: TaskArgument,
     resources: Annotated[list[str], typer.Argument(help="Addresses and paths, as `show` shows them, or their ids.")],
 ) -> None:
-    """Take from a task what it works with."""
+    """Remove resources from a task."""
     ids = {name: each.id for each in (await session.client.tasks.get(task)).resources for name in (each.id, each.value)}
     if unknown := [name for name in resources if name not in ids]:
         raise InvalidInput(f"Task {task} does not work with {unknown[0]!r}; `nova tasks show {task}` shows with what.")
@@ -209,7 +209,7 @@ async def delegate(
     title: TitleOption = None,
     description: DescriptionOption = None,
 ) -> None:
-    """Give a step of an active task to a subtask."""
+    """Delegate a step of an active task to a subtask."""
     given = _without_none({"title": title, "owner_agent_id": owner, "description": _text_or_file(description)})
     step_id = await _step_id(session, task, step)
     _show(session, await session.client.tasks.create_subtask(task, step_id, build(SubtaskCreate, given)))
@@ -217,7 +217,7 @@ async def delegate(
 
 @remote(app, "history")
 async def history(session: Session, task: TaskArgument, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """Show what happened to a task, newest first."""
+    """Show a task's history, newest first."""
     page = await session.client.tasks.history(task, limit=limit, cursor=cursor)
     columns: tuple[Column, ...] = (("revision", "spare"), ("when", "spare"), "what", "who", ("details", "fold"))
     show_page(session.out, page, columns, _history_row, nothing="Nothing happened before that.")
@@ -236,7 +236,7 @@ def _resources(urls: list[str] | None, paths: list[str] | None) -> list[dict[str
 
 
 def _matched(present: list[dict[str, str]], titles: list[str]) -> list[dict[str, str]]:
-    """Return the steps with these titles: each one that is there by its id, at most once."""
+    """Return the steps with these titles: existing ones by their ids, each at most once."""
     left = list(present)
     steps: list[dict[str, str]] = []
     for title in titles:

@@ -1,4 +1,4 @@
-"""Options of `nova triggers`, and the fields that they stand for."""
+"""Options of `nova triggers`, and the fields that they set."""
 
 import json
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ GateOption = Annotated[
 
 
 def when(cron: str | None, at: str | None, every: int | None) -> dict[str, Any]:
-    """Return kind and schedule; nothing where none is given."""
+    """Return kind and schedule; empty if none is given."""
     given = [(kind, str(value)) for kind, value in (("cron", cron), ("at", at), ("every", every)) if value is not None]
     if len(given) > 1:
         raise InvalidInput("Give one of --cron, --at and --every.")
@@ -79,7 +79,7 @@ def given(
     starts: str | None,
     ends: str | None,
 ) -> dict[str, Any]:
-    """Return the fields that were given, without those below."""
+    """Return the given fields, without those of `bounds`."""
     values: Mapping[str, str | None] = {
         "prompt": prompt,
         "timezone": timezone,

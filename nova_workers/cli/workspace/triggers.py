@@ -99,7 +99,7 @@ async def create(
     gate: GateOption = None,
     off: Annotated[bool, typer.Option("--off", help="Make it switched off.")] = False,
 ) -> None:
-    """Make a trigger."""
+    """Create a trigger."""
     timing = when(cron, at, every)
     if not timing:
         raise InvalidInput("Say when: give --cron, --at or --every.")
@@ -132,7 +132,7 @@ async def edit(
     pause_after: PauseAfterOption = None,
     gate: GateOption = None,
 ) -> None:
-    """Change a trigger. An empty --title, --thread, --starts, --ends or --gate takes it away."""
+    """Change a trigger. An empty --title, --thread, --starts, --ends or --gate removes it."""
     changes = when(cron, at, every) | given(prompt, timezone, title, thread, starts, ends)
     changes |= bounds(jitter, overlap, catchup, catchup_window, max_runs, max_cost, pause_after, gate)
     if not changes:
@@ -178,7 +178,7 @@ async def resume(session: Session, trigger: TriggerArgument) -> None:
 
 @remote(app, "fire")
 async def fire(session: Session, trigger: TriggerArgument) -> None:
-    """Fire a trigger now. Its schedule stays as it is."""
+    """Fire a trigger now. Its schedule is unchanged."""
     firing = await session.client.triggers.fire(trigger)
     if session.out.json:
         session.out.document(firing)

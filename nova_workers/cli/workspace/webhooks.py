@@ -1,4 +1,4 @@
-"""`nova webhooks`: notify other programs of what happens here."""
+"""`nova webhooks`: notify other programs of events."""
 
 import asyncio
 from typing import Annotated, get_args
@@ -52,7 +52,7 @@ async def list_webhooks(session: Session, limit: LimitOption = 50, cursor: Curso
 
 @remote(app, "show")
 async def show(session: Session, webhook: WebhookArgument) -> None:
-    """Show a webhook, and how it does."""
+    """Show a webhook and its state."""
     _show(session, await session.client.webhooks.get(webhook))
 
 
@@ -64,7 +64,7 @@ async def create(
     agent: Annotated[str | None, typer.Option(help="Only what this agent does.")] = None,
     description: Annotated[str, typer.Option(help="What it is for.")] = "",
 ) -> None:
-    """Make a webhook, and print its secret, this once."""
+    """Create a webhook, and print its secret, which is shown only once."""
     fields = {"url": url, "kinds": kind or [], "agent_id": agent, "description": description}
     _show_secret(session, await session.client.webhooks.create(build(WebhookCreate, fields)))
 
@@ -78,7 +78,7 @@ async def edit(
     agent: Annotated[str | None, typer.Option(help="Only what this agent does; empty is all.")] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
 ) -> None:
-    """Change a webhook. An empty --kind is everything."""
+    """Change a webhook. An empty --kind selects all kinds."""
     given = {"url": url, "description": description, "agent_id": agent, "kinds": kind}
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if not changes:
@@ -96,7 +96,7 @@ async def rotate(
     webhook: WebhookArgument,
     grace: Annotated[int, typer.Option(help="Seconds for which the old secret signs too.")] = 86_400,
 ) -> None:
-    """Replace the secret, and print the new one, this once."""
+    """Replace the secret, and print the new one, which is shown only once."""
     body = build(WebhookRotate, {"grace_s": grace})
     _show_secret(session, await session.client.webhooks.rotate(webhook, body))
 
@@ -111,7 +111,7 @@ async def send_test(
     delivery = await session.client.webhooks.test(webhook)
     try:
         async with asyncio.timeout(wait):
-            # An error stands there as soon as a try has come to nothing.
+            # The error is set as soon as an attempt has failed.
             while delivery.status == "pending" and delivery.error is None:
                 await asyncio.sleep(_LOOK_S)
                 delivery = await session.client.deliveries.get(delivery.id)
@@ -129,14 +129,14 @@ async def send_test(
 async def sent(
     session: Session, webhook: WebhookArgument, limit: LimitOption = 50, cursor: CursorOption = None
 ) -> None:
-    """List what was sent to a webhook and what is on its way, newest first."""
+    """List the deliveries to a webhook, newest first."""
     page = await session.client.deliveries.list(webhook_id=webhook, limit=limit, cursor=cursor)
     show_page(session.out, page, _SENT_COLUMNS, _sent_row, nothing="Nothing was sent there yet.")
 
 
 @remote(app, "replay")
 async def replay(session: Session, delivery: Annotated[str, typer.Argument(help="The delivery's id.")]) -> None:
-    """Send something again that was delivered or has failed. It has the same id."""
+    """Send a delivery again that was delivered or has failed. It keeps its id."""
     again = await session.client.deliveries.replay(delivery)
     if session.out.json:
         session.out.document(again)
@@ -146,19 +146,19 @@ async def replay(session: Session, delivery: Annotated[str, typer.Argument(help=
 
 @remote(app, "enable")
 async def enable(session: Session, webhook: WebhookArgument) -> None:
-    """Switch a webhook on, and forget its failures. What waited is sent."""
+    """Enable a webhook, and reset its failures. Pending deliveries are sent."""
     _show(session, await session.client.webhooks.patch(webhook, WebhookPatch(enabled=True)))
 
 
 @remote(app, "disable")
 async def disable(session: Session, webhook: WebhookArgument) -> None:
-    """Switch a webhook off. It keeps."""
+    """Disable a webhook. Its deliveries stay pending."""
     _show(session, await session.client.webhooks.patch(webhook, WebhookPatch(enabled=False)))
 
 
 @remote(app, "delete")
 async def delete(session: Session, webhook: WebhookArgument) -> None:
-    """Delete a webhook. What is on its way to it is given up."""
+    """Delete a webhook. Its pending deliveries fail."""
     await session.client.webhooks.delete(webhook)
     if session.out.json:
         session.out.document({"id": webhook, "deleted": True})

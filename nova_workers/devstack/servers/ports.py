@@ -1,4 +1,4 @@
-"""Ports of loopback: is one free, and which one is."""
+"""Free ports of loopback."""
 
 import socket
 
@@ -9,7 +9,7 @@ def port_is_free(host: str, port: int) -> bool:
     """Return whether a server could listen there now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As servers do: a port whose last connection ended a moment ago counts as free.
+        # As servers do: a port whose last connection has just ended counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -19,7 +19,7 @@ def port_is_free(host: str, port: int) -> bool:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port that was free a moment ago."""
+    """Return a port that was free just now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))

@@ -21,7 +21,7 @@ __all__ = ["THROWAWAY", "EmbeddedPostgres"]
 _VERSION = "18"
 _SUPERUSER = "postgres"
 _STATUS_LINE = 7
-"""Of `postmaster.pid`, from 0."""
+"""Line of `postmaster.pid`, from 0."""
 
 _SETTINGS = {
     # Only the owner of the socket's folder can connect, so no password is needed.
@@ -35,9 +35,9 @@ _SETTINGS = {
     # Each commit waits for its flush, so accepted runs are on disk. These only reduce writes.
     "max_wal_size": "2GB",
     "checkpoint_timeout": "15min",
-    # SSDs, as every laptop has.
+    # For SSDs.
     "random_page_cost": "1.1",
-    # Queries of the protocol are index probes; compiling them costs more than it saves.
+    # Queries of the protocol are index look-ups; compiling them costs more than it saves.
     "jit": "off",
     # One machine, one fleet: nothing replicates.
     "wal_level": "minimal",
@@ -47,7 +47,7 @@ _SETTINGS = {
     "log_checkpoints": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    # The table of runs is updated in place all day long: vacuum it early.
+    # The table of runs is updated in place all the time: vacuum it early.
     "autovacuum_naptime": "15s",
     "autovacuum_vacuum_scale_factor": "0.05",
 }
@@ -81,7 +81,7 @@ class EmbeddedPostgres:
         return f"postgresql://{_SUPERUSER}@/{database}?host={quote(str(self._sockets))}"
 
     def spec(self) -> ProcessSpec:
-        """Make the data folder if there is none, and return the process to run.
+        """Create the data folder if it is missing, and return the process to run.
 
         Raises:
             ConfigurationError: The data is of another major version, or `initdb` failed.
@@ -102,17 +102,17 @@ class EmbeddedPostgres:
         )
 
     async def create_database(self, name: str = "nova") -> None:
-        """Make a database unless it exists. The server must be running."""
+        """Create a database unless it exists. The server must be running."""
         connection = await asyncpg.connect(self.url("postgres"))
         try:
             await connection.execute(f'CREATE DATABASE "{name}"')
         except (asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
-            pass  # the second is what a race between two creators raises
+            pass  # the second is raised in a race between two creators
         finally:
             await connection.close()
 
     async def _answers(self) -> bool:
-        # Asked before it is ready it would log an error.
+        # A connection before it is ready would make it log an error.
         if not self._says_ready():
             return False
         try:
@@ -138,7 +138,7 @@ class EmbeddedPostgres:
                     "Dump it with the old one and restore, or set NOVA_HOME to another place."
                 )
             return
-        # Next to its final place, then one rename: an interrupted initdb leaves no half-made folder behind.
+        # Beside its final path, then one rename: an interrupted initdb leaves no partial folder.
         unfinished = self._data.with_name(f"{self._data.name}.new-{os.getpid()}")
         unfinished.mkdir(mode=0o700, parents=True)
         if self._user is not None:

@@ -1,7 +1,7 @@
 """Rules of the local stand-in for a model, on the last message. It is not a language model.
 
-It knows enough to show what a fleet does with a real one: it streams, it calls the memory tools, it uses
-what they return, it works through a task, and it names conversations.
+It shows what a fleet does with a real one: it streams, calls the memory tools and uses their results, works through a
+task, and names conversations.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _title(excerpt: str) -> str:
 
 
 def _last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of the latest message that has one and is the user's."""
+    """Return the text of the latest message of the user that has text."""
     for message in reversed(messages):
         if message.get("role") == "user" and (text := _text_of(_without_event(message.get("content")))):
             return text
@@ -112,7 +112,7 @@ def _last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _without_event(content: object) -> object:
-    """Return the content without the event context, which stands in front of what the user said."""
+    """Return the content without the event context, which precedes the user's text."""
     match content:
         case [{"type": "text", "text": str(first)}, *said] if is_event_block(first):
             return said

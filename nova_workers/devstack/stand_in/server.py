@@ -1,7 +1,7 @@
 """A model server on loopback that speaks the Anthropic wire: `fakellm` renders replies, `rules` chooses them.
 
-The real `anthropic` engine talks to it over HTTP, so everything between the engine and the terminal is what a
-real model would exercise.
+The real `anthropic` engine talks to it over HTTP, so everything between the engine and the terminal is
+exercised as with a real model.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def work_reply(asked: str, plan: str, *, begun: Collection[str], last: str) -> R
     """Answer the standing work prompt.
 
     Args:
-        asked: The message that the turn began with.
+        asked: The first message of the turn.
         plan: The prompt's section about the task.
         begun: Ids of steps that were marked in this turn.
         last: Result of the latest tool; empty before the first.

@@ -1,12 +1,12 @@
-"""What an agent may do to another agent. Pure.
+"""The rights of an agent over other agents. Pure.
 
-Nothing that an agent makes or changes may have more rights than the agent has itself, or it could lend itself what
-people did not give it:
+An agent must not create or change one with more rights than its own, or it could obtain rights that people did not give
+it:
 
-- Trust, permissions, directories, engine, bounds and retention are set by people. What an agent makes is in the
-  sandbox, with the maker's permissions, bounds and retention, and no directories.
-- It grants capabilities that it has, with the tools and the configuration that it has them with.
-- It changes and deletes agents of no more trust than its own, and itself only by its own tools.
+- Trust, permissions, directories, engine, bounds and retention are set by people. An agent created by an agent is in
+  the sandbox, with the creator's permissions, bounds and retention, and no directories.
+- It grants capabilities that it has itself, with its own tools and configuration of them.
+- It changes and deletes agents whose trust is not above its own, and itself only with its own tools.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nova_workers.errors import Forbidden
 __all__ = ["GrantWish", "check_manages", "granted", "inherited"]
 
 GrantWish = Mapping[str, Sequence[str] | None]
-"""Capabilities to grant, with their tools; None is all that there are to give."""
+"""Capabilities to grant, with their tools; None is all that the grantor has."""
 
 _TRUST_ORDER = ("sandbox", "controlled", "unrestricted")
 
@@ -29,7 +29,7 @@ def check_manages(manager: AgentView, target: AgentView) -> None:
     """Check that an agent may change or delete another.
 
     Raises:
-        Forbidden: It may not; says why.
+        Forbidden: It may not; the message says why.
     """
     if manager.id == target.id:
         raise Forbidden("You cannot manage yourself. The tools of the capability `self` change what of you is yours.")
@@ -41,7 +41,7 @@ def check_manages(manager: AgentView, target: AgentView) -> None:
 
 
 def inherited(maker: AgentSpec) -> dict[str, object]:
-    """Return the fields that a new agent has from the agent that makes it."""
+    """Return the fields that a new agent inherits from its creator."""
     return {
         "trust": "sandbox",
         "permissions": maker.permissions,
@@ -57,17 +57,17 @@ def inherited(maker: AgentSpec) -> dict[str, object]:
 
 
 def granted(wish: GrantWish, manager: AgentSpec, target: AgentSpec) -> dict[str, CapabilityGrant]:
-    """Return the grants that a wish comes to.
+    """Return the grants for a wish.
 
     The target may keep what it already has, in whole or in part.
 
     Args:
         wish: All capabilities that the target is to have.
-        manager: Who grants.
-        target: Who is granted, as it stands.
+        manager: The agent that grants.
+        target: The current configuration of the agent that gets them.
 
     Raises:
-        Forbidden: The manager does not have it to give; names the capability or tool.
+        Forbidden: The manager does not have it itself; names the capability or tool.
     """
     return {name: _grant(name, tools, manager, target) for name, tools in wish.items()}
 
@@ -95,5 +95,5 @@ def _grant(name: str, tools: Sequence[str] | None, manager: AgentSpec, target: A
 
 
 def _within(tools: Sequence[str] | None, grant: CapabilityGrant) -> bool:
-    """Whether a grant has these tools to give. All of it, where none are named."""
+    """Whether a grant contains these tools; None means all of the grant."""
     return tools is None or grant.tools is None or set(tools) <= set(grant.tools)

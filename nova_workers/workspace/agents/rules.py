@@ -1,4 +1,4 @@
-"""What an agent's configuration must be, beyond the form of its fields. Pure: asks no server and no registry."""
+"""Validation of an agent's configuration beyond the form of its fields. Pure: asks no server and no registry."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from nova_workers.errors import InvalidInput
 __all__ = ["RESERVED_IDS", "check_agent_id", "check_engine", "check_spec", "title_key"]
 
 RESERVED_IDS = frozenset({"person", "seed"})
-"""What `created_by` says where no agent did it."""
+"""Value of `created_by` for anything that no agent created."""
 
 _QUOTE_CHARS = 200
 
 
 def check_agent_id(agent_id: str) -> None:
-    """Check the id of a new agent, whose form is known to be right.
+    """Check the id of a new agent, whose form was already checked.
 
     Raises:
-        InvalidInput: It means something else.
+        InvalidInput: It is reserved.
     """
     if agent_id in RESERVED_IDS:
         raise _wrong("id", f"{agent_id!r} is a word that the history of agents uses; choose another id")
 
 
 def check_engine(engine: str | None) -> None:
-    """Check the name of an engine: that there is such a one, not that this fleet's workers have it.
+    """Check the name of an engine: that the engine exists, not that this fleet's workers have it.
 
     Raises:
-        InvalidInput: No worker has it, wherever it runs.
+        InvalidInput: No such engine exists.
     """
     if engine is not None and engine not in ENGINE_NAMES:
         raise _wrong("engine", f"there is no engine {_quoted(engine)}; there are {', '.join(ENGINE_NAMES)}")
@@ -44,7 +44,7 @@ def check_spec(spec: AgentSpec) -> None:
     """Check a configuration.
 
     Raises:
-        InvalidInput: Something in it cannot be; names the field, such as ``responsibilities.2.title``.
+        InvalidInput: A value is invalid; names the field, such as ``responsibilities.2.title``.
     """
     for field, text in (("name", spec.name), ("model", spec.model), ("engine", spec.engine)):
         if text is not None and not text.strip():
@@ -72,7 +72,7 @@ def _check_temperature(spec: AgentSpec) -> None:
 
 
 def title_key(title: str) -> str:
-    """Return what two titles have in common that a reader takes for the same."""
+    """Return a key that is equal for titles that look the same to a reader."""
     return " ".join(title.split()).casefold()
 
 
@@ -99,7 +99,7 @@ def _check_directories(directories: Iterable[str]) -> None:
         if not path.isprintable():
             raise _wrong(field, f"{_quoted(path)} holds characters that cannot be printed")
         if path.startswith("~"):
-            # Which home is meant depends on the user and the machine; an agent's runs may have others.
+            # The home directory depends on the user and the machine, which differ between the agent's runs.
             whole = posixpath.normpath(posixpath.expanduser(path))
             hint = f"; for the user of this server it would be {_quoted(whole)}" if whole.startswith("/") else ""
             raise _wrong(field, f"{_quoted(path)} is wrong: ~ is not expanded. Write the whole path{hint}")

@@ -20,41 +20,41 @@ from nova_workers.workspace.skills import require_skills
 __all__ = ["MAX_AGENTS", "PERSON", "Agents", "Edit", "Permit"]
 
 MAX_AGENTS = 1_000
-"""A tenant's. Approximate: two that are made at the same moment may both see the last free place."""
+"""Per tenant. Approximate: two concurrent creations may both pass the check."""
 
 PERSON = "person"
-"""Who made a version that came through the API."""
+"""The author of a version that was written through the API."""
 
 Edit = Callable[[Connection, AgentView], Awaitable[AgentSpec]]
 """Returns the new configuration from the agent's current one, under its lock."""
 
 Permit = Callable[[Connection, AgentView], Awaitable[None]]
-"""Raises where the agent must not be deleted."""
+"""Raises if the agent must not be deleted."""
 
 
 class Agents:
-    """Makes and changes the agents of all tenants.
+    """Creates and changes the agents of all tenants.
 
-    `actor` is ``person``, or the id of the agent that does it.
+    `actor` is ``person``, or the id of the agent that acts.
     """
 
     def __init__(self, database: Database, validate_grants: Callable[[AgentSpec], None]) -> None:
-        """Take what the rules need.
+        """Keep what the rules need.
 
         Args:
-            database: Where agents are.
-            validate_grants: Raises `InvalidInput` for capabilities, tools and configurations that are not known.
+            database: The ledger.
+            validate_grants: Raises `InvalidInput` for unknown capabilities, tools and configurations.
         """
         self._database = database
         self._validate_grants = validate_grants
 
     async def create(self, tenant_id: str, agent_id: str, spec: AgentSpec, *, actor: str) -> AgentView:
-        """Make an agent.
+        """Create an agent.
 
         Raises:
-            InvalidInput: Its configuration cannot be; names the field.
+            InvalidInput: Its configuration is invalid; names the field.
             Conflict: The id is taken.
-            LimitExceeded: The tenant has as many as it may.
+            LimitExceeded: The tenant has its maximum of agents.
         """
         check_agent_id(agent_id)
         async with self._database.transaction() as connection:
@@ -72,8 +72,8 @@ class Agents:
         """Give an agent a whole new configuration. An equal one makes no version.
 
         Raises:
-            InvalidInput: The configuration cannot be; names the field.
-            NotFound, Gone: There is no such agent, or no longer.
+            InvalidInput: The configuration is invalid; names the field.
+            NotFound, Gone: The agent never existed, or was deleted.
             VersionMismatch: Its newest version is not `expected`.
         """
         async with self._database.transaction() as connection:
@@ -99,10 +99,10 @@ class Agents:
     async def edit(
         self, tenant_id: str, agent_id: str, edit: Edit, *, actor: str, expected: int | None = None
     ) -> AgentView:
-        """Change an agent by what it is. Of two edits at the same time the second sees the first, and none is lost.
+        """Change an agent depending on its current configuration. Of two concurrent edits the second sees the first.
 
-        The engine, capabilities and skills are looked up only where the edit changes them: what was taken from the
-        fleet since does not stand in the way of a change to something else.
+        The engine, capabilities and skills are checked only if the edit changes them: one that was removed from the
+        fleet since does not prevent a change of another field.
 
         Raises:
             InvalidInput, NotFound, Gone, VersionMismatch: As `replace`; and what `edit` raises.
@@ -118,8 +118,8 @@ class Agents:
         """Make an earlier version's configuration the newest again, as a version of its own.
 
         Raises:
-            InvalidInput: It names what is no longer there; names the field.
-            NotFound, Gone: There is no such agent, or no longer; or it never had that version.
+            InvalidInput: It names something that no longer exists; names the field.
+            NotFound, Gone: The agent never existed, or was deleted; or it never had that version.
         """
         async with self._database.transaction() as connection:
             earlier = await ledger.get_version(connection, tenant_id, agent_id, version)
@@ -129,11 +129,11 @@ class Agents:
     async def delete(self, tenant_id: str, agent_id: str, permit: Permit | None = None) -> None:
         """Delete an agent, its triggers and its queued runs; park its tasks. The rest stays readable.
 
-        Another agent may take the id. It starts nothing that was meant for this one. A run that was begun keeps the
-        configuration that it began with.
+        A new agent may take the id; it gets no runs, triggers or tasks of this one. A run that has begun keeps its
+        configuration.
 
         Raises:
-            NotFound, Gone: There is no such agent, or no longer; and what `permit` raises.
+            NotFound, Gone: The agent never existed, or was deleted; and what `permit` raises.
         """
         async with self._database.transaction() as connection:
             agent = await ledger.lock_agent(connection, tenant_id, agent_id)
@@ -143,10 +143,10 @@ class Agents:
             await withdraw_queued_of_agent(connection, tenant_id, agent_id)
 
     async def get(self, tenant_id: str, agent_id: str) -> AgentView:
-        """Return an agent as it stands.
+        """Return an agent's current configuration.
 
         Raises:
-            NotFound, Gone: There is no such agent, or no longer.
+            NotFound, Gone: The agent never existed, or was deleted.
         """
         async with self._database.connection() as connection:
             return await ledger.get_agent(connection, tenant_id, agent_id)

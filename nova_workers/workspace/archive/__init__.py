@@ -1,1 +1,1 @@
-"""Import of an exported tenant: what rows must be, and how they are written."""
+"""Import of an exported tenant: validation of rows, and writing them."""

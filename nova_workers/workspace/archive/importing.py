@@ -1,4 +1,4 @@
-"""What may be imported, and how: whole or not at all."""
+"""Import of an archive: whole or not at all."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class _Importer:
         """Take one line of the archive.
 
         Args:
-            record: What the line says.
+            record: The parsed line.
             chars: Its size.
 
         Raises:
             InvalidInput: It is no line of an archive, or a row that cannot be imported; the message names the line.
-            Conflict: It is there already.
+            Conflict: The row exists already.
         """
         self._line += 1
         if self._ended:
@@ -87,12 +87,12 @@ class _Importer:
                 )
 
     async def finish(self) -> ImportResult:
-        """Write what is left, and check the whole.
+        """Write the remaining rows, and check the whole.
 
         Raises:
-            InvalidInput: The archive was cut, something in it points at what is not its own, an agent is not what its
-                newest version says, or the files of a skill cannot be together.
-            Conflict: Something is there already.
+            InvalidInput: The archive is truncated, a row refers to one outside it, an agent differs from its newest
+                version, or the files of a skill cannot be in one directory.
+            Conflict: A row exists already.
         """
         if not self._ended:
             raise InvalidInput("The archive has no end: it was cut. Nothing was imported; export it anew.", field="end")
@@ -103,7 +103,7 @@ class _Importer:
         return ImportResult(written=dict(self._written), kept=dict(self._kept), secrets=self._secrets)
 
     async def _check_skills(self) -> None:
-        """Check the files of each skill together, one skill at a time: single ones were checked as they came."""
+        """Check the files of each skill together, one skill at a time: each file was checked when it was read."""
         large = await ledger.oversized_skill(
             self._connection, self._tenant_id, most_files=MAX_FILES, most_bytes=MAX_SKILL_BYTES
         )
@@ -166,17 +166,17 @@ async def import_archive(
     """Import an archive in one transaction: whole, or not at all.
 
     Args:
-        lines: What each line says, and its size.
-        merge: Leave what is there already as it is, rather than refuse the whole.
+        lines: Each parsed line, and its size.
+        merge: Skip rows that exist already, rather than refuse the whole archive.
         validate_agent: Raises `InvalidInput` for an agent that this fleet cannot run.
-        with_effects: Have what follows a run be done for the imported ones.
+        with_effects: Queue the effects of imported runs.
 
     Returns:
-        What was written, and whether effects wait.
+        The numbers of written rows, and whether effects are queued.
 
     Raises:
-        InvalidInput: Something in it cannot be imported; the message names the line.
-        Conflict: Something is there already.
+        InvalidInput: A row cannot be imported; the message names the line.
+        Conflict: A row exists already.
     """
     async with database.transaction() as connection:
         tables = await load_tables(connection)

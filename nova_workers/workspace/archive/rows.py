@@ -1,4 +1,4 @@
-"""What a row of an archive must be, beyond what the tables check themselves. Pure."""
+"""Validation of an archive's rows beyond the constraints of the tables. Pure."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 _OTHER_KEYS: Final = frozenset(
     {"agents", "agent_versions", "skills", "skill_files", "tasks", "compactions", "thread_heads"}
 )
-"""Tables whose rows are not named by an id of ours."""
+"""Tables whose keys are not our ids."""
 _ENDED: Final = {"runs": ENDED_RUNS, "turns": ENDED_TURNS}
 
 
 def checked_row(kept: KeptTable, row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> JsonObject:
-    """Return a row as it may be written.
+    """Return a row in the form in which it is written.
 
     Raises:
-        InvalidInput: It may not; the message says which table and column.
+        InvalidInput: It is invalid; the message names table and column.
     """
     table = kept.name
     unknown = row.keys() - set(kept.columns)
@@ -72,7 +72,7 @@ def _checked_kind(table: str, row: JsonObject, validate_agent: Callable[[AgentSp
         case "skill_files":
             _check_skill_file(row)
         case "deliveries" if (row.get("target"), row.get("webhook_id")) != ("user", None):
-            # Another target is an address, and it may be another tenant's.
+            # Any other target is a webhook, which may be another tenant's.
             raise wrong("deliveries.target", f"{row.get('target')!r:.80}; only what stands in the inbox is imported")
         case "triggers":
             _check_trigger(row)
@@ -88,7 +88,7 @@ def _checked_kind(table: str, row: JsonObject, validate_agent: Callable[[AgentSp
 def _check_agent(row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> None:
     agent_id = row.get("id")
     spec = _spec("agents", agent_id, row)
-    # Versions of the past may name what is no more; they are history. What runs now must be right.
+    # Earlier versions are history, and may name what no longer exists. The current one must be valid.
     if row.get("deleted_at") is not None:
         return
     try:
@@ -107,7 +107,7 @@ def _spec(table: str, agent_id: object, row: JsonObject) -> AgentSpec:
     if type(version) is not int or version < 1:
         raise wrong(f"{table} {agent_id!r}", f"version: {version!r:.80} is no whole number from 1 on")
     try:
-        # Strict, as it was written: SQL looks into it too, and takes no 30.0 for a number of days.
+        # Strict, as when it was written: SQL reads it too, and does not accept 30.0 as a number of days.
         return AgentSpec.model_validate_json(json.dumps(row.get("spec")), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
@@ -147,7 +147,7 @@ def _check_trigger(row: JsonObject) -> None:
 
 
 def _moment(row: JsonObject, column: str) -> datetime:
-    """Return a time of a trigger, whose form is known to be right where there is one."""
+    """Return a time of a trigger, if any, whose form was already checked."""
     if row.get(column) is None:
         raise wrong(f"triggers.{column}", "it is missing")
     return datetime.fromisoformat(row[column])
@@ -166,7 +166,7 @@ def _is_id(value: object) -> bool:
 
 
 def _is_moment(value: object) -> bool:
-    """Whether a value is a time. Postgres takes more: ``yesterday``, and ``infinity``, which no calendar has."""
+    """Whether a value is a time. Postgres also accepts ``yesterday`` and ``infinity``."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

@@ -1,6 +1,6 @@
-"""What the values of an archive's rows must be, where code reads more from them than Postgres checks. Pure.
+"""Validation of values in an archive's rows where the code relies on more than Postgres checks. Pure.
 
-Values written in this fleet were checked when they were written; readers of rows of many tenants do not check again.
+Values that this fleet wrote were checked then, and readers do not check again.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from nova_workers.vocabulary import EndedWaitStatus
 __all__ = ["MAX_COUNT", "check_values", "unreadable", "wrong"]
 
 MAX_COUNT: Final = 2**31 - 2
-"""Of a 32-bit column: what counts on from there still fits."""
+"""For a 32-bit column, with headroom to count further."""
 _MAX_BIG_COUNT: Final = 10**12
-"""Of a 64-bit column: sums over millions of rows still fit."""
+"""For a 64-bit column, with headroom for sums over millions of rows."""
 _MAX_PRIORITY: Final = 100
 
 
@@ -72,14 +72,14 @@ _FORMS: Final[Mapping[str, Mapping[str, TypeAdapter[Any]]]] = {
         "answer": TypeAdapter(JsonObject | None),
     },
 }
-"""Columns that are parsed where they are read, by table. Agents, skills and triggers are checked whole, elsewhere."""
+"""By table, columns that readers parse. Agents, skills and triggers are checked whole, in `rows`."""
 
 
 def check_values(table: KeptTable, row: JsonObject) -> None:
     """Check the values of a row.
 
     Raises:
-        InvalidInput: One is not what its column holds; the message says which table and column.
+        InvalidInput: One does not fit its column; the message names table and column.
     """
     for column, form in _FORMS.get(table.name, {}).items():
         try:
@@ -98,19 +98,19 @@ def check_values(table: KeptTable, row: JsonObject) -> None:
 
 
 def unreadable(where: str, error: ValidationError) -> InvalidInput:
-    """Return the refusal of a value that has not the form it should have, by the first thing that is wrong with it."""
+    """Return the error for a value of the wrong form, with the first problem."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join([where, *(str(part) for part in first["loc"])])
     return wrong(field, f"{problem_of(first)}; got {first['input']!r:.80}")
 
 
 def wrong(where: str, problem: str) -> InvalidInput:
-    """Return the refusal of a row."""
+    """Return the error for a row."""
     return InvalidInput(f"{where}: {problem}.", field=where)
 
 
 def _is_amount(value: object) -> bool:
-    """Whether a value is a sum of money. Postgres takes ``NaN`` too, which is more than any budget."""
+    """Whether a value is a sum of money. Postgres also accepts ``NaN``, which is above any budget."""
     try:
         amount = Decimal(str(value))
     except InvalidOperation:

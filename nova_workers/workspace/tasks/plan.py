@@ -1,4 +1,4 @@
-"""Steps, subtasks and resources of a task: what it consists of."""
+"""Steps, subtasks and resources of a task."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ["TaskPlans", "write_new"]
 
 
 class TaskPlans:
-    """Changes what tasks consist of. Each method is one transaction, and returns the task as it stands after it."""
+    """Changes steps, subtasks and resources. Each method is one transaction; most return the changed task."""
 
     def __init__(self, transactions: TaskTransactions) -> None:
         self._transactions = transactions
 
     async def replace_steps(self, tenant_id: str, actor: TaskActor, task_id: int, given: StepsReplace) -> TaskView:
-        """Give a task its whole plan anew. An equal one changes nothing.
+        """Replace a task's whole plan. An equal one changes nothing.
 
         Raises:
             NotFound, Forbidden: As `TaskTransaction.take`.
@@ -51,7 +51,7 @@ class TaskPlans:
 
         Raises:
             NotFound: There is no such task, or it has no such step.
-            Forbidden: An agent has no part in the task.
+            Forbidden: The agent has no part in the task.
             IllegalTransition: The task has ended, or the step follows its subtask.
         """
         async with self._transactions.change(tenant_id, actor) as transaction:
@@ -63,13 +63,13 @@ class TaskPlans:
     async def create_subtask(
         self, tenant_id: str, actor: TaskActor, task_id: int, step_id: str, given: SubtaskCreate
     ) -> TaskView:
-        """Make the task that does a step, and return it. Only the owner of the task may, or a person.
+        """Create the subtask that does a step, and return it. Only the task's owner or a person may.
 
         Raises:
             NotFound: There is no such task, step or agent.
-            Forbidden: An agent does not own the task.
+            Forbidden: The agent does not own the task.
             IllegalTransition: The task is not active, or the step is done or has a subtask.
-            LimitExceeded: The tree is as deep as it may be, or there are too many open tasks.
+            LimitExceeded: The tree has its maximum depth, or there are too many open tasks.
         """
         async with self._transactions.change(tenant_id, actor) as transaction:
             task = await transaction.take(task_id)
@@ -102,7 +102,7 @@ class TaskPlans:
             NotFound, Forbidden: As `TaskTransaction.take`.
             IllegalTransition: The task has ended.
             Conflict: The task has it already.
-            LimitExceeded: The task has as many as it may.
+            LimitExceeded: The task has its maximum of resources.
         """
         async with self._transactions.change(tenant_id, actor) as transaction:
             task = await _take_open(transaction, task_id)
@@ -121,11 +121,11 @@ class TaskPlans:
             return next(resource for resource in found.resources if resource.id == resource_id)
 
     async def remove_resource(self, tenant_id: str, actor: TaskActor, task_id: int, resource_id: str) -> ResourceView:
-        """Remove a resource, and return what it was.
+        """Remove a resource, and return it.
 
         Raises:
             NotFound: There is no such task, or it has no such resource.
-            Forbidden: An agent has no part in the task.
+            Forbidden: The agent has no part in the task.
             IllegalTransition: The task has ended.
         """
         async with self._transactions.change(tenant_id, actor) as transaction:
@@ -142,7 +142,7 @@ class TaskPlans:
 
 
 async def write_new(transaction: TaskTransaction, given: TaskCreate, *, parent: tuple[int, str] | None = None) -> int:
-    """Write a task with all that it begins with, and return its number.
+    """Write a task with its first steps and resources, and return its number.
 
     Raises:
         NotFound: There is no such agent.
@@ -207,7 +207,7 @@ def _find_step(task: TaskView, step_id: str) -> StepView:
 
 
 def _merged(step: StepView, given: StepPatch) -> StepInput:
-    # Constructed, not validated: what is there was checked when it was written.
+    # Constructed, not validated: stored values were checked when they were written.
     return StepInput.model_construct(
         id=step.id, title=given.title or step.title, details=given.details, done=given.done
     )

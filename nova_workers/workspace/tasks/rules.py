@@ -1,4 +1,4 @@
-"""What may be done to a task: pure rules, the same for people and for agents."""
+"""The rules for changes of a task, the same for people and for agents. Pure."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LEGAL_MOVES: Mapping[TaskStatus, frozenset[TaskStatus]] = MappingProxyType(
         "canceled": frozenset(),
     }
 )
-"""Where a task may go from where it stands."""
+"""By status, the statuses that may follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskActor:
-    """Who does something to a task: an agent in a run, or a person."""
+    """The author of a change: an agent in a run, or a person."""
 
     agent_id: str | None = None
     """None is a person."""
@@ -47,7 +47,7 @@ class TaskActor:
 
     @property
     def name(self) -> str:
-        """What the history says."""
+        """The author's name in the history."""
         return "person" if self.agent_id is None else self.agent_id
 
 
@@ -57,12 +57,12 @@ PERSON = TaskActor()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of a task's steps.
+    """The changes of a task's steps.
 
     Attributes:
-        written: Steps that are new or other than before.
-        dropped: Ids of those that go.
-        details: What the history says of it.
+        written: New and changed steps.
+        dropped: Ids of removed steps.
+        details: The change for the history.
     """
 
     written: tuple[PlannedStep, ...]
@@ -76,10 +76,10 @@ class Plan:
 
 
 def check_move(task_id: int, from_status: TaskStatus, to_status: TaskStatus) -> None:
-    """Refuse a move that no task makes.
+    """Refuse an illegal transition.
 
     Raises:
-        IllegalTransition: Names both states, and where the task may go.
+        IllegalTransition: Names both statuses, and those that may follow.
     """
     legal = LEGAL_MOVES[from_status]
     if to_status not in legal:
@@ -110,14 +110,14 @@ def check_may_change(actor: TaskActor, task: TaskView, owners_above: Collection[
     """Refuse an agent that has no part in a task. A person may change all of them.
 
     Args:
-        actor: Who wants to.
-        task: What it wants to change.
+        actor: The author of the change.
+        task: The task to change.
         owners_above: Owners of the tasks that this one is a subtask of, at any depth.
 
     Raises:
-        Forbidden: The agent neither owns the task, nor made it, nor owns a task above it.
+        Forbidden: The agent neither owns the task, nor created it, nor owns a task above it.
     """
-    # An agent may be called "person" too, and made none of what people made.
+    # An agent may have the id "person", and did not create what people created.
     makers = {task.created_by} - {PERSON.name}
     if actor.agent_id is not None and actor.agent_id not in {task.owner_agent_id, *makers, *owners_above}:
         raise Forbidden(
@@ -143,14 +143,14 @@ def check_revision(task: TaskView, known: int | None) -> None:
 
 
 def make_plan(task_id: int, present: Sequence[StepView], given: Iterable[StepInput]) -> Plan:
-    """Work out how to come from the present steps to those given.
+    """Return the changes from the present steps to the given ones.
 
-    A step given with its id stays the same step; what is left out of it stays as it is. A step's link to a subtask is
-    no part of it: it is neither set, nor removed, nor overwritten, and a step that has one follows it.
+    A step given with its id stays the same step, and keeps the fields that are not given. A step's link to a subtask
+    is not part of a plan: it is never set, removed or overwritten, and a step with one follows its subtask.
 
     Raises:
-        InvalidInput: An id is not one of this task's steps, or comes twice.
-        IllegalTransition: A step with a subtask would be dropped, or marked against it.
+        InvalidInput: An id is not one of this task's steps, or occurs twice.
+        IllegalTransition: A step with a subtask would be removed, or marked differently from it.
     """
     there = {step.id: step for step in present}
     place = {step.id: position for position, step in enumerate(present)}
@@ -164,7 +164,7 @@ def make_plan(task_id: int, present: Sequence[StepView], given: Iterable[StepInp
     for step in dropped:
         _check_free(task_id, step)
     written = tuple(step for step in planned if step.id not in there or _differs(step, there[step.id], place[step.id]))
-    return Plan(written, tuple(step.id for step in dropped), _tell(there, written, dropped))
+    return Plan(written, tuple(step.id for step in dropped), _changes_of(there, written, dropped))
 
 
 def _plan_step(task_id: int, there: Mapping[str, StepView], position: int, given: StepInput) -> PlannedStep:
@@ -203,8 +203,10 @@ def _differs(new: PlannedStep, old: StepView, position: int) -> bool:
     return (new.position, new.title, new.details, new.done) != (position, old.title, old.details, old.done)
 
 
-def _tell(there: Mapping[str, StepView], written: Sequence[PlannedStep], dropped: Sequence[StepView]) -> dict[str, Any]:
-    """Return what changed and nothing else: a plan may have 200 steps, and each change is kept for ever."""
+def _changes_of(
+    there: Mapping[str, StepView], written: Sequence[PlannedStep], dropped: Sequence[StepView]
+) -> dict[str, Any]:
+    """Return the changes only: a plan may have 200 steps, and each change is kept for ever."""
     changed: list[dict[str, Any]] = []
     for step in written:
         old = there.get(step.id)
@@ -222,5 +224,5 @@ def _tell(there: Mapping[str, StepView], written: Sequence[PlannedStep], dropped
         if step.id not in there
     ]
     removed = [{"id": step.id, "title": step.title, "details": step.details, "done": step.done} for step in dropped]
-    told = {"added": added, "changed": changed, "removed": removed}
-    return {name: steps for name, steps in told.items() if steps}
+    details = {"added": added, "changed": changed, "removed": removed}
+    return {name: steps for name, steps in details.items() if steps}

@@ -1,4 +1,4 @@
-"""A task in words: for the prompt of a run on its thread, and for the tools' answers."""
+"""A task as text: for the prompt of a run on its thread, and for results of tools."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nova_workers.ledger.tasks.records import find_task
 __all__ = ["describe_task", "task_section"]
 
 _SECTION_DETAILS_CHARS = 300
-"""Of each step that is not done; the rest is a `task_get` away. A plan has 200 steps at most."""
+"""For each step that is not done; `task_get` returns the rest. A plan has 200 steps at most."""
 
 
 async def task_section(connection: Connection, tenant_id: str, task_id: int) -> str:
-    """Return what the prompt says of a task: the content of its section, not escaped. Empty where there is none."""
+    """Return a task's section of the prompt, not escaped. Empty without a task."""
     task = await find_task(connection, tenant_id, task_id)
     return "" if task is None else describe_task(task, details_chars=_SECTION_DETAILS_CHARS)
 
@@ -23,7 +23,7 @@ def describe_task(task: TaskView, *, details_chars: int | None = None) -> str:
 
     Args:
         task: What to describe.
-        details_chars: Most characters of a step's details, and none of steps that are done; None gives all of all.
+        details_chars: Most characters of a step's details; steps that are done get none. None gives all details.
     """
     lines = [f"Task {task.id}: {task.title}", f"Status: {task.status}", f"Owner: {task.owner_agent_id}"]
     if task.parent_task_id is not None:

@@ -40,28 +40,28 @@ class Tasks:
     """The tasks of all tenants.
 
     Attributes:
-        plans: Changes what tasks consist of: steps, subtasks, resources.
+        plans: Changes steps, subtasks and resources.
     """
 
     def __init__(self, database: Database, dispatcher: Dispatcher | None = None) -> None:
-        """Take the database, and what rings for the runs that changes make; without it the reconciler rings."""
+        """Keep the database, and the dispatcher that rings for runs; without it the reconciler rings."""
         self._database = database
         self._transactions = TaskTransactions(database, dispatcher)
         self.plans = TaskPlans(self._transactions)
 
     async def create(self, tenant_id: str, actor: TaskActor, given: TaskCreate) -> TaskView:
-        """Make a task.
+        """Create a task.
 
         Raises:
             NotFound: There is no such agent.
             Conflict: A resource is given twice.
-            LimitExceeded: There are as many open tasks as there may be.
+            LimitExceeded: The tenant has its maximum of open tasks.
         """
         async with self._transactions.change(tenant_id, actor) as transaction:
             return await transaction.read(await write_new(transaction, given))
 
     async def get(self, tenant_id: str, task_id: int) -> TaskView:
-        """Return a task as it stands.
+        """Return a task.
 
         Raises:
             NotFound: There is no such task.
@@ -97,7 +97,7 @@ class Tasks:
     async def history(
         self, tenant_id: str, task_id: int, *, before: int | None = None, limit: int
     ) -> list[TaskChangeView]:
-        """Return what happened to a task, newest first, the changes before the revision `before`.
+        """Return a task's changes before the revision `before`, newest first.
 
         Raises:
             NotFound: There is no such task.
@@ -107,13 +107,13 @@ class Tasks:
             return await list_changes(connection, tenant_id, task_id, before=before, limit=limit)
 
     async def update(self, tenant_id: str, actor: TaskActor, task_id: int, given: TaskPatch) -> TaskView:
-        """Change what is said of a task, and move it where `given` has a status. Equal values change nothing.
+        """Change a task's fields, and its status if one is given. Equal values change nothing.
 
         Raises:
             NotFound: There is no such task, or no such agent to own it.
-            Forbidden: An agent has no part in it.
-            Conflict: It has changed since the revision that is given.
-            IllegalTransition: It has ended, or does not go from its status to that one.
+            Forbidden: The agent has no part in it.
+            Conflict: It has changed since the given revision.
+            IllegalTransition: It has ended, or the given status cannot follow its own.
         """
         async with self._transactions.change(tenant_id, actor) as transaction:
             task = await transaction.take(task_id)
@@ -126,33 +126,33 @@ class Tasks:
             return task if given.status is None else await _move(transaction, task, given.status, None)
 
     async def activate(self, tenant_id: str, actor: TaskActor, task_id: int) -> TaskView:
-        """Begin a draft: from now on it has a thread of its own, which its owner works on.
+        """Activate a draft: it gets a thread of its own, on which its owner works.
 
         Raises:
             NotFound: There is no such task, or its owner was deleted.
-            Forbidden: An agent has no part in it.
-            IllegalTransition: It is no draft.
+            Forbidden: The agent has no part in it.
+            IllegalTransition: It is not a draft.
         """
         return await self._end_or_begin(tenant_id, actor, task_id, "active", None)
 
     async def complete(self, tenant_id: str, actor: TaskActor, task_id: int, outcome: str | None = None) -> TaskView:
-        """End an active task well. Of a subtask: its step is done, and the owner above is woken.
+        """Complete an active task. For a subtask: its step becomes done, and the owner of the task above is woken.
 
         Raises:
             NotFound: There is no such task.
-            Forbidden: An agent has no part in it.
-            IllegalTransition: It is not active, or has open subtasks: those are not completed with it.
+            Forbidden: The agent has no part in it.
+            IllegalTransition: It is not active, or has open subtasks, which are not completed with it.
         """
         return await self._end_or_begin(tenant_id, actor, task_id, "done", outcome)
 
     async def cancel(self, tenant_id: str, actor: TaskActor, task_id: int, outcome: str | None = None) -> TaskView:
-        """End a task without a result, and all that is open below it.
+        """Cancel a task and all open tasks below it.
 
-        Of a subtask: its step is free again, for the owner above to do or to give away anew, who is woken.
+        For a subtask: its step is free again, and the owner of the task above is woken.
 
         Raises:
             NotFound: There is no such task.
-            Forbidden: An agent has no part in it.
+            Forbidden: The agent has no part in it.
             IllegalTransition: It has ended.
         """
         return await self._end_or_begin(tenant_id, actor, task_id, "canceled", outcome)
@@ -167,14 +167,14 @@ class Tasks:
 
 
 async def _describe(transaction: TaskTransaction, task: TaskView, given: TaskPatch) -> TaskView:
-    """Write the fields that are given and differ. A new owner of an active task gets a thread of its own for it."""
+    """Write the given fields that differ. A new owner of an active task gets a thread for it."""
     fields = given.model_dump(include={"title", "description", "owner_agent_id"}, exclude_none=True)
     changed = {name: value for name, value in fields.items() if value != getattr(task, name)}
     if not changed:
         return task
     if "owner_agent_id" in changed:
         await transaction.need_agent(changed["owner_agent_id"])
-    told = {name: {"from": getattr(task, name), "to": value} for name, value in changed.items()}
+    details = {name: {"from": getattr(task, name), "to": value} for name, value in changed.items()}
     task = task.model_copy(update=changed)
     await ledger.set_fields(
         transaction.connection,
@@ -184,18 +184,18 @@ async def _describe(transaction: TaskTransaction, task: TaskView, given: TaskPat
         description=task.description,
         owner_agent_id=task.owner_agent_id,
     )
-    handed_over = "owner_agent_id" in changed and task.status == "active"
-    if handed_over:
+    owner_changes = "owner_agent_id" in changed and task.status == "active"
+    if owner_changes:
         await transaction.stop_work([task.id])
         await transaction.bind_thread(task)
-    await transaction.record(task.id, "updated", told)
-    if handed_over:
+    await transaction.record(task.id, "updated", details)
+    if owner_changes:
         await transaction.wake(task.id)
     return await transaction.read(task.id)
 
 
 async def _move(transaction: TaskTransaction, task: TaskView, status: TaskStatus, outcome: str | None) -> TaskView:
-    """Do a legal move with all that follows from it."""
+    """Apply a legal transition with its consequences."""
     if status == "active":
         await ledger.set_active(transaction.connection, transaction.tenant_id, task.id)
         thread_id = await transaction.bind_thread(task)
@@ -224,9 +224,11 @@ async def _move(transaction: TaskTransaction, task: TaskView, status: TaskStatus
 async def _record_end(
     transaction: TaskTransaction, task: TaskView, status: TaskStatus, outcome: str | None, below: list[int]
 ) -> None:
-    told: dict[str, Any] = {"outcome": outcome, "canceled_with_it": below}
+    details: dict[str, Any] = {"outcome": outcome, "canceled_with_it": below}
     await transaction.record(
-        task.id, "completed" if status == "done" else "canceled", {name: value for name, value in told.items() if value}
+        task.id,
+        "completed" if status == "done" else "canceled",
+        {name: value for name, value in details.items() if value},
     )
     if status == "done":
         await mark_step_done(transaction.connection, transaction.tenant_id, task.id)
@@ -243,7 +245,7 @@ async def _record_end(
 
 
 async def _update_parent(transaction: TaskTransaction, task: TaskView) -> None:
-    """Record a subtask's end with the task above, and wake the owner of that."""
+    """Record a subtask's end in the task above, and wake that task's owner."""
     if task.parent_task_id is None:
         return
     parent = await transaction.read(task.parent_task_id)
@@ -251,15 +253,15 @@ async def _update_parent(transaction: TaskTransaction, task: TaskView) -> None:
     kind = "subtask_completed" if task.status == "done" else "subtask_canceled"
     await transaction.record(parent.id, kind, {name: about[name] for name in ("subtask_id", "step_id")})
     if parent.status == "active":
-        await transaction.wake_owner(parent, _wake_words(parent, task), about)
+        await transaction.wake_owner(parent, _wake_message(parent, task), about)
 
 
-def _wake_words(parent: TaskView, task: TaskView) -> str:
+def _wake_message(parent: TaskView, task: TaskView) -> str:
     step = next((step for step in parent.steps if step.id == task.parent_step_id), None)
     of_step = "" if step is None else f", for the step {step.title!r},"
-    became = "is done" if task.status == "done" else "was canceled, and its step is free again"
+    result = "is done" if task.status == "done" else "was canceled, and its step is free again"
     outcome = f"\n\nOutcome:\n{task.outcome}" if task.outcome else ""
     return (
-        f"Subtask {task.id} ({task.title!r}){of_step} of task {parent.id} ({parent.title!r}) {became}.{outcome}\n\n"
+        f"Subtask {task.id} ({task.title!r}){of_step} of task {parent.id} ({parent.title!r}) {result}.{outcome}\n\n"
         f"Go on with task {parent.id}."
     )

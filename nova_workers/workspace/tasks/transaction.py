@@ -38,7 +38,7 @@ class TaskTransaction:
 
         Raises:
             NotFound: There is no such task.
-            Forbidden: An agent has no part in it.
+            Forbidden: The agent has no part in it.
         """
         if not await ledger.lock_tree(self.connection, self.tenant_id, task_id):
             raise no_task(task_id)
@@ -49,7 +49,7 @@ class TaskTransaction:
         return task
 
     async def read(self, task_id: int) -> TaskView:
-        """Return a task as it stands now.
+        """Return a task in its current state.
 
         Raises:
             NotFound: There is no such task.
@@ -82,16 +82,16 @@ class TaskTransaction:
         self.bells.extend(await schedule.stop_work(self.connection, self.tenant_id, task_ids, except_run_id=run_id))
 
     async def need_agent(self, agent_id: str) -> None:
-        """Refuse an owner that is not there.
+        """Refuse an owner that does not exist.
 
         Raises:
-            NotFound: There is no such agent, or no longer.
+            NotFound: There is no such agent, or it was deleted.
         """
         if not await agent_exists(self.connection, self.tenant_id, agent_id):
             raise NotFound(f"There is no agent {agent_id!r}.", field="owner_agent_id", agent_id=agent_id)
 
     async def bind_thread(self, task: TaskView) -> str:
-        """Return the task's thread, made if need be.
+        """Return the task's thread; creates it if there is none.
 
         Raises:
             NotFound: The owner was deleted.
@@ -132,7 +132,7 @@ class TaskTransactions:
     """Opens changes to tasks."""
 
     def __init__(self, database: Database, dispatcher: Dispatcher | None) -> None:
-        """Take the database, and what rings for the runs that changes make; without it the reconciler rings."""
+        """Keep the database, and the dispatcher that rings for runs; without it the reconciler rings."""
         self.database = database
         self._dispatcher = dispatcher
 
@@ -147,5 +147,5 @@ class TaskTransactions:
 
 
 def no_task(task_id: int) -> NotFound:
-    """Return the error of a number that no task of the tenant has."""
+    """Return the error for a number that no task of the tenant has."""
     return NotFound(f"There is no task {task_id}.", task_id=task_id)
