@@ -13,6 +13,7 @@ from api.key_cache import KeyCache
 from api.openapi import install_openapi
 from api.routes import reference
 from api.routes.operations import fleet, health, keys, tenant, tenants, usage
+from api.routes.orchestrations import config as orchestration_config
 from api.routes.runs import answers, events, runs, submissions, threads
 from api.routes.workspace import (
     agents,
@@ -73,6 +74,7 @@ _ROUTERS = (
     secrets.router,
     skills.router,
     triggers.router,
+    orchestration_config.router,
     webhooks.router,
 )
 

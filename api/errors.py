@@ -113,13 +113,15 @@ def problem(error: NovaError, *, instance: str | None = None) -> Problem:
     """Return an error of ours as a problem."""
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     fields = dict(error.fields)
-    field = fields.pop("field", None)
+    field, errors = fields.pop("field", None), fields.pop("errors", None)
+    if errors is None:
+        errors = [] if field is None else [{"field": field, "message": error.message}]
     return _problem(
         status,
         code=error.code,
         detail=error.message,
         instance=instance,
-        errors=[] if field is None else [{"field": field, "message": error.message}],
+        errors=cast(Sequence[dict[str, Any]], errors),
         context=fields,
     )
 

@@ -6,6 +6,7 @@ from models.agents import Agent, AgentVersion
 from models.base import metadata
 from models.delivery import Webhook
 from models.effects import Delivery, Effect, Embedding, Memory, MessageText
+from models.orchestration_configs import OrchestrationConfig
 from models.runs import IdempotencyKey, Run, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
@@ -30,6 +31,7 @@ __all__ = [
     "Message",
     "MessageText",
     "Note",
+    "OrchestrationConfig",
     "Run",
     "RunWait",
     "Secret",

@@ -21,6 +21,8 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
+from nova_workers.orchestration.config.service import OrchestrationConfigs
+from nova_workers.orchestration.models.installed import known_models
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
@@ -59,6 +61,7 @@ class ApiServices:
     waiting: Waiting
     capabilities: CapabilityRegistry
     agents: Agents
+    orchestration_configs: OrchestrationConfigs
     tasks: Tasks
     task_scheduler: TaskScheduler
     triggers: TriggerFirer
@@ -120,6 +123,9 @@ def build_api(settings: Settings) -> ApiServices:
         waiting=Waiting(database, dispatcher, canceller),
         capabilities=capabilities,
         agents=Agents(database, capabilities.validate),
+        orchestration_configs=OrchestrationConfigs(
+            database, settings.tools, lambda: known_models(settings.model.aliases)
+        ),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics),

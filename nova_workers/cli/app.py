@@ -62,6 +62,12 @@ COMMANDS = (
     Lazy("tenants", "nova_workers.cli.operations.tenants", "Make, see, change and end tenants, as an operator.", _LOOK),
     Lazy("budgets", "nova_workers.cli.operations.tenant", "See what is left of the day's budgets.", _LOOK),
     Lazy("triggers", "nova_workers.cli.workspace.triggers", "Start agents at times or on demand.", _LOOK),
+    Lazy(
+        "orchestrations",
+        "nova_workers.cli.orchestrations.commands",
+        "Agents that run agents: their configuration and models.",
+        _LOOK,
+    ),
     Lazy("webhooks", "nova_workers.cli.workspace.webhooks", "Notify other programs of what happens here.", _LOOK),
     Lazy("export", "nova_workers.cli.archive.commands", "Write the workspace into a folder of readable files.", _LOOK),
     Lazy("import", "nova_workers.cli.archive.commands", "Read such a folder into a tenant.", _LOOK),

@@ -1,12 +1,12 @@
 """``/v1/agents``: configuration of agents, kept in versions."""
 
-import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Response
+from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth import AgentsCaller
+from api.entity_tags import IfMatch, expected_version, tag
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
@@ -14,7 +14,6 @@ from api.params import AgentIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.workspace.agents.service import PERSON
 
@@ -22,13 +21,8 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=StrictRoute)
 
-_ENTITY_TAG = re.compile(r'"?([1-9][0-9]{0,17})"?\Z')
 _MAX_VERSION = 2**31 - 1
 
-IfMatch = Annotated[
-    str | None,
-    Header(description="The version that this change follows, as `ETag` gave it. Left out or `*`: the newest."),
-]
 Version = Annotated[int, Path(description="A version's number.", ge=1, le=_MAX_VERSION)]
 
 
@@ -74,7 +68,7 @@ async def replace_agent(
 ) -> AgentView:
     """Give an agent a new configuration, as its next version. An equal one changes nothing."""
     agent = await state.services.agents.replace(
-        caller.tenant_id, agent_id, body, actor=PERSON, expected=_expected(if_match)
+        caller.tenant_id, agent_id, body, actor=PERSON, expected=expected_version(if_match)
     )
     return _tagged(agent, response)
 
@@ -91,7 +85,7 @@ async def change_agent(
 ) -> AgentView:
     """Change fields of an agent, each as a whole, as its next version. Those left out stay."""
     agent = await state.services.agents.patch(
-        caller.tenant_id, agent_id, body, actor=PERSON, expected=_expected(if_match)
+        caller.tenant_id, agent_id, body, actor=PERSON, expected=expected_version(if_match)
     )
     return _tagged(agent, response)
 
@@ -137,14 +131,5 @@ async def rollback_agent(
 
 
 def _tagged(agent: AgentView, response: Response) -> AgentView:
-    response.headers["etag"] = f'"{agent.version}"'
+    tag(response, agent.version)
     return agent
-
-
-def _expected(if_match: str | None) -> int | None:
-    if if_match is None or if_match.strip() == "*":
-        return None
-    found = _ENTITY_TAG.match(if_match.strip())
-    if found is None:
-        raise InvalidInput(f'If-Match is {if_match!r}; it takes one version, such as "3", or *.', field="If-Match")
-    return int(found[1])

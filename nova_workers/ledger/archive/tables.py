@@ -150,6 +150,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "tenants": "an import writes into a tenant that exists",
     "api_keys": "a key belongs to one fleet",
     "secrets": "their names only: values are encrypted for this fleet",
+    "orchestration_configs": "programs, profiles and models of this fleet; `nova orchestrations config show` writes it",
     "webhooks": "an address of this fleet, and a secret encrypted for it",
     "idempotency_keys": "belong to requests to this fleet, for a day",
     "switches": "a pause is a state of this fleet",

@@ -80,6 +80,7 @@ SWEPT: Final = (
     "task_changes",
     "skill_files",
     "agent_versions",
+    "orchestration_configs",
     "webhooks",
     "upkeep_cursors",
     "triggers",

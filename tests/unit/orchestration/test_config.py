@@ -14,7 +14,9 @@ from nova_workers.orchestration.config.values import (
     OrchestrationConfig,
     ResolvedModel,
 )
+from nova_workers.orchestration.models.installed import known_models
 from tests.requirements import proves
+from tests.support.data.documents import ROOT, blocks
 
 KNOWN = {
     "claude-opus-5": ResolvedModel(provider="claude", model_id="claude-opus-5"),
@@ -75,6 +77,13 @@ def test_all_seven_sections_are_read() -> None:
     assert expert.mcp_servers["docs"].references() == {"DOCS_KEY"}
     assert config.plugins["browser"].tags == ("web page", "expert")
     assert config.model_registry["qwen-9b"].tier == "fast"
+
+
+def test_the_documented_file_is_one() -> None:
+    (example,) = blocks("yaml", ROOT / "docs" / "orchestration-config.md")
+    config = parse_config(example.text, known=known_models())
+    assert config.model("deep").reasoning_effort == "high"
+    assert config.peers() == {config.model("sonnet").model_id, "qwen3-8b"}
 
 
 def test_an_empty_file_has_the_defaults() -> None:

@@ -1,0 +1,76 @@
+"""``/v1/orchestrations/config``: the configuration of orchestrations, kept in versions."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from api.auth import AgentsCaller
+from api.entity_tags import IfMatch, expected_version, tag
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.orchestration_config import (
+    OrchestrationConfigInfo,
+    OrchestrationConfigPut,
+    OrchestrationConfigView,
+)
+from nova_workers.ledger.orchestrations import configs as ledger
+from nova_workers.workspace.agents.service import PERSON
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/orchestrations/config", tags=["orchestrations"], route_class=StrictRoute)
+
+Version = Annotated[int, Path(description="A version's number.", ge=1, le=2**31 - 1)]
+
+
+@router.get("", responses=problems())
+async def get_orchestration_config(caller: AgentsCaller, state: State, response: Response) -> OrchestrationConfigView:
+    """Get the configuration as it stands. Version 0 means that the defaults apply."""
+    view = await state.services.orchestration_configs.get(caller.tenant_id)
+    tag(response, view.version)
+    return view
+
+
+@router.put("", responses=problems(412, body=True))
+async def put_orchestration_config(
+    body: OrchestrationConfigPut,
+    caller: AgentsCaller,
+    state: State,
+    response: Response,
+    if_match: IfMatch = None,
+) -> OrchestrationConfigView:
+    """Replace the configuration, as its next version. With an error nothing is stored, and `errors` has each."""
+    view = await state.services.orchestration_configs.put(
+        caller.tenant_id, body, actor=PERSON, expected=expected_version(if_match, least=0)
+    )
+    tag(response, view.version)
+    return view
+
+
+@router.get("/versions", responses=problems(400, 422))
+async def list_orchestration_config_versions(
+    caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[OrchestrationConfigInfo]:
+    """List the versions of the configuration, newest first, without their texts."""
+    pager = Pager(caller.tenant_id, "orchestration_configs", (int,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_config_versions(
+            connection,
+            caller.tenant_id,
+            before=None if position is None else int(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda row: [row.version])
+
+
+@router.get("/versions/{version}", responses=problems(404, 422))
+async def get_orchestration_config_version(
+    version: Version, caller: AgentsCaller, state: State
+) -> OrchestrationConfigView:
+    """Get what the configuration was."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_config_version(connection, caller.tenant_id, version)

@@ -1,0 +1,137 @@
+"""`nova orchestrations config`: check, show and replace the configuration of orchestrations."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nova_workers.cli.command import Session, remote
+from nova_workers.cli.terminal.output import JsonOption, Output, stamp
+from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.terminal.text_input import read_text
+from nova_workers.config import load_settings
+from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigPut
+from nova_workers.orchestration.config.parsing import MODELS_FILE, parse_config
+from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.models.installed import known_models
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Check, show and replace the configuration of orchestrations.",
+)
+
+_STDIN = "-"
+
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="YAML; a models.yaml beside it is read too. - reads stdin.")
+]
+VersionOption = Annotated[int | None, typer.Option("--version", min=1, help="An earlier version.")]
+ModelsOption = Annotated[bool, typer.Option("--models", help="The models.yaml instead.")]
+IfVersionOption = Annotated[
+    int | None, typer.Option("--if-version", min=0, help="Refuses if the newest version is another.")
+]
+
+
+@app.command("check")
+def check(file: FileArgument, json_mode: JsonOption = False) -> None:
+    """Check a file without any server: every error with its line and column."""
+    text, models_text = _read(file)
+    config = _parse(file, text, models_text or "")
+    out = Output(json_mode=json_mode)
+    if json_mode:
+        out.document(config)
+    else:
+        out.facts(_facts(config))
+
+
+@remote(app, "show")
+async def show(session: Session, version: VersionOption = None, models: ModelsOption = False) -> None:
+    """Print the stored configuration, as a file that `set` takes."""
+    configs = session.client.orchestration_config
+    view = await configs.get() if version is None else await configs.version(version)
+    if session.out.json:
+        session.out.document(view)
+        return
+    text = view.models_text if models else view.text
+    if text:
+        session.out.text(text.rstrip("\n"))
+    about = f"by {view.created_by}, {stamp(view.created_at)}" if view.version else "nothing stored: the defaults apply"
+    session.out.note(f"version {view.version}, {about}")
+
+
+@remote(app, "set")
+async def set_config(session: Session, file: FileArgument, if_version: IfVersionOption = None) -> None:
+    """Replace the stored configuration by a file, as its next version; with an error nothing is stored.
+
+    Without a models.yaml beside the file the stored one stays.
+    """
+    configs = session.client.orchestration_config
+    text, models_text = _read(file)
+    if models_text is None:
+        stored = await configs.get()
+        models_text, if_version = stored.models_text, stored.version if if_version is None else if_version
+    # The server checks it again; here errors name the files.
+    _parse(file, text, models_text)
+    view = await configs.put(OrchestrationConfigPut(text=text, models_text=models_text), if_version=if_version)
+    if session.out.json:
+        session.out.document(view)
+    else:
+        session.out.text(f"version {view.version}")
+
+
+@remote(app, "versions")
+async def versions(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
+    """List the versions of the configuration, newest first."""
+    page = await session.client.orchestration_config.versions(limit=limit, cursor=cursor)
+    show_page(session.out, page, ("version", "made", "by", "bytes"), _row, nothing="None was ever stored.")
+
+
+def _row(info: OrchestrationConfigInfo) -> tuple[str, ...]:
+    return str(info.version), stamp(info.created_at), info.created_by, str(info.size_bytes)
+
+
+def _read(file: str) -> tuple[str, str | None]:
+    """Return a file's text and that of the ``models.yaml`` beside it, if there is one."""
+    if file == _STDIN:
+        return read_text(_STDIN), None
+    beside = Path(file).parent / MODELS_FILE
+    has_beside = beside.is_file() and Path(file).name != MODELS_FILE
+    return read_text(f"@{file}"), read_text(f"@{beside}") if has_beside else None
+
+
+def _parse(file: str, text: str, models_text: str) -> OrchestrationConfig:
+    return parse_config(
+        text,
+        models_text,
+        known=known_models(load_settings().model.aliases),
+        file="stdin" if file == _STDIN else file,
+        models_file=str(Path(file).parent / MODELS_FILE),
+    )
+
+
+def _facts(config: OrchestrationConfig) -> Iterable[tuple[str, str]]:
+    engine, defaults = config.engine, config.defaults
+    yield "agents", f"at most {engine.max_concurrent_agents} at once, {engine.max_agent_depth} levels below each other"
+    yield "time", f"{engine.agent_timeout_seconds:g} s of reasoning, {engine.tool_call_timeout_seconds:g} s a tool call"
+    yield "providers", ", ".join(sorted(config.providers))
+    for field in ("model", "master_model", "peer_model"):
+        name = getattr(defaults, field)
+        yield field, "" if name is None else _model(config, name)
+    yield "peer_models", "\n".join(_model(config, name) for name in defaults.peer_models)
+    for expert in config.experts.values():
+        model = "" if expert.model is None else f" with {_model(config, expert.model)}"
+        yield f"expert {expert.expert_id}", f"{expert.name}{model}"
+    for name, plugin in config.plugins.items():
+        tags = ", ".join(plugin.tags)
+        yield f"plugin {name}", f"{plugin.type}, for {tags}" if tags else plugin.type
+
+
+def _model(config: OrchestrationConfig, name: str) -> str:
+    model = config.model(name)
+    effort = f", effort {model.reasoning_effort}" if model.reasoning_effort else ""
+    return f"{name} ({model.provider} {model.model_id}{effort})"

@@ -1,0 +1,39 @@
+"""The client's calls of the configuration of orchestrations, and of the models that they choose from."""
+
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.orchestration_config import (
+    OrchestrationConfigInfo,
+    OrchestrationConfigPut,
+    OrchestrationConfigView,
+)
+
+__all__ = ["OrchestrationConfigs"]
+
+_CONFIG = "/v1/orchestrations/config"
+
+
+class OrchestrationConfigs:
+    """``/v1/orchestrations/config``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get(self) -> OrchestrationConfigView:
+        """Return the configuration as it stands; version 0 if none was stored."""
+        return await self._transport.fetch(OrchestrationConfigView, "GET", _CONFIG)
+
+    async def put(self, config: OrchestrationConfigPut, *, if_version: int | None = None) -> OrchestrationConfigView:
+        """Store a configuration; `InvalidInput` names every error, `VersionMismatch` a newer version."""
+        headers = {} if if_version is None else {"If-Match": f'"{if_version}"'}
+        return await self._transport.fetch(OrchestrationConfigView, "PUT", _CONFIG, body=config, headers=headers)
+
+    async def versions(self, *, limit: int | None = None, cursor: str | None = None) -> Page[OrchestrationConfigInfo]:
+        """Return a page of versions, newest first."""
+        return await self._transport.fetch(
+            Page[OrchestrationConfigInfo], "GET", f"{_CONFIG}/versions", params={"limit": limit, "cursor": cursor}
+        )
+
+    async def version(self, version: int) -> OrchestrationConfigView:
+        """Return what the configuration was."""
+        return await self._transport.fetch(OrchestrationConfigView, "GET", f"{_CONFIG}/versions/{version}")

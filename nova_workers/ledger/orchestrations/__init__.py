@@ -1,0 +1,1 @@
+"""SQL of orchestrations: their configuration, agents and messages."""

@@ -1,0 +1,130 @@
+"""Configurations of orchestrations, in versions. A version is never changed; the newest one applies."""
+
+from __future__ import annotations
+
+from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigView
+from nova_workers.errors import NotFound, VersionMismatch
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["get_config", "get_config_version", "list_config_versions", "put_config"]
+
+# A version follows the newest one. The primary key lets one of two concurrent writers win; the other's statement
+# returns no row. Equal texts make no version, so that a repeated PUT changes nothing.
+_PUT = """
+WITH newest AS (
+    SELECT version, text, models_text FROM orchestration_configs
+     WHERE tenant_id = :tenant_id ORDER BY version DESC LIMIT 1
+), present AS (
+    SELECT COALESCE((SELECT version FROM newest), 0) AS version
+)
+INSERT INTO orchestration_configs (tenant_id, version, text, models_text, created_by)
+SELECT :tenant_id, p.version + 1, :text, :models_text, :created_by
+  FROM present p
+ WHERE (:expected::int IS NULL OR p.version = :expected)
+   AND NOT EXISTS (SELECT FROM newest WHERE text = :text AND models_text = :models_text)
+ON CONFLICT (tenant_id, version) DO NOTHING
+RETURNING version, text, models_text, created_by, created_at
+"""
+
+_GET = """
+SELECT version, text, models_text, created_by, created_at
+  FROM orchestration_configs
+ WHERE tenant_id = :tenant_id AND (:version::int IS NULL OR version = :version)
+ ORDER BY version DESC
+ LIMIT 1
+"""
+
+_LIST = """
+SELECT version, created_by, created_at, octet_length(text) + octet_length(models_text) AS size_bytes
+  FROM orchestration_configs
+ WHERE tenant_id = :tenant_id AND (:before::int IS NULL OR version < :before)
+ ORDER BY version DESC
+ LIMIT :limit
+"""
+
+_UNWRITTEN = OrchestrationConfigView(version=0, text="", models_text="", created_by="default", created_at=None)
+
+
+async def put_config(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    text: str,
+    models_text: str,
+    created_by: str,
+    expected: int | None = None,
+) -> OrchestrationConfigView:
+    """Store a configuration as the next version. An equal one changes nothing.
+
+    Args:
+        connection: Where.
+        tenant_id: Whose.
+        text: The configuration, which is known to be right.
+        models_text: The ``models.yaml`` beside it.
+        created_by: ``person`` or ``discovery``.
+        expected: The version that this one follows, 0 for the first; None follows the newest.
+
+    Raises:
+        VersionMismatch: The newest version is not `expected`.
+    """
+    while True:
+        row = await connection.fetchrow(
+            _PUT, tenant_id=tenant_id, text=text, models_text=models_text, created_by=created_by, expected=expected
+        )
+        if row is not None:
+            return _view(row)
+        newest = await get_config(connection, tenant_id)
+        if expected is not None and expected != newest.version:
+            raise VersionMismatch(
+                f"The configuration of orchestrations is at version {newest.version} and not at {expected}. "
+                "Read it again, then change it.",
+                version=newest.version,
+                expected=expected,
+            )
+        if (newest.text, newest.models_text) == (text, models_text):
+            return newest
+        # Another writer committed this version first; its next one is free.
+
+
+async def get_config(connection: Connection, tenant_id: str) -> OrchestrationConfigView:
+    """Return the newest configuration; version 0 without any text if none was ever stored."""
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, version=None)
+    return _UNWRITTEN if row is None else _view(row)
+
+
+async def get_config_version(connection: Connection, tenant_id: str, version: int) -> OrchestrationConfigView:
+    """Return what the configuration was.
+
+    Raises:
+        NotFound: It never had that version.
+    """
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, version=version)
+    if row is None:
+        raise NotFound(f"The configuration of orchestrations has no version {version}.", version=version)
+    return _view(row)
+
+
+async def list_config_versions(
+    connection: Connection, tenant_id: str, *, before: int | None, limit: int
+) -> list[OrchestrationConfigInfo]:
+    """Return versions, newest first, those before `before`."""
+    rows = await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
+    return [
+        OrchestrationConfigInfo(
+            version=row["version"],
+            created_by=row["created_by"],
+            created_at=row["created_at"],
+            size_bytes=row["size_bytes"],
+        )
+        for row in rows
+    ]
+
+
+def _view(row: Row) -> OrchestrationConfigView:
+    return OrchestrationConfigView(
+        version=row["version"],
+        text=row["text"],
+        models_text=row["models_text"],
+        created_by=row["created_by"],
+        created_at=row["created_at"],
+    )
