@@ -7,6 +7,7 @@ from models.base import metadata
 from models.delivery import Webhook
 from models.effects import Delivery, Effect, Embedding, Memory, MessageText
 from models.orchestration_configs import OrchestrationConfig
+from models.orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
 from models.runs import IdempotencyKey, Run, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
@@ -31,7 +32,10 @@ __all__ = [
     "Message",
     "MessageText",
     "Note",
+    "Orchestration",
+    "OrchestrationAgent",
     "OrchestrationConfig",
+    "OrchestrationMessage",
     "Run",
     "RunWait",
     "Secret",

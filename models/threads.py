@@ -60,6 +60,7 @@ class Thread(Table, table=True):
     task_id: int | None = count(null=True, default=None, comment="The task that the thread is dedicated to")
     forked_from_thread_id: str | None = id_ref(null=True)
     forked_from_turn_id: str | None = id_ref(null=True)
+    orchestration_id: str | None = id_ref(null=True, comment="The orchestration that one of its agents has it for")
     meta: dict[str, Any] = json(default="'{}'")
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)

@@ -13,7 +13,17 @@
     │   │   ├── ThreadBusy          on_busy = reject and a run is active
     │   │   ├── IdempotencyMismatch the same key came with another body
     │   │   ├── VersionMismatch     it was changed since the version that the caller names
-    │   │   └── IllegalTransition   the run is past the state that the request needs
+    │   │   ├── IllegalTransition   the run is past the state that the request needs
+    │   │   └── OrchestrationError  an orchestration cannot do what an agent or a caller asks
+    │   │       ├── AgentSpawnError         an agent cannot be spawned or restarted
+    │   │       ├── AgentTimeoutError       an agent, or a wait, exceeded its time
+    │   │       ├── MessageRoutingError     a message has no receiver
+    │   │       ├── DeadlockDetectedError   the agent was ended to break a cycle of waits
+    │   │       ├── MaxDepthExceededError   the new agent would be nested too deeply
+    │   │       ├── ExpertNotFoundError     no expert of that id is configured
+    │   │       ├── ToolCallTimeoutError    a tool call exceeded its time limit
+    │   │       ├── ProviderNotAvailableError   the fleet lacks a model's provider, its engine or its profile
+    │   │       └── ModelNotAvailableError  the model is unknown, not permitted here, or does not fit the task
     │   ├── LimitExceeded       a size or count is over its bound, until something is deleted or the bound changes
     │   └── TooManyRequests     a rate is over its bound; later it is not
     ├── Unavailable         try again later (HTTP 503); nothing was half-written
@@ -23,26 +33,29 @@
     ├── OutboundFailed      a request to an outside server; `refused` says whether it was never sent
     ├── DeliveryFailed      a channel did not hand something over; `retryable` says whether to try again
     ├── EngineFailure       the turn failed; `retryable` says whether trying again can help
-    ├── OrchestrationError  agents of an orchestration cannot do what one of them, or a person, asked for
-    │   ├── ProviderNotAvailableError  the fleet does not have the provider, its engine or its profile
-    │   └── ModelNotAvailableError     no model fits: unknown, not permitted, or of a provider that is not available
     └── ConfigurationError  the operator must act; the process refuses to start
 """
 
 from typing import Literal
 
 __all__ = [
+    "AgentSpawnError",
+    "AgentTimeoutError",
     "ConfigurationError",
     "Conflict",
+    "DeadlockDetectedError",
     "DeliveryFailed",
     "EngineErrorKind",
     "EngineFailure",
+    "ExpertNotFoundError",
     "Forbidden",
     "Gone",
     "IdempotencyMismatch",
     "IllegalTransition",
     "InvalidInput",
     "LimitExceeded",
+    "MaxDepthExceededError",
+    "MessageRoutingError",
     "ModelNotAvailableError",
     "NotFound",
     "NovaError",
@@ -53,6 +66,7 @@ __all__ = [
     "RunLost",
     "ThreadBusy",
     "TooManyRequests",
+    "ToolCallTimeoutError",
     "ToolFailure",
     "Unauthenticated",
     "Unavailable",
@@ -167,6 +181,66 @@ class TooManyRequests(Rejected):
     code = "too_many_requests"
 
 
+class OrchestrationError(Conflict):
+    """An orchestration cannot do what is asked. The message is for the model that called a tool, or for the caller."""
+
+    code = "orchestration_error"
+
+
+class AgentSpawnError(OrchestrationError):
+    """An agent cannot be spawned or restarted; the message says which limit or state prevents it."""
+
+    code = "agent_spawn_error"
+
+
+class AgentTimeoutError(OrchestrationError):
+    """An agent exceeded its reasoning time, or what it waits for did not come in time."""
+
+    code = "agent_timeout"
+
+
+class MessageRoutingError(OrchestrationError):
+    """A message has no receiver: it ended, was never part of the orchestration, or expects no such message."""
+
+    code = "message_routing_error"
+
+
+class DeadlockDetectedError(OrchestrationError):
+    """Agents waited for each other in a cycle; the deepest of them was ended."""
+
+    code = "deadlock_detected"
+
+
+class MaxDepthExceededError(OrchestrationError):
+    """The agent would be nested deeper than the orchestration permits."""
+
+    code = "max_depth_exceeded"
+
+
+class ExpertNotFoundError(OrchestrationError):
+    """No expert of that id is configured."""
+
+    code = "expert_not_found"
+
+
+class ToolCallTimeoutError(OrchestrationError):
+    """A tool call took longer than the orchestration permits."""
+
+    code = "tool_call_timeout"
+
+
+class ProviderNotAvailableError(OrchestrationError):
+    """The fleet has no engine, program or key for the provider of a model."""
+
+    code = "provider_not_available"
+
+
+class ModelNotAvailableError(OrchestrationError):
+    """The model is unknown, is not permitted for this orchestration, or does not fit the task."""
+
+    code = "model_not_available"
+
+
 class Unavailable(NovaError):
     """A server that we need does not answer. Nothing was half-written; the message says if it may have been written."""
 
@@ -253,24 +327,6 @@ class EngineFailure(NovaError):
         super().__init__(message, **fields)
         self.kind: EngineErrorKind = kind
         self.retryable = retryable
-
-
-class OrchestrationError(NovaError):
-    """Agents of an orchestration cannot do what one of them, or a person, asked for."""
-
-    code = "orchestration_error"
-
-
-class ProviderNotAvailableError(OrchestrationError):
-    """The fleet does not have the provider, its engine or its profile."""
-
-    code = "provider_not_available"
-
-
-class ModelNotAvailableError(OrchestrationError):
-    """No model fits: it is unknown, not permitted, too weak, or of a provider that is not available."""
-
-    code = "model_not_available"
 
 
 class ConfigurationError(NovaError):

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal, get_args
 
 __all__ = [
+    "ACTIVE_AGENTS",
     "COMPLEXITIES",
     "DUE_RUNS",
+    "ENDED_AGENTS",
     "ENDED_RUNS",
     "ENDED_TURNS",
     "LIVE_QUEUES",
@@ -23,6 +25,8 @@ __all__ = [
     "RUN_QUEUES",
     "TASK_CATEGORIES",
     "AgentRole",
+    "AgentState",
+    "AwaitedSender",
     "CancelReason",
     "CatchUp",
     "CompactionTrigger",
@@ -53,6 +57,7 @@ __all__ = [
     "ResolvedWaitStatus",
     "ResourceKind",
     "Role",
+    "RoutedMessageType",
     "RunQueue",
     "RunSource",
     "RunStatus",
@@ -100,7 +105,8 @@ CancelReason = Literal["cancel", "interrupt"]
 SuspendedStatus = Literal["waiting", "queued"]
 """Status of a run after its suspension. ``queued``: it was canceled meanwhile."""
 
-WaitKind = Literal["user", "approval", "agent", "timer"]
+WaitKind = Literal["user", "approval", "agent", "timer", "message"]
+"""``message``: a message of another agent of the same orchestration."""
 ResolvedWaitStatus = Literal["resolved", "timed_out"]
 """How a wait ends with a result. A wait of a canceled run has none."""
 EndedWaitStatus = Literal[ResolvedWaitStatus, "canceled"]
@@ -176,12 +182,31 @@ SkipReason = Literal[
 KeptTurns = Literal["none", "latest"]
 """What retention keeps of a thread: ``none`` deletes it, ``latest`` deletes all but its latest turn."""
 
-# Orchestrations
+# Orchestrations, in the spelling of their specification
 
-AgentRole = Literal["master", "worker", "expert", "reviewer"]
-"""What an agent of an orchestration is for."""
-PermissionMode = Literal["default", "accept_edits", "bypass", "plan", "delegate"]
-"""Which tool calls of an agent of an orchestration go without a person's permission."""
+AgentRole = Literal["MASTER", "WORKER", "EXPERT", "REVIEWER"]
+"""What an agent is in its orchestration. It decides which orchestration tools the agent gets."""
+_WaitingState = Literal["WAITING_FOR_PARENT", "WAITING_FOR_CHILD", "WAITING_FOR_EXPERT"]
+_ActiveState = Literal["PENDING", "STARTING", "RUNNING", _WaitingState]
+_EndedState = Literal["COMPLETED", "FAILED", "KILLED"]
+AgentState = Literal[_ActiveState, _EndedState]
+PermissionMode = Literal["DEFAULT", "ACCEPT_EDITS", "BYPASS", "PLAN", "DELEGATE"]
+"""How tool calls of an agent of an orchestration are authorized."""
+RoutedMessageType = Literal[
+    "QUESTION",
+    "ANSWER",
+    "PROGRESS_UPDATE",
+    "TASK_RESULT",
+    "EXPERT_REQUEST",
+    "EXPERT_RESPONSE",
+    "PEER_REQUEST",
+    "PEER_RESPONSE",
+    "SPAWN_REQUEST",
+    "KILL_SIGNAL",
+    "USER_PROMPT",
+]
+AwaitedSender = Literal["parent", "child", "expert", "any"]
+"""Whose message a waiting agent needs. ``any`` is `wait_for_message`."""
 TaskCategory = Literal[
     "architecture",
     "complex-reasoning",
@@ -217,6 +242,8 @@ LIVE_QUEUES: Final[tuple[LiveQueue, ...]] = get_args(LiveQueue)
 QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
 ENDED_TURNS: Final[tuple[TurnStatus, ...]] = ("succeeded", "failed", "aborted")
 OPEN_TASKS: Final[tuple[OpenTaskStatus, ...]] = get_args(OpenTaskStatus)
+ACTIVE_AGENTS: Final[tuple[AgentState, ...]] = get_args(_ActiveState)
+ENDED_AGENTS: Final[tuple[AgentState, ...]] = get_args(_EndedState)
 OPEN_EFFECTS: Final[tuple[EffectStatus, ...]] = ("pending", "running")
 TASK_CATEGORIES: Final[tuple[TaskCategory, ...]] = get_args(TaskCategory)
 MODEL_TIERS: Final[tuple[ModelTier, ...]] = get_args(ModelTier)

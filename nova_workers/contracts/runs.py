@@ -10,6 +10,7 @@ from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.events import DeliveryTarget
+from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.vocabulary import (
     CancelReason,
@@ -175,8 +176,12 @@ class Claim:
     has_memories: bool = False
     """Whether its tenant has memories, which the prompt then mentions."""
     budgets: DailyBudgets = DailyBudgets()
+    place: OrchestrationPlace | None = None
+    """Its agent's place in an orchestration, if its thread belongs to one."""
     left_usd: float | None = None
-    """What the day's budgets leave for it; None without budgets, or before they were checked."""
+    """What the day's budgets, and its orchestration's, leave for it; None without any, or before they were checked."""
+    left_tokens: int | None = None
+    """What its orchestration's token budget leaves for it; None as above."""
 
     @property
     def target(self) -> DeliveryTarget | None:

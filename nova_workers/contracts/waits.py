@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import View
-from nova_workers.vocabulary import WaitKind
+from nova_workers.vocabulary import AwaitedSender, WaitKind
 
 __all__ = [
     "ANSWERABLE",
@@ -25,6 +25,7 @@ __all__ = [
     "AskAgent",
     "AskApproval",
     "AskUser",
+    "AwaitMessages",
     "Pause",
     "RunAnswer",
     "WaitKind",
@@ -111,7 +112,19 @@ class Pause(_Value):
     until: AwareDatetime
 
 
-WaitRequest = Annotated[AskUser | AskApproval | AskAgent | Pause, Field(discriminator="kind")]
+class AwaitMessages(_Value):
+    """Messages of other agents of the same orchestration. Only the orchestration tools ask for it."""
+
+    kind: Literal["message"] = "message"
+    sender: AwaitedSender
+    correlation_ids: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    """What the messages answer: questions, or runs of children. All must be answered. Empty with ``any``."""
+    agent_ids: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    """The agents of the orchestration whose messages are expected."""
+    timeout_s: Annotated[float, Field(gt=0, le=MAX_WAIT_S)] | None = None
+
+
+WaitRequest = Annotated[AskUser | AskApproval | AskAgent | AwaitMessages | Pause, Field(discriminator="kind")]
 
 wait_adapter: TypeAdapter[WaitRequest] = TypeAdapter(WaitRequest)
 """Parses a request from JSON."""
@@ -122,6 +135,7 @@ _PHRASES: Mapping[str, str] = {
     "approval": "a person's permission",
     "agent": "another agent",
     "timer": "its time",
+    "message": "other agents of its orchestration",
 }
 
 

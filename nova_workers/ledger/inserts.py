@@ -132,12 +132,18 @@ def insert_runs(rows: str, /, **columns: Unpack[NewRun]) -> str:
     )
 
 
-def insert_threads(rows: str, /, *, id: str, agent_id: str) -> str:
+def insert_threads(rows: str, /, *, id: str, agent_id: str, orchestration_id: str = "NULL") -> str:
     """Return a statement that inserts a thread for each row of `rows`, together with its first run.
 
     The first run has `seq` 1. Each row of `rows` must have a `tenant_id`.
     """
-    columns = {"id": id, "tenant_id": "tenant_id", "agent_id": agent_id, "next_seq": "2"}
+    columns = {
+        "id": id,
+        "tenant_id": "tenant_id",
+        "agent_id": agent_id,
+        "next_seq": "2",
+        "orchestration_id": orchestration_id,
+    }
     return _insert("threads", rows, columns)
 
 

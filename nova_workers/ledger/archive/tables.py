@@ -109,7 +109,7 @@ KEPT: Final = (
         "x.id",
         agent="x.agent_id",
         thread="x.id",
-        omit=frozenset({"active_run_id", "session_id", "purge_at"}),
+        omit=frozenset({"active_run_id", "session_id", "purge_at", "orchestration_id"}),
     ),
     KeptTable(
         "runs",
@@ -158,6 +158,9 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "embeddings": "made again after the import",
     "message_texts": "made again after the import",
     "upkeep_cursors": "progress of this fleet's maintenance",
+    "orchestrations": "run to their end in this fleet; their threads are in the archive",
+    "orchestration_agents": "with their orchestration",
+    "orchestration_messages": "with their orchestration",
     "engine_sessions": "made again from the messages at the next turn",
 }
 """Tables that an archive leaves out, and why."""

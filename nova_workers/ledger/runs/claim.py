@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.event_context import EventContext
+from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.runs import Claim, DailyBudgets
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
@@ -71,6 +72,18 @@ _WAITED = """
            FROM run_waits w WHERE w.run_id = c.id GROUP BY w.created_at) s)
 """
 
+# The place of the run's agent in its orchestration, with the configuration that its runs use.
+_PLACE = """
+CASE WHEN c.orchestration_id IS NOT NULL THEN (
+    SELECT jsonb_build_object('spec', p.spec, 'place', jsonb_build_object(
+               'orchestration_id', o.id, 'agent_id', p.id, 'parent_id', p.parent_id, 'role', p.role, 'depth', p.depth,
+               'permission_mode', p.permission_mode, 'cwd', p.cwd, 'limits', o.limits, 'deadline_at', o.deadline_at,
+               'reasoning_ms', p.reasoning_ms))
+      FROM orchestration_agents p JOIN orchestrations o ON o.id = p.orchestration_id
+     WHERE p.thread_id = c.thread_id
+) END
+"""
+
 # Claims the next run. The lock on the thread's row and `active_run_id IS NULL` let one claim through; the fence grows
 # in the same statement, so every later write can distinguish this claim from all before. Order: a run that was begun,
 # then one that interrupted, then by seq. Queued runs of a deleted thread are claimed to be canceled, so that none stays
@@ -78,7 +91,8 @@ _WAITED = """
 # counts include every claim made under it. Runs that are only to be ended need no room.
 _CLAIM = f"""
 WITH thread AS (
-    SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, deleted_at IS NOT NULL AS deleted
+    SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, orchestration_id,
+           deleted_at IS NOT NULL AS deleted
       FROM threads
      WHERE id = :thread_id AND active_run_id IS NULL
        FOR UPDATE
@@ -106,6 +120,7 @@ WITH thread AS (
                                              WHERE o.tenant_id = a.tenant_id AND o.agent_id = a.id
                                                AND o.status = 'running'))))
     RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
+              t.orchestration_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
               w.timezone AS tenant_timezone, w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
               w.max_cost_usd_per_day AS tenant_budget, a.max_cost_usd_per_day AS agent_budget
@@ -130,7 +145,7 @@ SELECT n.tenant_id AS next_tenant_id, c.id, c.tenant_id, c.thread_id, c.turn_id,
                 (SELECT m.context FROM messages m WHERE m.turn_id = c.turn_id AND m.seq = 0)) AS context,
        c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
        c.trigger_id, c.capped,
-       c.tenant_budget::float8, c.agent_budget::float8,
+       {_PLACE} AS orchestrated, c.tenant_budget::float8, c.agent_budget::float8,
        (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
        EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
        EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s,
@@ -188,6 +203,7 @@ async def claim_next(
         return None
     if row["id"] is None:
         return None if caps_locked else Capped(row["next_tenant_id"])
+    orchestrated = row["orchestrated"]
     return Claim(
         run_id=row["id"],
         tenant_id=row["tenant_id"],
@@ -195,7 +211,7 @@ async def claim_next(
         turn_id=row["turn_id"],
         agent_id=row["agent_id"],
         agent_version=row["agent_version"],
-        agent=AgentSpec.model_validate(row["spec"]),
+        agent=AgentSpec.model_validate(row["spec"] if orchestrated is None else orchestrated["spec"]),
         fence=row["fence"],
         attempt=row["attempt"],
         max_attempts_spent=row["spent"],
@@ -222,6 +238,7 @@ async def claim_next(
         recipient=row["recipient"],
         trigger_id=row["trigger_id"],
         capped=row["capped"],
+        place=None if orchestrated is None else OrchestrationPlace.model_validate(orchestrated["place"]),
         has_memories=row["has_memories"],
         budgets=DailyBudgets(row["tenant_budget"], row["agent_budget"], row["trigger_budget"]),
     )

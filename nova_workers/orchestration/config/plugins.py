@@ -45,7 +45,9 @@ def resolve_plugins(
 
 
 def _matches(plugin: Plugin, role: AgentRole, words: str) -> bool:
-    return not plugin.tags or any(tag == role or ((spaced := _words(tag)) and spaced in words) for tag in plugin.tags)
+    return not plugin.tags or any(
+        tag == role.lower() or ((spaced := _words(tag)) and spaced in words) for tag in plugin.tags
+    )
 
 
 def _words(text: str) -> str:

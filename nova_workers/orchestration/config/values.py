@@ -37,6 +37,10 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
 def _no_parent(path: str) -> str:
     if ".." in path.split("/"):
         raise ValueError("write the path without '..'")
@@ -78,8 +82,8 @@ class CommandPolicy(_Value):
 class EngineConfig(_Value):
     """Bounds of every orchestration."""
 
-    max_agent_depth: Annotated[int, Field(ge=1, le=50)] = 5
-    """Most levels of agents below each other, with the master."""
+    max_agent_depth: Annotated[int, Field(ge=0, le=50)] = 5
+    """Most levels of agents below the master."""
     max_concurrent_agents: Annotated[int, Field(ge=1, le=1_000)] = 10
     """Most agents of one orchestration that are active at once."""
     agent_timeout_seconds: _Timeout = 7_200.0
@@ -161,7 +165,7 @@ class ExpertProfile(_Value):
     tools: _Tools | None = None
     """Allow-list of tools; None allows those of its role."""
     model: ModelName | None = None
-    permission_mode: Annotated[PermissionMode, BeforeValidator(_lower)] = "default"
+    permission_mode: Annotated[PermissionMode, BeforeValidator(_upper)] = "DEFAULT"
     cwd: _Path | None = None
     mcp_servers: Annotated[dict[ServerName, McpServerForm], Field(max_length=20)] = Field(
         default_factory=dict[str, McpServerForm]

@@ -73,7 +73,7 @@ def test_all_seven_sections_are_read() -> None:
     assert config.model("qwen-9b") == ResolvedModel(provider="local", model_id="qwen-9b")
     assert config.peers() == {"claude-opus-5", "qwen-9b"}
     expert = config.experts["reviewer"]
-    assert (expert.expert_id, expert.name, expert.permission_mode) == ("reviewer", "reviewer", "plan")
+    assert (expert.expert_id, expert.name, expert.permission_mode) == ("reviewer", "reviewer", "PLAN")
     assert expert.mcp_servers["docs"].references() == {"DOCS_KEY"}
     assert config.plugins["browser"].tags == ("web page", "expert")
     assert config.model_registry["qwen-9b"].tier == "fast"

@@ -20,10 +20,10 @@ PLUGINS = {"files": plugin(), "browser": plugin("web page", "Scrape"), "review":
 OWN = plugin("own")
 
 
-def names(prompt: str, *, role: str = "worker", exclude: Collection[str] = ()) -> set[str]:
-    assert role in {"worker", "reviewer"}
+def names(prompt: str, *, role: str = "WORKER", exclude: Collection[str] = ()) -> set[str]:
+    assert role in {"WORKER", "REVIEWER"}
     found = resolve_plugins(
-        PLUGINS, role="reviewer" if role == "reviewer" else "worker", prompt=prompt, exclude_plugins=exclude
+        PLUGINS, role="REVIEWER" if role == "REVIEWER" else "WORKER", prompt=prompt, exclude_plugins=exclude
     )
     return set(found)
 
@@ -32,16 +32,16 @@ def test_tags_match_words_of_the_prompt_and_the_role() -> None:
     assert names("Fix the bug.") == {"files"}
     assert names("Read the WEB-page of the maker.") == {"files", "browser"}
     assert names("Read the web pages.") == {"files"}
-    assert names("Fix the bug.", role="reviewer") == {"files", "review"}
+    assert names("Fix the bug.", role="REVIEWER") == {"files", "review"}
 
 
 def test_without_any_tag_every_plugin_is_taken() -> None:
     plain = {"a": plugin(), "b": plugin()}
-    assert set(resolve_plugins(plain, role="worker", prompt="")) == {"a", "b"}
+    assert set(resolve_plugins(plain, role="WORKER", prompt="")) == {"a", "b"}
 
 
 def test_servers_of_the_request_are_merged_over_all_plugins() -> None:
-    found = resolve_plugins(PLUGINS, role="worker", prompt="", mcp_servers={"files": OWN, "mine": OWN})
+    found = resolve_plugins(PLUGINS, role="WORKER", prompt="", mcp_servers={"files": OWN, "mine": OWN})
     assert found == {**PLUGINS, "files": OWN, "mine": OWN}
 
 
@@ -51,5 +51,5 @@ def test_servers_of_the_request_are_merged_over_all_plugins() -> None:
     st.text(max_size=30),
 )
 def test_what_is_excluded_is_never_taken(exclude: set[str], own: dict[str, Plugin] | None, prompt: str) -> None:
-    found = resolve_plugins(PLUGINS, role="worker", prompt=prompt, mcp_servers=own, exclude_plugins=exclude)
+    found = resolve_plugins(PLUGINS, role="WORKER", prompt=prompt, mcp_servers=own, exclude_plugins=exclude)
     assert not exclude & set(found)

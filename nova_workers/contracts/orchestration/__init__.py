@@ -1,0 +1,28 @@
+"""Orchestrations: values of a tree of agents that cross rooms."""
+
+from nova_workers.contracts.orchestration.agents import (
+    MAX_PROMPT_CHARS,
+    MAX_SUMMARY_CHARS,
+    READ_TOOLS,
+    TASK_COMPLETE,
+    AgentDescriptor,
+    AgentResult,
+    OrchestrationPlace,
+    RoutedMessage,
+    SpawnRequest,
+)
+from nova_workers.contracts.orchestration.limits import OrchestrationLimits, TreeSpending
+
+__all__ = [
+    "MAX_PROMPT_CHARS",
+    "MAX_SUMMARY_CHARS",
+    "READ_TOOLS",
+    "TASK_COMPLETE",
+    "AgentDescriptor",
+    "AgentResult",
+    "OrchestrationLimits",
+    "OrchestrationPlace",
+    "RoutedMessage",
+    "SpawnRequest",
+    "TreeSpending",
+]

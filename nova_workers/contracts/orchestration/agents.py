@@ -1,0 +1,143 @@
+"""Agents of an orchestration, and what passes between them.
+
+Names and vocabularies follow the orchestration engine's specification: `AgentDescriptor`, `SpawnRequest`,
+`AgentResult`, `ExpertProfile`, `RoutedMessage`, and the states, roles and permission modes of
+`nova_workers.vocabulary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from nova_workers.contracts.orchestration.limits import OrchestrationLimits
+from nova_workers.vocabulary import AgentRole, AgentState, Complexity, PermissionMode, RoutedMessageType
+
+__all__ = [
+    "MAX_PROMPT_CHARS",
+    "MAX_SUMMARY_CHARS",
+    "READ_TOOLS",
+    "TASK_COMPLETE",
+    "AgentDescriptor",
+    "AgentResult",
+    "OrchestrationPlace",
+    "RoutedMessage",
+    "SpawnRequest",
+]
+
+MAX_PROMPT_CHARS = 200_000
+MAX_SUMMARY_CHARS = 100_000
+READ_TOOLS = ("Read", "Glob", "Grep")
+"""The native tools of a master: it reads and reasons, and delegates work that changes files."""
+TASK_COMPLETE = "task_complete"
+"""The tool whose successful call ends the turn."""
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OrchestrationPlace(_Value):
+    """The place of a run's agent in its orchestration, as the claim reads it."""
+
+    orchestration_id: str
+    agent_id: str
+    """The agent within the orchestration (``oag_…``)."""
+    parent_id: str | None = None
+    role: AgentRole
+    depth: int
+    permission_mode: PermissionMode
+    limits: OrchestrationLimits
+    cwd: str | None = None
+    """Working directory, instead of that of the agent whose configuration bounds the tree."""
+    deadline_at: datetime | None = None
+    reasoning_ms: int = 0
+    """Reasoning time of earlier attempts of this activation."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """A request of an agent for a child.
+
+    Attributes:
+        tools: Native tools; None is all that the parent's trust permits.
+        mcp_servers: Names of plugins that it gets beside all others; None chooses plugins by role and prompt.
+        complexity: Chooses a model that fits, unless `model` is given; then it checks that model.
+        reuse: Whether an idle or ended child that matches may take the prompt.
+    """
+
+    prompt: str
+    role: AgentRole = "WORKER"
+    name: str | None = None
+    tools: tuple[str, ...] | None = None
+    model: str | None = None
+    cwd: str | None = None
+    mcp_servers: tuple[str, ...] | None = None
+    exclude_plugins: tuple[str, ...] = ()
+    permission_mode: PermissionMode = "DEFAULT"
+    complexity: Complexity | None = None
+    expert_id: str | None = None
+    reuse: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDescriptor:
+    """An agent of an orchestration as it stands."""
+
+    id: str
+    tenant_id: str
+    orchestration_id: str
+    parent_id: str | None
+    thread_id: str
+    run_id: str
+    role: AgentRole
+    state: AgentState
+    depth: int
+    name: str
+    prompt: str
+    tools: tuple[str, ...] | None
+    model: str | None
+    cwd: str | None
+    plugins: tuple[str, ...]
+    permission_mode: PermissionMode
+    expert_id: str | None
+    category: str | None
+    activations: int
+    summary: str | None
+    artifacts: Mapping[str, Any]
+    error_code: str | None
+    error_message: str | None
+    progress: Mapping[str, Any] | None
+    state_at: datetime
+    created_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResult:
+    """The end of an activation."""
+
+    agent_id: str
+    success: bool
+    summary: str
+    artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    error_code: str | None = None
+    error: str | None = None
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedMessage:
+    """A message between agents. `source_id` is None if a person sent it."""
+
+    id: str
+    orchestration_id: str
+    type: RoutedMessageType
+    source_id: str | None
+    target_id: str
+    payload: Mapping[str, Any]
+    correlation_id: str | None = None

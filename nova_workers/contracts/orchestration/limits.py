@@ -1,0 +1,54 @@
+"""The bounds of an orchestration, and what it has used of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nova_workers.vocabulary import Limit
+
+__all__ = ["OrchestrationLimits", "TreeSpending"]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSpending:
+    """What all agents of an orchestration have used so far."""
+
+    tokens: int
+    cost_usd: float
+
+
+class OrchestrationLimits(BaseModel):
+    """The bounds of one orchestration. They are frozen when it starts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_agent_depth: Annotated[int, Field(ge=0, le=50)] = 5
+    """Levels below the master."""
+    max_concurrent_agents: Annotated[int, Field(ge=1, le=1_000)] = 10
+    """Agents that have not ended, waiting ones included."""
+    agent_timeout_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 7_200.0
+    """Reasoning time of one activation: time of model calls, without the time of tools and waits."""
+    tool_call_timeout_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 7_200.0
+    """Wall-clock time of one tool call."""
+    token_budget: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """Tokens, read and produced, of all agents together."""
+    cost_budget_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Cost of all agents together."""
+    time_budget_s: Annotated[float, Field(gt=0, le=31_536_000)] | None = None
+    """Wall-clock time from the start to the master's end."""
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether tokens or cost are bounded."""
+        return self.token_budget is not None or self.cost_budget_usd is not None
+
+    def reached(self, spent: TreeSpending) -> Limit | None:
+        """Return the budget that is spent, if one is."""
+        if self.token_budget is not None and spent.tokens >= self.token_budget:
+            return "tokens"
+        if self.cost_budget_usd is not None and spent.cost_usd >= self.cost_budget_usd:
+            return "cost"
+        return None

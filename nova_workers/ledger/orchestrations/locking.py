@@ -1,0 +1,96 @@
+"""Locks a tree: the first statement of every transaction that changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.errors import NotFound, RunLost
+from nova_workers.ledger.database import Connection, Row
+from nova_workers.vocabulary import RunQueue
+
+__all__ = ["LockedTree", "lock_tree", "lock_tree_of_run", "skip_locked_trees"]
+
+_COLUMNS = """
+o.id, o.tenant_id, o.agent_id, o.master_id, o.config, o.limits, o.queue, o.deadline_at, o.finished_at
+"""
+
+_LOCK = f"SELECT {_COLUMNS} FROM orchestrations o WHERE o.tenant_id = :tenant_id AND o.id = :id FOR UPDATE"
+
+# The same for a tool call: only while the calling run is held under its fence, and its agent has not ended. A worker
+# that lost the run, or whose agent was killed, changes nothing.
+_LOCK_OF_RUN = f"""
+SELECT {_COLUMNS}
+  FROM orchestrations o
+ WHERE o.id = :id
+   AND EXISTS (SELECT 1 FROM orchestration_agents a JOIN runs r ON r.id = a.run_id
+                WHERE a.id = :agent_id AND a.orchestration_id = o.id AND r.id = :run_id AND r.fence = :fence
+                  AND r.status = 'running' AND a.state NOT IN ('COMPLETED', 'FAILED', 'KILLED'))
+   FOR UPDATE OF o
+"""
+
+_SKIP_LOCKED = f"SELECT {_COLUMNS} FROM orchestrations o WHERE o.id = :id FOR UPDATE SKIP LOCKED"
+
+
+@dataclass(frozen=True, slots=True)
+class LockedTree:
+    """An orchestration whose row this transaction has locked."""
+
+    id: str
+    tenant_id: str
+    agent_id: str
+    master_id: str
+    config: JsonObject
+    """`orchestration.config.OrchestrationConfig`, frozen at the start."""
+    limits: OrchestrationLimits
+    queue: RunQueue
+    deadline_at: datetime | None
+    finished_at: datetime | None
+
+
+async def lock_tree(connection: Connection, tenant_id: str, orchestration_id: str) -> LockedTree:
+    """Lock an orchestration until the transaction ends.
+
+    Raises:
+        NotFound: No such orchestration in this tenant.
+    """
+    row = await connection.fetchrow(_LOCK, tenant_id=tenant_id, id=orchestration_id)
+    if row is None:
+        raise NotFound(f"No orchestration {orchestration_id!r}.", kind="orchestration")
+    return _tree(row)
+
+
+async def lock_tree_of_run(
+    connection: Connection, orchestration_id: str, *, agent_id: str, run_id: str, fence: int
+) -> LockedTree:
+    """Lock the orchestration of a running agent for one of its tool calls.
+
+    Raises:
+        RunLost: Another claim holds the run, or the agent was ended.
+    """
+    row = await connection.fetchrow(_LOCK_OF_RUN, id=orchestration_id, agent_id=agent_id, run_id=run_id, fence=fence)
+    if row is None:
+        raise RunLost(f"Run {run_id!r} no longer works for agent {agent_id!r}.", run_id=run_id)
+    return _tree(row)
+
+
+async def skip_locked_trees(connection: Connection, orchestration_id: str) -> LockedTree | None:
+    """Lock an orchestration; None if another transaction changes it now, or it is gone."""
+    row = await connection.fetchrow(_SKIP_LOCKED, id=orchestration_id)
+    return None if row is None else _tree(row)
+
+
+def _tree(row: Row) -> LockedTree:
+    return LockedTree(
+        id=row["id"],
+        tenant_id=row["tenant_id"],
+        agent_id=row["agent_id"],
+        master_id=row["master_id"],
+        config=row["config"],
+        limits=OrchestrationLimits.model_validate(row["limits"]),
+        queue=row["queue"],
+        deadline_at=row["deadline_at"],
+        finished_at=row["finished_at"],
+    )
