@@ -8,6 +8,7 @@ from nova_workers.broker.celery_app import (
     TASK_FIRE_TRIGGERS,
     TASK_RECONCILE,
     TASK_RETENTION,
+    TASK_SWEEP_ORCHESTRATIONS,
     TASK_UPKEEP,
     TASK_WORK_TASKS,
 )
@@ -15,6 +16,8 @@ from nova_workers.config import Settings
 
 __all__ = ["beat_schedule"]
 
+_SWEEP_S = 5.0
+"""Open orchestrations: lost reports, deadlocks, time budgets."""
 _UPKEEP_S = 600.0
 
 
@@ -34,6 +37,7 @@ def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
         "fire_triggers": _tick(TASK_FIRE_TRIGGERS, fire_s),
         "reconcile": _tick(TASK_RECONCILE, reconcile_s),
         "retention": _tick(TASK_RETENTION, retention_s),
+        "sweep_orchestrations": _tick(TASK_SWEEP_ORCHESTRATIONS, _SWEEP_S),
         "upkeep": _tick(TASK_UPKEEP, _UPKEEP_S),
         "work_tasks": _tick(TASK_WORK_TASKS, work_s),
     }

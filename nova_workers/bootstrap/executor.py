@@ -17,9 +17,12 @@ from nova_workers.contracts.runs import PlannedEffect
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
+from nova_workers.orchestration.actions import AgentActions
+from nova_workers.orchestration.tools import OrchestrationCapability
 from nova_workers.runs.attempt import ExecutorParts
 from nova_workers.runs.executor import RunExecutor
 from nova_workers.runs.fairness import FairQueue
+from nova_workers.runs.orchestrated import OrchestratedRuns
 from nova_workers.runs.turns.assembly import TurnAssembler
 from nova_workers.runs.turns.compaction import Compactor
 from nova_workers.runs.turns.directories import AgentDirectories
@@ -47,6 +50,8 @@ def build_executor(
     clock: Clock,
     metrics: Metrics,
     tracing: Tracing,
+    orchestrated: OrchestratedRuns,
+    actions: AgentActions,
     embedder: Embedder | None = None,
 ) -> RunExecutor:
     """Build the executor of a worker process.
@@ -65,11 +70,14 @@ def build_executor(
         clock: The time.
         metrics: Of the process.
         tracing: Of the process.
+        orchestrated: What orchestrations do at transitions of their agents' runs.
+        actions: What agents of orchestrations do by their tools.
         embedder: Makes the vectors of message searches; without it they go by words alone.
     """
     capabilities = default_registry(
         database, settings, clock, embedder=embedder, dispatcher=dispatcher, serve=ToolServer()
     )
+    capabilities.add(OrchestrationCapability(actions))
     turns = TurnRunner(
         TurnAssembler(
             database,
@@ -80,6 +88,8 @@ def build_executor(
             settings=settings,
         ),
         Compactor(database, settings.model, clock, model_windows(settings.model)),
+        orchestrated=orchestrated,
+        database=database,
         clock=clock,
         metrics=metrics,
         tracing=tracing,
@@ -99,5 +109,6 @@ def build_executor(
             metrics=metrics,
             tracing=tracing,
             effects=effects,
+            orchestrated=orchestrated,
         )
     )

@@ -30,6 +30,10 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
+from nova_workers.orchestration.actions import AgentActions
+from nova_workers.orchestration.choosing import NamedModels
+from nova_workers.orchestration.tick import OrchestrationTicker
+from nova_workers.orchestration.transitions import TreeTransitions
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.executor import RunExecutor
@@ -67,6 +71,7 @@ class WorkerServices:
     reconciler: Reconciler
     task_scheduler: TaskScheduler
     trigger_ticker: TriggerTicker
+    orchestrations: OrchestrationTicker
     backfill: Backfill
     retention: Retention
     effects: EffectRunner
@@ -160,6 +165,8 @@ def build_worker(settings: Settings) -> WorkerServices:
         clock=clock,
         metrics=metrics,
         tracing=tracing,
+        orchestrated=TreeTransitions(dispatcher, canceller),
+        actions=AgentActions(database, dispatcher, canceller, NamedModels()),
         embedder=provider,
     )
     return WorkerServices(
@@ -183,6 +190,7 @@ def build_worker(settings: Settings) -> WorkerServices:
             canceller=canceller,
             scheduled=Scheduled(database, dispatcher, publisher),
         ),
+        orchestrations=OrchestrationTicker(database, dispatcher, canceller, clock),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(
             database,

@@ -21,6 +21,7 @@ __all__ = [
     "TASK_RETENTION",
     "TASK_RUN_AGENT",
     "TASK_RUN_EFFECTS",
+    "TASK_SWEEP_ORCHESTRATIONS",
     "TASK_UPKEEP",
     "TASK_WORK_TASKS",
     "build_celery",
@@ -34,6 +35,7 @@ TASK_RECONCILE: Final = "nova.reconcile"
 TASK_UPKEEP: Final = "nova.upkeep"
 TASK_BACKFILL: Final = "nova.backfill"
 TASK_RETENTION: Final = "nova.retention"
+TASK_SWEEP_ORCHESTRATIONS: Final = "nova.sweep_orchestrations"
 TASK_WORK_TASKS: Final = "nova.work_tasks"
 TASK_FIRE_TRIGGERS: Final = "nova.fire_triggers"
 

@@ -75,7 +75,8 @@ class CapabilityRegistry:
         # Protocols are checked once: isinstance takes 10 µs, and a run has a dozen grants.
         self._checks: dict[str, ChecksGrants] = {}
         self._reveals: dict[str, RevealsSecrets] = {}
-        self._tools: set[str] = set()
+        self._tools: set[tuple[str, bool]] = set()
+        """Names of tools, and whether their capability is injected."""
         for capability in capabilities:
             self.add(capability)
 
@@ -89,12 +90,12 @@ class CapabilityRegistry:
         if capability.name in self._capabilities:
             raise ConfigurationError(f"Two capabilities are called {capability.name!r}; rename one.")
         for tool in capability.tools or ():
-            if tool.name in self._tools:
+            if (tool.name, capability.injected is not None) in self._tools:
                 raise ConfigurationError(f"Two tools are called {tool.name!r}; rename one.")
             for field in tool.takes_secrets:
                 if field not in tool.input.model_fields:
                     raise ConfigurationError(f"Tool {tool.name!r} takes secrets in {field!r}, and has no such field.")
-            self._tools.add(tool.name)
+            self._tools.add((tool.name, capability.injected is not None))
         self._capabilities[capability.name] = capability
         if isinstance(capability, ChecksGrants):
             self._checks[capability.name] = capability
@@ -151,7 +152,7 @@ class CapabilityRegistry:
     async def resolve(self, spec: AgentSpec, context: CapabilityContext) -> dict[str, McpServer]:
         """Return the MCP servers of a run by name.
 
-        Granted ones come first, in the order of the configuration, then injected ones. Those with unknown tools come
+        Injected ones come first, then granted ones in the order of the configuration. Those with unknown tools come
         last: of two tools with the same name the first keeps it, so that an external server cannot replace ours.
 
         Raises:
@@ -159,17 +160,17 @@ class CapabilityRegistry:
         """
         declared: dict[str, McpServer] = {}
         open_ended: dict[str, McpServer] = {}
+        for name, capability in self._capabilities.items():
+            if capability.injected is not None and capability.injected(context):
+                resolved = await capability.resolve(capability.config(), context)
+                servers = open_ended if capability.tools is None else declared
+                servers |= self._named(name, resolved)
         for name, grant in spec.capabilities.items():
             capability, config = self._check(name, grant)
             resolved = await capability.resolve(config, context)
             named = self._named(name, resolved)
             servers = open_ended if capability.tools is None else declared
             servers |= {key: _only(server, grant) for key, server in named.items()}
-        for name, capability in self._capabilities.items():
-            if capability.injected is not None and capability.injected(context):
-                resolved = await capability.resolve(capability.config(), context)
-                servers = open_ended if capability.tools is None else declared
-                servers |= self._named(name, resolved)
         return declared | open_ended
 
     def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:

@@ -15,6 +15,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.ports import Dispatcher, Embedder
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.ledger.database import Connection, Database
@@ -83,6 +84,12 @@ class CapabilityContext:
     agent: AgentSpec = field(default_factory=lambda: AgentSpec(name="agent"))
     config: BaseModel = field(default_factory=NoConfig)
     """The configuration of the grant, as the capability's own class."""
+    place: OrchestrationPlace | None = None
+    """The agent's place in an orchestration, if the thread belongs to one."""
+    turn_id: str = ""
+    fence: int = 0
+    call_id: str | None = None
+    """The tool call that is being made; None if the engine does not name it."""
 
     @property
     def background(self) -> bool:

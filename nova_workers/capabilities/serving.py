@@ -6,6 +6,7 @@ schemas are derived here once, when the process starts.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -22,13 +23,14 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from nova_workers.capabilities.seam import (
+    CapabilityContext,
     DeclaredServer,
     ToolDeclaration,
     ToolReply,
     input_schema,
 )
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer
+from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
 from nova_workers.errors import NovaError
 from nova_workers.observability.redaction import current_redactor
 
@@ -41,32 +43,40 @@ class ToolServer:
     """Makes MCP servers of declared tools. One object serves all runs of a process: listings are derived once."""
 
     def __init__(self) -> None:
-        self._listings: dict[str, ListToolsResult] = {}
+        self._listings: dict[tuple[str, tuple[str, ...]], ListToolsResult] = {}
 
     def __call__(self, declared: DeclaredServer) -> InProcessMcpServer:
         """Return a server whose tools work for the run in the declaration."""
-        listing = self._listings.get(declared.name)
+        # Which tools a server has may depend on the run.
+        key = (declared.name, tuple(tool.name for tool in declared.tools))
+        listing = self._listings.get(key)
         if listing is None:
             listing = ListToolsResult(tools=[_describe(tool) for tool in declared.tools])
-            self._listings[declared.name] = listing
+            self._listings[key] = listing
         tools = {tool.name: tool for tool in declared.tools}
 
         async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
             return listing
 
         async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-            return await _call(declared, tools, params.name, params.arguments or {})
+            call_id = (params.meta or {}).get(CALL_ID)
+            context = declared.context if call_id is None else replace(declared.context, call_id=str(call_id))
+            return await _call(declared.name, context, tools, params.name, params.arguments or {})
 
         server = Server(declared.name, on_list_tools=list_tools, on_call_tool=call_tool)
         return InProcessMcpServer(server, listing=listing.tools)
 
 
 async def _call(
-    declared: DeclaredServer, tools: Mapping[str, ToolDeclaration[Any]], name: str, arguments: JsonObject
+    server: str,
+    context: CapabilityContext,
+    tools: Mapping[str, ToolDeclaration[Any]],
+    name: str,
+    arguments: JsonObject,
 ) -> CallToolResult:
     tool = tools.get(name)
     if tool is None:
-        return _error(f"{declared.name} has no tool {name!r}; it has {', '.join(tools)}.")
+        return _error(f"{server} has no tool {name!r}; it has {', '.join(tools)}.")
     redactor = current_redactor()
     if redactor is not None and not tool.takes_secrets:
         arguments = redactor.json(arguments)
@@ -75,12 +85,12 @@ async def _call(
     except ValidationError as error:
         return _error(_explain(name, error))
     try:
-        return _result(await tool.run(declared.context, given))
+        return _result(await tool.run(context, given))
     except NovaError as error:
         return _error(error.message)
     except Exception:
         # The head of a tool: a bug in it must not end the turn, nor show the model our insides.
-        _log.exception("tool_crashed", tool=name, run_id=declared.context.run_id)
+        _log.exception("tool_crashed", tool=name, run_id=context.run_id)
         return _error(f"{name} failed for a reason of its own. Trying again is not likely to help.")
 
 

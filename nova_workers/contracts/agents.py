@@ -137,6 +137,8 @@ class AgentSpec(_Value):
     skills: SkillNames = ()
     """Skills of the tenant's library, by name."""
     trust: TrustLevel = "sandbox"
+    native_tools: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=50)] | None = None
+    """Allow-list of native tools within its trust, such as ``Read``; None allows all of them."""
     permissions: Permissions = Field(default_factory=Permissions)
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """An alias or a full id; None takes the fleet's default."""

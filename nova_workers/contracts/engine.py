@@ -37,6 +37,7 @@ from nova_workers.errors import EngineErrorKind
 from nova_workers.vocabulary import CompactionTrigger, Limit, StopReason, TrustLevel
 
 __all__ = [
+    "CALL_ID",
     "DEFERRAL",
     "CompactionRecord",
     "CompactionTrigger",
@@ -69,6 +70,10 @@ __all__ = [
 DEFERRAL = "nova/deferral"
 """Key in a result's ``_meta`` with which an in-process tool defers its result. The value describes what the call waits
 for; the engine passes it to its caller unread."""
+
+
+CALL_ID = "nova/call"
+"""Key in a request's ``_meta`` that names the tool call to an in-process tool, so that it recognizes a repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,8 @@ class EngineOptions:
     """An alias (haiku, sonnet, opus) or a full model id."""
     max_turns: int | None = None
     """Limit of model calls in the turn."""
+    native_tools: tuple[str, ...] | None = None
+    """Allow-list of native tools within the trust; None allows all of them."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     agents: Mapping[str, SubagentConfig] = field(default_factory=dict[str, SubagentConfig])
     max_tokens: int | None = None
@@ -212,6 +219,8 @@ class EngineUsage:
     duration_ms: int = 0
     turns: int = 0
     """Model calls made."""
+    reasoning_ms: int = 0
+    """Time spent waiting for the model; 0 if the engine does not measure it."""
 
 
 @dataclass(frozen=True, slots=True)

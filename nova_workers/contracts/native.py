@@ -5,7 +5,7 @@ the same name gets its server's name as a prefix, with every engine and whether 
 that a tool has one name in the ledger, in events and in approval rules.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from nova_workers.contracts.engine import TrustLevel
@@ -46,6 +46,6 @@ TAKEN_NAMES: Final = RESERVED_NAMES | {SEARCH_WIRE_NAME, "Task", "Agent", "Skill
 """Names that no MCP server's tool gets: also the provider's and the engines' names for their own tools."""
 
 
-def native_tools(trust: TrustLevel) -> tuple[str, ...]:
-    """Return the names of the native tools that this trust allows."""
-    return NATIVE_TOOLS[trust]
+def native_tools(trust: TrustLevel, only: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the names of the native tools that this trust allows, and that are in `only` unless it is None."""
+    return tuple(name for name in NATIVE_TOOLS[trust] if only is None or name in only)

@@ -18,10 +18,11 @@ from nova_workers.errors import RunLost
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.finish import finish_run, requeue_run
 from nova_workers.ledger.runs.resume import Journal, load_journal
-from nova_workers.ledger.waits.suspend import suspend_run
+from nova_workers.ledger.waits.suspend import Suspended, suspend_run
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.fairness import FairQueue
+from nova_workers.runs.orchestrated import AfterTransition, OrchestratedRuns
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.persist import persist
 from nova_workers.runs.reports import RunReports
@@ -57,6 +58,7 @@ class ExecutorParts:
     tracing: Tracing
     effects: tuple[PlannedEffect, ...]
     """Post-run work, in order."""
+    orchestrated: OrchestratedRuns
 
 
 class AttemptRunner:
@@ -90,6 +92,8 @@ class AttemptRunner:
         )
         outcome = ended_before_start(run, journal)
         if outcome is None:
+            if claim.place is not None:
+                await persist(parts.database, run.abort, lambda c: parts.orchestrated.starting(c, claim))
             outcome = await parts.turns.play(run, recorder, events)
         if outcome.status == "requeue":
             return await self._requeue(run, events)
@@ -132,9 +136,15 @@ class AttemptRunner:
         waits = new_waits(result.deferred, now=parts.clock.now())
         facts = recorder.facts
         run.ending = True
-        suspended = await persist(
-            parts.database, run.abort, lambda c: suspend_run(c, claim, waits, result.deferred_usage, facts)
-        )
+
+        async def write(connection: Connection) -> tuple[Suspended, AfterTransition]:
+            if claim.place is None:
+                return await suspend_run(connection, claim, waits, result.deferred_usage, facts), AfterTransition()
+            await parts.orchestrated.lock(connection, claim)
+            suspended = await suspend_run(connection, claim, waits, result.deferred_usage, facts)
+            return suspended, await parts.orchestrated.suspended(connection, claim, result.usage.reasoning_ms)
+
+        suspended, after = await persist(parts.database, run.abort, write, transaction=claim.place is not None)
         # The response with these calls is committed, so what was streamed of it is valid.
         events.emit(live.Step(index=result.deferred[0].call.step))
         for wait in waits:
@@ -142,6 +152,7 @@ class AttemptRunner:
         events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
         parts.metrics.runs_suspended.labels(claim.queue).inc()
         parts.dispatcher.ring_runs(suspended.children)
+        await parts.orchestrated.apply(after)
         if any(wait.request.kind in ANSWERABLE for wait in waits):
             parts.dispatcher.ring_deliveries()
         _log.info("run.suspended", waits=[wait.request.kind for wait in waits])
@@ -155,13 +166,19 @@ class AttemptRunner:
         finish = self._describe(run.claim, outcome, recorder, events, duration_s)
         run.ending = True
 
-        async def write(connection: Connection) -> tuple[Finished, list[Doorbell]]:
-            done = await finish_run(connection, run.claim, finish, seq=recorder.seq)
-            return done, await resolve_parents(connection, [run.claim.run_id]) if has_parent else []
+        async def write(connection: Connection) -> tuple[Finished, AfterTransition]:
+            if orchestrated:
+                await parts.orchestrated.lock(connection, claim)
+            done = await finish_run(connection, claim, finish, seq=recorder.seq)
+            if orchestrated:
+                return done, await parts.orchestrated.finished(connection, claim, finish)
+            parents = await resolve_parents(connection, [claim.run_id]) if has_parent else []
+            return done, AfterTransition(tuple(parents))
 
-        has_parent = run.claim.parent_run_id is not None
-        finished, parents = await persist(parts.database, run.abort, write, transaction=has_parent)
-        parts.dispatcher.ring_runs(parents)
+        claim = run.claim
+        orchestrated, has_parent = claim.place is not None, claim.parent_run_id is not None
+        finished, after = await persist(parts.database, run.abort, write, transaction=orchestrated or has_parent)
+        await parts.orchestrated.apply(after)
         self._reports.announce(run.claim, finish, finished, events)
         self._reports.finished(run.claim, finish, finished)
         if finished.effects:

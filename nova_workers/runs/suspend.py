@@ -7,7 +7,15 @@ from datetime import datetime
 
 from nova_workers.contracts.engine import DeferredCall
 from nova_workers.contracts.events import Waiting
-from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, Pause, WaitRequest, wait_adapter
+from nova_workers.contracts.waits import (
+    AskAgent,
+    AskApproval,
+    AskUser,
+    AwaitMessages,
+    Pause,
+    WaitRequest,
+    wait_adapter,
+)
 from nova_workers.ledger.waits.suspend import NewWait
 
 __all__ = ["new_waits", "waiting_event"]
@@ -23,6 +31,8 @@ def _new_wait(call_id: str, request: WaitRequest, now: datetime) -> NewWait:
         return NewWait(call_id, request, request.timeout_s, agent_id=request.agent_id, message=request.message)
     if isinstance(request, AskUser):
         return NewWait(call_id, request, request.expires_in_s)
+    if isinstance(request, AwaitMessages):
+        return NewWait(call_id, request, request.timeout_s)
     if isinstance(request, Pause):
         return NewWait(call_id, request, max((request.until - now).total_seconds(), 0.0))
     return NewWait(call_id, request)

@@ -10,7 +10,7 @@ import structlog
 from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, Pause
+from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound, Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.cancel import run_status
@@ -174,9 +174,18 @@ def _timed_out(wait: Wait) -> Resolution:
     if isinstance(request, AskUser) and request.default is not None:
         said = f"{request.default}\n(Nobody answered in time; this is the default.)"
         return Resolution("timed_out", {"text": request.default}, (text_block(said),))
+    if isinstance(request, AwaitMessages):
+        return _no_message(request)
     asked = request.agent_id if isinstance(request, AskAgent) else "The person"
     said = f"{asked} did not answer in time."
     return Resolution("timed_out", {}, (text_block(said),), failed=True, error=said)
+
+
+def _no_message(request: AwaitMessages) -> Resolution:
+    text = f"No message arrived within {request.timeout_s:g} s." if request.timeout_s else "No message arrived in time."
+    # An agent that asks for any message learns that there is none; one that needs an answer did not get it.
+    missing = request.sender != "any"
+    return Resolution("timed_out", {}, (text_block(text),), failed=missing, error=text if missing else None)
 
 
 def _escalated(request: AskUser) -> str:

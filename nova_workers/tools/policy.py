@@ -9,7 +9,7 @@ the built-in list, the operator or the agent, stays denied, and what the operato
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,15 +128,18 @@ class ToolPolicy:
     `remember` restores the counts from the run's journal when a run continues in another worker.
     """
 
-    def __init__(self, trust: TrustLevel, commands: CommandPolicy) -> None:
+    def __init__(
+        self, trust: TrustLevel, commands: CommandPolicy, *, native_tools_only: Collection[str] | None = None
+    ) -> None:
         """Take what decides.
 
         Args:
             trust: Of the agent.
             commands: Its permissions.
+            native_tools_only: Its allow-list of native tools; None allows all of the trust.
         """
         self._trust: TrustLevel = trust
-        self._native = frozenset(native_tools(trust))
+        self._native = frozenset(native_tools(trust, native_tools_only))
         self._commands = commands
         self._made: Counter[str] = Counter()
 

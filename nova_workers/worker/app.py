@@ -18,6 +18,7 @@ from nova_workers.broker.celery_app import (
     TASK_RETENTION,
     TASK_RUN_AGENT,
     TASK_RUN_EFFECTS,
+    TASK_SWEEP_ORCHESTRATIONS,
     TASK_UPKEEP,
     TASK_WORK_TASKS,
     build_celery,
@@ -39,6 +40,7 @@ def create_app(settings: Settings) -> Celery:
     celery.conf.worker_consumer = CONSUMER
     process = WorkerProcess(settings)
     _add_tasks(celery, process)
+    _add_ticks(celery, process)
     _connect_signals(settings, process)
     return celery
 
@@ -57,6 +59,8 @@ def _add_tasks(celery: Celery, process: WorkerProcess) -> None:
     def deliver() -> None:
         process.execute(process.services.run_deliveries())
 
+
+def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
     @celery.task(name=TASK_RECONCILE)
     def reconcile() -> None:
         process.execute(process.services.reconciler.reconcile())
@@ -72,6 +76,10 @@ def _add_tasks(celery: Celery, process: WorkerProcess) -> None:
     @celery.task(name=TASK_UPKEEP)
     def upkeep() -> None:
         process.execute(process.services.reconciler.upkeep())
+
+    @celery.task(name=TASK_SWEEP_ORCHESTRATIONS)
+    def sweep_orchestrations() -> None:
+        process.execute(process.services.orchestrations.tick())
 
     @celery.task(name=TASK_WORK_TASKS)
     def work_tasks() -> None:

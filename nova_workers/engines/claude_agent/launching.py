@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nova_workers.contracts.engine import EngineOptions, TrustLevel
+from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.names import BRIDGE
@@ -138,7 +139,9 @@ class Launcher:
         return "user" if self.skills else ""
 
     def _permitted(self, allowed: Permissions) -> tuple[str, ...]:
-        command = ["--permission-mode", allowed.mode, "--tools", ",".join(allowed.tools)]
+        only = self._options.native_tools
+        tools = [name for name in allowed.tools if only is None or name in only or name not in RESERVED_NAMES]
+        command = ["--permission-mode", allowed.mode, "--tools", ",".join(tools)]
         command += ["--allowedTools", ",".join(allowed.allowed)]
         if allowed.disallowed:
             command += ["--disallowedTools", ",".join(allowed.disallowed)]

@@ -20,11 +20,11 @@ import structlog
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CONNECTION_CLOSED, CallToolResult, Tool
+from mcp.types import CONNECTION_CLOSED, CallToolResult, RequestParamsMeta, Tool
 
 from nova_workers.child_process import supervised
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
+from nova_workers.contracts.engine import CALL_ID, HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.child_output import logged_output
 from nova_workers.observability.redaction import current_redactor, hiding
 from nova_workers.observability.redactor import Redactor
@@ -145,9 +145,15 @@ class ServerConnection:
             raise ConnectionError(f"it does not say which tools it has: {_cause(error)}") from error
 
     async def call(
-        self, tool: str, arguments: JsonObject, timeout_s: float | None = None, on_progress: OnProgress | None = None
+        self,
+        tool: str,
+        arguments: JsonObject,
+        timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        call_id: str | None = None,
     ) -> CallToolResult:
-        """Call a tool.
+        """Call a tool. An in-process server gets `call_id` with the request.
 
         After a call that times out, the server is probed. If it does not answer the probe either, it is blocked: all
         its pending calls end at once, and the connection is lost.
@@ -157,9 +163,11 @@ class ServerConnection:
             TimeoutError: The tool did not answer in time; the server still does.
             MCPError: The server refused.
         """
-        calling = self._require_client().call_tool(tool, arguments, timeout_s, on_progress)
+        client = self._require_client()
         if isinstance(self._server, InProcessMcpServer):
-            return await calling
+            meta: RequestParamsMeta | None = None if call_id is None else {CALL_ID: call_id}
+            return await client.call_tool(tool, arguments, timeout_s, on_progress, meta=meta)
+        calling = client.call_tool(tool, arguments, timeout_s, on_progress)
         try:
             # The client's own timeout does not cover writing the request, which a blocked server delays.
             async with asyncio.timeout(timeout_s):

@@ -208,7 +208,14 @@ class Lease:
             held, _ = await self._connected()
             return await held.connection.list_tools()
 
-    async def call(self, tool: str, arguments: JsonObject, on_progress: OnProgress | None = None) -> CallToolResult:
+    async def call(
+        self,
+        tool: str,
+        arguments: JsonObject,
+        on_progress: OnProgress | None = None,
+        *,
+        call_id: str | None = None,
+    ) -> CallToolResult:
         """Call a tool, over a new connection if the old one is lost.
 
         A blocked server costs only one timeout: the turn's later calls to it fail at once.
@@ -223,7 +230,7 @@ class Lease:
         held, _ = await self._connected()
         timeout_s = None if isinstance(self.server, InProcessMcpServer) else self.server.timeout_s
         try:
-            return await held.connection.call(tool, arguments, timeout_s, on_progress)
+            return await held.connection.call(tool, arguments, timeout_s, on_progress, call_id=call_id)
         except ConnectionError:
             if held.connection.not_answering is not None:
                 self._given_up = held.connection.not_answering

@@ -138,7 +138,7 @@ class Toolbox:
         try:
             if isinstance(entry.lease.server, InProcessMcpServer):
                 # The MCP library makes the span of an in-process call.
-                result = await entry.lease.call(entry.tool, call.params, on_progress)
+                result = await entry.lease.call(entry.tool, call.params, on_progress, call_id=call.id)
             else:
                 with tool_span(call):
                     result = await entry.lease.call(entry.tool, call.params, on_progress)

@@ -101,7 +101,7 @@ class NativeTools:
 
     def for_turn(self, options: EngineOptions, trust: TrustLevel) -> Toolset:
         """Return the tools of a turn. File tools and Bash need a working directory or other directories."""
-        allowed = native_tools(trust)
+        allowed = native_tools(trust, options.native_tools)
         if not allowed:
             return Toolset({})
         tools: list[NativeTool] = []

@@ -114,6 +114,11 @@ class ReasoningClock:
         self._interruption = interruption
         self._spent_s = 0.0
 
+    @property
+    def spent_ms(self) -> int:
+        """The time counted so far."""
+        return round(self._spent_s * 1000)
+
     @contextmanager
     def running(self) -> Generator[None]:
         """Count the time of the block."""

@@ -313,6 +313,7 @@ class Turn:
                 )
 
     def _result(self, reason: StopReason, error: EngineError | None, provider: str, duration_ms: int) -> EngineResult:
+        self._tally.reasoning_ms = self._reasoning.spent_ms
         self._listener.on_event(self._tally.event(duration_ms))
         output = self._check.value if self._check is not None and reason == "end_turn" else None
         return self._tally.result(reason, error, provider=provider, duration_ms=duration_ms, output=output)

@@ -37,6 +37,7 @@ class Tally:
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
     usage: TokenUsage = field(default_factory=TokenUsage)
     model_calls: int = 0
+    reasoning_ms: int = 0
     model: str | None = None
     limit: Limit | None = None
     deferred: tuple[DeferredCall, ...] = ()
@@ -64,7 +65,7 @@ class Tally:
         return EngineResult(
             text=self.text,
             stop_reason=reason,
-            usage=EngineUsage(self.usage, duration_ms, self.model_calls),
+            usage=EngineUsage(self.usage, duration_ms, self.model_calls, self.reasoning_ms),
             messages=tuple(self.messages),
             tool_calls=tuple(self.calls),
             model=self.model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
@@ -27,6 +28,10 @@ from nova_workers.threads.transcript import conversation
 from nova_workers.workspace.skills import loads_on_demand
 
 __all__ = ["TurnAssembler"]
+
+BoundT = TypeVar("BoundT", int, float)
+
+_LEAST_REASONING_S = 0.001
 
 _INSTALL_HINTS = {
     "claude_agent": "Install the extra 'claude-agent' on the workers: pip install 'nova-workers[claude-agent]'.",
@@ -132,27 +137,36 @@ class TurnAssembler:
             depth=claim.depth,
             task_id=claim.task_id,
             agent=agent,
+            place=claim.place,
+            turn_id=claim.turn_id,
+            fence=claim.fence,
         )
-        cwd = await self._directories.directory(claim)
+        own_cwd = None if claim.place is None else claim.place.cwd
+        cwd = own_cwd or await self._directories.directory(claim)
         servers = await self._capabilities.resolve(agent, context)
         prompt = await self._prompter.prompt(claim, abort, cwd=cwd, servers=servers)
         return EngineOptions(
             cwd=cwd,
             directories=agent.directories,
+            native_tools=agent.native_tools,
             system_prompt=prompt.text,
             stable_prompt_chars=prompt.stable_chars,
             model=self.model(claim),
             max_turns=claim.max_turns or agent.max_turns or self._settings.runs.max_turns,
             fallback_models=self._settings.model.fallbacks,
-            reasoning_timeout_s=self._settings.runs.reasoning_timeout_s,
-            tool_timeout_s=self._settings.runs.tool_timeout_s,
+            reasoning_timeout_s=_reasoning_timeout_s(claim, self._settings),
+            tool_timeout_s=(
+                self._settings.runs.tool_timeout_s
+                if claim.place is None
+                else claim.place.limits.tool_call_timeout_seconds
+            ),
             mcp_servers=servers,
             agents=_subagents(agent),
             max_tokens=agent.max_tokens,
             temperature=agent.temperature,
             timeout_s=timeout_s,
             thinking_budget_tokens=agent.thinking_budget_tokens,
-            token_budget=agent.token_budget,
+            token_budget=_least(agent.token_budget, claim.left_tokens),
             cost_budget_usd=_least(agent.cost_budget_usd, claim.left_usd),
             spent=journal.spent,
             output_schema=agent.output_schema,
@@ -177,7 +191,14 @@ class TurnAssembler:
         return await persist(self._database, abort, lambda c: load_skills(c, claim.tenant_id, agent.skills))
 
 
-def _least(*bounds: float | None) -> float | None:
+def _reasoning_timeout_s(claim: Claim, settings: Settings) -> float:
+    """Return what is left of the reasoning time; in an orchestration it counts over all attempts of an activation."""
+    if claim.place is None:
+        return settings.runs.reasoning_timeout_s
+    return max(claim.place.limits.agent_timeout_seconds - claim.place.reasoning_ms / 1000, _LEAST_REASONING_S)
+
+
+def _least(*bounds: BoundT | None) -> BoundT | None:
     return min((bound for bound in bounds if bound is not None), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Checks daily budgets before a model is called."""
+"""Checks daily budgets, and the budget of an orchestration, before a model is called."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.orchestrations.agents import tree_spending
 from nova_workers.ledger.runs.budgets import SpentToday, spent_today
 from nova_workers.runs.persist import persist
 
@@ -16,7 +17,7 @@ __all__ = ["within_budgets"]
 
 
 async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -> Claim:
-    """Return a claim with the rest of the day's budgets. Without budgets this costs nothing.
+    """Return a claim with the rest of its budgets. Without budgets this costs nothing.
 
     Runs that begin at the same time see the same rest, so together they may exceed it, each by less than the rest.
 
@@ -24,9 +25,32 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -
         EngineFailure: A budget is spent; the message names it and when it resets.
         RunLost: The database was unavailable until the lease expired.
     """
+    rests = await _left_today(database, claim, abort)
+    if claim.place is None or not claim.place.limits.has_budget:
+        return replace(claim, left_usd=min(rests, default=None))
+    place = claim.place
+    spent = await persist(
+        database, abort, lambda c: tree_spending(c, place.orchestration_id, except_turn_id=claim.turn_id)
+    )
+    tokens, usd = place.limits.token_budget, place.limits.cost_budget_usd
+    if place.limits.reached(spent) is not None:
+        raise EngineFailure(
+            f"The budget of orchestration {place.orchestration_id!r} is spent: {spent.tokens} tokens and "
+            f"${spent.cost_usd:.4f} of {tokens or 'unlimited'} tokens and ${usd or 'unlimited'}. The model was not "
+            "called. Start another orchestration with a larger budget.",
+            kind="budget_exceeded",
+            retryable=False,
+        )
+    if usd is not None:
+        rests.append(usd - spent.cost_usd)
+    left_tokens = None if tokens is None else tokens - spent.tokens
+    return replace(claim, left_usd=min(rests, default=None), left_tokens=left_tokens)
+
+
+async def _left_today(database: Database, claim: Claim, abort: AbortSignal) -> list[float]:
     budgets = claim.budgets
     if not budgets.any:
-        return claim
+        return []
     spent = await persist(
         database,
         abort,
@@ -50,7 +74,7 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -
         if used_usd >= most_usd:
             raise _refusal(owner, most_usd, used_usd, spent)
         rests.append(most_usd - used_usd)
-    return replace(claim, left_usd=min(rests, default=None))
+    return rests
 
 
 def _refusal(owner: str, most_usd: float, used_usd: float, spent: SpentToday) -> EngineFailure:

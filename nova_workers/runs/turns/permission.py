@@ -13,6 +13,6 @@ __all__ = ["tool_policy"]
 def tool_policy(claim: Claim, settings: ToolSettings, journal: Iterable[StepRecord]) -> ToolPolicy:
     """Return the policy from the agent's permissions, the operator's rules and the run's earlier calls."""
     commands = CommandPolicy(claim.agent.permissions, deny=settings.deny_commands, ask=settings.ask_commands)
-    policy = ToolPolicy(claim.agent.trust, commands)
+    policy = ToolPolicy(claim.agent.trust, commands, native_tools_only=claim.agent.native_tools)
     policy.remember(call for step in journal for call in step.tool_calls)
     return policy

@@ -14,17 +14,20 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import (
     EngineOptions,
     EngineResult,
+    Limit,
     StepRecord,
     StepVerdict,
     ToolAuthorization,
     ToolCall,
     TurnListener,
 )
+from nova_workers.contracts.orchestration import TASK_COMPLETE
 from nova_workers.contracts.refusals import fingerprint_of
 from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.orchestrations.agents import tree_spending
 from nova_workers.ledger.runs import journal as ledger
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.persist import persist
@@ -71,6 +74,10 @@ class TurnRecorder(TurnListener):
         """Stop the turn between two steps once a response reports a longer conversation than this."""
         self.is_over_window = False
         """Whether the turn was stopped for that reason."""
+        self._reached: Limit | None = None
+        """The budget of the orchestration that is spent."""
+        self._summary: str | None = None
+        """The result with which the agent of an orchestration declared its task complete."""
         self.first_token_at: datetime | None = None
         self._run = run
         self._claim: Claim = run.claim
@@ -242,14 +249,15 @@ class TurnRecorder(TurnListener):
             return "stop"
         self._steps_since_summary += 1
         self.is_over_window = self._is_over_window(step)
-        stop = self._run.stop_at_step or self.is_over_window
+        self._summary = self._declared_summary(step)
+        stop = self._run.stop_at_step or self.is_over_window or self._summary is not None
         spent = self._spent + step.usage + step.tool_usage
         # The usage event comes first, because the step event closes the step.
         event_id = str(self._events.upcoming(2))
         facts = self.facts
 
         async def write(connection: Connection) -> tuple[ledger.Absorbed, ...]:
-            return await ledger.commit_step(
+            absorbed = await ledger.commit_step(
                 connection,
                 self._claim.run_id,
                 self._claim.fence,
@@ -260,6 +268,10 @@ class TurnRecorder(TurnListener):
                 facts=facts,
                 absorb=not stop,
             )
+            if self._claim.place is not None and self._claim.place.limits.has_budget:
+                spending = await tree_spending(connection, self._claim.place.orchestration_id)
+                self._reached = self._claim.place.limits.reached(spending)
+            return absorbed
 
         absorbed = await persist(self._database, self._run.abort, write)
         self._events.emit(live.Usage.of(spent))
@@ -271,7 +283,24 @@ class TurnRecorder(TurnListener):
         self.steps_committed += 1
         self._steering = absorbed
         self._announce_steering(absorbed)
-        return "stop" if stop or self._run.stop_at_step else "continue"
+        return "stop" if stop or self._run.stop_at_step or self._reached is not None else "continue"
+
+    def _declared_summary(self, step: StepRecord) -> str | None:
+        """Return what the agent of an orchestration gave to `task_complete`: its turn ends with this step."""
+        if self._claim.place is None:
+            return None
+        done = (call for call in step.tool_calls if call.tool_name == TASK_COMPLETE and call.status == "completed")
+        return next((str(call.params.get("summary", "")) for call in done), None)
+
+    def within_tree(self, result: EngineResult) -> EngineResult:
+        """Return the result of a turn that stopped because of its orchestration: complete, or without budget."""
+        if result.stop_reason != "tool_use" or result.deferred:
+            return result
+        if self._summary is not None:
+            return replace(result, text=self._summary, stop_reason="end_turn", limit=None)
+        if self._reached is not None:
+            return replace(result, stop_reason="max_tokens", limit=self._reached)
+        return result
 
     def _is_over_window(self, step: StepRecord) -> bool:
         """Whether the conversation comes near the window and enough steps have passed since the last compaction."""

@@ -22,9 +22,12 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.refusals import with_notes
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
+from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import current_redactor, hide
 from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.orchestrated import OrchestratedRuns
+from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.assembly import TurnAssembler
 from nova_workers.runs.turns.compaction import Compactor
 from nova_workers.runs.turns.observer import ObservedTurn
@@ -40,12 +43,15 @@ _log = structlog.get_logger(__name__)
 
 
 class _TimeLeft:
-    """The rest of a run's time limit, if its agent has one."""
+    """The rest of a run's time: of its agent's limit, and of its orchestration's budget."""
 
     def __init__(self, claim: Claim, clock: Clock) -> None:
         limit_s = claim.agent.timeout_s
         self._clock = clock
-        self._deadline_s = None if limit_s is None else clock.monotonic_s() + limit_s - claim.elapsed_s
+        bounds_s = [] if limit_s is None else [limit_s - claim.elapsed_s]
+        if claim.place is not None and claim.place.deadline_at is not None:
+            bounds_s.append((claim.place.deadline_at - clock.now()).total_seconds())
+        self._deadline_s = clock.monotonic_s() + min(bounds_s) if bounds_s else None
 
     @property
     def is_expired(self) -> bool:
@@ -75,8 +81,18 @@ class TurnRunner:
     """Executes turns with engines. One object serves all worker slots of a process."""
 
     def __init__(
-        self, assembler: TurnAssembler, compactor: Compactor, *, clock: Clock, metrics: Metrics, tracing: Tracing
+        self,
+        assembler: TurnAssembler,
+        compactor: Compactor,
+        *,
+        orchestrated: OrchestratedRuns,
+        database: Database,
+        clock: Clock,
+        metrics: Metrics,
+        tracing: Tracing,
     ) -> None:
+        self._orchestrated = orchestrated
+        self._database = database
         self._assembler = assembler
         self._compactor = compactor
         self._clock = clock
@@ -154,7 +170,7 @@ class TurnRunner:
                 abort=run.abort,
             )
             recorder.note_result(result)
-            result = prepared.redact(result)
+            result = recorder.within_tree(prepared.redact(result))
             if recorder.is_over_window and result.stop_reason == "tool_use":
                 if run.abort.aborted:
                     return replace(result, stop_reason="aborted")
@@ -236,6 +252,8 @@ class TurnRunner:
         if listener is not recorder and options.sessions is not None:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
         recorder.note_options(options)
+        if claim.place is not None:
+            await persist(self._database, run.abort, lambda c: self._orchestrated.running(c, claim))
         (message,) = with_notes([Message("user", claim.content)], recorder.refused)
         observed = ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock)
         return _Prepared(message.content, _without_refused(options, recorder.refused), observed, redact)

@@ -21,6 +21,11 @@ from nova_workers.keys import CONTROL_CHANNEL
 from nova_workers.ledger.database import Database, Row
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
+from nova_workers.orchestration.actions import AgentActions
+from nova_workers.orchestration.choosing import NamedModels
+from nova_workers.orchestration.service import Orchestrations
+from nova_workers.orchestration.tick import OrchestrationTicker
+from nova_workers.orchestration.transitions import TreeTransitions
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.recover import Reconciler
@@ -98,6 +103,8 @@ class Worker:
             clock=clock,
             metrics=self.metrics,
             tracing=tracing,
+            orchestrated=TreeTransitions(harness.bells, harness.canceller),
+            actions=AgentActions(database, harness.bells, harness.canceller, NamedModels()),
         )
         self._control = ControlChannel(self.redis)
         self._background: list[asyncio.Task[None]] = []
@@ -199,6 +206,8 @@ class Harness:
             canceller=self.canceller,
             scheduled=self.scheduled,
         )
+        self.orchestrations = Orchestrations(database, self.bells, self.canceller, NamedModels())
+        self.ticker = OrchestrationTicker(database, self.bells, self.canceller, SystemClock())
         self.workers: list[Worker] = []
         self._publishing: asyncio.Task[None] | None = None
 

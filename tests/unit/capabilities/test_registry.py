@@ -137,7 +137,7 @@ async def test_servers_with_unknown_tools_come_after_our_own() -> None:
     outside.tools, given.injected = None, lambda _: True
     registry = CapabilityRegistry([outside, EchoCapability(), given])
     servers = await registry.resolve(_spec(outside=CapabilityGrant(), parrot=CapabilityGrant()), CONTEXT)
-    assert list(servers) == ["parrot", "given", "outside"]
+    assert list(servers) == ["given", "parrot", "outside"]
 
 
 @pytest.mark.parametrize("twin", [EchoCapability(), EchoCapability(name="other")])

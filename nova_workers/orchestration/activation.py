@@ -1,0 +1,63 @@
+"""Gives an agent of a tree a new activation: a run at the end of its thread."""
+
+from __future__ import annotations
+
+from nova_workers.contracts.content import storable, text_block
+from nova_workers.contracts.orchestration import AgentDescriptor
+from nova_workers.contracts.runs import Submission
+from nova_workers.errors import AgentSpawnError
+from nova_workers.ids import new_id
+from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations import messages
+from nova_workers.ledger.runs.submit import insert_run
+from nova_workers.orchestration.lifecycle import can_restart, legal_sources
+from nova_workers.orchestration.matching import describe_message
+from nova_workers.orchestration.routing import TreeChange
+
+__all__ = ["activate", "activate_with_prompts"]
+
+
+async def activate(
+    change: TreeChange,
+    agent: AgentDescriptor,
+    prompt: str,
+    *,
+    parent_run_id: str | None = None,
+) -> str:
+    """Restart an ended agent with a prompt, with its identity, and return the id of the run.
+
+    Raises:
+        AgentSpawnError: The agent has not ended, or its thread or configuration was deleted.
+    """
+    if not can_restart(agent.state):
+        raise AgentSpawnError(
+            f"Agent {agent.id!r} is {agent.state}; only one that has ended can be restarted. "
+            "Send it a message with send_child_prompt, or wait for its result."
+        )
+    run_id = new_id("run")
+    submission = Submission(
+        change.tree.tenant_id,
+        (text_block(storable(prompt)),),
+        thread_id=agent.thread_id,
+        queue=change.tree.queue,
+        source="agent",
+        parent_run_id=parent_run_id,
+    )
+    accepted = await insert_run(change.connection, submission, run_id)
+    if accepted is None:
+        raise AgentSpawnError(f"Agent {agent.id!r} cannot be restarted: its thread or configuration was deleted.")
+    await ledger.reactivate(change.connection, agent.id, run_id, prompt, legal_sources("PENDING"))
+    if agent.parent_id is None:
+        await ledger.close_tree(change.connection, change.tree.id, closed=False)
+    change.bells.append(accepted.doorbell)
+    return run_id
+
+
+async def activate_with_prompts(change: TreeChange, agent: AgentDescriptor) -> None:
+    """Restart an agent that ended before it received all prompts that were sent to it, so that none is lost."""
+    prompts = [each for each in await messages.pending(change.connection, [agent.id]) if each.type == "USER_PROMPT"]
+    if not prompts:
+        return
+    text = "\n\n".join(describe_message(prompt) for prompt in prompts)
+    run_id = await activate(change, agent, text)
+    await messages.mark_delivered(change.connection, [prompt.id for prompt in prompts], run_id)

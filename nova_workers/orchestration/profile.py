@@ -1,0 +1,121 @@
+"""The configuration of an agent of an orchestration, derived from the agent that the orchestration runs under. Pure.
+
+That agent bounds the tree: no agent of it has more trust, other directories or other permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from nova_workers.capabilities.mcp_servers import McpServerForm
+from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.native import native_tools
+from nova_workers.contracts.orchestration import READ_TOOLS, SpawnRequest
+from nova_workers.errors import AgentSpawnError
+from nova_workers.orchestration.choosing import ChosenModel
+from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
+from nova_workers.prompts.orchestration import expert_words, master_words, role_words
+from nova_workers.vocabulary import AgentRole
+
+__all__ = ["agent_spec", "check_cwd", "check_tools", "expert_descriptions"]
+
+_READ_ONLY_ROLES: tuple[AgentRole, ...] = ("MASTER", "EXPERT", "REVIEWER")
+
+
+def agent_spec(
+    owner: AgentSpec,
+    request: SpawnRequest,
+    chosen: ChosenModel,
+    config: OrchestrationConfig,
+    *,
+    name: str,
+    servers: Mapping[str, McpServerForm],
+    expert: ExpertProfile | None = None,
+) -> AgentSpec:
+    """Return the configuration that the agent's runs use.
+
+    A master has no capabilities of the owner, since they may write; its orchestration tools come with its place in the
+    tree. Other agents have those of the owner, and the plugins.
+    """
+    capabilities = {} if request.role == "MASTER" else {k: v for k, v in owner.capabilities.items() if k != "mcp"}
+    if request.role != "EXPERT":
+        capabilities["user"] = CapabilityGrant(tools=("ask_user",))
+    if servers:
+        # The capability `mcp` knows no tags.
+        forms = {key: server.model_dump(mode="json", exclude={"tags"}) for key, server in servers.items()}
+        capabilities["mcp"] = CapabilityGrant(config={"servers": forms})
+    return owner.model_copy(
+        update={
+            "name": name,
+            "description": "",
+            "identity": owner.identity if expert is None else expert.system_prompt,
+            "instructions": _instructions(owner, request.role, config),
+            "responsibilities": (),
+            "capabilities": capabilities,
+            "native_tools": _tools(owner, request),
+            "model": chosen.model or owner.model,
+            "engine": chosen.engine or owner.engine,
+            "subagents": {},
+            "output_schema": None,
+            "retention": None,
+            "max_running": None,
+            "max_cost_usd_per_day": None,
+        }
+    )
+
+
+def expert_descriptions(config: OrchestrationConfig) -> dict[str, str]:
+    """Return the experts of a configuration by id, with what each is for."""
+    return {key: expert.description or expert.name or key for key, expert in config.experts.items()}
+
+
+def check_tools(owner: AgentSpec, tools: tuple[str, ...] | None) -> None:
+    """Check the native tools that a spawn asks for.
+
+    Raises:
+        AgentSpawnError: The trust of the owner does not permit one.
+    """
+    permitted = native_tools(owner.trust, owner.native_tools)
+    for tool in tools or ():
+        if tool not in permitted:
+            raise AgentSpawnError(
+                f"There is no native tool {tool!r} for agents of this orchestration, whose trust is {owner.trust!r}. "
+                f"Available: {', '.join(permitted) or 'none'}. Leave out `tools` for all of them."
+            )
+
+
+def check_cwd(owner: AgentSpec, cwd: str | None) -> None:
+    """Check a working directory.
+
+    Raises:
+        AgentSpawnError: It is not within the directories of the owner.
+    """
+    if cwd is None:
+        return
+    path = PurePosixPath(cwd)
+    roots = [PurePosixPath(root) for root in owner.directories]
+    if not path.is_absolute() or ".." in path.parts or not any(path.is_relative_to(root) for root in roots):
+        permitted = ", ".join(map(repr, owner.directories)) or "none"
+        raise AgentSpawnError(
+            f"cwd: {cwd!r} is not an absolute path within the directories of this orchestration: {permitted}. "
+            "Leave it out for the default."
+        )
+
+
+def _instructions(owner: AgentSpec, role: AgentRole, config: OrchestrationConfig) -> str:
+    experts = expert_descriptions(config)
+    if role == "MASTER":
+        words = master_words(experts)
+    elif role == "EXPERT":
+        return role_words(role)
+    else:
+        words = "\n\n".join(filter(None, (role_words(role), expert_words(experts))))
+    return "\n\n".join(filter(None, (owner.instructions, words)))
+
+
+def _tools(owner: AgentSpec, request: SpawnRequest) -> tuple[str, ...]:
+    wanted = request.tools
+    if wanted is None and request.role in _READ_ONLY_ROLES:
+        wanted = READ_TOOLS
+    return tuple(tool for tool in native_tools(owner.trust, owner.native_tools) if wanted is None or tool in wanted)

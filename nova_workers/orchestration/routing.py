@@ -1,0 +1,223 @@
+"""Routing in a locked tree: delivers messages to waits, reports ends to parents, kills branches and breaks deadlocks.
+
+All functions run in the transaction that holds the tree's lock (`ledger.orchestrations.locking`), and collect in a
+`TreeChange` what follows its commit. A process that dies between commit and follow-up loses nothing: the reconciler
+rings queued runs and applies cancel requests, and the tick of orchestrations repeats what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.orchestration import AgentDescriptor, AgentResult, RoutedMessage
+from nova_workers.contracts.runs import CancelRequest, Doorbell
+from nova_workers.errors import DeadlockDetectedError
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations import messages
+from nova_workers.ledger.orchestrations.locking import LockedTree
+from nova_workers.ledger.orchestrations.messages import OpenWait
+from nova_workers.ledger.runs.cancel import request_cancel
+from nova_workers.ledger.waits.records import Resolution, resolve_wait
+from nova_workers.orchestration.deadlock import Waiter, find_victim
+from nova_workers.orchestration.lifecycle import legal_sources
+from nova_workers.orchestration.matching import Match, match
+from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS
+
+__all__ = ["TreeChange", "break_deadlocks", "deliver", "end_agent", "kill_branch", "report_end"]
+
+
+@dataclass(slots=True)
+class TreeChange:
+    """A change of a locked tree: its transaction, and what follows the commit.
+
+    Attributes:
+        bells: Doorbells of runs that were queued.
+        cancels: Cancel requests to apply at once.
+        victims: Agents that were ended to break a deadlock.
+    """
+
+    connection: Connection
+    tree: LockedTree
+    bells: list[Doorbell] = field(default_factory=list[Doorbell])
+    cancels: list[CancelRequest] = field(default_factory=list[CancelRequest])
+    victims: list[str] = field(default_factory=list[str])
+
+
+async def deliver(change: TreeChange) -> None:
+    """End every wait of the tree's agents that pending messages end."""
+    waits = [wait for wait in await messages.open_waits(change.connection, change.tree.id) if wait.messages is not None]
+    if not waits:
+        return
+    pending: dict[str, list[RoutedMessage]] = {wait.waiter: [] for wait in waits}
+    for message in await messages.pending(change.connection, list(pending)):
+        pending[message.target_id].append(message)
+    for wait in waits:
+        assert wait.messages is not None  # noqa: S101 - narrows the type; the others are filtered above
+        found = match(wait.messages, pending[wait.waiter])
+        if found is not None and await _end_wait(change, wait, found):
+            taken = {message.id for message in found.messages}
+            pending[wait.waiter] = [message for message in pending[wait.waiter] if message.id not in taken]
+
+
+async def _end_wait(change: TreeChange, wait: OpenWait, found: Match) -> bool:
+    """End a wait with messages. False if it ended in another way meanwhile: then they stay pending."""
+    record = {"message_ids": [message.id for message in found.messages]}
+    resolution = Resolution(
+        "resolved", record, (text_block(found.text),), failed=found.failed, error=found.text if found.failed else None
+    )
+    ended, bell = await resolve_wait(change.connection, wait.wait, resolution)
+    if not ended:
+        return False
+    await messages.mark_delivered(change.connection, record["message_ids"], wait.wait.id)
+    if bell is not None:
+        change.bells.append(bell)
+    return True
+
+
+async def report_end(change: TreeChange, agent: AgentDescriptor, result: AgentResult) -> None:
+    """Report the end of an agent's activation to its parent, end its active children, and deliver.
+
+    The agent's state has been moved. Reporting the same activation again changes nothing.
+    """
+    await _kill_children(change, agent, "its parent ended")
+    if agent.parent_id is None:
+        await ledger.close_tree(change.connection, change.tree.id)
+        return
+    await messages.send(
+        change.connection,
+        change.tree,
+        "EXPERT_RESPONSE" if agent.role == "EXPERT" else "TASK_RESULT",
+        source_id=agent.id,
+        target_id=agent.parent_id,
+        correlation_id=agent.run_id,
+        send_key=f"end {agent.run_id}",
+        payload={
+            "success": result.success,
+            "text": result.summary or result.error or "",
+            "role": agent.role,
+            "artifacts": dict(result.artifacts),
+            "error_code": result.error_code,
+        },
+    )
+    await deliver(change)
+
+
+async def end_agent(change: TreeChange, agent: AgentDescriptor, *, code: str, why: str) -> bool:
+    """Fail an active agent, stop its run, and report it. False if it has ended."""
+    moved = await ledger.move(
+        change.connection,
+        [agent.id],
+        "FAILED",
+        legal_sources("FAILED"),
+        run_id=agent.run_id,
+        error_code=code,
+        error_message=why,
+    )
+    if not moved:
+        return False
+    change.cancels += await request_cancel(change.connection, change.tree.tenant_id, [agent.run_id])
+    await report_end(change, agent, AgentResult(agent.id, success=False, summary="", error_code=code, error=why))
+    return True
+
+
+async def kill_branch(change: TreeChange, agent: AgentDescriptor, *, why: str) -> list[str]:
+    """Kill an agent and everything below it, and report the kill to its parent. Return the agents that it ended.
+
+    Their runs stop at once and keep their partial output. An agent that has ended keeps its state.
+    """
+    tree_agents = await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)
+    branch = [agent, *_below(agent.id, tree_agents)]
+    killed = await _kill(change, branch, why)
+    if agent.id in killed:
+        error = f"It was killed: {why}."
+        result = AgentResult(agent.id, success=False, summary="", error_code="killed", error=error)
+        await report_end(change, agent, result)
+    return killed
+
+
+async def _kill_children(change: TreeChange, agent: AgentDescriptor, why: str) -> None:
+    below = _below(agent.id, await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id))
+    await _kill(change, below, why)
+
+
+async def _kill(change: TreeChange, agents: Sequence[AgentDescriptor], why: str) -> list[str]:
+    active = [agent for agent in agents if agent.state not in ENDED_AGENTS]
+    if not active:
+        return []
+    killed = await ledger.move(
+        change.connection,
+        [agent.id for agent in active],
+        "KILLED",
+        ACTIVE_AGENTS,
+        error_code="killed",
+        error_message=f"Killed: {why}.",
+    )
+    for agent in active:
+        await messages.send(
+            change.connection,
+            change.tree,
+            "KILL_SIGNAL",
+            source_id=None,
+            target_id=agent.id,
+            payload={"text": why},
+            send_key=f"kill {agent.run_id}",
+            delivered=True,
+        )
+    change.cancels += await request_cancel(change.connection, change.tree.tenant_id, [agent.run_id for agent in active])
+    return killed
+
+
+def _below(agent_id: str, agents: Iterable[AgentDescriptor]) -> list[AgentDescriptor]:
+    """Return all agents below one. Agents come in the order of their spawning, so parents before children."""
+    branch = {agent_id}
+    found: list[AgentDescriptor] = []
+    for agent in agents:
+        if agent.parent_id in branch:
+            branch.add(agent.id)
+            found.append(agent)
+    return found
+
+
+async def break_deadlocks(change: TreeChange) -> None:
+    """End the deepest agent of each cycle of waits, until there is none. Messages must have been delivered."""
+    while True:
+        waits = await messages.open_waits(change.connection, change.tree.id)
+        if not any(wait.messages is not None for wait in waits):
+            return
+        agents = {a.id: a for a in await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)}
+        victim = find_victim(_waiters(waits, agents))
+        if victim is None:
+            return
+        error = DeadlockDetectedError(
+            f"Agents waited for each other in a cycle; {victim!r}, the deepest of them, was ended to break it."
+        )
+        if not await end_agent(change, agents[victim], code=error.code, why=error.message):
+            return
+        change.victims.append(victim)
+
+
+def _waiters(waits: Iterable[OpenWait], agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
+    """Return the agents that only messages of other agents can wake, with whom they wait for."""
+    active = {agent.id for agent in agents.values() if agent.state not in ENDED_AGENTS}
+    groups: dict[str, list[frozenset[str]]] = {}
+    awake: set[str] = set()
+    for wait in waits:
+        agent, request = agents.get(wait.waiter), wait.messages
+        if agent is None or agent.id not in active or request is None or wait.wait.due_at is not None:
+            awake.add(wait.waiter)
+            continue
+        found = groups.setdefault(agent.id, [])
+        if request.sender == "any":
+            children = (each.id for each in agents.values() if each.parent_id == agent.id and each.id in active)
+            parent = (agent.parent_id,) if agent.parent_id is not None else ()
+            found.append(frozenset((*parent, *children)))
+        else:
+            found.extend(frozenset((each,)) for each in request.agent_ids if each in active)
+    return [
+        Waiter(agent_id, agents[agent_id].depth, tuple(found))
+        for agent_id, found in groups.items()
+        if agent_id not in awake
+    ]

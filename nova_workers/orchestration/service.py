@@ -1,0 +1,244 @@
+"""Orchestrations as people and programs use them: start, continue, prompt, kill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits, SpawnRequest
+from nova_workers.contracts.ports import CancelNotifier, Dispatcher
+from nova_workers.errors import AgentSpawnError, Gone, MessageRoutingError, NotFound
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations import messages
+from nova_workers.ledger.orchestrations.agents import NewAgent
+from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
+from nova_workers.ledger.workspace.agents import get_agent
+from nova_workers.orchestration.activation import activate, activate_with_prompts
+from nova_workers.orchestration.choosing import ModelChooser
+from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.profile import agent_spec, check_cwd
+from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch
+from nova_workers.orchestration.transitions import apply_change
+from nova_workers.runs.orchestrated import AfterTransition
+from nova_workers.vocabulary import ENDED_AGENTS, RunQueue, RunSource
+
+__all__ = ["NewOrchestration", "Orchestrations", "Started", "find_agent"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewOrchestration:
+    """A request to start an orchestration.
+
+    Attributes:
+        agent_id: The agent whose trust, directories, permissions and daily budget bound the tree.
+        limits: None takes those of the configuration.
+        source_run_id: The run whose agent starts it.
+    """
+
+    tenant_id: str
+    agent_id: str
+    task: str
+    config: OrchestrationConfig = field(default_factory=OrchestrationConfig)
+    config_version: int | None = None
+    limits: OrchestrationLimits | None = None
+    model: str | None = None
+    cwd: str | None = None
+    queue: RunQueue = "interactive"
+    source: RunSource = "api"
+    source_run_id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An orchestration that was started or continued, and its master's run."""
+
+    orchestration_id: str
+    master_id: str
+    run_id: str
+
+
+class Orchestrations:
+    """Starts, continues, prompts and kills. One object per process."""
+
+    def __init__(
+        self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, models: ModelChooser
+    ) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._notifier = notifier
+        self._models = models
+
+    async def start(self, new: NewOrchestration) -> Started:
+        """Start an orchestration: its master's run is queued.
+
+        Raises:
+            NotFound: No such agent.
+            AgentSpawnError: The working directory is not one of the agent's.
+            ModelNotAvailableError: See `ModelChooser.choose`.
+            ProviderNotAvailableError: See `ModelChooser.choose`.
+        """
+        async with self._database.connection() as connection:
+            owner = (await get_agent(connection, new.tenant_id, new.agent_id)).spec
+        cwd = new.cwd or new.config.defaults.cwd
+        check_cwd(owner, cwd)
+        chosen = await self._models.choose(
+            new.tenant_id, new.config, role="MASTER", task=new.task, model=new.model, complexity=None
+        )
+        request = SpawnRequest(new.task, role="MASTER", permission_mode="BYPASS")
+        spec = agent_spec(owner, request, chosen, new.config, name="Master", servers={})
+        master = NewAgent(
+            role="MASTER",
+            name="Master",
+            prompt=new.task,
+            spec=spec.model_dump(mode="json"),
+            parent_run_id=new.source_run_id,
+            tools=spec.native_tools,
+            model=spec.model,
+            cwd=cwd,
+            permission_mode="BYPASS",
+            category=chosen.category,
+        )
+        limits = new.limits or limits_of(new.config)
+        async with self._database.connection() as connection:
+            inserted = await ledger.insert_tree(
+                connection,
+                master,
+                tenant_id=new.tenant_id,
+                agent_id=new.agent_id,
+                task=new.task,
+                config=new.config.model_dump(mode="json"),
+                config_version=new.config_version,
+                limits=limits.model_dump(mode="json"),
+                queue=new.queue,
+                source=new.source,
+                metadata=new.metadata,
+            )
+        if inserted is None:
+            raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
+        orchestration_id, master_id, bell = inserted
+        self._dispatcher.ring_runs([bell])
+        return Started(orchestration_id, master_id, bell.run_id)
+
+    async def continue_(self, tenant_id: str, orchestration_id: str, task: str) -> Started:
+        """Restart the ended master with a follow-up task. It keeps its identity and its conversation.
+
+        Raises:
+            NotFound: No such orchestration.
+            AgentSpawnError: The master has not ended.
+        """
+        async with self._database.transaction() as connection:
+            tree = await lock_tree(connection, tenant_id, orchestration_id)
+            change = TreeChange(connection, tree)
+            master = await _agent(connection, tree, tree.master_id)
+            if master.state not in ENDED_AGENTS:
+                raise AgentSpawnError(
+                    f"The master of orchestration {orchestration_id!r} is {master.state}. Send it a message, or wait "
+                    "for its end."
+                )
+            run_id = await activate(change, master, task)
+        await self._apply(change)
+        return Started(tree.id, master.id, run_id)
+
+    async def prompt(self, tenant_id: str, orchestration_id: str, agent: str, text: str) -> AgentDescriptor:
+        """Send a person's message to an agent: it ends its `wait_for_message`, or restarts it if it has ended.
+
+        Args:
+            tenant_id: Whose orchestration.
+            orchestration_id: The orchestration.
+            agent: The agent's id, or a unique part of it.
+            text: The message.
+
+        Raises:
+            NotFound: No such orchestration or agent.
+            MessageRoutingError: The agent was killed, or its parent has ended.
+        """
+        async with self._database.transaction() as connection:
+            tree = await lock_tree(connection, tenant_id, orchestration_id)
+            change = TreeChange(connection, tree)
+            target = await find_agent(connection, tree, agent)
+            if target.state == "KILLED" or (target.state in ENDED_AGENTS and target.parent_id is not None):
+                raise MessageRoutingError(
+                    f"Agent {target.id!r} is {target.state}; only its parent can restart it. Continue the master "
+                    "instead."
+                )
+            await messages.send(
+                connection, tree, "USER_PROMPT", source_id=None, target_id=target.id, payload={"text": text}
+            )
+            await deliver(change)
+            if target.state in ENDED_AGENTS:
+                await activate_with_prompts(change, target)
+        await self._apply(change)
+        return target
+
+    async def kill(self, tenant_id: str, orchestration_id: str, agent: str | None, why: str) -> list[str]:
+        """Kill an agent and everything below it, the whole tree without `agent`; return the agents that it ended.
+
+        Repeating it changes nothing. Partial output is kept.
+
+        Raises:
+            NotFound: No such orchestration or agent.
+        """
+        async with self._database.transaction() as connection:
+            tree = await lock_tree(connection, tenant_id, orchestration_id)
+            change = TreeChange(connection, tree)
+            target = await find_agent(connection, tree, agent or tree.master_id)
+            killed = await kill_branch(change, target, why=why)
+        await self._apply(change)
+        return killed
+
+    async def _apply(self, change: TreeChange) -> None:
+        after = AfterTransition(tuple(change.bells), tuple(change.cancels))
+        await apply_change(self._dispatcher, self._notifier, after)
+
+
+def limits_of(config: OrchestrationConfig) -> OrchestrationLimits:
+    """Return the limits that a configuration sets."""
+    engine = config.engine
+    return OrchestrationLimits(
+        max_agent_depth=engine.max_agent_depth,
+        max_concurrent_agents=engine.max_concurrent_agents,
+        agent_timeout_seconds=engine.agent_timeout_seconds,
+        tool_call_timeout_seconds=engine.tool_call_timeout_seconds,
+    )
+
+
+async def find_agent(
+    connection: Connection, tree: LockedTree, part: str, *, below: str | None = None
+) -> AgentDescriptor:
+    """Return the agent of a tree with an id, or a unique part of it.
+
+    Args:
+        connection: The ledger.
+        tree: The orchestration.
+        part: The id, or a part of it that no other agent's id has.
+        below: Only children of this agent.
+
+    Raises:
+        NotFound: There is none, or there are several.
+    """
+    agents = [
+        agent
+        for agent in await ledger.agents_of(connection, tree.tenant_id, tree.id)
+        if below is None or agent.parent_id == below
+    ]
+    wanted = part.strip().casefold()
+    found = [agent for agent in agents if agent.id.casefold() == wanted] or [
+        agent for agent in agents if wanted and wanted in agent.id.casefold()
+    ]
+    if len(found) == 1:
+        return found[0]
+    what = "child" if below is not None else "agent"
+    known = ", ".join(agent.id for agent in (found or agents)) or "none"
+    if found:
+        raise NotFound(f"Several agents match {part!r}: {known}. Give more of the id.", kind="agent")
+    raise NotFound(f"There is no {what} {part!r}. There are: {known}.", kind="agent")
+
+
+async def _agent(connection: Connection, tree: LockedTree, agent_id: str) -> AgentDescriptor:
+    agent = await ledger.get_agent(connection, tree.tenant_id, agent_id)
+    if agent is None:
+        raise NotFound(f"No agent {agent_id!r} in orchestration {tree.id!r}.", kind="agent")
+    return agent

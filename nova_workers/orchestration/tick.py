@@ -1,0 +1,107 @@
+"""The tick of orchestrations: repeats what a crash, or an end outside a worker, left undone in open trees.
+
+It reports ends of runs that no worker reported (canceled in the queue), delivers messages, breaks deadlocks, and ends
+trees whose time budget is spent. Each is guarded, so any number of ticks may run at once.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from nova_workers.clock import Clock
+from nova_workers.contracts.orchestration import AgentResult
+from nova_workers.contracts.ports import CancelNotifier, Dispatcher
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations import messages
+from nova_workers.ledger.orchestrations.locking import skip_locked_trees
+from nova_workers.orchestration.lifecycle import legal_sources
+from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, kill_branch, report_end
+from nova_workers.orchestration.transitions import apply_change
+from nova_workers.runs.orchestrated import AfterTransition
+
+__all__ = ["OrchestrationTicker"]
+
+_log = structlog.get_logger(__name__)
+
+_BATCH = 200
+
+
+class OrchestrationTicker:
+    """Sweeps open orchestrations. One object per process."""
+
+    def __init__(self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, clock: Clock) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._notifier = notifier
+        self._clock = clock
+
+    async def tick(self) -> int:
+        """Sweep every open orchestration, and return how many were changed.
+
+        Raises:
+            Unavailable: The database does not answer; the next tick finds the rest.
+        """
+        after, changed = "", 0
+        while True:
+            async with self._database.connection() as connection:
+                found = await ledger.open_trees(connection, after=after, limit=_BATCH)
+            for orchestration_id in found:
+                changed += await self._sweep(orchestration_id)
+            if len(found) < _BATCH:
+                return changed
+            after = found[-1]
+
+    async def _sweep(self, orchestration_id: str) -> bool:
+        try:
+            async with self._database.transaction() as connection:
+                tree = await skip_locked_trees(connection, orchestration_id)
+                if tree is None:
+                    return False
+                change = TreeChange(connection, tree)
+                await self._report_ends(change)
+                if tree.deadline_at is not None and tree.deadline_at <= self._clock.now():
+                    await self._end_overdue(change)
+                else:
+                    await deliver(change)
+                    await break_deadlocks(change)
+        except Unavailable:
+            raise
+        except Exception:
+            _log.exception("orchestration.not_swept", orchestration_id=orchestration_id)
+            return False
+        after = AfterTransition(tuple(change.bells), tuple(change.cancels))
+        await apply_change(self._dispatcher, self._notifier, after)
+        return bool(change.bells or change.cancels)
+
+    async def _report_ends(self, change: TreeChange) -> None:
+        """Report agents whose run ended outside a worker. Such a run was canceled, or its report was lost."""
+        tree = change.tree
+        for row in await messages.unreported(change.connection, tree.id):
+            succeeded, canceled = row["status"] == "succeeded", row["status"] == "canceled"
+            state = "COMPLETED" if succeeded else "KILLED" if canceled else "FAILED"
+            code = None if succeeded else "killed" if canceled else row["error_kind"] or "unknown"
+            why = None if succeeded else row["error_message"] or f"Its run ended: {row['status']}."
+            moved = await ledger.move(
+                change.connection,
+                [row["agent_id"]],
+                state,
+                legal_sources("FAILED") if not succeeded else (*legal_sources("COMPLETED"), *legal_sources("FAILED")),
+                run_id=row["run_id"],
+                error_code=code,
+                error_message=why,
+            )
+            agent = await ledger.get_agent(change.connection, tree.tenant_id, row["agent_id"])
+            if moved and agent is not None:
+                summary = agent.summary or row["result_text"] or ""
+                await ledger.record_end(change.connection, agent.id, agent.run_id, summary)
+                result = AgentResult(
+                    agent.id, success=succeeded, summary=summary, artifacts=agent.artifacts, error_code=code, error=why
+                )
+                await report_end(change, agent, result)
+
+    async def _end_overdue(self, change: TreeChange) -> None:
+        master = await ledger.get_agent(change.connection, change.tree.tenant_id, change.tree.master_id)
+        if master is not None:
+            await kill_branch(change, master, why="the time budget of the orchestration is spent")

@@ -1,0 +1,144 @@
+"""What a tree does when a run of one of its agents begins, is suspended or ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from nova_workers.contracts.orchestration import AgentResult, OrchestrationPlace
+from nova_workers.contracts.ports import CancelNotifier, Dispatcher
+from nova_workers.contracts.runs import Claim, Finish
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations import messages
+from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
+from nova_workers.orchestration.activation import activate_with_prompts
+from nova_workers.orchestration.lifecycle import legal_sources
+from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, report_end
+from nova_workers.runs.orchestrated import AfterTransition
+from nova_workers.vocabulary import AgentState
+
+__all__ = ["TreeTransitions", "apply_change"]
+
+_log = structlog.get_logger(__name__)
+
+_WAITING_FOR: Mapping[str, AgentState] = {
+    "parent": "WAITING_FOR_PARENT",
+    "child": "WAITING_FOR_CHILD",
+    "expert": "WAITING_FOR_EXPERT",
+}
+
+
+class TreeTransitions:
+    """Implements `runs.orchestrated.OrchestratedRuns`. One object serves all worker slots of a process."""
+
+    def __init__(self, dispatcher: Dispatcher, notifier: CancelNotifier) -> None:
+        self._dispatcher = dispatcher
+        self._notifier = notifier
+
+    async def lock(self, connection: Connection, claim: Claim) -> None:
+        """Lock the tree."""
+        await _lock(connection, claim)
+
+    async def starting(self, connection: Connection, claim: Claim) -> None:
+        """Move a new activation from PENDING to STARTING."""
+        await self._move(connection, claim, "STARTING")
+
+    async def running(self, connection: Connection, claim: Claim) -> None:
+        """Move an agent that starts, or whose wait has ended, to RUNNING."""
+        await self._move(connection, claim, "RUNNING")
+
+    async def _move(self, connection: Connection, claim: Claim, state: AgentState) -> None:
+        place = _place(claim)
+        sources = legal_sources(state) if state == "RUNNING" else ("PENDING",)
+        await ledger.move(connection, [place.agent_id], state, sources, run_id=claim.run_id)
+
+    async def suspended(self, connection: Connection, claim: Claim, reasoning_ms: int) -> AfterTransition:
+        """Move the agent to the state that says what it waits for, deliver what is there, and look for a deadlock."""
+        place, tree = _place(claim), await _lock(connection, claim)
+        change = TreeChange(connection, tree)
+        await ledger.add_reasoning(connection, place.agent_id, claim.run_id, reasoning_ms)
+        waits = await messages.open_waits(connection, tree.id)
+        own = [wait.messages.sender for wait in waits if wait.waiter == place.agent_id and wait.messages is not None]
+        if own:
+            state = _WAITING_FOR.get(own[0]) or await _state_of_any(connection, tree, place)
+            await ledger.move(connection, [place.agent_id], state, legal_sources(state), run_id=claim.run_id)
+            await deliver(change)
+            await break_deadlocks(change)
+        return _after(change)
+
+    async def finished(self, connection: Connection, claim: Claim, finish: Finish) -> AfterTransition:
+        """Record the end of an activation, report it to the parent, and continue with prompts that came meanwhile."""
+        place, tree = _place(claim), await _lock(connection, claim)
+        change = TreeChange(connection, tree)
+        succeeded = finish.status == "succeeded" and finish.limit is None
+        state: AgentState = "COMPLETED" if succeeded else "KILLED" if finish.status == "canceled" else "FAILED"
+        code, why = _failure(finish) if state == "FAILED" else (None, None)
+        moved = await ledger.move(
+            connection,
+            [place.agent_id],
+            state,
+            legal_sources(state) if state != "KILLED" else legal_sources("FAILED"),
+            run_id=claim.run_id,
+            error_code="killed" if state == "KILLED" else code,
+            error_message="Its run was canceled." if state == "KILLED" else why,
+        )
+        await ledger.record_end(connection, place.agent_id, claim.run_id, finish.text)
+        agent = await ledger.get_agent(connection, tree.tenant_id, place.agent_id)
+        if not moved or agent is None:
+            # It was killed, or failed to break a deadlock, and has been reported.
+            return _after(change)
+        result = AgentResult(
+            agent.id,
+            success=succeeded,
+            summary=agent.summary or finish.text,
+            artifacts=agent.artifacts,
+            error_code=agent.error_code,
+            error=agent.error_message,
+        )
+        await report_end(change, agent, result)
+        if state != "KILLED":
+            await activate_with_prompts(change, agent)
+        return _after(change)
+
+    async def apply(self, after: AfterTransition) -> None:
+        """Ring the doorbells, and apply cancel requests."""
+        await apply_change(self._dispatcher, self._notifier, after)
+
+
+async def apply_change(dispatcher: Dispatcher, notifier: CancelNotifier, after: AfterTransition) -> None:
+    """Do what follows the commit of a change. A failure is logged: the reconciler does it later."""
+    dispatcher.ring_runs(after.bells)
+    if not after.cancels:
+        return
+    try:
+        await notifier.apply_requests(after.cancels)
+    except Exception:
+        _log.exception("orchestration.cancels_not_applied")
+
+
+def _after(change: TreeChange) -> AfterTransition:
+    return AfterTransition(tuple(change.bells), tuple(change.cancels))
+
+
+def _place(claim: Claim) -> OrchestrationPlace:
+    assert claim.place is not None  # noqa: S101 - see `OrchestratedRuns`
+    return claim.place
+
+
+async def _lock(connection: Connection, claim: Claim) -> LockedTree:
+    return await lock_tree(connection, claim.tenant_id, _place(claim).orchestration_id)
+
+
+async def _state_of_any(connection: Connection, tree: LockedTree, place: OrchestrationPlace) -> AgentState:
+    """Return the state of an agent in `wait_for_message`: for its children if it has active ones."""
+    agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
+    has_children = any(agent.parent_id == place.agent_id and agent.ended_at is None for agent in agents)
+    return "WAITING_FOR_CHILD" if has_children or place.parent_id is None else "WAITING_FOR_PARENT"
+
+
+def _failure(finish: Finish) -> tuple[str, str]:
+    if finish.error is not None:
+        return finish.error.kind, finish.error.message
+    return f"limit_{finish.limit}", f"It reached its limit of {finish.limit}."

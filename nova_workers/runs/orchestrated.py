@@ -1,0 +1,51 @@
+"""The seam between the run protocol and orchestrations.
+
+Above: `orchestration`, which implements it. Below: the executor, which calls it for runs whose thread belongs to an
+orchestration (`Claim.place`). Runs outside orchestrations never reach it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from nova_workers.contracts.runs import CancelRequest, Claim, Doorbell, Finish
+from nova_workers.ledger.database import Connection
+
+__all__ = ["AfterTransition", "OrchestratedRuns"]
+
+
+@dataclass(frozen=True, slots=True)
+class AfterTransition:
+    """What follows the commit of a transition: doorbells, and cancel requests to apply at once."""
+
+    bells: tuple[Doorbell, ...] = ()
+    cancels: tuple[CancelRequest, ...] = ()
+
+
+class OrchestratedRuns(Protocol):
+    """What an orchestration does when a run of one of its agents makes a transition."""
+
+    async def lock(self, connection: Connection, claim: Claim) -> None:
+        """Lock the tree. The first statement of a transaction that suspends or finishes a run."""
+        ...
+
+    async def starting(self, connection: Connection, claim: Claim) -> None:
+        """A worker has the run. One statement, outside a transaction."""
+        ...
+
+    async def running(self, connection: Connection, claim: Claim) -> None:
+        """The engine is about to be called. One statement, outside a transaction."""
+        ...
+
+    async def suspended(self, connection: Connection, claim: Claim, reasoning_ms: int) -> AfterTransition:
+        """The run was suspended in this transaction, after `reasoning_ms` of model time."""
+        ...
+
+    async def finished(self, connection: Connection, claim: Claim, finish: Finish) -> AfterTransition:
+        """The run was finished in this transaction."""
+        ...
+
+    async def apply(self, after: AfterTransition) -> None:
+        """Do what follows the commit. Never raises."""
+        ...

@@ -1,0 +1,1 @@
+"""Orchestrations on real servers."""

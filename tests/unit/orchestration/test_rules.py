@@ -1,0 +1,117 @@
+"""The pure rules of a tree: legal moves, which messages end a wait, who breaks a cycle."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_workers.contracts.orchestration import RoutedMessage
+from nova_workers.contracts.waits import AwaitMessages
+from nova_workers.orchestration.deadlock import Waiter, find_cycle, find_victim
+from nova_workers.orchestration.lifecycle import can_restart, legal_sources, validate_transition
+from nova_workers.orchestration.matching import match
+from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS, AgentState, RoutedMessageType, words_of
+
+STATES: tuple[AgentState, ...] = (*ACTIVE_AGENTS, *ENDED_AGENTS)
+
+
+def message(
+    type: RoutedMessageType, correlation_id: str, *, source: str = "oag_b", success: bool = True
+) -> RoutedMessage:
+    payload = {"text": f"{type} {correlation_id}", "success": success}
+    return RoutedMessage(f"omsg_{type}{correlation_id}", "orc_1", type, source, "oag_a", payload, correlation_id)
+
+
+def test_there_are_nine_states() -> None:
+    assert words_of(AgentState) == STATES
+    assert len(STATES) == 9
+
+
+def test_every_state_may_be_killed_and_only_ended_ones_restart() -> None:
+    for state in STATES:
+        validate_transition(state, "KILLED")
+        assert can_restart(state) == (state in ENDED_AGENTS)
+
+
+def test_an_illegal_move_names_the_legal_ones() -> None:
+    with pytest.raises(ValueError, match="from KILLED to RUNNING; from KILLED it can move to PENDING"):
+        validate_transition("KILLED", "RUNNING")
+
+
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(STATES, STATES)))
+def test_the_guard_of_a_move_is_what_the_rule_permits(source: AgentState, target: AgentState) -> None:
+    try:
+        validate_transition(source, target)
+    except ValueError:
+        assert source not in legal_sources(target)
+    else:
+        assert source in legal_sources(target)
+
+
+def test_a_wait_for_children_ends_when_all_have_reported() -> None:
+    request = AwaitMessages(sender="child", correlation_ids=("run_1", "run_2"), agent_ids=("oag_b", "oag_c"))
+    assert match(request, [message("TASK_RESULT", "run_1")]) is None
+    found = match(request, [message("TASK_RESULT", "run_2"), message("TASK_RESULT", "run_1")])
+    assert found is not None
+    assert [each.correlation_id for each in found.messages] == ["run_1", "run_2"]
+    assert not found.failed
+
+
+def test_a_wait_for_children_fails_only_if_all_of_them_did() -> None:
+    request = AwaitMessages(sender="child", correlation_ids=("run_1", "run_2"), agent_ids=("oag_b", "oag_c"))
+    failed, good = message("TASK_RESULT", "run_1", success=False), message("TASK_RESULT", "run_2")
+    both = [failed, message("TASK_RESULT", "run_2", success=False)]
+    assert [found.failed for found in (match(request, [failed, good]), match(request, both)) if found] == [False, True]
+
+
+def test_a_question_of_an_awaited_child_ends_the_wait_and_leaves_results_pending() -> None:
+    request = AwaitMessages(sender="child", correlation_ids=("run_1", "run_2"), agent_ids=("oag_b", "oag_c"))
+    found = match(request, [message("TASK_RESULT", "run_1"), message("QUESTION", "q", source="oag_c")])
+    assert found is not None
+    assert [each.type for each in found.messages] == ["QUESTION"]
+    assert match(request, [message("QUESTION", "q", source="oag_x")]) is None
+
+
+def test_any_message_is_received_one_at_a_time_and_progress_is_none() -> None:
+    request = AwaitMessages(sender="any")
+    assert match(request, [message("PROGRESS_UPDATE", "p"), message("KILL_SIGNAL", "k")]) is None
+    found = match(request, [message("PROGRESS_UPDATE", "p"), message("TASK_RESULT", "run_1"), message("QUESTION", "q")])
+    assert found is not None
+    assert [each.correlation_id for each in found.messages] == ["run_1"]
+
+
+def waiter(id: str, depth: int, *groups: str) -> Waiter:
+    return Waiter(id, depth, tuple(frozenset(group.split("|")) for group in groups))
+
+
+def test_the_deepest_agent_of_a_cycle_is_the_victim() -> None:
+    assert find_victim([waiter("a", 0, "b"), waiter("b", 1, "c"), waiter("c", 2, "a")]) == "c"
+
+
+def test_an_agent_that_can_act_keeps_those_who_wait_for_it_out_of_a_deadlock() -> None:
+    assert find_victim([waiter("a", 0, "b"), waiter("b", 1, "c")]) is None
+    assert find_victim([waiter("a", 0, "b|c"), waiter("b", 1, "a")]) is None
+
+
+def test_waiting_for_all_is_stuck_where_waiting_for_any_is_not() -> None:
+    cycle = [waiter("b", 1, "a"), waiter("c", 1, "a")]
+    assert find_victim([waiter("a", 0, "b|d"), *cycle]) is None
+    assert find_victim([waiter("a", 0, "b", "d"), *cycle]) == "b"
+
+
+@given(st.dictionaries(st.integers(0, 12), st.frozensets(st.integers(0, 12), max_size=4), max_size=13))
+def test_a_found_cycle_is_one_and_none_is_missed(graph: dict[int, frozenset[int]]) -> None:
+    edges = {f"{node:02}": frozenset(f"{to:02}" for to in targets) for node, targets in graph.items()}
+    cycle = find_cycle(edges)
+    if cycle:
+        following = (*cycle[1:], cycle[0])
+        assert all(target in edges[node] for node, target in zip(cycle, following, strict=True))
+        return
+    left = dict(edges)
+    while free := [node for node, targets in left.items() if not targets & left.keys()]:
+        for node in free:
+            del left[node]
+    assert not left
