@@ -20,7 +20,7 @@ from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
 from nova_workers.vocabulary import ENDED_RUNS
 
-__all__ = ["Acceptance", "MessageAcceptance", "answer_when_over", "open_stream"]
+__all__ = ["Acceptance", "MessageAcceptance", "answer_at_end", "open_stream"]
 
 _CLIENT_GONE = 499
 
@@ -54,7 +54,7 @@ class MessageAcceptance:
     async def accept_and_wait(self, body: RunCreate, thread_id: str | None, timeout_s: float | None) -> Response:
         """Accept and respond when the run has ended."""
         accepted, _ = await self._submit(body, thread_id)
-        return await answer_when_over(
+        return await answer_at_end(
             self.state,
             self.caller,
             self.request,
@@ -106,7 +106,7 @@ async def _acceptance(
 Acceptance = Annotated[MessageAcceptance, Depends(_acceptance)]
 
 
-async def answer_when_over(
+async def answer_at_end(
     state: ApiState,
     caller: Caller,
     request: Request,
@@ -125,7 +125,7 @@ async def answer_when_over(
         caller: The authenticated caller.
         request: The request; waiting stops when its client disconnects.
         run_id: The run.
-        timeout_s: Longest wait, limited by the setting.
+        timeout_s: Longest wait, bounded by the setting.
         headers: Headers of the response.
         is_new: The run was just accepted, so its state need not be read.
 

@@ -51,7 +51,7 @@ it is neither lost nor run twice. Errors are problem documents (RFC 9457) whose 
 
 
 _ROUTERS = (
-    # Fixed paths such as /v1/runs/wait come before those with an id in their place.
+    # Fixed paths such as /v1/runs/wait come before those with an id in the same position.
     health.router,
     submissions.router,
     events.router,
@@ -87,7 +87,7 @@ def create_app() -> FastAPI:
 
 
 def build_app(settings: Settings) -> FastAPI:
-    """Return an application. Its servers are reached when it starts; those that are down are waited for."""
+    """Return an application. It connects to its servers when it starts, and waits for those that are down."""
     services = build_api(settings)
     app = FastAPI(
         title="Nova Workers",

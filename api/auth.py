@@ -84,13 +84,13 @@ WorkspaceCaller = Annotated[Caller, Security(_check, scopes=["workspace"])]
 """May read and change what agents and people keep: tasks, notes, files, memories, skills, triggers."""
 
 SecretsCaller = Annotated[Caller, Security(_check, scopes=["secrets"])]
-"""May name, set and delete secrets. The API never returns their values."""
+"""May list, set and delete secrets. The API never returns their values."""
 
 KeysCaller = Annotated[Caller, Security(_check, scopes=["keys"])]
-"""May read, make and revoke keys of its tenant."""
+"""May read, create and revoke keys of its tenant."""
 
 OperatorCaller = Annotated[Caller, Security(_check, scopes=["operator"])]
-"""May see and change the whole fleet, with all tenants."""
+"""May see and change the whole fleet and all tenants."""
 
 AnyCaller = Annotated[Caller, Security(_check)]
 """Any valid key; the route checks further scopes if the request needs them."""

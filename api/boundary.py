@@ -15,7 +15,7 @@ from api.errors import BodyTooLarge, problem_response, unexpected_problem
 __all__ = ["CLIENT_LEFT", "BodyLimit", "UnhandledErrors"]
 
 CLIENT_LEFT: Final = 499
-"""The status, in logs and metrics alone, of a request whose client disconnected before the response, as in nginx."""
+"""The status, only in logs and metrics, of a request whose client disconnected before the response, as in nginx."""
 
 _log = structlog.get_logger(__name__)
 

@@ -54,7 +54,7 @@ class MalformedRequest(Rejected):
 
 
 class InvalidCursor(MalformedRequest):
-    """A pagination cursor or an event id that this endpoint did not give."""
+    """A pagination cursor or an event id that this endpoint did not return."""
 
     code = "invalid_cursor"
 
@@ -153,13 +153,13 @@ def unexpected_problem(*, instance: str, trace_id: str) -> Response:
 
 async def _on_nova_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Unstorable):
-        # A defect of ours: the boundary logs its traceback and tells the client where to look.
+        # A defect of ours: the boundary logs its traceback and gives the client the trace id.
         raise error
     return problem_response(cast(NovaError, error), instance=request.url.path)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
-    # What was meant to be a secret is not sent back either: answers are logged in more places than requests.
+    # A value that may be a secret is not quoted either: answers are logged in more places than requests.
     quoted = not request.url.path.startswith("/v1/secrets")
     body = _body_type(request)
     errors = [_field_error(item, body, quoted=quoted) for item in cast(RequestValidationError, error).errors()]
@@ -197,7 +197,7 @@ def _body_type(request: Request) -> object:
 
 
 def _field_error(item: Mapping[str, Any], body: object, *, quoted: bool) -> dict[str, Any]:
-    """Turn one pydantic error into the field's path, what is wrong, and, if it may be, a short quote of what came."""
+    """Turn one pydantic error into the field's path, the problem and, if allowed, a short quote of the value."""
     place, *path = item["loc"]
     found: dict[str, Any] = {
         "field": ".".join(str(part) for part in path) or str(place),

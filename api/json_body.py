@@ -1,4 +1,4 @@
-"""Reads JSON bodies strictly: what Postgres cannot keep or a parser could choke on never reaches a handler."""
+"""Reads JSON bodies strictly: values that Postgres cannot store or that exhaust a parser never reach a handler."""
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
@@ -19,10 +19,10 @@ _NUL = "\x00"
 
 
 class StrictRoute(APIRoute):
-    """A route whose body is parsed by `parse_json` before FastAPI looks at it."""
+    """A route whose body is parsed by `parse_json` before FastAPI reads it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, behind the strict reading of the body where there is one."""
+        """Return the handler, after the strict parser if the route has a body."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
@@ -36,7 +36,7 @@ class StrictRoute(APIRoute):
 
 
 class _StrictRequest(Request):
-    """A request whose JSON is already there when FastAPI asks for it."""
+    """A request with its parsed JSON, for FastAPI."""
 
     _loaded: Any = None
 
@@ -61,7 +61,7 @@ def parse_json(body: bytes) -> Any:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise MalformedRequest(f"The body is not JSON in UTF-8: {error}.") from error
-    # Both checks walk the value only where a cheap count of bytes cannot rule the fault out.
+    # Both checks walk the value only if a cheap count of bytes cannot exclude the fault.
     if body.count(b"[") + body.count(b"{") > MAX_JSON_DEPTH and _deeper_than(value, MAX_JSON_DEPTH):
         raise MalformedRequest(f"The body nests deeper than {MAX_JSON_DEPTH} levels.")
     if b"\\u0000" in body:

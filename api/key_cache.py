@@ -14,8 +14,8 @@ _MAX_KEYS = 10_000
 class KeyCache:
     """Looks keys up by their hash and caches valid ones for `cache_s`.
 
-    So a revoked key stops working after at most that long. Unknown keys are not remembered: guesses must not push
-    the good ones out.
+    So a revoked key stops working after at most that long. Unknown keys are not cached: guesses must not evict
+    valid ones.
     """
 
     def __init__(self, database: Database, clock: Clock, *, cache_s: float) -> None:
@@ -25,10 +25,10 @@ class KeyCache:
         self._known: OrderedDict[bytes, tuple[float, AuthenticatedKey]] = OrderedDict()
 
     async def find(self, secret: str) -> AuthenticatedKey | None:
-        """Return the key with this secret; None where it is unknown, revoked or expired.
+        """Return the key with this secret; None if it is unknown, revoked or expired.
 
         Raises:
-            Unavailable: The key is not remembered, and the database does not answer.
+            Unavailable: The key is not cached, and the database does not answer.
         """
         digest = hash_secret(secret)
         now_s = self._clock.monotonic_s()
@@ -48,11 +48,11 @@ class KeyCache:
         return key
 
     def forget_tenant(self, tenant_id: str) -> None:
-        """Look all keys of a tenant up again: it was ended here."""
+        """Remove all keys of a tenant: it was ended here."""
         for digest in [digest for digest, (_, key) in self._known.items() if key.tenant_id == tenant_id]:
             del self._known[digest]
 
     def forget(self, key_id: str) -> None:
-        """Look this key up again at its next request: it was revoked here."""
+        """Remove a key: it was revoked here."""
         for digest in [digest for digest, (_, key) in self._known.items() if key.key_id == key_id]:
             del self._known[digest]

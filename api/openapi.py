@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of errors: every one is a `Problem` in ``application/problem+json``."""
+"""Errors in the OpenAPI document: every one is a `Problem` in ``application/problem+json``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,13 +31,13 @@ _ALWAYS = (401, 403, 503)
 
 
 def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
-    """Return the ``responses`` of a route: the errors that every one has, those named, and those of a body."""
+    """Return the ``responses`` of a route: the errors of every route, the named ones, and those of a body."""
     named = {*_ALWAYS, *statuses, *((400, 413, 415, 422) if body else ())}
     return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in sorted(named)}
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Have the document name the media type of problems, which FastAPI takes to be the route's own."""
+    """Set the media type of problems in the document, where FastAPI writes the route's own."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -51,7 +51,7 @@ def install_openapi(app: FastAPI) -> None:
 
 
 def methods_of(document: Mapping[str, Any], path: str) -> set[str]:
-    """Return the methods that a path takes, according to the document. A fixed path wins over one with an id."""
+    """Return the methods of a path, according to the document. A fixed path takes precedence over one with an id."""
     paths: Mapping[str, Mapping[str, Any]] = document["paths"]
     fitting = [path] if path in paths else [each for each in paths if compile_path(each)[0].match(path)]
     return {method.upper() for each in fitting for method in paths[each]}

@@ -1,8 +1,7 @@
 """Keyset pagination: opaque cursors that work only for the list, the filters and the tenant they came from.
 
-A cursor carries the sort key of the last row that was given. Its tag guards against mistakes (a cursor edited,
-cut, or taken to another list), not against a caller who reads this file: what a cursor can reach is bounded by
-the tenant in every query, never by the cursor.
+A cursor has the sort key of the last returned row. Its tag detects mistakes (a cursor edited, truncated, or used with
+another list), not an attack: the tenant in every query bounds what a cursor can reach.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ Cursor = Annotated[str | None, Query(max_length=_MAX_CURSOR_CHARS, description="
 Limit = Annotated[int, Query(ge=1, le=200, description="Most items of a page.")]
 
 Position = Sequence[str | int]
-"""The sort key of a row: what the next page starts after."""
+"""The sort key of a row, after which the next page starts."""
 
 T = TypeVar("T")
 
@@ -37,8 +36,8 @@ class Pager:
     """Reads and writes the cursors of one list.
 
     Attributes:
-        tenant_id: Whose list it is.
-        name: Which list, such as ``runs``.
+        tenant_id: The tenant of the list.
+        name: Name of the list, such as ``runs``.
         shape: Types of the sort key's parts.
         filters: The filters of this request; a cursor belongs to one set of them.
     """
@@ -49,17 +48,17 @@ class Pager:
     filters: tuple[object, ...] = ()
 
     def read(self, cursor: str | None) -> Position | None:
-        """Return the position that a cursor stands for; None is the start.
+        """Return the position of a cursor; None is the start.
 
         Raises:
-            InvalidCursor: This list did not give it.
+            InvalidCursor: It is not from this list.
         """
         if cursor is None:
             return None
         try:
             raw = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
             tag, body = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
-            # Base64 has spare bits: only the one spelling that we give is good.
+            # Base64 has spare bits: only the spelling that `write` returns is valid.
             genuine = hmac.compare_digest(tag, self._tag(body)) and self._encode(body) == cursor
             position = orjson.loads(body) if genuine else None
         except ValueError:
@@ -73,13 +72,13 @@ class Pager:
         return position
 
     def page(self, rows: Sequence[T], limit: int, position_of: Callable[[T], Position]) -> Page[T]:
-        """Make a page of rows that were read with ``limit + 1``: the extra row says that there are more."""
+        """Return a page of rows that were read with ``limit + 1``: the extra row shows that there are more."""
         items = list(rows[:limit])
         more = len(rows) > limit
         return Page(items=items, next_cursor=self.write(position_of(items[-1])) if more else None)
 
     def write(self, position: Position) -> str:
-        """Return the cursor of a position."""
+        """Return the cursor for a position."""
         return self._encode(orjson.dumps(position))
 
     def _encode(self, body: bytes) -> str:

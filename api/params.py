@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,9}\Z")
 
 
 def _known_form(kind: str) -> Callable[[str], str]:
-    """Refuse what cannot be an id as what does not exist, before Postgres sees it: it takes no U+0000."""
+    """Refuse a malformed id like an unknown one, before it reaches Postgres, which accepts no U+0000."""
 
     def check(value: str) -> str:
         if _ID.match(value) is None:

@@ -1,4 +1,4 @@
-"""What lives as long as the API process: the services that bootstrap built, and the API's own parts on top."""
+"""The state of an API process: the services that bootstrap built, and the API's own parts."""
 
 from dataclasses import dataclass
 from typing import Annotated

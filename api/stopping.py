@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def on_stop_signal(on_stop: Callable[[], None]) -> Generator[None]:
     """Call `on_stop` on the running loop at SIGTERM or SIGINT, and then the previous signal handler.
 
-    Outside the main thread, where Python takes no signal handlers, this does nothing.
+    Outside the main thread, where Python accepts no signal handlers, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

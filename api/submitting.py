@@ -1,4 +1,4 @@
-"""From a request's body to a submission: the message's form and bounds, the idempotency key and the body's hash."""
+"""Builds a submission from a request's body: the message's form and bounds, the idempotency key and the body's hash."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "image": ("type", "source"),
     "document": ("type", "source", "title", "context", "citations"),
 }
-"""What a block may have. Marks for the prompt cache are the engine's: a provider takes four of them."""
+"""The fields of a block. Cache marks are set by the engine: a provider accepts four of them."""
 
 
 def to_submission(
@@ -65,7 +65,7 @@ def to_submission(
     traceparent: str | None,
     now: datetime,
 ) -> Submission:
-    """Return the submission that a request asks for.
+    """Return the submission for a request.
 
     Raises:
         InvalidInput: The message has no content, a block of another kind or form, or too many characters; or it
@@ -127,7 +127,7 @@ def content_of(message: str | Sequence[ContentBlock], *, max_chars: int) -> tupl
 
 
 def accepted_view(accepted: Accepted, submission: Submission) -> RunView:
-    """Return a run as it stands the moment after it was accepted, with no further query."""
+    """Return an accepted run without a further query."""
     return RunView(
         id=accepted.run_id,
         thread_id=accepted.thread_id,
@@ -223,7 +223,7 @@ def _check_media(media_type: str, data: str, kind: str, field: str) -> None:
 
 
 def _check_inner(content: Any, field: str) -> None:
-    """Check what a document consists of: text, or text and images."""
+    """Check the content of a document: text, or text and images."""
     if isinstance(content, str):
         return
     if not isinstance(content, list):
@@ -250,9 +250,9 @@ def _quote(value: object) -> str:
 
 
 def _hash(path: str, body: RunCreate) -> bytes:
-    """Hash what was asked, not how it was spelt. Defaults are left out: a new field that has one changes no hash.
+    """Hash the meaning of a body, not its spelling. Defaults are left out: a new field with one changes no hash.
 
-    An item of a batch has the hash of the same message by itself.
+    An item of a batch has the hash of the same single message.
     """
     canonical = orjson.dumps(
         body.model_dump(exclude_defaults=True, exclude={"idempotency_key"}), option=orjson.OPT_SORT_KEYS

@@ -25,7 +25,7 @@ async def live_workers(redis: Redis) -> list[WorkerView]:
 
 
 async def name_missing_worker(redis: Redis, run: RunView) -> RunView:
-    """Return a run that waits for a free worker with what it lacks in truth, if no worker of its queue is alive."""
+    """Replace "a free worker" as the reason why a run waits, if no worker of its queue is alive."""
     if run.waiting_for != FREE_WORKER:
         return run
     workers = await _read(redis)

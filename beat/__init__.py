@@ -1,1 +1,1 @@
-"""The clock of the fleet: the ticks that Celery beat sends."""
+"""The periodic ticks that Celery beat sends."""

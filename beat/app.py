@@ -1,4 +1,4 @@
-"""The Celery app of the clock: ``celery -A beat.app beat``. Run one or several; ticks are safe to double."""
+"""The Celery app of beat: ``celery -A beat.app beat``. Run one or several; duplicate ticks are safe."""
 
 from celery import Celery, signals
 

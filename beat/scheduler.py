@@ -13,7 +13,7 @@ _log = structlog.get_logger(__name__)
 
 _QUEUE = "system"
 _MOST_WAITING = 50
-"""Waiting ticks from which on further ones are skipped: they would pile up without a worker, and add nothing."""
+"""Number of waiting ticks at which further ones are skipped: without a worker they would pile up."""
 
 
 class TickScheduler(Scheduler):

@@ -1,1 +1,1 @@
-"""Endpoints, one module a resource."""
+"""Endpoints, one module per resource."""

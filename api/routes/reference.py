@@ -16,7 +16,7 @@ _POLICY: Final = {
     )
 }
 
-# Addresses are relative to the page, so that they also hold behind a proxy with a path prefix.
+# Addresses are relative to the page, so that they also work behind a proxy with a path prefix.
 _PAGE: Final = """\
 <!doctype html>
 <html lang="en">
@@ -57,7 +57,7 @@ async def reference() -> HTMLResponse:
 
 @_router.get("/docs/start.js")
 async def start() -> Response:
-    """Return the script that starts it: a script within the page is not allowed."""
+    """Return the start script: inline scripts are not allowed."""
     return Response(_START, media_type="text/javascript")
 
 

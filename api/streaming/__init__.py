@@ -1,1 +1,1 @@
-"""Server-sent events: one subscription an API process serves all its open streams."""
+"""Server-sent events: one subscription per API process serves all its open streams."""

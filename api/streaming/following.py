@@ -86,7 +86,7 @@ class RunFollower:
         return state
 
     async def follow(self, target: Target, state: RunState, follower: Follower) -> Ending:
-        """Hand every event after the target's cursor to a follower, until the run's final event.
+        """Pass every event after the target's cursor to a follower, until the run's final event.
 
         Args:
             target: The run and the cursor.
@@ -116,10 +116,10 @@ class RunFollower:
         """Wait until a run has ended or asks a person. Driven by its events, without polling.
 
         Args:
-            target: Which run.
+            target: The run.
             until_gone: Returns once the client has disconnected.
             timeout_s: Longest wait.
-            after_attempt: What the run asked in attempts up to this one was answered.
+            after_attempt: Questions of attempts up to this one were answered.
         """
         async with self._hub.follow(target.run_id, _START) as feed:
             with self._watch.watch(target.run_id) as woken:
@@ -127,7 +127,7 @@ class RunFollower:
         return "over" if ending == "done" else ending
 
     async def _read_stream(self, target: Target, state: RunState) -> Sequence[LiveEvent] | None:
-        """Return all events of a run that is over, after the cursor; None where the stream misses any of them."""
+        """Return all events of an ended run after the cursor; None if the stream misses any of them."""
         try:
             async with asyncio.timeout(_REDIS_DEADLINE_S):
                 answer = await self._redis.xrange(run_events(target.run_id), min=f"({target.after}", max="+")
@@ -148,7 +148,7 @@ class RunFollower:
 
 
 class _Delivery:
-    """Moves one run's events to one follower, fills holes from the ledger, and knows what was sent."""
+    """Passes one run's events to one follower, fills gaps from the ledger, and records what was sent."""
 
     def __init__(self, database: Database, target: Target, follower: Follower) -> None:
         self._database = database
@@ -157,7 +157,7 @@ class _Delivery:
         self._sent = target.after
 
     async def pump(self, feed: Feed) -> None:
-        """Move live events until the final one is out."""
+        """Pass live events on until the final one was sent."""
         async with aclosing(feed.batches()) as batches:
             async for batch in batches:
                 await self._take(batch)
@@ -165,13 +165,13 @@ class _Delivery:
                     return
 
     async def finish_from_ledger(self) -> None:
-        """Send the rest of a run that is over."""
+        """Send the remaining events of an ended run."""
         recorded = await self._recorded()
         if recorded is not None:
             await self._send([_event_of(*each) for each in replay(recorded, self._sent)])
 
     async def _take(self, batch: Sequence[LiveEvent]) -> None:
-        """Send a batch in one piece, or in several where there are holes in it."""
+        """Send a batch in one piece, or in several if it has gaps."""
         piece: list[LiveEvent] = []
         for event in batch:
             before = piece[-1].cursor if piece else self._sent
@@ -188,7 +188,7 @@ class _Delivery:
         await self._send(piece)
 
     async def _fill(self, upto: EventCursor) -> None:
-        """Send the steps that were committed in a hole. Its tokens are lost; what they made up is not."""
+        """Send the steps that were committed in a gap. Its tokens are lost; the text of the steps is not."""
         recorded = await self._recorded()
         if recorded is not None:
             await self._send([_event_of(*each) for each in replay_steps(recorded, self._sent, upto)])
@@ -227,7 +227,7 @@ async def _until_first(
 ) -> Literal["done", "over", "gone", "closing", "timeout"]:
     """Run `work` until it is done, the watch wakes us, or the client disconnects; no task outlives the call.
 
-    Every `every_s` it calls `on_idle`; without one that is how long it works at most.
+    Every `every_s` it calls `on_idle`; without `on_idle` it works for that long at most.
     """
     working = asyncio.create_task(work)
     leaving = asyncio.create_task(until_gone)

@@ -1,7 +1,7 @@
 """The fallback of live streams: one query for all runs that this process follows.
 
-A follower is pushed the end of its run. If that push never comes (Redis is away, or was wiped), the ledger still
-knows. This asks it every few seconds, for all followers at once, and wakes those whose run is over.
+A follower gets the end of its run from Redis. If it never arrives (Redis is unavailable, or was wiped), the ledger has
+it. This queries the ledger every few seconds, for all followers at once, and wakes those whose run has ended.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class RunWatch:
 
     @contextmanager
     def watch(self, run_id: str) -> Generator[asyncio.Future[Wake]]:
-        """Lend a future that is set when the run has been over for a while, or the process stops."""
+        """Yield a future that is set when the run ended a while ago, or the process stops."""
         woken: asyncio.Future[Wake] = asyncio.get_running_loop().create_future()
         if self._closing:
             woken.set_result("closing")
@@ -72,7 +72,7 @@ class RunWatch:
             return
         async with self._database.connection() as connection:
             over = await find_ended(connection, list(self._waiting))
-        # Seen twice: a follower gets a whole round to hear of the end by itself, with everything before it.
+        # Seen twice: a follower has a whole interval to get the end from the stream, after all other events.
         for run_id in over & self._over:
             self._wake(run_id, "over")
         self._over = over

@@ -1,7 +1,7 @@
 """Server-sent events: one response that follows one run.
 
-Leaner than `sse-starlette`'s (measured, see docs/decisions): no task group, no lock and no watcher a stream, and no
-patch of the server. A heartbeat is a comment, so that proxies see life and clients see nothing.
+Leaner than `sse-starlette`'s (measured, see docs/decisions): no task group, lock or watcher per stream, and no
+patch of the server. A heartbeat is a comment, which proxies see and clients ignore.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class RunEventStream(Response):
             if ending != "gone":
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except Unavailable as error:
-            # The status is long sent. A stream that ends without its final event tells the client to come back.
+            # The status was already sent. A client reconnects after a stream that ends without its final event.
             _log.warning("events.cut_short", run_id=self._target.run_id, error=error.message)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:

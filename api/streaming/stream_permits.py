@@ -22,7 +22,7 @@ _LIFE_S = 120
 """A stream permit expires after this long without renewal (its process crashed)."""
 _RENEW_EVERY_S = 30.0
 _DEADLINE_S = 0.25
-"""Redis is asked on the way to the first event; without an answer this process's own count must do."""
+"""Redis is asked before the first event; without an answer in time this process's own count applies."""
 
 
 class StreamPermits:
@@ -37,7 +37,7 @@ class StreamPermits:
 
     @asynccontextmanager
     async def hold(self, key_id: str) -> AsyncGenerator["StreamPermit"]:
-        """Hold a permit of a key for the block, or longer if the block hands it over.
+        """Hold a permit of a key for the block, or longer if the block transfers it.
 
         Raises:
             TooManyStreams: All permits of the key are in use.

@@ -1,4 +1,4 @@
-"""``/v1/fleet``: how much work there is, who does it, and the switches that hold it back."""
+"""``/v1/fleet``: runs, queues and workers of the fleet, and its pauses."""
 
 from fastapi import APIRouter
 
@@ -17,12 +17,12 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/fleet", tags=["fleet"], route_class=StrictRoute)
 
 _RING_AT_ONCE = 500
-"""After a resume; the reconciler rings for the rest within seconds."""
+"""Doorbells after a resume; the reconciler rings for the rest within seconds."""
 
 
 @router.get("", responses=problems())
 async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
-    """Get runs by status, lines, workers and pauses: of the key's tenant, or of all with the scope `operator`.
+    """Get runs by status, queues, workers and pauses: of the key's tenant, or of all with the scope `operator`.
 
     Workers are shown to operators only.
     """
@@ -31,7 +31,7 @@ async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
 
 @router.post("/pause", responses=problems(404, 410, body=True))
 async def pause_fleet(body: FleetPause, caller: AnyCaller, state: State) -> FleetView:
-    """Start nothing new in the scope. What runs goes on, and what is queued keeps."""
+    """Start no new runs in the scope. Running ones continue, queued ones stay queued."""
     switch = _switch(body, caller)
     async with state.services.database.connection() as connection:
         if switch.agent_id is not None:
@@ -42,7 +42,7 @@ async def pause_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Flee
 
 @router.post("/resume", responses=problems(body=True))
 async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> FleetView:
-    """Let the scope go on. Resuming what is not paused changes nothing."""
+    """End a pause of the scope. Resuming a scope that is not paused changes nothing."""
     switch = _switch(body, caller)
     async with state.services.database.connection() as connection:
         resumed = await ledger.resume(connection, switch)
@@ -52,7 +52,7 @@ async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Fle
 
 
 def _switch(body: FleetPause, caller: Caller) -> ledger.Switch:
-    """Return the switch that is meant, once it is sure that the caller may turn it."""
+    """Return the switch of a request, if the caller may change it."""
     caller.need("operator" if body.scope == "fleet" else "agents")
     if (body.scope == "agent") != (body.agent_id is not None):
         raise InvalidInput("agent_id goes with the scope 'agent', and only with it.", field="agent_id")

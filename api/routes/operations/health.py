@@ -1,4 +1,4 @@
-"""``/healthz``, ``/readyz``, ``/metrics``: for the machines that look after this one. They need no key."""
+"""``/healthz``, ``/readyz``, ``/metrics``: for orchestrators and Prometheus. They need no key."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -44,16 +44,16 @@ class Readiness(BaseModel):
 
 @router.get("/healthz")
 async def healthz() -> Health:
-    """Say that the process lives. Asks no other server: a broken database is no reason to restart this one."""
+    """Report that the process is alive. It asks no other server: a database failure is no reason for a restart."""
     return Health()
 
 
 @router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready; `checks` says why."}})
 async def readyz(state: State, response: Response) -> Readiness:
-    """Say whether the database, its schema and the broker are as they should be."""
+    """Report whether the database, its schema and the broker are ready."""
     (database, schema), broker = await asyncio.gather(_check_database(state), _check_broker(state))
     checks = {"database": database, "schema": schema, "broker": broker}
-    # The broker is no reason to turn requests away: runs are accepted without it, and rung for later.
+    # Without the broker requests are still served: runs are accepted, and rung for later.
     ready = database == "ok" and schema == "ok"
     if not ready:
         response.status_code = 503
@@ -62,7 +62,7 @@ async def readyz(state: State, response: Response) -> Readiness:
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(state: State) -> Response:
-    """Give Prometheus this process's counters and the fleet's gauges."""
+    """Return this process's counters and the fleet's gauges for Prometheus."""
     try:
         async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
             depth = await fleet_depth(connection, None)

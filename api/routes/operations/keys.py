@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
 
 @router.post("", status_code=201, responses=problems(body=True))
 async def create_key(body: KeyCreate, caller: KeysCaller, state: State) -> KeyCreated:
-    """Make a key. Its secret is in this answer and never shown again. A key gives no scope that it lacks."""
+    """Create a key. Its secret is in this answer only. A key can only give scopes that it has."""
     for scope in body.scopes:
         caller.need(scope)
     if body.expires_at is not None:
@@ -48,7 +48,7 @@ async def list_keys(caller: KeysCaller, state: State, cursor: Cursor = None, lim
 
 @router.delete("/{key_id}", status_code=204, responses=problems(404))
 async def revoke_key(key_id: KeyIdPath, caller: KeysCaller, state: State) -> None:
-    """End a key. Every API process stops taking it within seconds; revoking again changes nothing."""
+    """Revoke a key. Every API process refuses it within seconds; revoking again changes nothing."""
     async with state.services.database.connection() as connection:
         await ledger.revoke_key(connection, caller.tenant_id, key_id)
     state.keys.forget(key_id)

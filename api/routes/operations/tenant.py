@@ -1,4 +1,4 @@
-"""``/v1/tenant`` and ``/v1/budgets``: a tenant's settings, and what of its day's budgets is left."""
+"""``/v1/tenant`` and ``/v1/budgets``: a tenant's settings, and its day's budgets."""
 
 from typing import Annotated
 
@@ -38,14 +38,14 @@ async def get_settings(caller: AnyCaller, state: State, tenant_id: TenantIdQuery
 async def patch_settings(
     body: TenantPatch, caller: AnyCaller, state: State, tenant_id: TenantIdQuery = None
 ) -> TenantView:
-    """Change the settings that are given. Runs that run are not stopped by a lower cap or budget."""
+    """Change the given settings. A lower cap or budget does not stop running runs."""
     async with state.services.database.transaction() as connection:
         return await change_tenant(connection, _meant(caller, tenant_id), body, caller.scopes)
 
 
 @router.get("/budgets", responses=problems())
 async def get_budgets(caller: RunsCaller, state: State) -> BudgetsView:
-    """Get the day's budgets of the tenant, its agents and triggers, and what was spent of them."""
+    """Get the day's budgets of the tenant, its agents and triggers, and the amounts spent."""
     async with state.services.database.connection() as connection:
         return await report_budgets(connection, caller.tenant_id)
 

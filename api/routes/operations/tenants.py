@@ -31,7 +31,7 @@ Confirm = Annotated[
 
 @router.post("", status_code=201, responses=problems(409, body=True))
 async def create_tenant(body: TenantCreate, caller: OperatorCaller, state: State) -> TenantCreated:
-    """Make a tenant with the default agents and a first key, whose secret is in this answer and never shown again."""
+    """Create a tenant with the default agents and a first key, whose secret is in this answer only."""
     async with state.services.database.transaction() as connection:
         return await workspace.create_tenant(connection, body, timezone=state.services.settings.timezone)
 
@@ -52,14 +52,14 @@ async def list_tenants(
 
 @router.get("/{tenant_id}", responses=problems(404))
 async def get_tenant(tenant_id: TenantIdPath, caller: OperatorCaller, state: State) -> TenantView:
-    """Get a tenant. One that was ended is there until all that it had is deleted."""
+    """Get a tenant. An ended one exists until all of its rows are deleted."""
     async with state.services.database.connection() as connection:
         return await ledger.get_tenant(connection, tenant_id)
 
 
 @router.patch("/{tenant_id}", responses=problems(404, 409, body=True))
 async def patch_tenant(tenant_id: TenantIdPath, body: TenantChange, caller: OperatorCaller, state: State) -> TenantView:
-    """Change the settings that are given. `paused` starts nothing new in the tenant until it is false again."""
+    """Change the given settings. While `paused` is true, no new runs of the tenant start."""
     bells: list[Doorbell] = []
     if "name" in body.model_fields_set and not body.name:
         raise InvalidInput("name: it cannot be empty.", field="name")
@@ -77,7 +77,7 @@ async def patch_tenant(tenant_id: TenantIdPath, body: TenantChange, caller: Oper
 
 @router.delete("/{tenant_id}", status_code=202, responses=problems(404, 409, 422))
 async def end_tenant(tenant_id: TenantIdPath, caller: OperatorCaller, state: State, confirm: Confirm) -> TenantView:
-    """End a tenant and delete all that it has. It cannot be used from now on; what it has goes within minutes."""
+    """End a tenant and delete its rows. It is unusable from now on; its rows are deleted within minutes."""
     async with state.services.database.transaction() as connection:
         tenant = await workspace.end_tenant(connection, tenant_id, confirm)
     state.keys.forget_tenant(tenant_id)

@@ -1,4 +1,4 @@
-"""``/v1/usage``: what was used, and what it cost."""
+"""``/v1/usage``: tokens and cost."""
 
 from datetime import UTC, datetime, time, timedelta
 from typing import Annotated
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1/usage", tags=["usage"], route_class=StrictRoute)
 _DEFAULT_DAYS = 30
 
 _Moment = Annotated[
-    # Without bounds there are times that no other time zone has.
+    # Times near the bounds of the calendar do not exist in every time zone.
     AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
 ]
 Since = Annotated[_Moment | None, Query(alias="from", description="Not before. Instead of `days`.")]
@@ -34,7 +34,7 @@ Days = Annotated[
 
 
 @router.get("", responses=problems(422))
-async def get_usage(  # noqa: PLR0917 - a route's parameters are given by name
+async def get_usage(  # noqa: PLR0917 - a route's parameters are passed by name
     caller: RunsCaller,
     state: State,
     group_by: UsageGrouping = "day",
@@ -43,7 +43,7 @@ async def get_usage(  # noqa: PLR0917 - a route's parameters are given by name
     days: Days = None,
     limit: Annotated[int, Query(ge=1, le=1_000, description="Most groups; the total is of all.")] = 400,
 ) -> UsageReport:
-    """Sum up what the tenant used, by agent, day or model. Days are those of the fleet's time zone."""
+    """Sum the tenant's tokens and cost by agent, day or model. Days are those of the fleet's time zone."""
     timezone = state.services.settings.timezone
     end = until or state.services.clock.now()
     if since is not None and days is not None:

@@ -1,4 +1,4 @@
-"""``/v1/waits`` and ``/v1/runs/{id}/answers``: what runs wait for, and giving it to them."""
+"""``/v1/waits`` and ``/v1/runs/{id}/answers``: what runs wait for, and answers to it."""
 
 from typing import Annotated
 
@@ -33,7 +33,7 @@ async def list_open_waits(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[WaitView]:
-    """List what runs wait for, newest first: questions and calls that need permission, unless said otherwise."""
+    """List what runs wait for, newest first: by default questions and calls that need permission."""
     kinds = ANSWERABLE if kind is None else (kind,)
     pager = Pager(caller.tenant_id, "waits", (str,), (kind, agent_id))
     position = pager.read(cursor)
@@ -51,7 +51,7 @@ async def list_open_waits(
 
 @router.post("/runs/{run_id}/answers", responses=problems(404, 409, body=True))
 async def answer_run(run_id: RunIdPath, body: RunAnswer, caller: RunsCaller, state: State) -> RunView:
-    """Answer a question of a run that waits, or permit or refuse a call. The first answer counts."""
+    """Answer a waiting run's question, or permit or refuse a call. The first answer counts."""
     await state.services.waiting.answer(caller.tenant_id, run_id, body.wait_id, body)
     async with state.services.database.connection() as connection:
         return await run_reads.get_run(connection, caller.tenant_id, run_id)

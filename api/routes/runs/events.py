@@ -1,4 +1,4 @@
-"""``/v1/runs/{id}/events``: what happens in a run, live, and what happened, from where the client left off."""
+"""``/v1/runs/{id}/events``: a run's events, past and live, after the client's last one."""
 
 from typing import Annotated, Any
 
@@ -47,7 +47,7 @@ After = Annotated[
 async def follow_run(
     run_id: RunIdPath, caller: RunsCaller, state: State, last_event_id: LastEventId = None, after: After = None
 ) -> Response:
-    """Follow a run, from the start or from an event on, to its end. Nothing is missed, whenever the client comes."""
+    """Follow a run from the start or after an event, to its end. No event is missed, whenever the client connects."""
     target = Target(caller.tenant_id, run_id, _cursor(last_event_id or after))
     found = await state.follower.find(target)
     if found.ended and target.after == found.final_event:

@@ -1,4 +1,4 @@
-"""``/v1/runs``: what was asked, as it stands; and how to stop, change or withdraw it."""
+"""``/v1/runs``: the state of runs; cancel, edit and withdraw them."""
 
 from typing import Annotated
 
@@ -53,7 +53,7 @@ async def list_runs(
 
 @router.post("/cancel", responses=problems(body=True))
 async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> BulkCanceled:
-    """Cancel all open runs that match every field given, up to 1,000 a call."""
+    """Cancel all open runs that match every given field, up to 1,000 per call."""
     return await state.services.canceller.cancel_many(caller.tenant_id, body)
 
 
@@ -67,7 +67,7 @@ async def get_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunVie
 
 @router.patch("/{run_id}", responses=problems(404, 409, body=True))
 async def edit_run(run_id: RunIdPath, body: RunEdit, caller: RunsCaller, state: State) -> RunView:
-    """Give a run that is still queued another message."""
+    """Replace the message of a run that is still queued."""
     content = content_of(body.message, max_chars=state.services.settings.api.max_message_chars)
     await state.services.canceller.edit(caller.tenant_id, run_id, content)
     return await get_run(run_id, caller, state)
@@ -75,12 +75,12 @@ async def edit_run(run_id: RunIdPath, body: RunEdit, caller: RunsCaller, state: 
 
 @router.delete("/{run_id}", status_code=204, responses=problems(404, 409))
 async def withdraw_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> None:
-    """Take a run that is still queued out of the line."""
+    """Remove a run that is still queued."""
     await state.services.canceller.withdraw(caller.tenant_id, run_id)
 
 
 @router.post("/{run_id}/cancel", responses=problems(404, 409))
 async def cancel_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
-    """Cancel a run. One that runs stops in a moment and keeps its partial text; asking twice changes nothing."""
+    """Cancel a run. A running one stops in a moment and keeps its partial text; canceling twice changes nothing."""
     await state.services.canceller.cancel(caller.tenant_id, run_id)
     return await get_run(run_id, caller, state)

@@ -1,10 +1,10 @@
-"""Where messages come in: accept, accept and wait, accept and stream; to a thread, or to a new one."""
+"""Submission of messages: accept, accept and wait, accept and stream; to a thread, or to a new one."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.acceptance import Acceptance, answer_when_over
+from api.acceptance import Acceptance, answer_at_end
 from api.auth import RunsCaller
 from api.batches import accept_batch
 from api.json_body import StrictRoute
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
 
 _ERRORS = problems(404, 409, 410, body=True)
 _STREAM_ERRORS = problems(404, 409, 410, 429, body=True)
-_UNFINISHED = {202: {"model": RunView, "description": "Not over yet; the run as it stands. It goes on."}}
+_UNFINISHED = {202: {"model": RunView, "description": "Not ended yet: the run's current state. It continues."}}
 
 TimeoutQuery = Annotated[
     float | None, Query(gt=0, description="Seconds to wait at most; the server's own bound where that is lower.")
@@ -41,7 +41,7 @@ async def create_run(body: StatelessRunCreate, acceptance: Acceptance) -> Respon
 
 @router.post("/runs/batch", response_model=RunBatchView, responses=problems(body=True))
 async def create_runs(body: RunBatch, acceptance: Acceptance) -> RunBatchView:
-    """Send up to 100 messages. Each is accepted or refused by itself; the answer says what became of each, in order."""
+    """Send up to 100 messages. Each is accepted or refused separately; the answer has the outcomes in order."""
     return RunBatchView(items=await accept_batch(acceptance, body.items))
 
 
@@ -49,7 +49,7 @@ async def create_runs(body: RunBatch, acceptance: Acceptance) -> RunBatchView:
 async def create_thread_run_and_wait(
     thread_id: ThreadIdPath, body: RunCreate, acceptance: Acceptance, timeout_s: TimeoutQuery = None
 ) -> Response:
-    """Send a message and get the run when it is over; 202 when that takes too long. The run goes on either way."""
+    """Send a message and get the run once it has ended; 202 if that takes too long. The run continues either way."""
     return await acceptance.accept_and_wait(body, thread_id, timeout_s)
 
 
@@ -57,7 +57,7 @@ async def create_thread_run_and_wait(
 async def create_run_and_wait(
     body: StatelessRunCreate, acceptance: Acceptance, timeout_s: TimeoutQuery = None
 ) -> Response:
-    """Send a message and get the run when it is over; 202 when that takes too long. The run goes on either way."""
+    """Send a message and get the run once it has ended; 202 if that takes too long. The run continues either way."""
     return await acceptance.accept_and_wait(body, None, timeout_s)
 
 
@@ -77,5 +77,5 @@ async def create_run_and_stream(body: StatelessRunCreate, acceptance: Acceptance
 async def wait_for_run(
     run_id: RunIdPath, request: Request, caller: RunsCaller, state: State, timeout_s: TimeoutQuery = None
 ) -> Response:
-    """Get a run when it is over; 202 with the run as it stands when that takes too long."""
-    return await answer_when_over(state, caller, request, run_id, timeout_s=timeout_s)
+    """Get a run once it has ended; 202 with its current state if that takes too long."""
+    return await answer_at_end(state, caller, request, run_id, timeout_s=timeout_s)

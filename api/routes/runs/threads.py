@@ -35,7 +35,7 @@ LabelQuery = Annotated[
 
 @router.post("", status_code=201, responses=problems(404, 409, body=True))
 async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State) -> ThreadView:
-    """Make an empty thread."""
+    """Create an empty thread."""
     async with state.services.database.connection() as connection:
         return await ledger.create_thread(
             connection, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
@@ -69,14 +69,14 @@ async def list_threads(
 
 @router.get("/{thread_id}", responses=problems(404, 410))
 async def get_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> ThreadView:
-    """Get a thread as it stands."""
+    """Get a thread."""
     async with state.services.database.connection() as connection:
         return await ledger.get_thread(connection, caller.tenant_id, thread_id)
 
 
 @router.patch("/{thread_id}", responses=problems(404, 409, 410, body=True))
 async def patch_thread(thread_id: ThreadIdPath, body: ThreadPatch, caller: RunsCaller, state: State) -> ThreadView:
-    """Change what the body names; null clears."""
+    """Change the given fields; null clears one."""
     async with state.services.database.connection() as connection:
         return await ledger.patch_thread(
             connection, caller.tenant_id, thread_id, body.model_dump(include=body.model_fields_set)
@@ -93,7 +93,7 @@ async def delete_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: Stat
 
 @router.post("/{thread_id}/fork", status_code=201, responses=problems(404, 409, 410, body=True))
 async def fork_thread(thread_id: ThreadIdPath, body: ThreadFork, caller: RunsCaller, state: State) -> ThreadView:
-    """Make a thread that goes on from a finished turn of this one."""
+    """Create a thread that continues from a finished turn of this one."""
     async with state.services.database.connection() as connection:
         return await ledger.fork_thread(
             connection, caller.tenant_id, thread_id, turn_id=body.turn_id, title=body.title, label=body.label
@@ -104,7 +104,7 @@ async def fork_thread(thread_id: ThreadIdPath, body: ThreadFork, caller: RunsCal
 async def list_messages(
     thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[MessageView]:
-    """List the messages of a conversation, oldest first, with what it inherited where it was forked."""
+    """List the messages of a conversation, oldest first, with those inherited by a fork."""
     pager = Pager(caller.tenant_id, "messages", (int, int), (thread_id,))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
@@ -124,7 +124,7 @@ async def list_messages(
 async def list_turns(
     thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[TurnView]:
-    """List the turns of a conversation, newest first, with what it inherited where it was forked."""
+    """List the turns of a conversation, newest first, with those inherited by a fork."""
     pager = Pager(caller.tenant_id, "turns", (int,), (thread_id,))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:

@@ -1,1 +1,1 @@
-"""Routes of what people and agents keep."""
+"""Routes of the workspace."""

@@ -27,7 +27,7 @@ Version = Annotated[int, Path(description="A version's number.", ge=1, le=_MAX_V
 
 
 class AgentRollback(BaseModel):
-    """Which version to make the newest again."""
+    """The version to restore."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +36,7 @@ class AgentRollback(BaseModel):
 
 @router.post("", status_code=201, responses=problems(409, body=True))
 async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, response: Response) -> AgentView:
-    """Make an agent."""
+    """Create an agent."""
     return _tagged(await state.services.agents.create(caller.tenant_id, body.id, body, actor=PERSON), response)
 
 
@@ -52,7 +52,7 @@ async def list_agents(caller: AgentsCaller, state: State, cursor: Cursor = None,
 
 @router.get("/{agent_id}", responses=problems(404, 410))
 async def get_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State, response: Response) -> AgentView:
-    """Get an agent as it stands."""
+    """Get an agent."""
     return _tagged(await state.services.agents.get(caller.tenant_id, agent_id), response)
 
 
@@ -66,7 +66,7 @@ async def replace_agent(
     response: Response,
     if_match: IfMatch = None,
 ) -> AgentView:
-    """Give an agent a new configuration, as its next version. An equal one changes nothing."""
+    """Replace an agent's configuration by a new version. An equal one changes nothing."""
     agent = await state.services.agents.replace(
         caller.tenant_id, agent_id, body, actor=PERSON, expected=expected_version(if_match)
     )
@@ -83,7 +83,7 @@ async def change_agent(
     response: Response,
     if_match: IfMatch = None,
 ) -> AgentView:
-    """Change fields of an agent, each as a whole, as its next version. Those left out stay."""
+    """Change fields of an agent, each as a whole, by a new version. Omitted fields are kept."""
     agent = await state.services.agents.patch(
         caller.tenant_id, agent_id, body, actor=PERSON, expected=expected_version(if_match)
     )
@@ -92,7 +92,7 @@ async def change_agent(
 
 @router.delete("/{agent_id}", status_code=204, responses=problems(404, 410))
 async def delete_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State) -> None:
-    """Delete an agent. Its threads take no new runs; what they hold stays readable."""
+    """Delete an agent. Its threads accept no new runs, and stay readable."""
     await state.services.agents.delete(caller.tenant_id, agent_id)
 
 
@@ -100,7 +100,7 @@ async def delete_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State
 async def list_agent_versions(
     agent_id: AgentIdPath, caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[AgentView]:
-    """List the versions of an agent, newest first, with who made each."""
+    """List the versions of an agent, newest first, with their authors."""
     pager = Pager(caller.tenant_id, "agent_versions", (int,), (agent_id,))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
@@ -116,7 +116,7 @@ async def list_agent_versions(
 
 @router.get("/{agent_id}/versions/{version}", responses=problems(404, 410, 422))
 async def get_agent_version(agent_id: AgentIdPath, version: Version, caller: AgentsCaller, state: State) -> AgentView:
-    """Get what an agent was."""
+    """Get an earlier version of an agent."""
     async with state.services.database.connection() as connection:
         return await ledger.get_version(connection, caller.tenant_id, agent_id, version)
 

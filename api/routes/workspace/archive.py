@@ -1,4 +1,4 @@
-"""``/v1/export`` and ``/v1/import``: a tenant as a stream of rows, out and in."""
+"""``/v1/export`` and ``/v1/import``: export and import of a tenant as a stream of rows."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -32,14 +32,15 @@ _MAX_LINE_BYTES = 128 * 1024 * 1024
     responses=problems() | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
 )
 async def export_workspace(caller: WorkspaceCaller, state: State) -> StreamingResponse:
-    """Export everything that the tenant keeps, as it stands at this moment, in lines of JSON.
+    """Export all that the tenant keeps, as of one moment, in lines of JSON.
 
-    Needs the scopes `workspace`, `agents` and `runs`. Secrets are named, with the scope `secrets`; no value is given
-    away. The last line is of the table `end`: without it, the archive is not whole. `nova export` makes a folder of it.
+    Needs the scopes `workspace`, `agents` and `runs`. With the scope `secrets` it has the names of secrets, never
+    their values. The last line is of the table `end`; without it the archive is incomplete. `nova export` makes a
+    folder.
     """
     _need_all(caller)
     lines = read_archive(state.services.database, caller.tenant_id, with_secrets=caller.may("secrets"))
-    # The first line, before the answer begins: a database that is away is a 503 and not a cut connection.
+    # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
     first = await anext(lines)
     return StreamingResponse(_pieces(first, lines), media_type=MEDIA_TYPE)
 
@@ -56,7 +57,7 @@ async def import_workspace(
     caller: WorkspaceCaller,
     state: State,
     merge: Annotated[
-        bool, Query(description="Leave what is there already as it is. Without it, that refuses the whole.")
+        bool, Query(description="Skip rows that exist already. Without it, one such row refuses the archive.")
     ] = False,
 ) -> ImportResult:
     """Import an archive, whole or not at all.
@@ -88,7 +89,7 @@ def _need_all(caller: Caller) -> None:
 
 
 async def _pieces(first: bytes, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Yield lines in pieces of a size that a connection likes."""
+    """Yield lines in pieces that are large enough to send efficiently."""
     piece = bytearray(first)
     async with aclosing(lines):
         async for line in lines:
@@ -100,7 +101,7 @@ async def _pieces(first: bytes, lines: AsyncGenerator[bytes]) -> AsyncGenerator[
 
 
 async def _lines(request: Request) -> AsyncIterator[tuple[Any, int]]:
-    """Yield what each line of a body says, and its size."""
+    """Yield each parsed line of a body, and its size."""
     rest = bytearray()
     number = 0
     async for piece in request.stream():

@@ -1,4 +1,4 @@
-"""``/v1/capabilities``: what agents can be granted."""
+"""``/v1/capabilities``: the capabilities that agents can be granted."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class ToolView(BaseModel):
     name: str
     description: str
     idempotent: bool
-    """It may be run again after a crash that left its outcome unknown."""
+    """Whether a call with an unknown outcome is repeated after a crash."""
     read_only: bool
     input_schema: dict[str, Any]
 
@@ -38,13 +38,13 @@ class CapabilityView(BaseModel):
     tools: list[ToolView]
     config_schema: dict[str, Any]
     injected: bool
-    """It is never granted: runs of its kind have it by themselves."""
+    """Whether it is never granted: runs of its kind always have it."""
     open_ended: bool
-    """Its tools are those of the servers that the configuration names, and known when they answer."""
+    """Whether its tools are those of the servers in the configuration, known once they answer."""
 
 
 @router.get("", responses=problems())
 async def list_capabilities(caller: AgentsCaller, state: State) -> Page[CapabilityView]:
-    """List every capability with its tools, by name. There are few: one page holds all."""
+    """List every capability with its tools, by name, in one page."""
     del caller  # the same for every tenant
     return Page(items=[CapabilityView.model_validate(info) for info in state.services.capabilities.discover()])

@@ -1,4 +1,4 @@
-"""``/v1/deliveries`` and ``/v1/files``: what agents handed over, and the files among it."""
+"""``/v1/deliveries`` and ``/v1/files``: what agents deliver to people, and their files."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -22,7 +22,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["deliveries"], route_class=StrictRoute)
 
-# An agent chose these bytes: they do not run as a page of this origin. (Every response of ours says `nosniff`.)
+# An agent chose these bytes: they must not run as a page of this origin. (Every response has `nosniff`.)
 _INERT = {"content-security-policy": "default-src 'none'; sandbox"}
 
 _CONTENT = {
@@ -52,9 +52,9 @@ async def list_all_deliveries(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[DeliveryView]:
-    """List what agents handed over beside their answers, newest first.
+    """List the inbox, newest first: notifications, files, shared notes, questions and approvals.
 
-    That is the inbox: notifications, files and shared notes. With `webhook_id` or `channel` it is what goes there.
+    With `webhook_id` or `channel` the deliveries to it.
     """
     target = webhook_id or channel or INBOX
     pager = Pager(caller.tenant_id, "deliveries", (str,), (kind, status, agent_id, target))
@@ -75,14 +75,14 @@ async def list_all_deliveries(
 
 @router.get("/deliveries/{delivery_id}", responses=problems(404))
 async def get_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
-    """Get a delivery as it stands."""
+    """Get a delivery."""
     async with state.services.database.connection() as connection:
         return await get_delivery(connection, caller.tenant_id, delivery_id)
 
 
 @router.post("/deliveries/{delivery_id}/replay", status_code=202, responses=problems(404, 409))
 async def replay_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
-    """Send a delivery again that was delivered or has failed. It has the same id, which receivers know it by."""
+    """Send a delivery again that was delivered or has failed. It keeps its id, by which receivers identify it."""
     delivery = await state.services.webhooks.replay(caller.tenant_id, delivery_id)
     state.services.dispatcher.ring_deliveries()
     return delivery
@@ -138,7 +138,7 @@ async def get_file_content(file_id: FileIdPath, caller: WorkspaceCaller, state: 
 
 @router.delete("/files/{file_id}", status_code=204, responses=problems(404))
 async def delete_file(file_id: FileIdPath, caller: WorkspaceCaller, state: State) -> None:
-    """Delete a file for good. A delivery of it that is pending goes with it."""
+    """Delete a file for good, and its delivery if that is pending."""
     await files.delete_file(state.services.database, caller.tenant_id, file_id)
 
 

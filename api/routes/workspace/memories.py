@@ -32,7 +32,7 @@ ContainsQuery = Annotated[
 
 @router.post("", status_code=201, responses=problems(409, body=True))
 async def create_memory(body: MemoryCreate, caller: WorkspaceCaller, state: State) -> MemoryView:
-    """Remember a fact for all agents. Of the same words there is one: it is returned again."""
+    """Save a fact for all agents. If the same text exists, it is returned."""
     async with state.services.database.connection() as connection:
         return _view(await ledger.save_memory(connection, caller.tenant_id, PERSON, body.content))
 
@@ -62,7 +62,7 @@ async def list_memories(
 
 @router.delete("/{memory_id}", status_code=204, responses=problems(404))
 async def delete_memory(memory_id: MemoryIdPath, caller: WorkspaceCaller, state: State) -> None:
-    """Forget a fact."""
+    """Delete a memory."""
     async with state.services.database.connection() as connection:
         deleted = await ledger.delete_memory(connection, caller.tenant_id, memory_id)
     if not deleted:

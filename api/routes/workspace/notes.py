@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/notes", tags=["notes"], route_class=StrictRoute)
 
 @router.post("", status_code=201, responses=problems(404, 409, body=True))
 async def create_note(body: NoteCreate, caller: WorkspaceCaller, state: State) -> NoteView:
-    """Make a note that belongs to an agent."""
+    """Create a note of an agent."""
     return await notes.create_note(
         state.services.database,
         caller.tenant_id,
@@ -46,7 +46,7 @@ async def list_all_notes(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[NoteSummary]:
-    """List notes without their content, newest first. Drafts, which no agent has shared, are among them."""
+    """List notes without their content, newest first, also drafts, which are not shared."""
     pager = Pager(caller.tenant_id, "notes", (str,), (agent_id, pinned, shared))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
@@ -64,13 +64,13 @@ async def list_all_notes(
 
 @router.get("/{note_id}", responses=problems(404))
 async def get_note(note_id: NoteIdPath, caller: WorkspaceCaller, state: State) -> NoteView:
-    """Get a note, whole."""
+    """Get a note with its content."""
     return await notes.get_note(state.services.database, caller.tenant_id, note_id)
 
 
 @router.patch("/{note_id}", responses=problems(404, body=True))
 async def patch_note(note_id: NoteIdPath, body: NotePatch, caller: WorkspaceCaller, state: State) -> NoteView:
-    """Change what the body names. A note that is not shared any more is taken out of the outbox."""
+    """Change the given fields. A note that is no longer shared is removed from the outbox."""
     change = NoteChange(title=body.title, content=body.content, shared=body.shared, pinned=body.pinned)
     return await notes.change_note(state.services.database, caller.tenant_id, note_id, change)
 

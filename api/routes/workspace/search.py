@@ -1,4 +1,4 @@
-"""``/v1/search``: what was said in past conversations."""
+"""``/v1/search``: message search."""
 
 from typing import Annotated
 
@@ -33,6 +33,6 @@ async def search_conversations(
     until: Annotated[Moment | None, Query(description="Only what was said before this moment.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Most messages.")] = 10,
 ) -> SearchResult:
-    """Search what people and agents said, best first. There is no next page: ask in other words, or for a period."""
+    """Search messages of people and agents, best first. There is no next page: change the query, or give a period."""
     which = MessageFilter(caller.tenant_id, agent_id, since=since, until=until)
     return await state.services.history.search(which, q, limit=limit)

@@ -18,13 +18,13 @@ router = APIRouter(prefix="/v1", tags=["secrets"], route_class=StrictRoute)
 
 @router.post("/fleet/secrets/rotate", responses=problems(409))
 async def rotate_secrets(caller: AnyCaller, state: State) -> SecretRotation:
-    """Encrypt secrets of all tenants anew that are not under the current master key; for operators.
+    """Encrypt again those secrets of all tenants that are not under the current master key; for operators.
 
-    At most 10,000 a call; it may be repeated at any time.
+    At most 10,000 per call; it may be repeated at any time.
     """
     caller.need("operator")
     secrets = await state.services.secrets.rotate()
-    # Those that sign webhooks are under the same key.
+    # Secrets that sign webhooks are under the same key.
     webhooks = await state.services.webhooks.reseal()
     return SecretRotation(
         key_id=secrets.key_id,
@@ -48,7 +48,7 @@ async def list_secrets(
 
 @router.put("/secrets/{name}", responses=problems(409, body=True))
 async def put_secret(name: SecretNamePath, body: SecretPut, caller: SecretsCaller, state: State) -> SecretView:
-    """Make a secret, or give it another value. The same value again is a new encryption and nothing else."""
+    """Create a secret, or replace its value. An equal value is only encrypted again."""
     return await state.services.secrets.put(
         caller.tenant_id, name, body.value, by="person", description=body.description
     )

@@ -49,7 +49,7 @@ async def get_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) 
 
 @router.put("/{name}", responses=problems(409, body=True))
 async def put_skill(name: NewName, body: SkillPut, caller: WorkspaceCaller, state: State) -> SkillDetail:
-    """Add a skill, or replace the one of this name whole, its files too."""
+    """Add a skill, or replace the whole skill of this name with its files."""
     async with state.services.database.transaction() as connection:
         return await workspace.put_skill(connection, caller.tenant_id, name, body)
 

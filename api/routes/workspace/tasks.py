@@ -40,7 +40,7 @@ ParentQuery = Annotated[TaskNumber | None, Query(description="Only subtasks of t
 
 @router.post("", status_code=201, responses=problems(404, 409, body=True))
 async def create_task(body: TaskCreate, caller: WorkspaceCaller, state: State) -> TaskView:
-    """Make a task."""
+    """Create a task."""
     return await state.services.tasks.create(caller.tenant_id, PERSON, body)
 
 
@@ -77,21 +77,21 @@ async def get_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -
 
 @router.patch("/{task_id}", responses=problems(404, 409, body=True))
 async def update_task(task_id: TaskIdPath, body: TaskPatch, caller: WorkspaceCaller, state: State) -> TaskView:
-    """Change what the body names; with a status, move the task there."""
+    """Change the given fields, and the status if one is given."""
     return await state.services.tasks.update(caller.tenant_id, PERSON, task_id, body)
 
 
 @router.post("/{task_id}/activate", responses=problems(404, 409))
 async def activate_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -> TaskView:
-    """Begin a draft. It gets a thread of its own."""
+    """Activate a draft. It gets a thread of its own."""
     return await state.services.tasks.activate(caller.tenant_id, PERSON, task_id)
 
 
 @router.post("/{task_id}/run", status_code=202, responses=problems(404, 409))
 async def run_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -> RunView:
-    """Have an active task worked on now, whatever the hour, also one that is parked. Returns the run.
+    """Start work on an active task now, at any hour, also if it is parked. Returns the run.
 
-    Where a run works on it already, that one is returned.
+    If a run works on it already, that one is returned.
     """
     run_id = await state.services.task_scheduler.run_now(caller.tenant_id, task_id)
     async with state.services.database.connection() as connection:
@@ -100,13 +100,13 @@ async def run_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -
 
 @router.post("/{task_id}/complete", responses=problems(404, 409, body=True))
 async def complete_task(task_id: TaskIdPath, body: TaskEnd, caller: WorkspaceCaller, state: State) -> TaskView:
-    """End an active task well. It must have no open subtasks; the owner of the task above is woken."""
+    """Complete an active task. It must have no open subtasks; the owner of the task above is woken."""
     return await state.services.tasks.complete(caller.tenant_id, PERSON, task_id, body.outcome)
 
 
 @router.post("/{task_id}/cancel", responses=problems(404, 409, body=True))
 async def cancel_task(task_id: TaskIdPath, body: TaskEnd, caller: WorkspaceCaller, state: State) -> TaskView:
-    """End a task without a result, and all open tasks below it; the owner of the task above is woken."""
+    """Cancel a task and all open tasks below it; the owner of the task above is woken."""
     return await state.services.tasks.cancel(caller.tenant_id, PERSON, task_id, body.outcome)
 
 
@@ -114,7 +114,7 @@ async def cancel_task(task_id: TaskIdPath, body: TaskEnd, caller: WorkspaceCalle
 async def list_task_history(
     task_id: TaskIdPath, caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[TaskChangeView]:
-    """List what happened to a task, newest first."""
+    """List a task's changes, newest first."""
     pager = Pager(caller.tenant_id, "task_history", (int,), (task_id,))
     position = pager.read(cursor)
     rows = await state.services.tasks.history(
@@ -125,7 +125,7 @@ async def list_task_history(
 
 @router.put("/{task_id}/steps", responses=problems(404, 409, body=True))
 async def replace_steps(task_id: TaskIdPath, body: StepsReplace, caller: WorkspaceCaller, state: State) -> TaskView:
-    """Give a task its whole plan anew. Steps given with their id stay the same steps."""
+    """Replace a task's whole plan. Steps given with their id stay the same steps."""
     return await state.services.tasks.plans.replace_steps(caller.tenant_id, PERSON, task_id, body)
 
 
@@ -133,7 +133,7 @@ async def replace_steps(task_id: TaskIdPath, body: StepsReplace, caller: Workspa
 async def update_step(
     task_id: TaskIdPath, step_id: StepIdPath, body: StepPatch, caller: WorkspaceCaller, state: State
 ) -> TaskView:
-    """Change one step. A step with a subtask cannot be marked: it follows that."""
+    """Change one step. A step with a subtask cannot be marked: it follows the subtask."""
     return await state.services.tasks.plans.update_step(caller.tenant_id, PERSON, task_id, step_id, body)
 
 
@@ -141,7 +141,7 @@ async def update_step(
 async def create_subtask(
     task_id: TaskIdPath, step_id: StepIdPath, body: SubtaskCreate, caller: WorkspaceCaller, state: State
 ) -> TaskView:
-    """Make the task that does a step of an active task. A step has one at a time."""
+    """Create a subtask for a step of an active task. A step has one at a time."""
     return await state.services.tasks.plans.create_subtask(caller.tenant_id, PERSON, task_id, step_id, body)
 
 
@@ -149,7 +149,7 @@ async def create_subtask(
 async def add_resource(
     task_id: TaskIdPath, body: TaskResourceAdd, caller: WorkspaceCaller, state: State
 ) -> ResourceView:
-    """Add an address or a path that a task works with."""
+    """Add a URL or a path that a task works with."""
     return await state.services.tasks.plans.add_resource(caller.tenant_id, PERSON, task_id, body)
 
 

@@ -1,4 +1,4 @@
-"""``/v1/triggers``: when agents start by themselves."""
+"""``/v1/triggers``: schedules by which agents start."""
 
 from datetime import datetime
 from typing import Annotated
@@ -40,7 +40,7 @@ def _check_gate(body: TriggerCreate | TriggerPatch, state: ApiState) -> None:
 
 @router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_trigger(body: TriggerCreate, caller: WorkspaceCaller, state: State) -> TriggerView:
-    """Make a trigger."""
+    """Create a trigger."""
     services = state.services
     _check_gate(body, state)
     async with services.database.connection() as connection:
@@ -69,7 +69,7 @@ async def list_triggers(
 
 @router.get("/{trigger_id}", responses=problems(404, 410))
 async def get_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerView:
-    """Get a trigger as it stands."""
+    """Get a trigger."""
     async with state.services.database.connection() as connection:
         return await ledger.get_trigger(connection, caller.tenant_id, trigger_id)
 
@@ -78,7 +78,7 @@ async def get_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state:
 async def patch_trigger(
     trigger_id: TriggerIdPath, body: TriggerPatch, caller: WorkspaceCaller, state: State
 ) -> TriggerView:
-    """Change what the body names. Null clears title, thread_id, starts_at, ends_at, gate and the limits of a day."""
+    """Change the given fields. Null clears title, thread_id, starts_at, ends_at, gate and the limits of a day."""
     _check_gate(body, state)
     async with state.services.database.transaction() as connection:
         return await workspace.patch_trigger(connection, caller.tenant_id, trigger_id, body)
@@ -95,7 +95,7 @@ async def delete_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, sta
 async def preview_trigger(
     trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, count: Count = 5
 ) -> TriggerPreview:
-    """Look at the next times at which a trigger fires, as if it were enabled."""
+    """Get the next times at which a trigger fires, as if it were enabled."""
     async with state.services.database.connection() as connection:
         trigger = await ledger.get_trigger(connection, caller.tenant_id, trigger_id)
         return await workspace.preview(connection, trigger, count=count)
@@ -103,14 +103,14 @@ async def preview_trigger(
 
 @router.post("/{trigger_id}/resume", responses=problems(404, 410, 422))
 async def resume_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerView:
-    """End a trigger's pause. It goes on with its next slot from now, and its failures are counted anew."""
+    """End a trigger's pause. It continues with its next occurrence, and its count of failures restarts."""
     async with state.services.database.transaction() as connection:
         return await workspace.resume_trigger(connection, caller.tenant_id, trigger_id)
 
 
 @router.post("/{trigger_id}/fire", status_code=201, responses=problems(404, 409, 410))
 async def fire_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerFiringView:
-    """Fire a trigger now, whatever its schedule, its gate and its open runs say. Its limits of a day hold."""
+    """Fire a trigger now, regardless of its schedule, its gate and its open runs. Its daily limits apply."""
     return await state.services.triggers.fire(caller.tenant_id, trigger_id)
 
 
@@ -118,7 +118,7 @@ async def fire_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state
 async def list_firings(
     trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[TriggerFiringView]:
-    """List what came of a trigger's slots, the latest first."""
+    """List the firings of a trigger's occurrences, the latest first."""
     pager = Pager(caller.tenant_id, "trigger_firings", (str,), (trigger_id,))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:

@@ -1,4 +1,4 @@
-"""``/v1/webhooks``: addresses that hear of what happens here."""
+"""``/v1/webhooks``: URLs that receive events."""
 
 from fastapi import APIRouter
 
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictR
 
 @router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_webhook(body: WebhookCreate, caller: WorkspaceCaller, state: State) -> WebhookSecret:
-    """Make a webhook. Its secret is in the answer, this once."""
+    """Create a webhook. Its secret is in this answer only."""
     return await state.services.webhooks.create(caller.tenant_id, body)
 
 
@@ -40,7 +40,7 @@ async def list_webhooks(
 
 @router.get("/{webhook_id}", responses=problems(404))
 async def get_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state: State) -> WebhookView:
-    """Get a webhook as it stands."""
+    """Get a webhook."""
     async with state.services.database.connection() as connection:
         return await ledger.get_webhook(connection, caller.tenant_id, webhook_id)
 
@@ -49,17 +49,17 @@ async def get_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state:
 async def patch_webhook(
     webhook_id: WebhookIdPath, body: WebhookPatch, caller: WorkspaceCaller, state: State
 ) -> WebhookView:
-    """Change what the body names. Null clears agent_id. Switching a webhook on forgives its failures."""
+    """Change the given fields. Null clears agent_id. Enabling a webhook resets its failures."""
     view = await state.services.webhooks.patch(caller.tenant_id, webhook_id, body)
     if body.enabled:
-        # What waited while it was off.
+        # Deliveries that waited while it was disabled.
         state.services.dispatcher.ring_deliveries()
     return view
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems(404))
 async def delete_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state: State) -> None:
-    """Delete a webhook. What is on its way to it is given up."""
+    """Delete a webhook. Its pending deliveries fail."""
     async with state.services.database.connection() as connection:
         await ledger.delete_webhook(connection, caller.tenant_id, webhook_id)
 
@@ -68,13 +68,13 @@ async def delete_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, sta
 async def rotate_secret(
     webhook_id: WebhookIdPath, body: WebhookRotate, caller: WorkspaceCaller, state: State
 ) -> WebhookSecret:
-    """Replace the secret. The new one is in the answer, this once; the old one signs too for `grace_s`."""
+    """Replace the secret. The new one is in this answer only; the old one also signs for `grace_s`."""
     return await state.services.webhooks.rotate(caller.tenant_id, webhook_id, grace_s=body.grace_s)
 
 
 @router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))
 async def test_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
-    """Send a webhook something that means nothing. How that went stands in the delivery that is returned."""
+    """Send a webhook a test delivery without content. The returned delivery will have the outcome."""
     delivery = await state.services.webhooks.test(caller.tenant_id, webhook_id)
     state.services.dispatcher.ring_deliveries()
     return delivery

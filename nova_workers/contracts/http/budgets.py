@@ -24,7 +24,7 @@ class BudgetView(View):
     @computed_field
     @property
     def left_usd(self) -> float | None:
-        """What is left; null without a limit."""
+        """The remaining amount; null without a limit."""
         return None if self.max_usd is None else max(self.max_usd - self.spent_usd, 0.0)
 
 

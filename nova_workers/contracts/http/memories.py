@@ -25,7 +25,7 @@ MemoryText = Annotated[
 
 
 class MemoryCreate(Body):
-    """A fact to remember."""
+    """A fact to save."""
 
     content: MemoryText
     """A sentence that is understandable on its own."""

@@ -113,7 +113,7 @@ Steps = Annotated[tuple[StepInput, ...], Field(max_length=MAX_STEPS)]
 
 
 class TaskResourceAdd(Body):
-    """Something that a task works with."""
+    """A URL or a path that a task works with."""
 
     kind: Annotated[ResourceKind, Field(description="url: an http or https address; file: a path.")]
     value: Annotated[
@@ -223,7 +223,7 @@ class StepView(View):
 
 
 class ResourceView(View):
-    """Something that a task works with."""
+    """A URL or a path that a task works with."""
 
     id: str
     kind: ResourceKind
@@ -248,7 +248,7 @@ class TaskSummary(View):
     work_at: datetime | None
     """When work on it starts next automatically, within its tenant's hours; null if it does not."""
     parked_reason: str | None
-    """Why it is not worked on by itself, though it is active."""
+    """Why the scheduler does not work on it although it is active."""
     waiting_for: str | None = None
     """What the active run of its thread waits for, in words, while it waits."""
     created_at: datetime
@@ -257,7 +257,7 @@ class TaskSummary(View):
 
 
 class TaskView(View):
-    """A task as it stands."""
+    """A task."""
 
     id: int
     title: str
@@ -283,7 +283,7 @@ class TaskView(View):
     idle_invocations: int
     """How many consecutive runs changed nothing."""
     parked_reason: str | None
-    """Why it is not worked on by itself, though it is active."""
+    """Why the scheduler does not work on it although it is active."""
     waiting_for: str | None = None
     """What the active run of its thread waits for, in words, while it waits."""
     created_at: datetime

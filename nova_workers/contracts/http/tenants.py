@@ -24,26 +24,26 @@ TenantName = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_TENANT_NAME, strip_whitespace=True, pattern=r"^[^\x00-\x1f]*$")
 ]
 TenantState = Literal["active", "paused", "ending"]
-"""`paused`: nothing new starts. `ending`: it cannot be used any more, and its rows are being deleted."""
+"""`paused`: no new runs start. `ending`: it is unusable, and its rows are being deleted."""
 
 
 class TenantView(View):
-    """A tenant as it stands."""
+    """A tenant."""
 
     id: str
     name: str
     state: TenantState
     timezone: str
-    """IANA name: what its days and hours are."""
+    """IANA name: the zone of its days and hours."""
     work_from: int
     work_until: int
     """Tasks are worked on from the hour `work_from` until this one, which may be past midnight; equal is all day."""
     work_every_s: int
     """How often each task is worked on within those hours."""
     weight: int
-    """Its share of a busy fleet, beside those of others that wait."""
+    """Its share of a busy fleet, relative to other tenants with queued runs."""
     max_running: int | None
-    """Most runs at once, on all workers together."""
+    """Most concurrent runs, on all workers together."""
     max_cost_usd_per_day: float | None
     """Most that its runs may cost in a day."""
     created_at: datetime
@@ -55,7 +55,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 
 
 class TenantPatch(Body):
-    """Settings to change; those left out stay. `weight` and `max_running` take the scope `operator`."""
+    """Settings to change; omitted ones stay unchanged. `weight` and `max_running` need the scope `operator`."""
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 
@@ -66,17 +66,17 @@ class TenantPatch(Body):
     work_every_s: Annotated[int, Field(ge=60, le=604_800)] = 3_600
     weight: Annotated[int, Field(ge=1, le=1_000)] = 1
     max_running: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Null takes the cap away."""
+    """Null removes the cap."""
     max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
-    """Null takes the budget away."""
+    """Null removes the budget."""
 
 
 class TenantChange(TenantPatch):
-    """What an operator changes of a tenant; fields left out stay."""
+    """Fields of a tenant for an operator to change; omitted fields stay unchanged."""
 
     name: TenantName = ""
     paused: bool = False
-    """Whether nothing new starts in it."""
+    """Whether it starts no new runs."""
 
 
 class TenantCreate(Body):
@@ -84,13 +84,13 @@ class TenantCreate(Body):
 
     name: TenantName
     id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")] | None = None
-    """Left out, one is made."""
+    """Generated if omitted."""
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
-    """IANA name; `NOVA_TIMEZONE` if left out."""
+    """IANA name; `NOVA_TIMEZONE` if omitted."""
 
 
 class TenantCreated(TenantView):
     """A new tenant with its first key."""
 
     key: KeyCreated
-    """Has every scope but `operator`. Its secret is shown this once."""
+    """Has every scope but `operator`. Its secret is shown only once."""

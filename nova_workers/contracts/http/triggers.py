@@ -173,7 +173,7 @@ class TriggerPatch(Body):
 
 
 class TriggerView(View):
-    """A trigger as it stands."""
+    """A trigger."""
 
     id: str
     agent_id: str

@@ -65,7 +65,7 @@ class WebhookRotate(Body):
 
 
 class WebhookView(View):
-    """A webhook as it stands, without its secret."""
+    """A webhook without its secret."""
 
     id: str
     url: str

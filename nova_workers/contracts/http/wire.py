@@ -216,7 +216,7 @@ class UsageView(View):
 
 
 class RunView(View):
-    """A run as it stands."""
+    """A run."""
 
     id: str
     thread_id: str
