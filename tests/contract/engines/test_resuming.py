@@ -38,9 +38,8 @@ async def test_a_turn_goes_on_after_the_last_committed_step(
     assert len(before + result.messages) == len(messages)
     assert result.usage.turns == 3 - committed
     if isinstance(stage, WireStage):
-        # Beside the conversation, the Claude Code program tells the model of its environment.
-        sent = [message for message in stage.server.requests[-1]["messages"] if message["role"] != "system"]
-        assert [message["role"] for message in sent] == ["user", "assistant", "user", "assistant", "user"]
+        roles = [role for role, _ in stage.server.conversation()]
+        assert roles == ["user", "assistant", "user", "assistant", "user"]
 
 
 async def test_a_resumed_turn_keeps_counting_steps_and_calls(
@@ -118,10 +117,8 @@ async def test_steering_that_was_committed_is_not_lost_by_a_crash(
     options = stage.options(ANSWERS, mcp_servers=bench.servers(), journal=journal)
     await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     if isinstance(stage, WireStage):
-        said = [
-            message["content"][-1] for message in stage.server.requests[-2]["messages"] if message["role"] == "user"
-        ]
-        assert said[-1]["text"] == "be brief"
+        said = [text for role, text in stage.server.conversation(-2) if role == "user"]
+        assert said[-1].endswith("be brief")
     else:
         assert text_of(recorder.records[0].messages[0].content) == "(steered: be brief) Second"
 

@@ -189,7 +189,7 @@ async def test_turns_at_the_same_time_do_not_mix(stage: Stage) -> None:
         for number in numbers:
             asked = f'"say {number}"'
             stage.server.reply_when(
-                lambda _, request, asked=asked: asked in json.dumps(request["messages"]),
+                lambda _, request, asked=asked: asked in json.dumps(request.get("messages") or request["input"]),
                 stage.reply(0, Answer(f"number {number}")),
             )
         turns = [stage.engine.run(f"say {number}", options, "sandbox") for number in numbers]

@@ -1,4 +1,4 @@
-"""A model server on loopback that speaks the wire of the Messages API, and misbehaves on request.
+"""A model server on loopback that speaks three wire forms, by the path of a request, and misbehaves on request.
 
 It is written on bare sockets because a web framework would repair what the tests need broken: streams that stall, that
 end in mid-event, that close without a response. What a well-behaved server sends is tested with `fakellm` as well,
@@ -7,11 +7,14 @@ which we did not write.
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
+
+from tests.support.servers.dialects import Dialect, chunk, dialect_of, event
+from tests.support.servers.replies import Drop, Hang, Part, Reply, Status, Stream
 
 __all__ = ["Drop", "Hang", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
 
@@ -22,56 +25,6 @@ _STREAM_HEAD = (
 )
 
 
-@dataclass(frozen=True)
-class Part:
-    """One part of a stream.
-
-    kind: ``text`` (value: pieces), ``thinking`` (pieces), ``tool`` (id, name, input), ``stall`` (until the client
-    leaves), ``sleep`` (seconds), ``cut`` (close the connection), ``end`` (end the response well, in mid-message),
-    ``raw`` (bytes), ``event`` (name, data), ``block`` (the block as it starts, its deltas), ``wait`` (an event).
-    """
-
-    kind: str
-    value: Any = None
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A streamed response."""
-
-    parts: tuple[Part, ...]
-    stop_reason: str | None = None
-    """None is ``tool_use`` with a tool among the parts, else ``end_turn``."""
-    usage: Json = field(default_factory=lambda: {"input_tokens": 10, "output_tokens": 5})
-    model: str | None = None
-    stop_details: Json | None = None
-    begins: asyncio.Event | None = None
-    """What it waits for before its first byte."""
-
-
-@dataclass(frozen=True)
-class Status:
-    """A response that is an error."""
-
-    code: int
-    type: str = "api_error"
-    message: str = "no"
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True)
-class Drop:
-    """No response: the connection closes without a response."""
-
-
-@dataclass(frozen=True)
-class Hang:
-    """No response, and the connection stays open; with `pings` it looks alive, as behind a proxy."""
-
-    pings: bool = False
-
-
-Reply = Stream | Status | Drop | Hang
 Asks = Callable[[Mapping[str, str], Json], bool]
 """Whether a rule applies to a request with these headers and body."""
 
@@ -83,6 +36,7 @@ class ModelServer:
         self.url = ""
         self.requests: list[Json] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.connections = 0
         self.left = asyncio.Event()
         """Set when a client closed the connection on a stalled stream."""
@@ -102,6 +56,13 @@ class ModelServer:
         """Answer requests that `asks` selects with these; the first rule wins, before all other replies."""
         self._rules.append((asks, list(replies)))
 
+    def conversation(self, at: int = -1) -> list[tuple[str, str]]:
+        """Return roles and texts of a request's conversation; neighbours of one role are one message."""
+        told = list(dialect_of(self.paths[at]).messages(self.requests[at]))
+        return [
+            (role, "".join(text for _, text in group)) for role, group in itertools.groupby(told, lambda each: each[0])
+        ]
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         self.connections += 1
@@ -120,16 +81,20 @@ class ModelServer:
         body: Json = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))
         self.headers.append(headers)
         self.requests.append(body)
-        reply = self._next(headers, body)
+        path = head[0].split(" ")[1]
+        self.paths.append(path)
+        speaks = dialect_of(path)
+        reply = self._next(headers, body, speaks)
         if isinstance(reply, Drop):
             return False
         if isinstance(reply, Hang):
             await self._hang(reader, writer, reply)
             return False
         if isinstance(reply, Status):
-            await _send_status(writer, reply)
+            await _send_status(writer, reply, speaks.error(reply))
             return True
-        return await self._send_stream(reader, writer, reply, body["model"])
+        dialect = speaks(writer, reply, reply.model or body["model"], len(self.requests))
+        return await self._send_stream(reader, writer, reply, dialect)
 
     async def _hang(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Hang) -> None:
         if reply.pings:
@@ -137,60 +102,49 @@ class ModelServer:
         leaving = asyncio.create_task(reader.read(1))
         while not leaving.done():
             if reply.pings:
-                await _event(writer, "ping", {})
+                await event(writer, "ping", {})
             await asyncio.wait((leaving,), timeout=0.02)
         self.left.set()
 
-    def _next(self, headers: Mapping[str, str], body: Json) -> Reply:
+    def _next(self, headers: Mapping[str, str], body: Json, speaks: type[Dialect]) -> Reply:
         for asks, ruled in self._rules:
             if asks(headers, body):
                 return ruled.pop(0) if len(ruled) > 1 else ruled[0]
         replies = self._replies
-        for message in body["messages"]:
-            content = message["content"]
-            text = content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+        for _, text in speaks.messages(body):
             replies = self._by_message.get(text, replies)
         return replies.pop(0) if len(replies) > 1 else replies[0]
 
     async def _send_stream(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Stream, model: str
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Stream, dialect: Dialect
     ) -> bool:
         if reply.begins is not None:
             await reply.begins.wait()
         writer.write(_STREAM_HEAD)
-        start = {key: value for key, value in reply.usage.items() if key != "output_tokens_details"} | {
-            "output_tokens": 1
-        }
-        message = {
-            # As the provider does: clients may distinguish responses by their ids.
-            "id": f"msg_{len(self.requests)}",
-            "type": "message",
-            "role": "assistant",
-            "content": [],
-            "model": reply.model or model,
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": start,
-        }
-        await _event(writer, "message_start", {"message": message})
-        index = 0
+        await dialect.start()
         for part in reply.parts:
-            if part.kind == "cut":
-                return False
-            if part.kind == "end":
-                writer.write(b"0\r\n\r\n")
-                return True
-            if part.kind == "stall":
-                await reader.read(1)
-                self.left.set()
-                return False
-            await _send_part(writer, index, part)
-            index += part.kind in ("text", "thinking", "tool", "block")
+            match part.kind:
+                case "cut":
+                    return False
+                case "end":
+                    writer.write(b"0\r\n\r\n")
+                    return True
+                case "stall":
+                    await reader.read(1)
+                    self.left.set()
+                    return False
+                case "sleep":
+                    await asyncio.sleep(part.value)
+                case "wait":
+                    await part.value.wait()
+                case "raw":
+                    await chunk(writer, part.value)
+                case "event":
+                    await event(writer, *part.value)
+                case _:
+                    await dialect.part(part)
         tools = any(part.kind == "tool" for part in reply.parts)
-        reason = reply.stop_reason or ("tool_use" if tools else "end_turn")
-        delta = {"stop_reason": reason, "stop_sequence": None, "stop_details": reply.stop_details}
-        await _event(writer, "message_delta", {"delta": delta, "usage": reply.usage})
-        await _event(writer, "message_stop", {})
+        await dialect.end(reply.stop_reason or ("tool_use" if tools else "end_turn"))
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True
@@ -218,70 +172,8 @@ async def model_server() -> AsyncGenerator[ModelServer]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _send_part(writer: asyncio.StreamWriter, index: int, part: Part) -> None:
-    match part.kind:
-        case "sleep":
-            await asyncio.sleep(part.value)
-        case "wait":
-            await part.value.wait()
-        case "block":
-            block, deltas = part.value
-            await _event(writer, "content_block_start", {"index": index, "content_block": block})
-            for delta in deltas:
-                await _event(writer, "content_block_delta", {"index": index, "delta": delta})
-            await _event(writer, "content_block_stop", {"index": index})
-        case "raw":
-            await _chunk(writer, part.value)
-        case "event":
-            await _event(writer, *part.value)
-        case "text":
-            await _block(writer, index, {"type": "text", "text": ""}, "text_delta", "text", part.value)
-        case "thinking":
-            block = {"type": "thinking", "thinking": "", "signature": ""}
-            await _block(writer, index, block, "thinking_delta", "thinking", part.value, signature="sig")
-        case "tool":
-            call_id, name, given = part.value
-            pieces = [given] if isinstance(given, str) else _pieces(json.dumps(given))
-            block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
-            await _block(writer, index, block, "input_json_delta", "partial_json", pieces)
-        case _:
-            raise ValueError(f"There is no part {part.kind!r}")
-
-
-def _pieces(text: str) -> list[str]:
-    half = len(text) // 2
-    return [text[:half], text[half:]]
-
-
-async def _block(
-    writer: asyncio.StreamWriter,
-    index: int,
-    block: Json,
-    delta: str,
-    key: str,
-    pieces: list[str],
-    signature: str | None = None,
-) -> None:
-    await _event(writer, "content_block_start", {"index": index, "content_block": block})
-    for piece in pieces:
-        await _event(writer, "content_block_delta", {"index": index, "delta": {"type": delta, key: piece}})
-    if signature is not None:
-        sign = {"type": "signature_delta", "signature": signature}
-        await _event(writer, "content_block_delta", {"index": index, "delta": sign})
-    await _event(writer, "content_block_stop", {"index": index})
-
-
-async def _event(writer: asyncio.StreamWriter, name: str, data: Json) -> None:
-    await _chunk(writer, f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode())
-
-
-async def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
-    writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-    await writer.drain()
-
-
-async def _send_status(writer: asyncio.StreamWriter, reply: Status) -> None:
-    body = json.dumps({"type": "error", "error": {"type": reply.type, "message": reply.message}}).encode()
+async def _send_status(writer: asyncio.StreamWriter, reply: Status, error: Json) -> None:
+    body = json.dumps(error).encode() if reply.raw is None else reply.raw
     extra = "".join(f"{name}: {value}\r\n" for name, value in reply.headers.items())
     head = f"HTTP/1.1 {reply.code} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{extra}\r\n"
     writer.write(head.encode() + body)
