@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from urllib.parse import urlsplit
@@ -11,14 +13,18 @@ from urllib.parse import urlsplit
 from redis.asyncio import Redis
 
 from nova_workers import keys
+from nova_workers.bootstrap.openai import build_openai, openai_catalog
+from nova_workers.bootstrap.pricing import model_price
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
-from nova_workers.config.models import ModelPriceSetting, ModelSettings
+from nova_workers.config.models import ModelSettings
 from nova_workers.contracts.engine import Engine
-from nova_workers.engines.anthropic import AnthropicEngine, ModelPrice, Profile, Windows
+from nova_workers.engines.anthropic import AnthropicEngine, Profile, Windows
 from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
 from nova_workers.engines.resilience import (
+    ANY_MODEL,
     HealthKeys,
     Policy,
     RateLimit,
@@ -32,9 +38,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.tools import WebPages
 
-__all__ = ["build_engines", "model_windows"]
-
-_PROVIDER = "anthropic"
+__all__ = ["EngineWindows", "build_engines"]
 
 
 def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -> dict[str, Engine]:
@@ -42,12 +46,15 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
     model = settings.model
     profiles = _profiles(model)
     connections = ConnectionPool(make_transport=_mcp_guard(settings).transport)
-    resilience = _resilience(model, profiles, redis, clock, metrics)
+    native = _native_tools(settings)
+    connected = (redis, clock, metrics)
+    by_name = [(profile.name, profile.api_key or "") for profile in profiles]
+    resilience = _resilience("anthropic", model, by_name, partial(resolve_model, overrides=model.aliases), connected)
     engines: dict[str, Engine] = {
         "anthropic": AnthropicEngine(
             profiles=profiles,
-            prices={name: _price(price) for name, price in model.prices.items()},
-            windows=model_windows(model),
+            prices={name: model_price(price) for name, price in model.prices.items()},
+            windows=_anthropic_windows(model),
             resilience=resilience,
             base_url=model.base_url,
             aliases=model.aliases,
@@ -55,11 +62,15 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
             request_timeout_s=model.request_timeout_s,
             first_byte_timeout_s=model.first_byte_timeout_s,
             max_connections=model.max_connections,
-            native=_native_tools(settings),
+            native=native,
             connections=connections,
             trace_content=settings.telemetry.trace_content,
         )
     }
+    catalog = openai_catalog(settings)
+    if catalog is not None:
+        shared = _resilience("openai", model, catalog.profiles(), catalog.id, connected)
+        engines["openai"] = build_openai(settings, catalog, shared, native, connections)
     if settings.environment != "production":
         engines["scripted"] = ScriptedEngine(environment=settings.environment, connections=connections)
     if find_spec("claude_agent_sdk") is not None:
@@ -67,8 +78,20 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
     return engines
 
 
-def model_windows(model: ModelSettings) -> Windows:
-    """Return the known context windows of models."""
+class EngineWindows:
+    """Implements `nova_workers.contracts.ports.ModelWindows` for all engines."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._default = _anthropic_windows(settings.model)
+        self._openai = openai_catalog(settings)
+
+    def context_tokens(self, engine: str, model: str) -> int:
+        """See `ModelWindows.context_tokens`."""
+        windows = self._openai if engine == "openai" and self._openai is not None else self._default
+        return windows.context_tokens(model)
+
+
+def _anthropic_windows(model: ModelSettings) -> Windows:
     return Windows(model.context_windows, aliases=model.aliases, unknown_tokens=model.context_window_tokens)
 
 
@@ -83,7 +106,7 @@ def _claude_agent(
         profiles=profiles,
         base_url=model.base_url,
         resilience=resilience,
-        windows=model_windows(model),
+        windows=_anthropic_windows(model),
         aliases=model.aliases,
         max_tokens=model.max_tokens,
         request_timeout_s=model.request_timeout_s,
@@ -91,7 +114,7 @@ def _claude_agent(
         program=own.program,
         fetcher=_fetcher(settings),
         shell=_shell(settings),
-        prices={name: _price(price) for name, price in model.prices.items()},
+        prices={name: model_price(price) for name, price in model.prices.items()},
         connections=connections,
     )
 
@@ -104,30 +127,39 @@ def _profiles(model: ModelSettings) -> tuple[Profile, ...]:
     )
 
 
-def _price(price: ModelPriceSetting) -> ModelPrice:
-    cache_read = price.input / 10 if price.cache_read is None else price.cache_read
-    cache_write = price.input * 1.25 if price.cache_write is None else price.cache_write
-    return ModelPrice(price.input, price.output, cache_read, cache_write, price.web_search)
-
-
 def _resilience(
-    model: ModelSettings, profiles: tuple[Profile, ...], redis: Redis, clock: Clock, metrics: Metrics
+    provider: str,
+    model: ModelSettings,
+    profiles: Iterable[tuple[str, str]],
+    resolve: Callable[[str], str],
+    connected: tuple[Redis, Clock, Metrics],
 ) -> Resilience:
+    """Return the state of a provider's keys and models that all workers share.
+
+    Args:
+        provider: Its name in keys of Redis.
+        model: The policy.
+        profiles: Names of keys, and the keys: a replaced key starts without the cool-down of the old one.
+        resolve: Returns the id of a model by its name in the settings.
+        connected: What the state is stored in, and measured with.
+    """
+    redis, clock, metrics = connected
     policy = Policy(
         max_retries=model.max_retries, breaker_failures=model.breaker_failures, breaker_open_s=model.breaker_open_s
     )
-    digests = {profile.name: hashlib.sha256((profile.api_key or "").encode()).hexdigest()[:8] for profile in profiles}
+    digests = {name: hashlib.sha256(key.encode()).hexdigest()[:8] for name, key in profiles}
     names = HealthKeys(
-        breaker=lambda name: keys.model_breaker(_PROVIDER, name),
-        cooldown=lambda profile, name: keys.profile_cooldown(_PROVIDER, profile, digests[profile], name),
+        breaker=lambda name: keys.model_breaker(provider, name),
+        cooldown=lambda profile, name: keys.profile_cooldown(provider, profile, digests[profile], name),
     )
-    limits = {
-        name: RateLimit(limit.requests_per_minute, limit.tokens_per_minute) for name, limit in model.rate_limits.items()
+    rates = {
+        name if name == ANY_MODEL else resolve(name): RateLimit(limit.requests_per_minute, limit.tokens_per_minute)
+        for name, limit in model.rate_limits.items()
     }
     return Resilience(
         policy,
         SharedHealth(RedisHealth(redis, names, policy, clock.monotonic_s), policy, clock.monotonic_s),
-        RateLimiter(limits, redis=redis, key_prefix=keys.model_rate_limits(_PROVIDER)),
+        RateLimiter(rates, redis=redis, key_prefix=keys.model_rate_limits(provider), namespace=provider),
         metrics,
         clock.monotonic_s,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.engines import model_windows
+from nova_workers.bootstrap.engines import EngineWindows
 from nova_workers.capabilities import default_registry
 from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import Clock
@@ -87,7 +87,7 @@ def build_executor(
             directories=AgentDirectories(settings, clock),
             settings=settings,
         ),
-        Compactor(database, settings.model, clock, model_windows(settings.model)),
+        Compactor(database, settings.model, clock, EngineWindows(settings)),
         orchestrated=orchestrated,
         database=database,
         clock=clock,

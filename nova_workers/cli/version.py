@@ -11,7 +11,7 @@ __all__ = ["app", "version_of"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-_SHOWN = ("nova-workers", "celery", "anthropic", "mcp", "fastapi", "redis", "asyncpg")
+_SHOWN = ("nova-workers", "celery", "anthropic", "openai", "mcp", "fastapi", "redis", "asyncpg")
 
 
 @app.command("version")

@@ -2,6 +2,7 @@
 
 from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
+from nova_workers.config.openai import OpenAIProviderSetting, OpenAISettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
@@ -26,6 +27,8 @@ __all__ = [
     "DeliverySettings",
     "EffectSettings",
     "ModelSettings",
+    "OpenAIProviderSetting",
+    "OpenAISettings",
     "PromptSettings",
     "RetentionSettings",
     "RunSettings",

@@ -5,7 +5,7 @@ Read from environment variables with the prefix ``NOVA_``; a nested value has a 
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
+from nova_workers.config.openai import OpenAISettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
@@ -85,6 +86,7 @@ class Settings(BaseSettings):
     secrets: SecretSettings = Field(default_factory=SecretSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     claude_agent: ClaudeAgentSettings = Field(default_factory=ClaudeAgentSettings)
+    openai: OpenAISettings = Field(default_factory=OpenAISettings)
 
     @property
     def workspace_root(self) -> Path:
@@ -144,13 +146,21 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     found: list[str] = []
     for name in sorted(environ):
         plain = name.upper()
-        # The items of a map can be set one by one, as in NOVA_MODEL__ALIASES__FAST.
-        if not plain.startswith(_PREFIX) or plain in known or plain.rpartition("__")[0] in known - _SECTIONS:
+        if not plain.startswith(_PREFIX) or plain in known or _is_item(plain, known - _SECTIONS):
             continue
         close = difflib.get_close_matches(plain, known, n=1, cutoff=0.8)
         hint = f"did you mean {close[0]}?" if close else "it has no effect."
         found.append(f"{name} is set, but is not a setting; {hint}")
     return found
+
+
+def _is_item(name: str, maps: Collection[str]) -> bool:
+    """Return whether a variable gives a part of a map, as NOVA_OPENAI__PROVIDERS__LOCAL__API_KEY does."""
+    while name:
+        name = name.rpartition("__")[0]
+        if name in maps:
+            return True
+    return False
 
 
 def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:

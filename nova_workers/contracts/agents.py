@@ -25,8 +25,8 @@ __all__ = [
 
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
-ENGINE_NAMES = ("anthropic", "claude_agent", "scripted")
-"""Engines that a worker may have, depending on what is installed and on its environment."""
+ENGINE_NAMES = ("anthropic", "claude_agent", "openai", "scripted")
+"""Engines that a worker may have, depending on what is installed, and on its settings and environment."""
 
 MAX_RESPONSIBILITIES = 100
 """Every prompt of the agent contains all of them."""

@@ -1,6 +1,7 @@
 """Messages and content blocks, in the vocabulary of the Messages API, as the ledger keeps them."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +9,14 @@ from nova_workers.vocabulary import Role
 
 __all__ = [
     "MAX_STORED_DEPTH",
+    "ORIGIN",
     "ContentBlock",
     "JsonObject",
     "Message",
     "Role",
     "is_storable_integer",
     "media_tokens",
+    "portable",
     "storable",
     "storable_json",
     "text_block",
@@ -27,6 +30,8 @@ ContentBlock = JsonObject
 """One content block: ``{"type": "text" | "thinking" | "redacted_thinking" | "tool_use" | "tool_result" |
 "image" | "document", …}``, stored and replayed byte for byte."""
 
+ORIGIN = "origin"
+"""Key of what only the provider that made a block understands, such as encrypted reasoning; see `portable`."""
 
 MAX_STORED_DEPTH = 200
 """Limit of nested arrays and objects in a stored JSON value. The encoder takes 254 levels, including the row's."""
@@ -55,6 +60,15 @@ def text_block(text: str) -> ContentBlock:
 def text_of(content: tuple[ContentBlock, ...]) -> str:
     """Return the joined text blocks of a message, without its other blocks."""
     return "".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
+
+
+def portable(content: Iterable[ContentBlock]) -> list[ContentBlock]:
+    """Return the blocks that any other provider accepts: without thinking that has an origin, and without origins."""
+    return [
+        {key: value for key, value in block.items() if key != ORIGIN} if ORIGIN in block else block
+        for block in content
+        if not (ORIGIN in block and block.get("type") == "thinking")
+    ]
 
 
 def media_tokens(block: ContentBlock) -> int | None:

@@ -80,8 +80,8 @@ class DeliveryChannel(Protocol):
 class ModelWindows(Protocol):
     """Provides the context windows of models."""
 
-    def context_tokens(self, model: str) -> int:
-        """Return the context window, in tokens, of a model given by alias or id; unknown models get a default."""
+    def context_tokens(self, engine: str, model: str) -> int:
+        """Return the context window in tokens of an engine's model, given by alias or id; a default if unknown."""
         ...
 
 

@@ -217,6 +217,8 @@ def _master_keys(settings: Settings) -> dict[str, str]:
 
 
 def _has_model(settings: Settings) -> bool:
+    if settings.default_engine == "openai":
+        return True
     given = (settings.model.api_key, os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN"))
     return any(given)
 

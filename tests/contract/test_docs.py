@@ -20,7 +20,7 @@ from pytest_examples import CodeExample, find_examples
 
 from api.app import build_app
 from nova_workers.cli.app import app as cli
-from nova_workers.config import Settings
+from nova_workers.config import Settings, unknown_variables
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.scripted.script import find_script
@@ -121,7 +121,8 @@ def test_every_make_target_that_is_named_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", _PAGES)
 def test_every_variable_that_is_named_exists(page: Path) -> None:
     named = set(re.findall(r"\bNOVA_[A-Z][A-Z0-9_]*\b", page.read_text("utf-8")))
-    assert named <= {*_defaults(), *CLIENT_VARIABLES}
+    # An item of a map has a variable of its own, too.
+    assert [name for name in named - {*_defaults(), *CLIENT_VARIABLES} if unknown_variables({name: "1"})] == []
 
 
 @pytest.mark.parametrize("page", _PAGES)

@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
+from nova_workers.config import OpenAISettings, Settings
 from nova_workers.contracts.agents import ENGINE_NAMES
 from nova_workers.observability.metrics import Metrics
 
@@ -15,6 +15,7 @@ from nova_workers.observability.metrics import Metrics
 async def test_the_engines_that_an_agent_may_name_are_those_that_a_worker_can_have(
     settings: Settings, redis: Redis
 ) -> None:
+    settings = settings.model_copy(update={"openai": OpenAISettings(model="some-model")})
     engines = build_engines(settings, redis, SystemClock(), Metrics(CollectorRegistry()))
     extra = set() if find_spec("claude_agent_sdk") else {"claude_agent"}
     assert set(engines) | extra == set(ENGINE_NAMES)

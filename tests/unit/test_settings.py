@@ -26,6 +26,7 @@ def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant(name
         "NOVA_API_URL",
         "NOVA_API_KEY",
         "NOVA_MODEL__ALIASES__FAST",
+        "NOVA_OPENAI__PROVIDERS__LOCAL__API_KEY",
         "NOVAE",
         "X",
     ],

@@ -2,7 +2,6 @@
 
 from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.anthropic.engine import AnthropicEngine
-from nova_workers.engines.anthropic.prices import ModelPrice
 from nova_workers.engines.anthropic.windows import Windows
 
-__all__ = ["AnthropicEngine", "ModelPrice", "Profile", "Windows"]
+__all__ = ["AnthropicEngine", "Profile", "Windows"]

@@ -18,36 +18,29 @@ Native tools are `nova_workers.engines.native`, by trust; MCP servers work at ev
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
-from anthropic.lib.tools.mcp import UnsupportedMCPValueError, mcp_content
-from mcp.types import ContentBlock as McpContent
-
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.content import ContentBlock, JsonObject
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import (
     EngineError,
     EngineOptions,
     EngineResult,
-    SubagentConfig,
     TrustLevel,
     TurnListener,
 )
-from nova_workers.contracts.native import SEARCH_TOOL
 from nova_workers.engines.anthropic.credentials import Clients, Profile
-from nova_workers.engines.anthropic.prices import ModelPrice, Prices
+from nova_workers.engines.anthropic.prices import Prices
 from nova_workers.engines.anthropic.request import fixed_part, takes_temperature
-from nova_workers.engines.anthropic.responder import AnthropicResponder, OfferedTools, Reading
+from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
 from nova_workers.engines.anthropic.web_search import AnnouncedSearches, permitted
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.mcp.pool import ConnectionPool
-from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
 from nova_workers.engines.models import resolve_model
-from nova_workers.engines.native import NativeTools, TurnTools
+from nova_workers.engines.native import NativeTools
+from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
-from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
-from nova_workers.engines.turn import Budget, Interruption, Turn
+from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
 
 __all__ = ["AnthropicEngine"]
 
@@ -114,11 +107,12 @@ class AnthropicEngine:
             trace_content=trace_content,
         )
         self._native = native or NativeTools()
+        self._connections = connections or ConnectionPool()
+        self._turns = ToolTurns(self.name, self._native, self._connections, admit=permitted, watch=AnnouncedSearches)
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
         self._prices = Prices(self._by_id(prices or {}))
         self._reading = Reading(self._prices, first_byte_timeout_s, trace_content)
-        self._connections = connections or ConnectionPool()
         self._windows = windows or Windows(aliases=aliases)
         self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
@@ -132,51 +126,16 @@ class AnthropicEngine:
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
-        listener = AnnouncedSearches(callbacks or TurnListener())
         refusal = self._unpriced(options) or self._untempered(options)
         if refusal is not None:
             return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
-        budget = Budget(options)
-        native = await permitted(self._native.for_turn(options, trust), listener)
-        shared = TurnTools(native, self._toolbox(options, listener))
-
-        async def play_subagent(agent: SubagentConfig, prompt: str, nested: TurnListener) -> EngineResult:
-            below = _options_of(agent, options)
-            allowed = AllowedTools(shared, agent.tools, nested.on_tool_progress)
-            responder = self._responder(below, allowed, _allowed_of(native.server_tools, agent))
-            # A stop of the parent turn cancels the call in which this runs.
-            with Interruption() as interruption:
-                spent = Budget(below, parent=budget)
-                turn = Turn(
-                    responder,
-                    allowed,
-                    below,
-                    AnnouncedSearches(nested),
-                    interruption,
-                    budget=spent,
-                    reads_only=allowed.reads_only,
-                    defers=False,
-                )
-                return await turn.play(prompt, provider=self.name)
-
-        tools = WithSubagents(shared, options.agents, listener, play_subagent)
-        responder = self._responder(options, tools, native.server_tools)
-        try:
-            with Interruption(abort, options.timeout_s) as interruption:
-                turn = Turn(
-                    responder, tools, options, listener, interruption, budget=budget, reads_only=tools.reads_only
-                )
-                result = await turn.play(message, provider=self.name)
-            return replace(result, tools_available=_offered(shared, native.server_tools, options))
-        finally:
-            await shared.close()
-
-    def _toolbox(self, options: EngineOptions, listener: TurnListener) -> Toolbox:
-        return Toolbox(
-            options.mcp_servers,
-            _block,
-            pool=self._connections,
-            report_progress=listener.on_tool_progress,
+        return await self._turns.play(
+            message,
+            options,
+            trust,
+            listener=callbacks or TurnListener(),
+            abort=abort,
+            make_responder=self._responder,
         )
 
     def _responder(
@@ -237,39 +196,3 @@ class AnthropicEngine:
 
     def _by_id(self, by_name: Mapping[str, _T]) -> dict[str, _T]:
         return {self._resolve(name): value for name, value in by_name.items()}
-
-
-def _block(content: McpContent) -> ContentBlock:
-    try:
-        return dict(mcp_content(content))
-    except UnsupportedMCPValueError:
-        # Audio, links and other files: the model gets a note with the type.
-        return plain_block(content)
-
-
-def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:
-    """Return a subagent's options: its own prompt, model and limits, with the turn's other settings."""
-    return EngineOptions(
-        cwd=options.cwd,
-        directories=options.directories,
-        system_prompt=agent.prompt,
-        model=agent.model or options.model,
-        max_turns=agent.max_turns,
-        max_tokens=options.max_tokens,
-        max_tool_output_chars=options.max_tool_output_chars,
-        reasoning_timeout_s=options.reasoning_timeout_s,
-        tool_timeout_s=options.tool_timeout_s,
-        fallback_models=options.fallback_models,
-        run_id=options.run_id,
-    )
-
-
-def _offered(tools: TurnTools, server_tools: tuple[JsonObject, ...], options: EngineOptions) -> tuple[str, ...] | None:
-    """Return the names of the tools that the model was offered; None if no model was called."""
-    if tools.offered is None:
-        return None
-    return (*(str(tool["name"]) for tool in server_tools), *tools.offered, *((TASK_TOOL,) if options.agents else ()))
-
-
-def _allowed_of(server_tools: tuple[JsonObject, ...], agent: SubagentConfig) -> tuple[JsonObject, ...]:
-    return server_tools if agent.tools is None or SEARCH_TOOL in agent.tools else ()

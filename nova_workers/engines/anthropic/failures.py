@@ -1,15 +1,12 @@
 """Maps the SDK's exceptions to the engine contract's failures."""
 
-import math
 import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import anthropic
 import httpx2
 
-from nova_workers.engines.resilience import AttemptFailed, Cause
+from nova_workers.engines.resilience import AttemptFailed, Cause, retry_after_s
 from nova_workers.engines.turn import BlockPlace, ContentRefused
 from nova_workers.errors import EngineErrorKind, EngineFailure
 
@@ -140,23 +137,7 @@ def _judge_status(error: anthropic.APIStatusError) -> _Verdict:
 
 
 def _retry_after_s(error: Exception) -> float | None:
-    """Return the provider's requested wait in seconds, from any of its three formats."""
-    if not isinstance(error, anthropic.APIStatusError):
-        return None
-    headers = error.response.headers
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        given = headers.get("retry-after", "")
-        if not given:
-            return None
-        try:
-            seconds = float(given)
-        except ValueError:
-            seconds = (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError):
-        return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    return retry_after_s(error.response.headers) if isinstance(error, anthropic.APIStatusError) else None
 
 
 def _say(error: Exception) -> str:

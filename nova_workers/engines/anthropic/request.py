@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, portable, text_block
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic.answer_format import answer_grammar
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.models import parse_model
+from nova_workers.engines.tool_turns import unreachable_note
 from nova_workers.engines.turn import BlockPlace
 from nova_workers.engines.turn.answer import answer_request
 
@@ -146,21 +147,14 @@ def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: boo
     if options.output_schema is not None and in_words:
         blocks.append({"type": "text", "text": answer_request(options.output_schema)})
     if unreachable:
-        names = ", ".join(unreachable)
-        blocks.append(
-            {
-                "type": "text",
-                "text": f"These tool servers do not answer at the moment, so their tools are missing: {names}. "
-                "Where that keeps you from doing what is asked, say so.",
-            }
-        )
+        blocks.append({"type": "text", "text": unreachable_note(tuple(unreachable))})
     return blocks
 
 
 def _sendable(message: Message) -> list[ContentBlock]:
     """Return the blocks of a stored message in a form that the provider accepts; empty to omit the message."""
     if message.role == "assistant":
-        return [_with_fit_name(block) for block in without_last_thoughts(message.content)]
+        return [_with_fit_name(block) for block in without_last_thoughts(portable(message.content))]
     return [_result(block) if block.get("type") == "tool_result" else block for block in message.content]
 
 

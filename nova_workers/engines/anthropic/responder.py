@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import structlog
 from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
@@ -17,10 +17,11 @@ from nova_workers.engines.anthropic.request import place_in, with_cap, with_mess
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
+from nova_workers.engines.tool_turns import OfferedTools
 from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Response
 from nova_workers.errors import EngineFailure
 
-__all__ = ["AnthropicResponder", "OfferedTools", "Reading"]
+__all__ = ["AnthropicResponder", "Reading"]
 
 _log = structlog.get_logger(__name__)
 
@@ -50,19 +51,6 @@ class Reading:
     prices: Prices
     first_byte_timeout_s: float = 120.0
     trace_content: bool = False
-
-
-class OfferedTools(Protocol):
-    """The tools offered to the model, known once the servers are connected."""
-
-    async def connect(self) -> Mapping[str, ToolDefinition]:
-        """Return all tools by name, in a stable order."""
-        ...
-
-    @property
-    def unreachable(self) -> tuple[str, ...]:
-        """Names of the servers that did not answer."""
-        ...
 
 
 BuildRequest = Callable[[str, Mapping[str, ToolDefinition], tuple[str, ...]], dict[str, Any]]
@@ -103,8 +91,7 @@ class AnthropicResponder:
         self._requests: dict[str, dict[str, Any]] = {}
         self._estimate = TokenEstimate()
 
-    @property
-    def profiles(self) -> tuple[str, ...]:
+    def profiles(self, model: str) -> tuple[str, ...]:
         """See `Provider.profiles`."""
         return self._clients.profiles
 

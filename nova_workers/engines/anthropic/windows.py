@@ -24,10 +24,7 @@ _UNKNOWN_TOKENS = 200_000
 
 
 class Windows:
-    """Context windows: the operator's, then those listed by `genai-prices`, then the default for unknown models.
-
-    Implements `nova_workers.contracts.ports.ModelWindows`.
-    """
+    """Context windows: the operator's, then those listed by `genai-prices`, then the default for unknown models."""
 
     def __init__(
         self,

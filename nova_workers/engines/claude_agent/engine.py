@@ -40,7 +40,7 @@ from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResu
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import WebFetcher
 from nova_workers.engines.anthropic.credentials import Profile
-from nova_workers.engines.anthropic.prices import ModelPrice, Prices
+from nova_workers.engines.anthropic.prices import Prices
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.home import inherited, make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
@@ -48,6 +48,7 @@ from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
+from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.errors import EngineFailure
 

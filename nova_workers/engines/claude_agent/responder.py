@@ -89,8 +89,7 @@ class ClaudeProvider:
         self._counted = TokenUsage()
         self._reported: dict[str, TokenUsage] = {}
 
-    @property
-    def profiles(self) -> tuple[str, ...]:
+    def profiles(self, model: str) -> tuple[str, ...]:
         """See `Provider.profiles`. While a program runs, its key is preferred."""
         names = tuple(self._keys)
         if self._route is None:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, Message, storable_json
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, portable, storable_json
 from nova_workers.engines.claude_agent.names import own_name, program_name
 
 __all__ = ["entries_of", "fingerprint", "kept", "rebound", "to_own_names"]
@@ -39,7 +39,10 @@ def entries_of(
     entries: list[JsonObject] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
-        said: JsonObject = {"role": role, "content": [_to_program_names(block) for block in message.content]}
+        content = [_to_program_names(block) for block in portable(message.content)]
+        if not content:
+            continue
+        said: JsonObject = {"role": role, "content": content}
         if role == "assistant":
             said |= {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "model": model, "usage": _NO_USAGE}
             said |= {"stop_reason": "end_turn", "stop_sequence": None}

@@ -5,10 +5,11 @@ turn a `ResilientResponder` around it. State that all workers share (cool-downs,
 without Redis each process uses its own.
 """
 
-from nova_workers.engines.resilience.limiter import RateLimit, RateLimiter
+from nova_workers.engines.resilience.limiter import ANY_MODEL, RateLimit, RateLimiter
 from nova_workers.engines.resilience.policy import Policy
 from nova_workers.engines.resilience.redis_health import HealthKeys, RedisHealth
 from nova_workers.engines.resilience.responder import ResilientResponder
+from nova_workers.engines.resilience.retry_after import retry_after_s
 from nova_workers.engines.resilience.seam import (
     AttemptFailed,
     Cause,
@@ -19,9 +20,11 @@ from nova_workers.engines.resilience.seam import (
 )
 from nova_workers.engines.resilience.shared import Resilience
 from nova_workers.engines.resilience.shared_health import SharedHealth
-from nova_workers.engines.resilience.tokens import TokenEstimate
+from nova_workers.engines.resilience.tokens import CHARS_A_TOKEN, TokenEstimate
 
 __all__ = [
+    "ANY_MODEL",
+    "CHARS_A_TOKEN",
     "AttemptFailed",
     "Cause",
     "HealthKeys",
@@ -37,4 +40,5 @@ __all__ = [
     "Route",
     "SharedHealth",
     "TokenEstimate",
+    "retry_after_s",
 ]

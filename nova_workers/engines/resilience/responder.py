@@ -119,13 +119,13 @@ class ResilientResponder:
     async def _admission(self, model: str, ask: Ask, patience: _Patience) -> tuple[list[str], Health]:
         """Wait until the model may be called, and return the profiles that may be used."""
         while True:
-            health = await self._shared.health.admit(model, self._provider.profiles)
+            health = await self._shared.health.admit(model, self._provider.profiles(model))
             if health.wait_s:
                 self._shared.metrics.set_breaker_open(model, is_open=True)
                 broken = _broken(model, patience)
                 await self._wait(health.wait_s, self._policy.breaker_patience_s, broken, ask, patience)
                 continue
-            profiles = [profile for profile in self._provider.profiles if profile not in health.cooling]
+            profiles = [profile for profile in self._provider.profiles(model) if profile not in health.cooling]
             if profiles:
                 return profiles, health
             spent = _spent(self._provider.name, model, health.cooling, patience, self._shared.clock())
@@ -136,7 +136,7 @@ class ResilientResponder:
             await self._wait(wait_s, self._policy.cooldown_patience_s, spent, ask, patience)
 
     async def _is_open(self, route: Route) -> bool:
-        health = await self._shared.health.admit(route.model, self._provider.profiles)
+        health = await self._shared.health.admit(route.model, self._provider.profiles(route.model))
         return not health.wait_s and route.profile not in health.cooling
 
     async def _wait(

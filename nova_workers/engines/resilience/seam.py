@@ -69,9 +69,8 @@ class Provider(Protocol):
         """The vendor's name, which identifies it in breakers and cool-downs."""
         ...
 
-    @property
-    def profiles(self) -> tuple[str, ...]:
-        """The credential profiles in order of preference; at least one."""
+    def profiles(self, model: str) -> tuple[str, ...]:
+        """Return the credential profiles for a model in order of preference; at least one."""
         ...
 
     async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:

@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_workers.contracts.content import Message, media_tokens
 
-__all__ = ["TokenEstimate"]
+__all__ = ["CHARS_A_TOKEN", "TokenEstimate"]
 
 CHARS_A_TOKEN = 3.5
 """English prose has about 4, code and JSON about 3."""

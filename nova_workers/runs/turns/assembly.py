@@ -34,6 +34,7 @@ BoundT = TypeVar("BoundT", int, float)
 _LEAST_REASONING_S = 0.001
 
 _INSTALL_HINTS = {
+    "openai": "Set NOVA_OPENAI__MODEL of the workers, and a key or NOVA_OPENAI__PROVIDERS.",
     "claude_agent": "Install the extra 'claude-agent' on the workers: pip install 'nova-workers[claude-agent]'.",
 }
 """How to install an engine that is optional."""

@@ -64,7 +64,7 @@ class Compactor:
         self._settings = settings
         self._clock = clock
 
-    def is_due(self, claim: Claim, model: str) -> bool:
+    def is_due(self, claim: Claim, engine: Engine, model: str) -> bool:
         """Whether the conversation and the new message come near the model's window.
 
         Conversations in an SDK's own session are compacted by that SDK.
@@ -72,11 +72,11 @@ class Compactor:
         if claim.parent_turn_id is None or claim.session_id is not None:
             return False
         size = claim.context_tokens + _chars(claim.content) // _CHARS_PER_TOKEN
-        return size > self.due_above_tokens(model)
+        return size > self.due_above_tokens(engine, model)
 
-    def due_above_tokens(self, model: str) -> int:
+    def due_above_tokens(self, engine: Engine, model: str) -> int:
         """Return how long a conversation may be before it is compacted."""
-        return round(self._window(model) * self._settings.compact_at)
+        return round(self._window(engine, model) * self._settings.compact_at)
 
     async def compact(
         self,
@@ -116,9 +116,9 @@ class Compactor:
         known = max([claim.context_tokens, *(step.usage.total_tokens for step in steps)])
         if trigger == "overflow_recovery":
             # The provider reports an overflow, whatever our estimate is.
-            known = max(known, self._window(model))
+            known = max(known, self._window(engine, model))
         tokens = turn_sizes(parts, known)
-        kept_from = split_turns(tokens, round(self._window(model) * self._settings.compact_keep))
+        kept_from = split_turns(tokens, round(self._window(engine, model) * self._settings.compact_keep))
         older, kept = parts[:kept_from], turns[kept_from:]
         if not any(not part.summary for part in older):
             return None
@@ -155,16 +155,16 @@ class Compactor:
         _log.info("run.compacted", turns=record.turns_summarized, tokens_before=record.tokens_before, trigger=trigger)
         return turn_id
 
-    def _window(self, model: str) -> int:
+    def _window(self, engine: Engine, model: str) -> int:
         """Return how many tokens of the model's window a conversation may fill."""
-        return min(self._windows.context_tokens(model), self._settings.max_context_tokens)
+        return min(self._windows.context_tokens(engine.name, model), self._settings.max_context_tokens)
 
     async def _summarize(
         self, run: HeldRun, engine: Engine, turns: Sequence[HistoryTurn], timeout_s: float | None
     ) -> tuple[str, TokenUsage, EngineResult]:
         """Return the summary of turns, in several passes if they exceed the summary model's window."""
         model = self._settings.compaction_model
-        room = round(self._window(model) * _PART) * _CHARS_PER_TOKEN
+        room = round(self._window(engine, model) * _PART) * _CHARS_PER_TOKEN
         text, usage, result = "", TokenUsage(), None
         for part in _parts([_render(turn) for turn in turns], room):
             so_far = f"<notes>\n{text}\n</notes>\n\n" if text else ""

@@ -154,8 +154,8 @@ class TurnRunner:
         An overflow ends the turn if the conversation has not grown since the last compaction.
         """
         model = self._assembler.model(claim)
-        recorder.compact_above_tokens = self._compactor.due_above_tokens(model)
-        if self._compactor.is_due(claim, model):
+        recorder.compact_above_tokens = self._compactor.due_above_tokens(engine, model)
+        if self._compactor.is_due(claim, engine, model):
             claim = await self._compact_early(run, claim, engine, recorder, events, time_left)
         compacted_before = False
         while True:

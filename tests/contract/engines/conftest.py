@@ -1,12 +1,12 @@
 """Each test of the contract suite runs once for each engine."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from tests.contract.engines.claude_stage import NOT_AGAIN, ClaudeStage
-from tests.contract.engines.stage import AnthropicStage, Bench, ScriptedStage, Stage, TurnRecorder
-from tests.support.servers.model_server import model_server
+from tests.contract.engines.stage import AnthropicStage, Bench, OpenAIStage, ScriptedStage, Stage, TurnRecorder
+from tests.support.servers.model_server import ModelServer, model_server
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -24,14 +24,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in again]
 
 
-@pytest.fixture(params=["scripted", "anthropic", "claude_agent"])
+_OVER_WIRE: dict[str, Callable[[ModelServer], Stage]] = {
+    "anthropic": AnthropicStage,
+    "claude_agent": ClaudeStage,
+    "openai-chat": lambda server: OpenAIStage(server, "chat"),
+    "openai-responses": lambda server: OpenAIStage(server, "responses"),
+}
+
+
+@pytest.fixture(params=["scripted", *_OVER_WIRE])
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
     """An engine and its model."""
     if request.param == "scripted":
         yield ScriptedStage()
         return
     async with model_server() as server:
-        stage = ClaudeStage(server) if request.param == "claude_agent" else AnthropicStage(server)
+        stage = _OVER_WIRE[request.param](server)
         yield stage
         await stage.engine.close()
 

@@ -23,6 +23,8 @@ from nova_workers.contracts.engine import (
     ToolCall,
 )
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.openai import Catalog, OpenAIEngine, OpenAIProvider
+from nova_workers.engines.openai.provider import WireForm
 from nova_workers.engines.scripted import ScriptedEngine
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 
@@ -105,6 +107,7 @@ class WireStage:
     model = "sonnet"
 
     def __init__(self, server: ModelServer, engine: Engine) -> None:
+        self.overloaded: Json = {"error": {"type": "overloaded_error", "message": "Overloaded"}}
         self.server = server
         self.engine = engine
 
@@ -133,7 +136,7 @@ class WireStage:
         if answer.stalls:
             parts.append(Part("stall"))
         if answer.fails:
-            parts.append(Part("event", ("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}})))
+            parts.append(Part("event", ("error", self.overloaded)))
         parts += [
             Part("tool", (self.call_id(step, at), self.tool_name(call.name), call.input))
             for at, call in enumerate(answer.calls)
@@ -146,6 +149,18 @@ class AnthropicStage(WireStage):
 
     def __init__(self, server: ModelServer) -> None:
         super().__init__(server, AnthropicEngine(api_key="k", base_url=server.url, max_retries=0))
+
+
+class OpenAIStage(WireStage):
+    """The openai engine."""
+
+    model = "local/some-model"
+
+    def __init__(self, server: ModelServer, api: WireForm) -> None:
+        provider = OpenAIProvider("local", f"{server.url}/v1", api)
+        super().__init__(server, OpenAIEngine(Catalog([provider]), max_retries=0))
+        if api == "responses":
+            self.overloaded = {"code": "server_is_overloaded", "message": "Overloaded", "sequence_number": 9}
 
 
 class Bench:

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines.anthropic import ModelPrice
+from nova_workers.engines.prices import ModelPrice
 from tests.integration.engines.resilience.stage import FINE, MakeEngine, turn
 from tests.support.servers.model_server import ModelServer, Stream
 

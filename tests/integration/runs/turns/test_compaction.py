@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.engines import model_windows
+from nova_workers.bootstrap.engines import EngineWindows
 from nova_workers.config import ModelSettings, Settings
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.runs import Submission
@@ -185,8 +185,8 @@ async def test_the_windows_that_fallback_goes_by_are_those_of_compaction(
     await harness.settle(harness.worker())
     for _ in range(2):
         await _say(harness, _answer("short", context_tokens=170_000), run.thread_id)
-    known = model_windows(settings.model)
-    assert (known.limits(model).context_tokens == 200_000) is compacted
+    known = EngineWindows(settings)
+    assert (known.context_tokens("anthropic", model) == 200_000) is compacted
     assert bool(await database.fetchval("SELECT count(*) FROM compactions")) is compacted
     await harness.close()
 
@@ -202,6 +202,6 @@ async def test_a_conversation_fills_no_more_of_a_large_window_than_the_operator_
     await harness.settle(harness.worker())
     for _ in range(2):
         await _say(harness, _answer("short", context_tokens=170_000), run.thread_id)
-    assert model_windows(settings.model).context_tokens("claude-sonnet-5-5") == 1_000_000
+    assert EngineWindows(settings).context_tokens("anthropic", "claude-sonnet-5-5") == 1_000_000
     assert await database.fetchval("SELECT count(*) FROM compactions")
     await harness.close()

@@ -1,0 +1,153 @@
+"""The engine on the `openai` SDK, for OpenAI and every server that speaks one of its two wire forms.
+
+A provider is configuration and not code: base URL, wire form, keys, what its models support (`OpenAIProvider`). The SDK
+handles HTTP and parses the streams' events. Its retries are off: `nova_workers.engines.resilience` decides about
+retries, keys and models. The loop is the turn that all engines share, and not an agent loop of the vendor's, for the
+reasons in `nova_workers.engines.anthropic.engine`.
+
+The provider's own tools, such as its web search, are not offered: a server that speaks the same wire form need not have
+them, and the caller could not authorize their calls.
+"""
+
+from collections.abc import Sequence
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
+from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.native import NativeTools
+from nova_workers.engines.openai.catalog import Catalog, Target
+from nova_workers.engines.openai.clients import Clients
+from nova_workers.engines.openai.responder import OpenAIResponder, Reading
+from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
+from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
+from nova_workers.errors import EngineFailure
+
+__all__ = ["OpenAIEngine"]
+
+_DEFAULT_MODEL = "sonnet"
+
+
+class OpenAIEngine:
+    """Executes turns through the Responses API or chat completions.
+
+    One connection pool serves all turns of the process; turns need no threads. The transcript is `options.history`: the
+    provider stores none, so `session_id` is ignored and none is returned.
+    """
+
+    name = "openai"
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        fallbacks: Sequence[str] | None = None,
+        max_tokens: int = 8192,
+        request_timeout_s: float = 600.0,
+        first_byte_timeout_s: float = 120.0,
+        max_connections: int = 1000,
+        max_retries: int = 5,
+        resilience: Resilience | None = None,
+        native: NativeTools | None = None,
+        connections: ConnectionPool | None = None,
+    ) -> None:
+        """Create the clients. They connect in the first turn, on that turn's loop.
+
+        Args:
+            catalog: The providers and their models.
+            fallbacks: Models that replace the options' fallback models; None keeps those.
+            max_tokens: Default limit of a response's tokens.
+            request_timeout_s: Longest pause in the provider's response.
+            first_byte_timeout_s: Longest wait until a response begins; then it is retried, or another model is used.
+            max_connections: Limit of turns that stream concurrently.
+            max_retries: Retries per response; used only without `resilience`.
+            resilience: The process's shared cool-downs, breakers and rate limits; None shares nothing.
+            native: The native tools, offered by trust; None offers only the file tools.
+            connections: The process's MCP connections, which the engine closes; None creates its own pool.
+        """
+        self._catalog = catalog
+        self._clients = Clients(
+            catalog.providers.values(), request_timeout_s=request_timeout_s, max_connections=max_connections
+        )
+        self._fallbacks = fallbacks
+        self._reading = Reading(max_tokens, first_byte_timeout_s)
+        self._native = native or NativeTools()
+        self._connections = connections or ConnectionPool()
+        self._turns = ToolTurns(self.name, self._native, self._connections)
+        self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
+
+    async def run(  # noqa: PLR0917 - the contract's signature
+        self,
+        message: str | tuple[JsonObject, ...],
+        options: EngineOptions,
+        trust: TrustLevel,
+        session_id: str | None = None,
+        callbacks: TurnListener | None = None,
+        abort: AbortSignal | None = None,
+    ) -> EngineResult:
+        """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
+        refusal = self._refusal(options)
+        if refusal is not None:
+            return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
+        return await self._turns.play(
+            message,
+            options,
+            trust,
+            listener=callbacks or TurnListener(),
+            abort=abort,
+            make_responder=self._responder,
+        )
+
+    async def close(self) -> None:
+        """Close the connection pools."""
+        self._native.close()
+        await self._resilience.close()
+        await self._connections.close()
+        await self._clients.close()
+
+    def _responder(
+        self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
+    ) -> ResilientResponder:
+        provider = OpenAIResponder(self._clients, self._catalog, tools, options, self._reading)
+        return ResilientResponder(provider, self._models(options), self._resilience)
+
+    def _models(self, options: EngineOptions) -> list[str]:
+        fallbacks = options.fallback_models if self._fallbacks is None else self._fallbacks
+        return [self._catalog.id(model) for model in (options.model or _DEFAULT_MODEL, *fallbacks)]
+
+    def _refusal(self, options: EngineOptions) -> EngineError | None:
+        """Return why the turn cannot be run as asked, before anything is spent."""
+        try:
+            target = self._catalog.target(options.model or _DEFAULT_MODEL)
+            self._models(options)
+            for agent in options.agents.values():
+                if agent.model is not None:
+                    self._catalog.target(agent.model)
+        except EngineFailure as failure:
+            return EngineError(failure.kind, failure.message, failure.retryable)
+        return self._unpriced(options, target) or _untempered(options, target)
+
+    def _unpriced(self, options: EngineOptions, target: Target) -> EngineError | None:
+        """Return an error for a cost budget that cannot be enforced."""
+        if options.cost_budget_usd is None or self._catalog.prices(target).knows(target.model):
+            return None
+        return EngineError(
+            "unknown",
+            f"The turn has a cost budget, and the price of model {target.id!r} is not known. Give the model a price "
+            "(`prices` of its provider in NOVA_OPENAI__PROVIDERS of the workers), or take the budget away: the agent's "
+            "cost_budget_usd, or max_cost_usd_per_day of the tenant, the agent or the trigger. A token_budget needs no "
+            "price.",
+            retryable=False,
+        )
+
+
+def _untempered(options: EngineOptions, target: Target) -> EngineError | None:
+    """Return an error for a temperature that the model does not support, instead of ignoring the temperature."""
+    if options.temperature is None or target.takes_temperature:
+        return None
+    return EngineError(
+        "unknown",
+        f"Model {target.id!r} takes no temperature, and the agent has {options.temperature:g}. Take the temperature "
+        "away, or give the agent a model that takes one.",
+        retryable=False,
+    )

@@ -1,0 +1,202 @@
+"""Maps the SDK's exceptions, and errors within a stream, to the engine contract's failures."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import httpx2
+import openai
+
+from nova_workers.engines.resilience import AttemptFailed, Cause, retry_after_s
+from nova_workers.engines.turn import ContentRefused
+from nova_workers.errors import EngineErrorKind, EngineFailure
+
+__all__ = ["broken", "failure_of", "refusal", "stream_failure"]
+
+
+class _Verdict(NamedTuple):
+    kind: EngineErrorKind
+    retryable: bool
+    cause: Cause
+
+
+_REFUSED = _Verdict("auth_failure", retryable=False, cause="key")
+_FORBIDDEN = _Verdict("auth_failure", retryable=False, cause="key_for_model")
+_RATE_LIMITED = _Verdict("rate_limit", retryable=True, cause="rate_limit")
+_OVERFLOW = _Verdict("context_overflow", retryable=False, cause="request")
+_OUT_OF_ORDER = _Verdict("model_error", retryable=True, cause="transport")
+_NO_MODEL = _Verdict("model_error", retryable=False, cause="model")
+_INVALID = _Verdict("model_error", retryable=False, cause="request")
+_UNKNOWN = _Verdict("unknown", retryable=False, cause="request")
+
+_BY_CODE: dict[str, _Verdict] = {
+    # ``error.code`` or ``error.type`` of the body. It is more specific than the status.
+    "insufficient_quota": _REFUSED,
+    "billing_hard_limit_reached": _REFUSED,
+    "billing_not_active": _REFUSED,
+    "access_terminated": _REFUSED,
+    "invalid_api_key": _REFUSED,
+    "model_not_found": _NO_MODEL,
+    "context_length_exceeded": _OVERFLOW,
+    "rate_limit_exceeded": _RATE_LIMITED,
+    "server_error": _OUT_OF_ORDER,
+    "server_is_overloaded": _OUT_OF_ORDER,
+    "slow_down": _OUT_OF_ORDER,
+    "vector_store_timeout": _OUT_OF_ORDER,
+}
+_BY_STATUS: dict[int, _Verdict] = {
+    401: _REFUSED,
+    402: _REFUSED,
+    403: _FORBIDDEN,
+    404: _NO_MODEL,
+    408: _OUT_OF_ORDER,
+    409: _OUT_OF_ORDER,
+    413: _OVERFLOW,
+    429: _RATE_LIMITED,
+}
+_OVERFLOW_WORDS = re.compile(
+    r"context (?:length|window|size|limit)|maximum (?:context|input) length|prompt is too long|too many tokens"
+    r"|range of input length|input (?:is )?too long|exceeds the available context",
+    re.IGNORECASE,
+)
+"""How servers say in words that a conversation is too long; few have the code."""
+_ABOUT_MEDIA = re.compile(
+    r"\b(images?|image_url|pdfs?|input_file|documents?|media|base64|multimodal|vision)\b", re.IGNORECASE
+)
+_ABOUT_POLICY = re.compile(r"content[_ ](?:filter|policy)|_policy|invalid_prompt", re.IGNORECASE)
+_IMAGE_CODES = re.compile(r"image|file", re.IGNORECASE)
+
+_NOT_WRITABLE = "not JSON compliant"
+"""The encoder's message for a request with NaN or infinity."""
+_MAX_SAID_CHARS = 1_000
+_LEAST_HIDDEN_CHARS = 6
+"""Shorter values, such as the key of a local server, occur in any text."""
+
+
+def failure_of(error: Exception, secrets: Iterable[str] = ()) -> EngineFailure:
+    """Return the failure that `error` means for a turn; ``unknown`` for unexpected exceptions.
+
+    Args:
+        error: The exception.
+        secrets: Values that the message must not contain; a server may echo a key.
+    """
+    if isinstance(error, EngineFailure):
+        return _found_in_reading(error)
+    text = _say(error)
+    for secret in secrets:
+        if len(secret) >= _LEAST_HIDDEN_CHARS:
+            text = text.replace(secret, "[redacted]")
+    if isinstance(error, openai.APIError) and not isinstance(error, openai.APIConnectionError):
+        return _failure(_judge_api(error), text, (error.code, error.type), retry_after=_retry_after_s(error))
+    return _failure(_judge(error), text, ())
+
+
+def stream_failure(code: str | None, message: str) -> EngineFailure:
+    """Return the failure for an error within a stream of the Responses API."""
+    text = f"The model provider failed: {message}" + (f" ({code})" if code else "")
+    verdict = _BY_CODE.get(code or "") or (_INVALID if _is_invalid(code, message) else _OUT_OF_ORDER)
+    return _failure(verdict, text, (code,))
+
+
+def broken(why: str) -> EngineFailure:
+    """Return the failure for a stream that ends early or makes no sense."""
+    return EngineFailure(why, kind="model_error", retryable=True)
+
+
+def refusal(why: str) -> EngineFailure:
+    """Return the failure for a refusal or a content filter, whose text must not count as an answer."""
+    return EngineFailure(f"The model refused to answer: {why}", kind="model_error", retryable=False)
+
+
+def _failure(
+    verdict: _Verdict, text: str, codes: tuple[str | None, ...], retry_after: float | None = None
+) -> EngineFailure:
+    if verdict is _INVALID:
+        if _OVERFLOW_WORDS.search(text):
+            verdict = _OVERFLOW
+        elif any(_IMAGE_CODES.search(code or "") for code in codes) or (
+            _ABOUT_MEDIA.search(text) and not _ABOUT_POLICY.search(text)
+        ):
+            return ContentRefused(text)
+    return AttemptFailed(
+        text, kind=verdict.kind, retryable=verdict.retryable, cause=verdict.cause, retry_after_s=retry_after
+    )
+
+
+def _found_in_reading(failure: EngineFailure) -> EngineFailure:
+    """Return the failure for a truncated stream or an invalid response, which we detected ourselves."""
+    if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
+        return failure
+    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=_OUT_OF_ORDER.cause)
+
+
+def _judge_api(error: openai.APIError) -> _Verdict:
+    if isinstance(error, openai.APIResponseValidationError):
+        return _OUT_OF_ORDER
+    for code in (error.code, error.type):
+        if code in _BY_CODE:
+            return _BY_CODE[code]
+    if isinstance(error, openai.APIStatusError):
+        return _by_status(error.status_code)
+    # An error within a stream of chat completions has no status, but some servers give one as its code.
+    if error.code is not None and error.code.isdecimal():
+        return _by_status(int(error.code))
+    return _INVALID if _is_invalid(error.type, error.message) else _OUT_OF_ORDER
+
+
+def _by_status(status: int) -> _Verdict:
+    # Where the status says nothing more, 5xx is the server's fault and 4xx ours.
+    return _BY_STATUS.get(status) or (_INVALID if 400 <= status < 500 else _OUT_OF_ORDER)
+
+
+def _is_invalid(code: str | None, message: str) -> bool:
+    """Return whether an error that came within a stream blames the request."""
+    said = f"{code} {message}"
+    return bool(
+        re.search(r"invalid|unsupported|not_found|policy|image|file", code or "", re.IGNORECASE)
+        or _OVERFLOW_WORDS.search(said)
+    )
+
+
+def _judge(error: Exception) -> _Verdict:
+    match error:
+        case openai.APIConnectionError() | httpx2.TransportError():
+            return _OUT_OF_ORDER
+        case ValueError() | LookupError() | RuntimeError() | OverflowError() | AttributeError() | TypeError():
+            # The stream violates the protocol: broken JSON, or pieces without their fields.
+            return _INVALID if _is_data_defect(error) else _OUT_OF_ORDER
+        case _:
+            return _UNKNOWN
+
+
+def _is_data_defect(error: Exception) -> bool:
+    """Return whether a request cannot be encoded, or a response nests too deep to be parsed: retries cannot help."""
+    if isinstance(error, UnicodeEncodeError | RecursionError | OverflowError):
+        return True
+    return isinstance(error, ValueError) and _NOT_WRITABLE in str(error)
+
+
+def _retry_after_s(error: openai.APIError) -> float | None:
+    return retry_after_s(error.response.headers) if isinstance(error, openai.APIStatusError) else None
+
+
+def _say(error: Exception) -> str:
+    match error:
+        case openai.APIStatusError():
+            asked = f" (request {error.request_id})" if error.request_id else ""
+            return f"The model provider answered {error.status_code}: {_message(error)}{asked}"
+        case openai.APIConnectionError() | httpx2.TransportError():
+            return f"The connection to the model provider failed: {error.__cause__ or error or type(error).__name__}"
+        case openai.APIError():
+            return f"The model provider failed: {_message(error)}"
+        case _:
+            return f"{type(error).__name__}: {error}"
+
+
+def _message(error: openai.APIError) -> str:
+    """Return the server's words, which are not always where OpenAI has them."""
+    match error.body:
+        case {"message": str(said)} | {"detail": str(said)} | str(said) if said:
+            return said[:_MAX_SAID_CHARS]
+        case _:
+            return error.message

@@ -1,0 +1,174 @@
+"""Gets the responses of one turn from the providers of its models."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from openai import AsyncStream
+from openai.types.chat import ChatCompletionChunk
+from openai.types.responses import ResponseStreamEvent
+
+from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.engine import EngineOptions
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.mcp.toolbox import ToolDefinition
+from nova_workers.engines.openai.catalog import Catalog, Target
+from nova_workers.engines.openai.chat_reader import ChatReader
+from nova_workers.engines.openai.chat_request import chat_body
+from nova_workers.engines.openai.clients import Clients
+from nova_workers.engines.openai.failures import broken, failure_of
+from nova_workers.engines.openai.names import ToolNames
+from nova_workers.engines.openai.provider import WireForm
+from nova_workers.engines.openai.responses_reader import ResponsesReader
+from nova_workers.engines.openai.responses_request import responses_body
+from nova_workers.engines.openai.wire import Reader, TurnRequest
+from nova_workers.engines.resilience import CHARS_A_TOKEN, ModelLimits, Route, TokenEstimate
+from nova_workers.engines.tool_turns import OfferedTools
+from nova_workers.engines.turn import Ask, Draft, Response
+from nova_workers.errors import EngineFailure
+
+__all__ = ["OpenAIResponder", "Reading"]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _WireFormat:
+    """One wire form: the endpoint, the SDK's type of its events, and how to write a request and read the response."""
+
+    path: str
+    event: Any
+    body: Callable[[TurnRequest, Sequence[Message], int | None], JsonObject]
+    reader: Callable[[TurnRequest], Reader[Any]]
+
+
+_FORMATS: Mapping[WireForm, _WireFormat] = {
+    "chat": _WireFormat("/chat/completions", ChatCompletionChunk, chat_body, ChatReader),
+    "responses": _WireFormat("/responses", ResponseStreamEvent, responses_body, ResponsesReader),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The process's settings for requests and responses.
+
+    Attributes:
+        max_tokens: Limit of a response's tokens where the options set none.
+        first_byte_timeout_s: Longest wait until a response begins; a response that has begun may take longer.
+    """
+
+    max_tokens: int = 8192
+    first_byte_timeout_s: float = 120.0
+
+
+class OpenAIResponder:
+    """Makes the attempts of one turn: implements `nova_workers.engines.resilience.Provider`."""
+
+    name = "openai"
+
+    def __init__(
+        self, clients: Clients, catalog: Catalog, tools: OfferedTools, options: EngineOptions, reading: Reading
+    ) -> None:
+        """Take what all responses of a turn share. The tools are connected at the first response."""
+        self._clients = clients
+        self._catalog = catalog
+        self._tools = tools
+        self._options = options
+        self._reading = reading
+        self._turns: dict[str, TurnRequest] = {}
+        self._estimate = TokenEstimate()
+
+    def profiles(self, model: str) -> tuple[str, ...]:
+        """See `Provider.profiles`."""
+        return self._clients.profiles(self._catalog.target(model).provider)
+
+    async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
+        """Make one attempt. See `Provider.attempt`."""
+        target = self._catalog.target(route.model)
+        turn = await self._turn(target)
+        form = _FORMATS[target.provider.api]
+        reader = form.reader(turn)
+        silence = asyncio.timeout(self._reading.first_byte_timeout_s)
+        try:
+            async with silence:
+                async with await self._open(form, route, form.body(turn, ask.messages, route.max_tokens)) as stream:
+                    waiting = True
+                    async for event in stream:
+                        reader.take(event, draft)
+                        if waiting and reader.begun:
+                            waiting = False
+                            silence.reschedule(None)
+                            draft.begin()
+            answered = reader.answered()
+        except Exception as error:
+            raise self._failure(error, silence, route) from error
+        finally:
+            # Also of a response that was stopped or broke off.
+            draft.model = reader.model or target.model
+            draft.usage = self._usage(target, turn, reader, ask, draft)
+        used = draft.usage
+        self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
+        return Response(answered.content, answered.ending, used, draft.model)
+
+    async def estimate_tokens(self, ask: Ask) -> int:
+        """See `Provider.estimate_tokens`."""
+        turn = next(iter(self._turns.values()), None)
+        if turn is None:
+            tools = (await self._tools.connect()).values()
+            return self._estimate.of(ask.messages, (self._options.system_prompt, _schemas(tools)))
+        return self._estimate.of(ask.messages, (turn.instructions, _schemas(turn.tools)))
+
+    def limits(self, model: str) -> ModelLimits:
+        """See `Provider.limits`."""
+        return self._catalog.limits(model)
+
+    async def _open(self, form: _WireFormat, route: Route, body: JsonObject) -> AsyncStream[Any]:
+        # Not the resource's method: it takes only the fields that OpenAI knows, and copies the whole conversation.
+        return await self._clients.of(route.profile).post(
+            form.path, cast_to=form.event, body=body, stream=True, stream_cls=AsyncStream[form.event]
+        )
+
+    async def _turn(self, target: Target) -> TurnRequest:
+        turn = self._turns.get(target.id)
+        if turn is None:
+            tools = await self._tools.connect()
+            turn = self._turns[target.id] = TurnRequest(
+                target,
+                self._options,
+                tuple(tools.values()),
+                ToolNames(tools),
+                self._tools.unreachable,
+                self._reading.max_tokens,
+                len(self._options.history),
+            )
+        return turn
+
+    def _usage(self, target: Target, turn: TurnRequest, reader: Reader[Any], ask: Ask, draft: Draft) -> TokenUsage:
+        """Return what the provider counted; an estimate where a response began and the provider sent no counts."""
+        tokens = reader.counted
+        if tokens is None:
+            if not reader.begun:
+                return TokenUsage()
+            tokens = TokenUsage(
+                input_tokens=self._estimate.of(ask.messages, (turn.instructions, _schemas(turn.tools))),
+                output_tokens=round(len(draft.text) / CHARS_A_TOKEN),
+            )
+        models = (reader.model or target.model, target.model)
+        return self._catalog.prices(target).priced(tokens, models)
+
+    def _failure(self, error: Exception, silence: asyncio.Timeout, route: Route) -> EngineFailure:
+        """Return the contract's failure for an exception of the SDK."""
+        if isinstance(error, TimeoutError) and silence.expired():
+            error = broken(
+                f"The model provider did not begin to answer within {self._reading.first_byte_timeout_s:g} s."
+            )
+        failure = failure_of(error, self._clients.secrets(route.profile))
+        if failure.kind == "unknown":
+            _log.error("model_call_failed", model=route.model, exc_info=error)
+        return failure
+
+
+def _schemas(tools: Iterable[ToolDefinition]) -> list[JsonObject]:
+    return [{"name": tool.name, "description": tool.description, "schema": tool.input_schema} for tool in tools]

@@ -1,0 +1,147 @@
+"""The seam between the responder and the two wire forms: how a request is built, and how its stream is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from nova_workers.contracts.content import ContentBlock, JsonObject
+from nova_workers.contracts.engine import EngineOptions
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.mcp.toolbox import ToolDefinition
+from nova_workers.engines.openai.catalog import Target
+from nova_workers.engines.openai.names import ToolNames
+from nova_workers.engines.openai.provider import ReasoningEffort
+from nova_workers.engines.tool_turns import unreachable_note
+from nova_workers.engines.turn import Draft, Ending
+from nova_workers.engines.turn.answer import answer_request
+
+__all__ = ["Answered", "Reader", "TurnRequest", "answer_schema", "counted"]
+
+_EventT_contra = TypeVar("_EventT_contra", contravariant=True)
+
+_ANSWER_TOKENS = 1_024
+"""Tokens reserved for the answer besides the reasoning, since the limit covers both."""
+_LOW_TOKENS, _MEDIUM_TOKENS = 4_096, 16_384
+"""Thinking budgets up to which low and medium effort are asked for: these providers take no budget in tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What all requests of a turn to one model share.
+
+    Attributes:
+        history: How many of the messages are older than the turn.
+    """
+
+    target: Target
+    options: EngineOptions
+    tools: tuple[ToolDefinition, ...]
+    names: ToolNames
+    unreachable: tuple[str, ...]
+    default_max_tokens: int
+    history: int
+
+    @property
+    def instructions(self) -> str:
+        """The system prompt."""
+        options = self.options
+        parts = [options.system_prompt or ""]
+        if options.output_schema is not None and self.target.provider.structured_output != "json_schema":
+            parts.append(answer_request(options.output_schema))
+        if self.unreachable:
+            parts.append(unreachable_note(self.unreachable))
+        return "\n\n".join(part for part in parts if part.strip())
+
+    @property
+    def effort(self) -> ReasoningEffort | None:
+        """The reasoning effort to ask for; None leaves it to the model."""
+        given = self.options.engine_config.get("reasoning_effort")
+        if isinstance(given, str):
+            # The provider refuses what it does not know, with the accepted values.
+            effort: Any = given
+            return effort
+        budget = self.options.thinking_budget_tokens
+        if budget is None:
+            return None
+        return "low" if budget <= _LOW_TOKENS else "medium" if budget <= _MEDIUM_TOKENS else "high"
+
+    def max_tokens(self, cap: int | None) -> int:
+        """Return the limit of a response's tokens, reasoning included, at most `cap`."""
+        wanted = self.options.max_tokens or self.default_max_tokens
+        if self.options.thinking_budget_tokens:
+            wanted = max(wanted, self.options.thinking_budget_tokens + _ANSWER_TOKENS)
+        return wanted if cap is None else min(wanted, cap)
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature, if the model takes one."""
+        return self.options.temperature if self.target.takes_temperature else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A complete response."""
+
+    content: tuple[ContentBlock, ...]
+    ending: Ending
+
+
+class Reader(Protocol[_EventT_contra]):
+    """Assembles one response from its stream.
+
+    Attributes:
+        model: The model that answers, as the provider names it.
+        counted: The provider's counts, once it sent them; their cost is not set.
+        begun: Whether the model has begun to answer.
+    """
+
+    model: str
+    counted: TokenUsage | None
+    begun: bool
+
+    def take(self, event: _EventT_contra, draft: Draft) -> None:
+        """Process an event, and forward its text.
+
+        Raises:
+            EngineFailure: The event says that the response failed.
+        """
+        ...
+
+    def answered(self) -> Answered:
+        """Return the response, once the stream has ended.
+
+        Raises:
+            EngineFailure: It is incomplete, or a refusal.
+        """
+        ...
+
+
+def counted(usage: object, *, read: str, produced: str) -> TokenUsage:
+    """Return a provider's counts as the contract's. These providers count cached tokens among those that were read.
+
+    Args:
+        usage: The SDK's value, in which servers leave out what they do not count.
+        read: Name of the count of tokens that the model read.
+        produced: Name of the count of those that it produced.
+    """
+    cached = _count(usage, f"{read}_details", "cached_tokens")
+    written = _count(usage, f"{read}_details", "cache_write_tokens")
+    return TokenUsage(
+        input_tokens=max(0, _count(usage, read) - cached - written),
+        output_tokens=_count(usage, produced),
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=_count(usage, f"{produced}_details", "reasoning_tokens"),
+        cost_usd=None,
+    )
+
+
+def _count(value: object, *path: str) -> int:
+    for name in path:
+        value = getattr(value, name, None)
+    return value if isinstance(value, int) else 0
+
+
+def answer_schema(schema: Mapping[str, Any], *, strict: bool) -> JsonObject:
+    """Return the description of a structured answer that both wire forms use."""
+    return {"name": "answer", "schema": dict(schema), "strict": strict}

@@ -1,0 +1,122 @@
+"""The cost of model calls: by the operator's prices, or else by the price list of `genai-prices`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from genai_prices import Usage, calc_price
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import ModelInfo
+
+from nova_workers.contracts.usage import TokenUsage
+
+__all__ = ["ModelPrice", "PriceList", "listed_provider"]
+
+_log = structlog.get_logger(__name__)
+
+_MILLION = 1_000_000
+_THOUSAND = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """US dollars per million tokens, and per thousand of the provider's web searches."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+    web_search: float = 10.0
+
+    def cost_usd(self, tokens: TokenUsage, searches: int) -> float:
+        """Return the cost of `tokens` and `searches`."""
+        return (
+            tokens.input_tokens * self.input
+            + tokens.output_tokens * self.output
+            + tokens.cache_read_tokens * self.cache_read
+            + tokens.cache_write_tokens * self.cache_write
+        ) / _MILLION + searches * self.web_search / _THOUSAND
+
+
+class PriceList:
+    """The prices of one provider's models. Warns once of each model without a known price."""
+
+    def __init__(self, provider: str | None, overrides: Mapping[str, ModelPrice] | None = None) -> None:
+        """Load the list.
+
+        Args:
+            provider: The provider's id in `genai-prices`; None: only the operator's prices count.
+            overrides: The operator's prices by model id, which take precedence; ``*`` is for each other model.
+        """
+        self._provider = provider
+        self._overrides = dict(overrides or {})
+        self._unlisted: set[str] = set()
+        self._warned_of: set[str] = set()
+        # The first lookup loads the list, which takes 0.2 s (measured): not on the event loop during a turn.
+        self._listed("", TokenUsage(), 0)
+
+    def priced(self, tokens: TokenUsage, models: Sequence[str], searches: int = 0) -> TokenUsage:
+        """Return `tokens` with their cost, which is None if no price is known.
+
+        Args:
+            tokens: The counts.
+            models: The model that answered, as the provider names it, then the requested one: a provider may answer
+                with the name of a dated snapshot, a gateway with one of its own.
+            searches: Web searches by the provider.
+        """
+        cost_usd = self._cost_usd(models, tokens, searches)
+        if cost_usd is None and models[0] not in self._warned_of:
+            self._warned_of.add(models[0])
+            _log.warning("model_price_unknown", model=models[0], hint="Tokens are counted, the cost is not known.")
+        return replace(tokens, cost_usd=cost_usd)
+
+    def knows(self, model: str) -> bool:
+        """Return whether the model has a price."""
+        return self._cost_usd((model,), TokenUsage(), 0) is not None
+
+    def context_tokens(self, model: str) -> int | None:
+        """Return the context window that the list names for the model."""
+        listed = self._look_up(model, Usage(input_tokens=1))
+        return None if listed is None else listed[1].context_window
+
+    def _cost_usd(self, models: Sequence[str], tokens: TokenUsage, searches: int) -> float | None:
+        """Return the cost by the first name with an operator's price, or else by the first listed name."""
+        for model in models:
+            if model in self._overrides:
+                return self._overrides[model].cost_usd(tokens, searches)
+        if "*" in self._overrides:
+            return self._overrides["*"].cost_usd(tokens, searches)
+        return next(
+            (cost for model in models if (cost := self._listed(model, tokens, searches)) is not None),
+            None,
+        )
+
+    def _listed(self, model: str, tokens: TokenUsage, searches: int) -> float | None:
+        # The price list includes cached tokens in the input and prices them separately.
+        usage = Usage(
+            input_tokens=tokens.input_tokens + tokens.cache_read_tokens + tokens.cache_write_tokens,
+            cache_read_tokens=tokens.cache_read_tokens,
+            cache_write_tokens=tokens.cache_write_tokens,
+            output_tokens=tokens.output_tokens,
+            web_searches=searches,
+        )
+        listed = self._look_up(model, usage)
+        return None if listed is None else listed[0]
+
+    def _look_up(self, model: str, usage: Usage) -> tuple[float, ModelInfo] | None:
+        if self._provider is None or model in self._unlisted:
+            return None
+        try:
+            found = calc_price(usage, model, provider_id=self._provider)
+        except LookupError:
+            self._unlisted.add(model)
+            return None
+        return float(found.total_price), found.model
+
+
+def listed_provider(base_url: str) -> str | None:
+    """Return the id in `genai-prices` of the provider behind an API's address; None if it is not listed."""
+    try:
+        return get_snapshot().find_provider(None, None, base_url).id
+    except LookupError:
+        return None
