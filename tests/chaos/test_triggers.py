@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.broker.celery_app import TASK_FIRE_TRIGGERS
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
@@ -16,6 +17,7 @@ from tests.chaos.conftest import OwnServers
 from tests.requirements import proves
 from tests.support.processes.clock_skew import skewed_clock
 from tests.support.processes.fleet import Fleet
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 
@@ -36,6 +38,11 @@ async def _occurrences(database: Database, at_least: int) -> None:
             if count >= at_least:
                 return
             await asyncio.sleep(0.1)
+
+
+def _failed_ticks(fleet: Fleet) -> int:
+    lines = fleet.workers[0].log.read_text().splitlines()
+    return sum(TASK_FIRE_TRIGGERS in line and "raised" in line for line in lines)
 
 
 async def _check_each_once(database: Database) -> None:
@@ -103,7 +110,8 @@ async def test_a_postgres_that_is_killed_and_comes_back_costs_no_occurrence(own_
             await fleet.client.triggers.create(EVERY_SECOND)
             await _occurrences(database, 3)
             await own_servers.postgres.kill()
-            await asyncio.sleep(2)  # occurrences that no process can fire
+            # Occurrences that no process can fire.
+            await until(lambda: _failed_ticks(fleet) >= 3, timeout_s=30)
             await own_servers.postgres.start()
             await _occurrences(database, 8)
             await _check_each_once(database)

@@ -148,8 +148,9 @@ async def test_a_program_that_ends_its_group_does_not_end_its_supervisor() -> No
 
 async def test_a_second_cancellation_does_not_leave_the_program_running() -> None:
     read_end, write_end = os.pipe()
-    task = asyncio.create_task(run_child(["/bin/sleep", "60"], BOUNDS, env={}, passed=(write_end,)))
-    await asyncio.sleep(0.1)
+    program = ["/bin/sh", "-c", f"printf x >/dev/fd/{write_end}; exec /bin/sleep 60"]
+    task = asyncio.create_task(run_child(program, BOUNDS, env={}, passed=(write_end,)))
+    assert await asyncio.to_thread(os.read, read_end, 1) == b"x"
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, assert_valid
+from tests.support.waiting import stays
 
 # An engine that starts a program for each turn needs longer limits than a test has; it has tests of its own.
 pytestmark = pytest.mark.parametrize("stage", ["scripted", "anthropic"], indirect=True)
@@ -38,7 +39,7 @@ async def test_the_time_of_tools_is_not_the_models(stage: Stage, bench: Bench) -
     options = stage.options([HANGS, DONE], reasoning_timeout_s=1.5, mcp_servers=bench.servers())
     running = asyncio.create_task(stage.engine.run("hi", options, "sandbox"))
     await asyncio.wait_for(bench.began.wait(), 10)
-    await asyncio.sleep(2)
+    await stays(lambda: not running.done(), for_s=2)
     bench.release.set()
     result = await asyncio.wait_for(running, 20)
     assert (result.stop_reason, result.text) == ("end_turn", "Done.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncGenerator, Iterator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
@@ -48,16 +48,6 @@ class Api:
         answer = await self.http.post(f"/v1/threads/{thread_id}/runs", json={"message": message, **fields})
         assert answer.status_code == 202, answer.text
         return answer.json()["id"]
-
-
-async def until(reached: Callable[[], bool | Awaitable[bool]], timeout_s: float = 10) -> None:
-    """Wait until a state is reached."""
-    async with asyncio.timeout(timeout_s):
-        while True:
-            answer = reached()
-            if answer if isinstance(answer, bool) else await answer:
-                return
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -26,14 +25,6 @@ from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.observability.metrics import Metrics
 from nova_workers.workspace.deliveries import notify
 from tests.support.servers.webhook_receiver import Receiver, receiver
-
-
-async def until(reached: Callable[[], bool], timeout_s: float = 10) -> None:
-    """Wait until a state is reached."""
-    async with asyncio.timeout(timeout_s):
-        while not reached():  # noqa: ASYNC110 - the state is a server's, and has no event
-            await asyncio.sleep(0.005)
-
 
 MASTER_KEY = "k1:" + base64.b64encode(bytes(range(32))).decode()
 

@@ -13,11 +13,12 @@ from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.deliveries import notify
-from tests.integration.delivery.conftest import MASTER_KEY, until
+from tests.integration.delivery.conftest import MASTER_KEY
 from tests.requirements import proves
 from tests.support.processes.command_line import Done, Nova
 from tests.support.processes.fleet import Fleet, fleet_env
 from tests.support.servers.webhook_receiver import Receiver, signed_by
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
 

@@ -15,9 +15,10 @@ from nova_workers.delivery.settling import pause_s
 from nova_workers.errors import DeliveryFailed, Unavailable
 from nova_workers.ledger.delivery.outbox import claim_deliveries
 from nova_workers.ledger.delivery.webhooks import delete_webhook
-from tests.integration.delivery.conftest import DeliveryHarness, until
+from tests.integration.delivery.conftest import DeliveryHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
+from tests.support.waiting import until
 
 
 @proves("outbox.backoff")

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.supervisor import ProcessGaveUp, RestartPolicy, Supervisor
 from tests.support.processes.inspection import descendants, is_alive
+from tests.support.waiting import until
 
 QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05, healthy_after_s=60.0, give_up_after=3)
 
@@ -41,13 +41,6 @@ class RecordingSink:
 
 def program(name: str, code: str, **options: object) -> ProcessSpec:
     return ProcessSpec(name, (sys.executable, "-c", code), **options)  # type: ignore[arg-type]  # a test's shorthand
-
-
-async def until(happened: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not happened():
-        assert time.monotonic() < deadline_s, f"waited {timeout_s} s for {what}"
-        await asyncio.sleep(0.01)
 
 
 async def test_it_starts_in_order_and_stops_in_reverse_order(tmp_path: Path) -> None:

@@ -14,16 +14,12 @@ import pytest
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import Vector
 from nova_workers.errors import Unavailable
+from tests.support.processes.inspection import is_alive
+from tests.support.waiting import until
 
 
 def _cosine(one: Vector, other: Vector) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
-
-
-async def _until_gone(pid: int) -> None:
-    async with asyncio.timeout(10):
-        while _is_alive(pid):  # noqa: ASYNC110 - another process's end has no event
-            await asyncio.sleep(0.01)
 
 
 def _session_niceness(pid: int) -> int | None:
@@ -32,13 +28,6 @@ def _session_niceness(pid: int) -> int | None:
         return int(Path(f"/proc/{pid}/autogroup").read_text(encoding="ascii").split()[-1])
     except FileNotFoundError:
         return None
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.fixture
@@ -137,12 +126,14 @@ async def test_closing_does_not_wait_for_the_child(local: LocalEmbeddings) -> No
     pid = local.child_pid
     assert pid is not None
     busy = asyncio.create_task(local.embed(["word " * 3000] * 200))
-    await asyncio.sleep(0.05)
+    child = psutil.Process(pid)
+    used_s = child.cpu_times().user
+    await until(lambda: child.cpu_times().user > used_s, "the child to work")
     async with asyncio.timeout(20):
         await local.close()
     with pytest.raises(Unavailable):
         await busy
-    await _until_gone(pid)
+    await until(lambda: not is_alive(pid))
 
 
 async def test_an_idle_child_is_let_go_and_started_again() -> None:
@@ -150,7 +141,7 @@ async def test_an_idle_child_is_let_go_and_started_again() -> None:
     await local.embed(["hello"])
     pid = local.child_pid
     assert pid is not None
-    await _until_gone(pid)
+    await until(lambda: not is_alive(pid))
     assert len(await local.embed(["hello"])) == 1
     await local.close()
 
@@ -171,7 +162,7 @@ async def test_the_child_dies_with_its_parent() -> None:
     )
     output, _ = await parent.communicate()
     pid = next(int(line.split()[1]) for line in output.decode().splitlines() if line.startswith("child "))
-    await _until_gone(pid)
+    await until(lambda: not is_alive(pid))
 
 
 async def test_nothing_is_downloaded(local: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch) -> None:

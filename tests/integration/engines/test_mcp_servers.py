@@ -1,12 +1,14 @@
 """MCP servers that are not of this process: shared, checked, replaced; and when they die the turn does not."""
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +35,7 @@ from tests.requirements import proves
 from tests.support.processes.inspection import is_alive, wait_until_gone
 from tests.support.servers.asgi import serving
 from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.waiting import until
 
 Json = dict[str, Any]
 
@@ -99,12 +102,6 @@ def _said(result: EngineResult, call: int = 0) -> str:
     return text_of(result.tool_calls[call].result or ())
 
 
-async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(15):
-        while not true():  # noqa: ASYNC110 - another process sends no event when it exits
-            await asyncio.sleep(0.02)
-
-
 async def test_turns_share_a_child_process_that_ends_with_the_engine() -> None:
     play = Player()
     result = await play({"child": CHILD}, {"name": "echo", "input": {"text": "world"}}, PID)
@@ -144,13 +141,13 @@ async def test_the_tools_of_a_qualified_server_never_go_by_their_own_names(play:
 
 async def test_a_child_of_one_turn_ends_with_it(play: Player) -> None:
     pid = await play.pid(replace(CHILD, reuse=False))
-    await _until(lambda: not is_alive(pid))
+    await until(lambda: not is_alive(pid))
 
 
 async def test_an_unused_child_process_is_closed() -> None:
     play = Player(idle_s=0.05)
     pid = await play.pid(CHILD)
-    await _until(lambda: not is_alive(pid))
+    await until(lambda: not is_alive(pid))
     assert await play.pid(CHILD) != pid
     await play.engine.close()
 
@@ -165,7 +162,7 @@ async def test_a_child_that_dies_is_a_tool_error_and_the_next_call_gets_a_new_on
 async def test_a_child_that_died_between_turns_is_replaced(play: Player) -> None:
     pid = await play.pid(CHILD)
     os.kill(pid, signal.SIGKILL)
-    await _until(lambda: not is_alive(pid))
+    await until(lambda: not is_alive(pid))
     assert await play.pid(CHILD) != pid
 
 
@@ -243,6 +240,15 @@ async def test_an_abort_cancels_the_call_at_the_server(play: Player) -> None:
     assert _said(await play({"child": CHILD}, {"name": "canceled"})) == "hang"
 
 
+_PIPE_BYTES = 65_536
+
+
+def _unread_bytes(pid: int) -> int:
+    """Return how many bytes the standard input of a process has that it has not read."""
+    with open(f"/proc/{pid}/fd/0", "rb") as pipe:
+        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after_it(
     play: Player, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,8 +259,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
     # After the first it reads no more, and the pipe is full: to tell it of a canceled call takes for ever.
     calls = [{"name": "sulk"}, {"name": "sulk", "input": {"text": "x" * 500_000}}, {"name": "sulk"}]
     running = asyncio.create_task(play({"rude": rude}, calls, abort=abort))
-    await _until(pids.exists)
-    await asyncio.sleep(1.0)
+    await until(lambda: pids.exists() and _unread_bytes(int(pids.read_text())) >= _PIPE_BYTES)
     aborted_s = time.monotonic()
     abort.abort("cancel")
     assert (await running).stop_reason == "aborted"
@@ -263,7 +268,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
     first, second = (int(pid) for pid in pids.read_text().split())
     assert first != second
     await play.engine.close()
-    await _until(lambda: not is_alive(first) and not is_alive(second))
+    await until(lambda: not is_alive(first) and not is_alive(second))
 
 
 async def test_an_error_with_the_code_of_a_closed_connection_is_the_servers_own(play: Player) -> None:
@@ -287,7 +292,7 @@ async def test_a_server_that_blocks_costs_a_turn_one_timeout_and_the_next_turn_a
     assert [call.status for call in result.tool_calls] == ["failed"] * 5 + ["completed"]
     assert all("does not answer" in (call.error or "") for call in result.tool_calls[:5])
     assert await play.pid(rude) != pid
-    await _until(lambda: not is_alive(pid))
+    await until(lambda: not is_alive(pid))
 
 
 async def test_progress_is_reported_while_the_call_runs(play: Player) -> None:
@@ -310,8 +315,8 @@ def _with_escapee(server: StdioMcpServer, pids: Path) -> StdioMcpServer:
 async def test_what_a_server_started_ends_with_its_connection(play: Player, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     served_by = await play.pid(replace(_with_escapee(CHILD, pids), reuse=False))
-    await _until(lambda: pids.exists() and pids.read_text().endswith("\n"))
-    await _until(lambda: not any(is_alive(pid) for pid in (served_by, int(pids.read_text()))))
+    await until(lambda: pids.exists() and pids.read_text().endswith("\n"))
+    await until(lambda: not any(is_alive(pid) for pid in (served_by, int(pids.read_text()))))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux is asked")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from nova_workers.config import Settings
@@ -13,16 +10,9 @@ from nova_workers.ledger.database import Database
 from tests.integration.scheduling.old_runs import age_thread, count
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet, fleet_env
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
-
-
-async def _until(reached: Callable[[], Awaitable[bool]], timeout_s: float = 60.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while True:
-            if await reached():
-                return
-            await asyncio.sleep(0.1)
 
 
 @proves("backfill.finds", "retention.whole")
@@ -42,13 +32,13 @@ async def test_what_was_said_while_effects_were_off_is_found_and_later_forgotten
             hits = await fleet.client.history.search("Pericles")
             return bool(hits.items) and hits.items[0].thread_id == accepted.thread_id
 
-        await _until(found)
-        await _until(lambda: _is(database, "embeddings", "dimensions = 384"))
+        await until(found, timeout_s=60)
+        await until(lambda: _is(database, "embeddings", "dimensions = 384"), timeout_s=60)
         await database.execute(
             """UPDATE agents SET spec = spec || '{"retention": {"after_days": 7, "keep": "none"}}'"""
         )
         await age_thread(database, accepted.thread_id, 8)
-        await _until(lambda: _is_not(database, "threads"))
+        await until(lambda: _is_not(database, "threads"), timeout_s=60)
         assert await count(database, "messages") == await count(database, "message_texts") == 0
         assert await count(database, "usage") == 1
 

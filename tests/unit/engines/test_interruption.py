@@ -19,7 +19,7 @@ async def test_a_wait_outside_a_section_is_not() -> None:
     abort = AbortSignal()
     with Interruption(abort) as interruption:
         abort.abort("cancel")
-        await asyncio.sleep(0.01)
+        await _run_callbacks()
         with pytest.raises(TurnStopped), interruption.section():
             pytest.fail("The door is closed")
 
@@ -29,8 +29,8 @@ async def test_a_signal_set_by_the_turn_itself_interrupts_no_later_wait() -> Non
     with Interruption(abort) as interruption:
         with interruption.section():
             abort.abort("cancel")
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.01)
+        await _run_callbacks()
+    await _run_callbacks()
     assert _cancel_requests() == 0
 
 
@@ -44,7 +44,7 @@ async def test_the_first_reason_stays() -> None:
     abort = AbortSignal()
     with Interruption(abort, 0.0) as interruption:
         abort.abort("drain")
-        await asyncio.sleep(0.01)
+        await _run_callbacks()
         with pytest.raises(TurnStopped) as stopped:
             interruption.check()
     assert stopped.value.reason == "drain"
@@ -86,6 +86,12 @@ async def test_a_turn_that_ended_listens_no_more() -> None:
         pass
     abort.abort("cancel")
     assert not interruption.requested
+
+
+async def _run_callbacks() -> None:
+    """Let the loop run what is due, timers of this moment among it."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def _cancel_requests() -> int:

@@ -58,7 +58,7 @@ async def test_a_cancellation_that_the_client_swallows_is_heard_all_the_same() -
     async def swallow() -> str:
         began.set()
         try:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
             return "as if nothing had been"
         return "too late"

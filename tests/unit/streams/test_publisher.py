@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -36,7 +34,7 @@ async def test_the_first_event_leaves_at_once_and_those_after_it_once_an_interva
         say(events, "first")
         await publisher.drain(5)
         say(events, "second", "third")
-        await asyncio.sleep(0.06)
+        await clock.read_again()
         assert texts(await stored(redis)) == ["1-1 first"]
         clock.advance(0.02)
         await publisher.drain(5)

@@ -7,9 +7,10 @@ import pytest
 from nova_workers.config import Settings
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api, Serve, until
+from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves
+from tests.support.waiting import until
 
 # One request for each route that names something by its id; a test below proves that none is missing.
 BY_ID: list[tuple[str, str, Any]] = [

@@ -13,9 +13,10 @@ from pydantic import SecretStr
 from nova_workers.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api, Serve, until
+from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker
 from tests.requirements import proves
+from tests.support.waiting import until
 
 
 def _closed_port() -> int:

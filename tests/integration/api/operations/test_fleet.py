@@ -6,8 +6,9 @@ from redis.asyncio import Redis
 
 from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api, until
+from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
+from tests.support.waiting import until
 
 
 async def test_the_fleet_tells_what_there_is_to_do(api: Api, worker: ManualWorker) -> None:

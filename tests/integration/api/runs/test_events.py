@@ -9,10 +9,11 @@ from redis.asyncio import Redis
 from nova_workers.config import Settings
 from nova_workers.contracts import events as live
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api, Serve, until
+from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.runs.event_streams import begun, frames, listening, no_follower_streams, whole
 from tests.requirements import proves
+from tests.support.waiting import until
 
 
 async def test_events_come_as_they_happen_and_the_stream_ends_with_the_run(api: Api, worker: ManualWorker) -> None:

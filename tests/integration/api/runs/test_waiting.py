@@ -6,8 +6,9 @@ import time
 from redis.asyncio import Redis
 
 from nova_workers.config import Settings
-from tests.integration.api.conftest import Api, Serve, until
+from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker
+from tests.support.waiting import until
 
 
 async def _feeds(api: Api, count: int) -> None:

@@ -22,6 +22,7 @@ from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.requirements import proves
 from tests.support.processes.inspection import wait_until_gone
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
+from tests.support.waiting import until
 
 _FAMILY = "(setsid sleep 300 &) ; (env -i sleep 301 &) ; (setsid env -i sleep 303 &) ; echo begun > begun; sleep 302"
 """A shell with a child that leaves its session and its parents, one without an environment, and one of both kinds."""
@@ -56,10 +57,10 @@ def family(homes: Path) -> set[int]:
     return found
 
 
-async def until_there(path: Path) -> None:
-    async with asyncio.timeout(30):
-        while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240 - what another process does gives no event here
-            await asyncio.sleep(0.02)
+def whole_family(homes: Path) -> set[int]:
+    """Return its processes when all have begun."""
+    found = family(homes)
+    return found if len(found) >= 6 else set()
 
 
 async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
@@ -68,10 +69,8 @@ async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
     abort = AbortSignal()
     server.reply(tool_response(("Bash", {"command": _FAMILY})), text_response("never"))
     turn = asyncio.create_task(engine.run("hi", options(cwd=str(workspace)), "unrestricted", abort=abort))
-    await until_there(workspace / "begun")
-    async with asyncio.timeout(30):
-        while len(before := family(homes)) < 6:  # noqa: ASYNC110 - nor does this
-            await asyncio.sleep(0.02)
+    await until((workspace / "begun").exists, timeout_s=30)
+    before = await until(lambda: whole_family(homes), timeout_s=30)
     abort.abort("cancel")
     result = await asyncio.wait_for(turn, 10)
     assert (result.stop_reason, [status for status, _ in results(result)]) == ("aborted", ["interrupted"])
@@ -98,10 +97,8 @@ async def test_a_killed_worker_takes_the_program_and_all_that_it_started_with_it
     worker = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _WORKER, server.url, str(workspace), env=os.environ | {"TMPDIR": str(homes)}
     )
-    await until_there(workspace / "begun")
-    async with asyncio.timeout(30):
-        while len(left := family(homes)) < 6:  # noqa: ASYNC110 - what another process does gives no event here
-            await asyncio.sleep(0.02)
+    await until((workspace / "begun").exists, timeout_s=30)
+    left = await until(lambda: whole_family(homes), timeout_s=30)
     worker.send_signal(signal.SIGKILL)
     await worker.wait()
     assert await asyncio.to_thread(wait_until_gone, left, 5) == set()

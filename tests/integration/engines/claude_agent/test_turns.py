@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ from tests.integration.engines.claude_agent.claude_turns import (
 )
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream
+from tests.support.waiting import stays
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
@@ -56,15 +55,16 @@ async def test_steering_is_before_the_model_at_its_very_next_call(
 async def test_the_program_waits_for_each_commit(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
-    seen: list[object] = []
+    committed: list[str] = []
 
     async def on_tool_calls(_: StepRecord) -> None:
-        await asyncio.sleep(0.5)
-        seen.append("new.txt" in os.listdir(workspace))
+        await stays(lambda: not (workspace / "new.txt").exists(), for_s=0.5)
+        committed.append("calls")
 
     async def on_step(_: StepRecord) -> StepVerdict:
-        await asyncio.sleep(0.5)
-        seen.append(len(server.requests))
+        asked = len(server.requests)
+        await stays(lambda: len(server.requests) == asked, for_s=0.5)
+        committed.append(f"step {asked}")
         return "continue"
 
     server.reply(
@@ -73,7 +73,7 @@ async def test_the_program_waits_for_each_commit(
     callbacks = EngineCallbacks(on_tool_calls=on_tool_calls, on_step=on_step)
     result = await engine.run("hi", options(cwd=str(workspace)), "controlled", callbacks=callbacks)
     assert results(result)[0][0] == "completed"
-    assert seen == [False, 1, 2]
+    assert committed == ["calls", "step 1", "step 2"]
 
 
 async def test_usage_has_cache_and_reasoning_tokens_and_a_price(engine: ClaudeAgentEngine, server: ModelServer) -> None:

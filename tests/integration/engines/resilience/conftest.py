@@ -74,7 +74,7 @@ async def make(server: ModelServer, counts: CountingMetrics, health_keys: Health
     ) -> AnthropicEngine:
         clock: Callable[[], float] = given.pop("clock", Resilience.of_one_process(policy).clock)
         shared = None if redis is None else RedisHealth(redis, health_keys, policy, clock)
-        limiter = RateLimiter(
+        limiter: RateLimiter = given.pop("limiter", None) or RateLimiter(
             limits or {}, window_s=window_s, redis=redis, key_prefix=keys.model_rate_limits("anthropic")
         )
         engine = AnthropicEngine(

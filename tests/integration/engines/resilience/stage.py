@@ -1,7 +1,6 @@
 """Replies, a clock, metrics and shortcuts for tests of resilience."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from nova_workers.contracts.abort import AbortSignal
@@ -24,7 +23,6 @@ __all__ = [
     "model",
     "models_asked",
     "turn",
-    "until",
 ]
 
 FINE = Stream((Part("text", ["Well", " done"]),))
@@ -115,10 +113,3 @@ def keys_used(server: ModelServer) -> list[str]:
 def models_asked(server: ModelServer) -> list[str]:
     """Return the models that the server was asked for, in order."""
     return [body["model"] for body in server.requests]
-
-
-async def until(there: Callable[[], object]) -> None:
-    """Wait for a state that another task reaches."""
-    async with asyncio.timeout(10):
-        while not there():  # noqa: ASYNC110 - the state is in lists that other tasks fill, not in an event
-            await asyncio.sleep(0.001)

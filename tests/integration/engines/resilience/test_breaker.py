@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from redis.asyncio import Redis
 
+from nova_workers import keys
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import EngineCallbacks, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine
@@ -20,10 +21,10 @@ from tests.integration.engines.resilience.stage import (
     keys_used,
     models_asked,
     turn,
-    until,
 )
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.waiting import until
 
 FALLS_AT_ONCE = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=60.0)
 
@@ -73,17 +74,21 @@ async def test_a_turn_waits_for_the_breaker_and_goes_on(
     assert counts.breaker[-1] == ("claude-sonnet-5-5", False)
 
 
-async def test_of_all_who_wait_one_tries_first(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
-    opener = make(redis=redis, policy=replace(HASTY, max_retries=0, breaker_patience_s=0.0))
+async def test_of_all_who_wait_one_tries_first(
+    server: ModelServer, make: MakeEngine, redis: Redis, counts: CountingMetrics
+) -> None:
+    opener = make(redis=redis, policy=FALLS_AT_ONCE)
     server.reply(BROKEN)
     for _ in range(3):
         error_of(await turn(opener))
+    await _end_open_time(redis)
+    counts.breaker.clear()
     begins = asyncio.Event()
     server.reply(replace(FINE, begins=begins))
-    engines = [make(redis=redis) for _ in range(3)]
+    engines = [make(redis=redis, policy=replace(HASTY, breaker_open_s=60.0)) for _ in range(3)]
     turns = [asyncio.create_task(turn(engine)) for engine in engines for _ in range(3)]
-    await until(lambda: len(server.requests) > 3)
-    await asyncio.sleep(0.05)
+    # One is admitted, and each of the others is refused at least once.
+    await until(lambda: len(server.requests) == 4 and len(counts.breaker) >= 8)
     assert len(server.requests) == 4
     begins.set()
     results = await asyncio.gather(*turns)
@@ -136,12 +141,11 @@ async def test_a_model_that_breaks_off_what_it_began_is_asked_again_and_not_left
 
 
 async def test_a_probe_that_fails_opens_it_again(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
-    hasty = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=0.05)
-    engine = make(redis=redis, policy=hasty)
+    engine = make(redis=redis, policy=FALLS_AT_ONCE)
     server.reply(BROKEN)
     for _ in range(3):
         error_of(await turn(engine))
-    await asyncio.sleep(0.06)
+    await _end_open_time(redis)
     error_of(await turn(engine))
     assert len(server.requests) == 4
     error_of(await turn(engine))
@@ -187,14 +191,18 @@ async def test_an_open_breaker_sends_a_turn_to_the_next_model(
 
 async def _half_open(server: ModelServer, make: MakeEngine, redis: Redis) -> AnthropicEngine:
     """Return an engine before a breaker that lets one call through now, and the next in a minute."""
-    # Its failures are forgotten after three times this time.
-    policy = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=1.0)
-    opener = make(redis=redis, policy=policy)
+    opener = make(redis=redis, policy=FALLS_AT_ONCE)
     server.reply(BROKEN)
     for _ in range(3):
         error_of(await turn(opener))
-    await asyncio.sleep(1.01)
-    return make(redis=redis, policy=replace(policy, breaker_open_s=60.0, breaker_patience_s=0.6))
+    await _end_open_time(redis)
+    return make(redis=redis, policy=replace(FALLS_AT_ONCE, breaker_patience_s=0.6))
+
+
+async def _end_open_time(redis: Redis) -> None:
+    """Let the time pass for which the breaker is open: a test cannot move the clock of Redis."""
+    breaker = keys.model_breaker("anthropic", "claude-sonnet-5-5")
+    await redis.hset(breaker, "open_until", "0")
 
 
 @proves("engine.probe")

@@ -15,14 +15,15 @@ from tests.integration.engines.resilience.stage import (
     OVERLOADED,
     REFUSED,
     CountingMetrics,
+    FakeClock,
     MakeEngine,
     error_of,
     key,
     keys_used,
     turn,
-    until,
 )
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream
+from tests.support.waiting import until
 
 FORBIDDEN = Status(403, "permission_error", "not for you")
 MODEL = "claude-sonnet-5-5"
@@ -52,12 +53,14 @@ async def test_all_workers_leave_a_key_alone_that_one_of_them_found_spent(
     assert keys_used(server) == ["a", "b", "b"]
 
 
-async def test_a_rest_ends_and_its_key_is_preferred_again(server: ModelServer, make: MakeEngine) -> None:
-    server.reply_when(key("a"), Status(429, "rate_limit_error", "slow", headers={"retry-after-ms": "1"}), FINE)
+async def test_a_rest_ends_and_its_key_is_preferred_again(
+    server: ModelServer, make: MakeEngine, clock: FakeClock
+) -> None:
+    server.reply_when(key("a"), LIMITED, FINE)
     server.reply(FINE)
-    engine = make("a", "b")
+    engine = make("a", "b", clock=clock)
     await turn(engine)
-    await asyncio.sleep(0.01)
+    clock.now_s += 31
     await turn(engine)
     assert keys_used(server) == ["a", "b", "a"]
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 
 from redis.asyncio import Redis
 
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.engines.resilience import RateLimit
+from nova_workers.engines.resilience import RateLimit, RateLimiter
+from nova_workers.engines.resilience.limiter import Grant
 from tests.integration.engines.resilience.stage import FINE, CountingMetrics, MakeEngine, keys_used, turn
 from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.waiting import until
 
 THREE = {"*": RateLimit(requests=3)}
 
@@ -28,6 +31,16 @@ class Arrivals:
     def most_in(self, window_s: float) -> int:
         """Return the most that came in any window."""
         return max(sum(start <= at < start + window_s for at in self.times_s) for start in self.times_s)
+
+
+class CountedLimiter(RateLimiter):
+    """A limiter that counts the calls that asked for permission."""
+
+    asked = 0
+
+    async def take(self, profiles: Sequence[str], model: str, tokens: int) -> Grant:
+        self.asked += 1
+        return await super().take(profiles, model, tokens)
 
 
 async def test_two_workers_together_never_exceed_it_and_no_turn_fails(
@@ -113,11 +126,12 @@ async def test_a_request_larger_than_the_limit_takes_it_whole(
 
 async def test_an_abort_ends_the_wait_for_the_rate_limit(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(FINE)
-    engine = make(redis=redis, limits={"*": RateLimit(requests=1)}, window_s=60)
+    limiter = CountedLimiter({"*": RateLimit(requests=1)}, redis=redis)
+    engine = make(redis=redis, limiter=limiter)
     await turn(engine)
     abort = AbortSignal()
     running = [asyncio.create_task(turn(engine, abort=abort)) for _ in range(3)]
-    await asyncio.sleep(0.05)
+    await until(lambda: limiter.asked == 4)
     abort.abort("cancel")
     results = await asyncio.wait_for(asyncio.gather(*running), 20)
     assert {result.stop_reason for result in results} == {"aborted"}

@@ -18,9 +18,9 @@ from tests.integration.engines.resilience.stage import (
     MakeEngine,
     error_of,
     turn,
-    until,
 )
 from tests.support.servers.model_server import Drop, ModelServer, Part, Reply, Status, Stream
+from tests.support.waiting import until
 
 NO_BREAKER = replace(HASTY, breaker_failures=100)
 MALFORMED = Part("raw", b"event: content_block_delta\ndata: {broken\n\n")

@@ -1,0 +1,47 @@
+"""Waiting in tests: until a condition is true, or for as long as it must stay true."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+__all__ = ["stays", "until"]
+
+_T = TypeVar("_T")
+
+_POLL_S = 0.01
+
+
+async def until(
+    condition: Callable[[], _T | Awaitable[_T]], what: str = "the condition", *, timeout_s: float = 10.0
+) -> _T:
+    """Wait until a condition is true, and return its value.
+
+    Raises:
+        AssertionError: It was not true in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not (value := await _value(condition)):
+        assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s for {what}"
+        await asyncio.sleep(_POLL_S)
+    return value
+
+
+async def stays(condition: Callable[[], object | Awaitable[object]], *, for_s: float) -> None:
+    """Check that a condition is true for a time: what must not happen has no event to wait for.
+
+    Raises:
+        AssertionError: It was not true all the time.
+    """
+    began_s = time.monotonic()
+    while (past_s := time.monotonic() - began_s) < for_s:
+        assert await _value(condition), f"it was no longer true after {past_s:.3f} s"
+        await asyncio.sleep(_POLL_S)
+
+
+async def _value(condition: Callable[[], _T | Awaitable[_T]]) -> _T:
+    value = condition()
+    return cast(_T, await value if inspect.isawaitable(value) else value)
