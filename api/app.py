@@ -14,6 +14,7 @@ from api.openapi import install_openapi
 from api.routes import reference
 from api.routes.operations import fleet, health, keys, tenant, tenants, usage
 from api.routes.orchestrations import config as orchestration_config
+from api.routes.orchestrations import models as orchestration_models
 from api.routes.runs import answers, events, runs, submissions, threads
 from api.routes.workspace import (
     agents,
@@ -75,6 +76,7 @@ _ROUTERS = (
     skills.router,
     triggers.router,
     orchestration_config.router,
+    orchestration_models.router,
     webhooks.router,
 )
 

@@ -8,6 +8,7 @@ from models.delivery import Webhook
 from models.effects import Delivery, Effect, Embedding, Memory, MessageText
 from models.orchestration_configs import OrchestrationConfig
 from models.orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
+from models.rankings import ModelRanking
 from models.runs import IdempotencyKey, Run, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
@@ -31,6 +32,7 @@ __all__ = [
     "Memory",
     "Message",
     "MessageText",
+    "ModelRanking",
     "Note",
     "Orchestration",
     "OrchestrationAgent",

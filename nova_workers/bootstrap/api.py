@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -22,6 +23,8 @@ from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.config.service import OrchestrationConfigs
+from nova_workers.orchestration.models.availability import fleet_availability
+from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.installed import known_models
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
@@ -62,6 +65,7 @@ class ApiServices:
     capabilities: CapabilityRegistry
     agents: Agents
     orchestration_configs: OrchestrationConfigs
+    model_catalog: ModelCatalog
     tasks: Tasks
     task_scheduler: TaskScheduler
     triggers: TriggerFirer
@@ -126,6 +130,7 @@ def build_api(settings: Settings) -> ApiServices:
         orchestration_configs=OrchestrationConfigs(
             database, settings.tools, lambda: known_models(settings.model.aliases)
         ),
+        model_catalog=ModelCatalog(database, fleet_availability(settings, os.environ)),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics),

@@ -6,9 +6,10 @@ from nova_workers.contracts.http.orchestration_config import (
     OrchestrationConfigInfo,
     OrchestrationConfigPut,
     OrchestrationConfigView,
+    OrchestrationModelView,
 )
 
-__all__ = ["OrchestrationConfigs"]
+__all__ = ["OrchestrationConfigs", "OrchestrationModels"]
 
 _CONFIG = "/v1/orchestrations/config"
 
@@ -37,3 +38,14 @@ class OrchestrationConfigs:
     async def version(self, version: int) -> OrchestrationConfigView:
         """Return what the configuration was."""
         return await self._transport.fetch(OrchestrationConfigView, "GET", f"{_CONFIG}/versions/{version}")
+
+
+class OrchestrationModels:
+    """``/v1/orchestrations/models``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self) -> Page[OrchestrationModelView]:
+        """Return every model with its scores, in one page."""
+        return await self._transport.fetch(Page[OrchestrationModelView], "GET", "/v1/orchestrations/models")

@@ -151,6 +151,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "PUT /v1/orchestrations/config agents",
             "GET /v1/orchestrations/config/versions agents",
             "GET /v1/orchestrations/config/versions/{version} agents",
+            "GET /v1/orchestrations/models agents",
             "POST /v1/webhooks workspace",
             "GET /v1/webhooks workspace",
             "GET /v1/webhooks/{webhook_id} workspace",

@@ -2,7 +2,7 @@
 
 import typer
 
-from nova_workers.cli.orchestrations import config
+from nova_workers.cli.orchestrations import config, models
 
 __all__ = ["app"]
 
@@ -13,3 +13,4 @@ app = typer.Typer(
     help="Agents that run agents: their configuration and models.",
 )
 app.add_typer(config.app, name="config")
+app.add_typer(models.app, name="models")

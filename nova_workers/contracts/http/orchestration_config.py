@@ -1,13 +1,21 @@
 """The HTTP contract of the configuration of orchestrations, and of the models that they choose from."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from nova_workers.contracts.bodies import Body, View
+from nova_workers.vocabulary import ModelTier, TaskCategory
 
-__all__ = ["MAX_CONFIG_CHARS", "OrchestrationConfigInfo", "OrchestrationConfigPut", "OrchestrationConfigView"]
+__all__ = [
+    "MAX_CONFIG_CHARS",
+    "OrchestrationConfigInfo",
+    "OrchestrationConfigPut",
+    "OrchestrationConfigView",
+    "OrchestrationModelView",
+    "RankedScoreView",
+]
 
 MAX_CONFIG_CHARS = 262_144
 
@@ -42,3 +50,42 @@ class OrchestrationConfigInfo(View):
     created_by: str
     created_at: datetime
     size_bytes: int
+
+
+class RankedScoreView(View):
+    """How good a model is for a kind of work."""
+
+    category: TaskCategory
+    score: float
+    """From 0 to 1: what the choice compares."""
+    affinity: float
+    """The score before anything is learned."""
+    samples: int
+    """Ended runs of agents that `score` was learned from; with too few it is `affinity`."""
+    success_rate: float | None = None
+    mean_cost_usd: float | None = None
+    mean_duration_ms: float | None = None
+
+
+class OrchestrationModelView(View):
+    """A model that orchestrations know."""
+
+    model_id: str
+    provider: str
+    names: list[str]
+    """Aliases of the configuration that stand for it."""
+    tier: ModelTier
+    cost_factor: float
+    """Cost in relation to the usual model, which is 1."""
+    speed_factor: float
+    """Speed in relation to the usual model, which is 1."""
+    max_context_window: int | None = None
+    source: Literal["installed", "configured"]
+    """Whether an installed library lists it, or only the configuration."""
+    enabled: bool
+    permitted: bool
+    """Whether `peer_models` permits it to agents."""
+    unavailable: str | None = None
+    """Why its provider cannot be had; null if it can, by the settings of the API process."""
+    scores: list[RankedScoreView]
+    """One for each kind of work."""

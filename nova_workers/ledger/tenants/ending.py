@@ -81,6 +81,7 @@ SWEPT: Final = (
     "skill_files",
     "agent_versions",
     "orchestration_configs",
+    "model_rankings",
     "webhooks",
     "upkeep_cursors",
     "triggers",

@@ -2,11 +2,16 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from importlib.util import find_spec
+from typing import Final, Protocol
 
+from nova_workers.config import Settings
 from nova_workers.orchestration.config.values import ProviderConfig
 
-__all__ = ["Availability", "FleetAvailability", "unavailable_providers"]
+__all__ = ["Availability", "FleetAvailability", "fleet_availability", "unavailable_providers"]
+
+_CLAUDE_VARIABLES: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+"""Each lets the engines `anthropic` and `claude_agent` answer without a key in the settings."""
 
 
 class Availability(Protocol):
@@ -45,3 +50,16 @@ def unavailable_providers(providers: Mapping[str, ProviderConfig], availability:
     """Return the providers that cannot be had, and why."""
     missing = {name: availability.missing(provider) for name, provider in providers.items()}
     return {name: why for name, why in missing.items() if why is not None}
+
+
+def fleet_availability(settings: Settings, environ: Mapping[str, str]) -> FleetAvailability:
+    """Return what the settings and the environment of this process say about providers."""
+    model = settings.model
+    engines: set[str] = set()
+    if model.api_key or model.profiles or model.base_url or any(environ.get(name) for name in _CLAUDE_VARIABLES):
+        engines.add("anthropic")
+        if find_spec("claude_agent_sdk") is not None:
+            engines.add("claude_agent")
+    if settings.environment != "production":
+        engines.add("scripted")
+    return FleetAvailability(engines)

@@ -10,7 +10,7 @@ from nova_workers.orchestration.models.classifying import classify, usual_comple
 from nova_workers.orchestration.models.registry import ModelRegistry
 from nova_workers.vocabulary import ModelTier, TaskCategory
 
-__all__ = ["ModelChooser", "Recommendation", "Score"]
+__all__ = ["ModelSelector", "Recommendation", "Score"]
 
 _ALTERNATIVES: Final = 3
 _MASTER_CATEGORY: Final[TaskCategory] = "agentic"
@@ -44,7 +44,7 @@ class Recommendation:
 
 
 @dataclass(frozen=True)
-class ModelChooser:
+class ModelSelector:
     """Chooses among the models that are permitted and can be had.
 
     Attributes:

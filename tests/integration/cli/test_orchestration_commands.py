@@ -46,3 +46,15 @@ def test_a_configuration_is_set_and_shown_again(nova: Nova, tmp_path: Path) -> N
     assert "Read it again" in late.err
     listed = nova.good("orchestrations", "config", "versions", "--json").json["items"]
     assert [each["version"] for each in listed][:2] == [first["version"] + 1, first["version"]]
+
+
+def test_models_are_listed_with_their_scores(nova: Nova) -> None:
+    drawn = nova.good("orchestrations", "models", "list", "--category", "coding", "--all").out
+    line = next(line for line in drawn.splitlines() if line.startswith("claude/claude-opus-5-5 "))
+    assert "frontier" in line
+    assert "█" in line
+    assert "opus" in line.split()
+    assert drawn.splitlines()[0].split()[:2] == ["model", "tier"]
+    everything = nova.good("orchestrations", "models", "list", "--json").json["items"]
+    assert len(everything) == len(drawn.splitlines()) - 1
+    assert nova.good("orchestrations", "models").code == 0

@@ -21,7 +21,7 @@ from nova_workers.orchestration.models.capability import (
     required_tier,
     tier_rank,
 )
-from nova_workers.orchestration.models.choice import ModelChooser
+from nova_workers.orchestration.models.choice import ModelSelector
 from nova_workers.orchestration.models.classifying import classify
 from nova_workers.orchestration.models.installed import installed, is_chat_model, known_models, sdk_models
 from nova_workers.orchestration.models.registry import ModelRegistry
@@ -128,17 +128,17 @@ def test_complexity_is_a_level_or_a_tier() -> None:
 
 
 def test_the_lowest_tier_that_suffices_is_taken_and_its_best_model() -> None:
-    chooser = ModelChooser(registry(), {"gemini": "no key", "minimax": "no key"})
+    chooser = ModelSelector(registry(), {"gemini": "no key", "minimax": "no key"})
     assert chooser.choose("simple-tasks", "simple").tier == "economy"
     assert chooser.choose("architecture").tier == "frontier"
-    only_claude = ModelChooser(registry(), dict.fromkeys(("codex", "gemini", "minimax", "alibaba"), "no key"))
+    only_claude = ModelSelector(registry(), dict.fromkeys(("codex", "gemini", "minimax", "alibaba"), "no key"))
     assert only_claude.choose("simple-tasks", "simple").model_id == "claude-haiku-5-5"
     assert only_claude.choose("coding", "complex").model_id == "claude-sonnet-5-5"
     assert only_claude.choose("planning", "FRONTIER").model_id == "claude-opus-5-5"
 
 
 def test_a_recommendation_says_why() -> None:
-    found = ModelChooser(registry()).recommend("Review the pull request")
+    found = ModelSelector(registry()).recommend("Review the pull request")
     assert (found.category, found.tier, found.words) == ("code-review", "strong", ("review", "pull request"))
     assert len(found.alternatives) == 3
     assert found.model not in found.alternatives
@@ -146,7 +146,7 @@ def test_a_recommendation_says_why() -> None:
 
 @proves("orchestration.model-fits")
 def test_a_model_that_does_not_fit_is_refused() -> None:
-    chooser = ModelChooser(registry(), {"gemini": "no key"}, peer_models={"claude-haiku-5-5", "gemini-3.8-flash"})
+    chooser = ModelSelector(registry(), {"gemini": "no key"}, peer_models={"claude-haiku-5-5", "gemini-3.8-flash"})
     assert chooser.check("claude-haiku-5-5", "medium").tier == "fast"
     with pytest.raises(ModelNotAvailableError, match="takes frontier or above"):
         chooser.check("claude-haiku-5-5", "expert")
@@ -161,12 +161,12 @@ def test_a_model_that_does_not_fit_is_refused() -> None:
 
 
 def test_a_master_falls_back_to_a_model_of_the_same_tier() -> None:
-    chooser = ModelChooser(registry(), {"claude": "no key"}, peer_models={"gpt-5-nano"})
+    chooser = ModelSelector(registry(), {"claude": "no key"}, peer_models={"gpt-5-nano"})
     assert chooser.for_master("gpt-6-astra").model_id == "gpt-6-astra"
     fallback = chooser.for_master("claude-opus-5-5")
     assert (fallback.tier, fallback.provider != "claude") == ("frontier", True)
     with pytest.raises(ModelNotAvailableError, match="of the tier frontier"):
-        ModelChooser(registry(), dict.fromkeys(BUILT_IN_PROVIDERS, "no key")).for_master("claude-opus-4-5")
+        ModelSelector(registry(), dict.fromkeys(BUILT_IN_PROVIDERS, "no key")).for_master("claude-opus-4-5")
 
 
 def test_a_provider_needs_its_engine_and_its_profile() -> None:
@@ -204,8 +204,8 @@ def test_the_choice_is_permitted_available_sufficient_and_always_the_same(
     def score(model: ModelCapability, kind: TaskCategory) -> float:
         return learned.get(model.model_id, model.affinity(kind))
 
-    def chooser(models: list[ModelCapability]) -> ModelChooser:
-        return ModelChooser(ModelRegistry(models), dict.fromkeys(unavailable, "no key"), peers, score)
+    def chooser(models: list[ModelCapability]) -> ModelSelector:
+        return ModelSelector(ModelRegistry(models), dict.fromkeys(unavailable, "no key"), peers, score)
 
     shuffled = list(MODELS)
     random.shuffle(shuffled)

@@ -1,0 +1,97 @@
+"""The models of one tenant now: its configuration, what the fleet can reach, and what was learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nova_workers.contracts.http.orchestration_config import OrchestrationModelView, RankedScoreView
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.orchestrations.rankings import list_rankings
+from nova_workers.orchestration.config.service import OrchestrationConfigs
+from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.models.availability import Availability, unavailable_providers
+from nova_workers.orchestration.models.capability import ModelCapability
+from nova_workers.orchestration.models.choice import ModelSelector
+from nova_workers.orchestration.models.ranking import Rankings
+from nova_workers.orchestration.models.registry import ModelRegistry
+from nova_workers.vocabulary import TASK_CATEGORIES
+
+__all__ = ["ModelCatalog"]
+
+
+@dataclass(frozen=True)
+class ModelCatalog:
+    """Reads what a choice of models depends on.
+
+    Attributes:
+        database: Of the ledger.
+        availability: Which providers the fleet has.
+    """
+
+    database: Database
+    availability: Availability
+
+    async def selector(self, tenant_id: str, config: OrchestrationConfig) -> ModelSelector:
+        """Return what chooses models for the agents of a tenant's orchestration."""
+        return _selector(config, self.availability, await self._rankings(tenant_id))
+
+    async def describe(self, tenant_id: str, configs: OrchestrationConfigs) -> list[OrchestrationModelView]:
+        """Return every model with its scores, by provider, tier and id.
+
+        Raises:
+            InvalidInput: The stored configuration names what this version of the fleet does not have any more.
+        """
+        config, _ = await configs.load(tenant_id)
+        rankings = await self._rankings(tenant_id)
+        selector = _selector(config, self.availability, rankings)
+        names: dict[str, list[str]] = {}
+        for name, model in config.models.items():
+            if name != model.model_id:
+                names.setdefault(model.model_id, []).append(name)
+        return [_view(model, selector, rankings, sorted(names.get(model.model_id, ()))) for model in selector.registry]
+
+    async def _rankings(self, tenant_id: str) -> Rankings:
+        async with self.database.connection() as connection:
+            return Rankings(await list_rankings(connection, tenant_id))
+
+
+def _selector(config: OrchestrationConfig, availability: Availability, rankings: Rankings) -> ModelSelector:
+    return ModelSelector(
+        ModelRegistry.of(config),
+        unavailable_providers(config.providers, availability),
+        config.peers(),
+        rankings.score,
+    )
+
+
+def _view(
+    model: ModelCapability, selector: ModelSelector, rankings: Rankings, names: list[str]
+) -> OrchestrationModelView:
+    scores: list[RankedScoreView] = []
+    for category in TASK_CATEGORIES:
+        learned = rankings.get(model, category)
+        scores.append(
+            RankedScoreView(
+                category=category,
+                score=round(selector.score(model, category), 4),
+                affinity=model.affinity(category),
+                samples=0 if learned is None else learned.samples,
+                success_rate=None if learned is None else learned.success_rate,
+                mean_cost_usd=None if learned is None else learned.mean_cost_usd,
+                mean_duration_ms=None if learned is None else learned.mean_duration_ms,
+            )
+        )
+    return OrchestrationModelView(
+        model_id=model.model_id,
+        provider=model.provider,
+        names=names,
+        tier=model.tier,
+        cost_factor=model.cost_factor,
+        speed_factor=model.speed_factor,
+        max_context_window=model.max_context_window,
+        source=model.source,
+        enabled=model.enabled,
+        permitted=not selector.peer_models or model.model_id in selector.peer_models,
+        unavailable=selector.unavailable.get(model.provider),
+        scores=scores,
+    )

@@ -1,0 +1,34 @@
+"""The models of orchestrations over HTTP."""
+
+from __future__ import annotations
+
+from nova_workers.client.client import NovaClient
+from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
+from nova_workers.ledger.database import Database
+from tests.integration.api.conftest import Api
+from tests.integration.api.manual_worker import Tenant
+
+_INSERT = """
+INSERT INTO model_rankings (tenant_id, category, model, samples, success_rate, mean_cost_usd, mean_duration_ms, score)
+VALUES (:tenant_id, 'coding', 'claude-opus-5-5', 10, 0.5, 0.02, 1500, 0.41)
+"""
+
+
+async def test_models_have_scores_that_are_learned_or_affinities(
+    api: Api, database: Database, other_tenant: Tenant
+) -> None:
+    await database.execute(_INSERT, tenant_id=api.tenant.id)
+    async with NovaClient(api.url, api.tenant.key) as nova:
+        text = "models: {best: opus}\ndefaults: {peer_models: [best]}\nproviders: {codex: {enabled: false}}"
+        await nova.orchestration_config.put(OrchestrationConfigPut(text=text))
+        models = {model.model_id: model for model in (await nova.orchestration_models.list()).items}
+    opus, sol = models["claude-opus-5-5"], models["gpt-6-sol"]
+    assert (opus.names, opus.permitted, opus.tier) == (["best", "opus"], True, "frontier")
+    assert (sol.permitted, sol.unavailable) == (False, "the configuration disables it")
+    scores = {each.category: each for each in opus.scores}
+    assert scores["coding"].score == round((0.41 + scores["coding"].affinity) / 2, 4)
+    assert (scores["coding"].samples, scores["coding"].mean_cost_usd) == (10, 0.02)
+    assert (scores["planning"].score, scores["planning"].samples) == (scores["planning"].affinity, 0)
+    async with NovaClient(api.url, other_tenant.key) as other:
+        unlearned = {model.model_id: model for model in (await other.orchestration_models.list()).items}
+    assert all(each.samples == 0 for each in unlearned["claude-opus-5-5"].scores)
