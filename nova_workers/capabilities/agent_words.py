@@ -1,4 +1,4 @@
-"""How an agent is described to an agent."""
+"""Descriptions of agents for other agents."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Which agents an agent may ask: by `ask_agent`, or when a person does not answer."""
+"""The agents that an agent may ask: with `ask_agent`, or instead of a person who does not answer."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class AgentsConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     may_ask: Annotated[tuple[AgentId, ...] | None, Field(max_length=200)] = None
-    """Which agents it may ask and see; None is all."""
+    """The agents that it may see and ask; None is all."""
 
     def covers(self, agent_id: str) -> bool:
-        """Return whether it may ask and see an agent."""
+        """Return whether it may see and ask an agent."""
         return self.may_ask is None or agent_id in self.may_ask
 
 
 def granted_delegation(context: CapabilityContext, field: str) -> AgentsConfig:
-    """Return what the agent of a run may ask, by its grant of `agents`. For tools of other capabilities.
+    """Return the grant of `agents` of a run's agent, for tools of other capabilities.
 
     Args:
         context: The run.
-        field: The argument that names whom to ask, for the error.
+        field: The argument that names the agent to ask, for the error.
 
     Raises:
-        InvalidInput: It has no such grant, or one without `ask_agent`, or a person decides over its calls.
+        InvalidInput: There is no such grant, or one without `ask_agent`, or its calls need a person's approval.
     """
     grant = context.agent.capabilities.get(_CAPABILITY)
     if grant is None or (grant.tools is not None and ASK_AGENT not in grant.tools):
@@ -57,7 +57,7 @@ def granted_delegation(context: CapabilityContext, field: str) -> AgentsConfig:
 
 
 def _rule_on_asking(rules: Iterable[ApprovalRule]) -> ApprovalRule | None:
-    """Return the rule that decides over `ask_agent`. Which calls a rule forbids is not looked at: any is enough."""
+    """Return a rule about `ask_agent`, if any, whichever calls it is for."""
     on_asking = (rule for rule in rules if fnmatchcase(ASK_AGENT, rule.tool))
     return next((rule for rule in on_asking if rule.pattern is None or rule.decision != "always"), None)
 
@@ -68,15 +68,15 @@ async def check_delegation(
     """Check that the agent of a run may ask another one.
 
     Args:
-        database: Where agents are.
+        database: The ledger.
         context: The run.
-        config: What its grant says.
-        agent_id: Whom it wants to ask.
+        config: Its grant.
+        agent_id: The agent to ask.
         field: The argument that names it, for the error.
 
     Raises:
-        InvalidInput: It is the agent itself, or none that the grant covers.
-        ToolFailure: Too many agents stand one behind the other.
+        InvalidInput: It is the agent itself, or not covered by the grant.
+        ToolFailure: The chain of agents that wait for each other is too long.
         NotFound: There is no such agent.
     """
     if agent_id == context.agent_id:

@@ -1,4 +1,4 @@
-"""Finds the capabilities: every module of `catalog` brings one."""
+"""Finds the capabilities: every module of `catalog` has one."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def default_registry(
 ) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet.
 
-    Without `embedder`, message search uses words alone; without `dispatcher`, runs that tools queue wait for the
+    Without `embedder`, message search uses words only; without `dispatcher`, runs that tools queue wait for the
     reconciler. Without `serve`, capabilities are described and checked, but not served.
 
     Raises:
-        ConfigurationError: Two have the same name, or two tools have.
+        ConfigurationError: Two capabilities or two tools have the same name.
     """
     registry = CapabilityRegistry(serve=serve)
     parts = CapabilityParts(

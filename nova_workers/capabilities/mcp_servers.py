@@ -1,7 +1,7 @@
-"""The form of an MCP server in configuration: a program that is started, or a URL.
+"""The configuration of an MCP server: a program to start, or a URL.
 
 Values of environment, headers and URLs may name secrets, as ``${secret:NAME}``; a configuration never contains their
-values. They are filled in at the start of each run, so that a secret that was changed takes effect with the next one.
+values. They are inserted at the start of each run, so that a changed secret takes effect with the next run.
 """
 
 import re
@@ -25,7 +25,7 @@ _UNSENDABLE: Final = re.compile(r"[^\x20-\x7e]")
 _LOADERS: Final = re.compile(
     r"(?:LD_|DYLD_|PYTHON|NODE_|NPM_CONFIG_|RUBY|PERL|JAVA_|_JAVA|GIT_|BASH_).*|PATH|HOME|ENV|IFS|SHELL|SHELLOPTS"
 )
-"""Variables that make one program into another. With them a pattern of commands would permit anything."""
+"""Variables that change which program runs. With them a pattern of commands would permit any program."""
 _OF_THE_TRANSPORT: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
 
 _Text = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00]*$")]
@@ -35,7 +35,7 @@ _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`
 _VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 _ToolName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:_?[a-z0-9-])*$", max_length=40)]
-"""Never ``__``, which parts it from the name of a tool: so no rule for one server fits the tools of another."""
+"""Without ``__``, which separates it from a tool's name: so no rule for one server matches the tools of another."""
 _Seconds = Annotated[float, Field(gt=0, le=3_600)]
 
 
@@ -50,7 +50,7 @@ class _Server(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tools: Annotated[tuple[_ToolName, ...], Field(max_length=500)] | None = None
-    """Allow-list; None allows every tool that the server has."""
+    """Allow-list; None allows every tool of the server."""
     timeout_s: _Seconds = 60.0
     """Most time for the server to start, and for each call."""
 
@@ -75,11 +75,11 @@ class StdioServer(_Server):
         return env
 
     def references(self) -> set[str]:
-        """Return the names of the secrets that it needs."""
+        """Return the names of the secrets that it refers to."""
         return _references(self.env.values())
 
     def line(self) -> str:
-        """Return the command as it would be typed."""
+        """Return the command as a shell line."""
         return shlex.join((self.command, *self.args))
 
     def check(self, tools: ToolSettings, field: str) -> None:
@@ -93,7 +93,7 @@ class StdioServer(_Server):
             )
 
     def resolve(self, scope: str, values: dict[str, str]) -> McpServer:
-        """Return the server with its secrets in place."""
+        """Return the server with the values of its secrets."""
         env = {name: _filled(value, values) for name, value in self.env.items()}
         return StdioMcpServer(self.command, self.args, env, self.cwd, self.tools, self.timeout_s, scope, qualified=True)
 
@@ -111,7 +111,7 @@ class HttpServer(_Server):
         parts = urlsplit(_checked_references(url))
         if "$" in parts.netloc or "@" in parts.netloc or not parts.hostname:
             raise ValueError("the host must be written out, without a user or a secret in it")
-        _ = parts.port  # raises for one that is no number
+        _ = parts.port  # raises for a port that is not a number
         return url
 
     @field_validator("headers")
@@ -124,11 +124,11 @@ class HttpServer(_Server):
         return headers
 
     def references(self) -> set[str]:
-        """Return the names of the secrets that it needs."""
+        """Return the names of the secrets that it refers to."""
         return _references((self.url, *self.headers.values()))
 
     def check(self, tools: ToolSettings, field: str) -> None:
-        """Refuse to send over plain HTTP what may hold secrets; addresses are looked at when they are connected to."""
+        """Refuse plain HTTP, since requests may have secrets; addresses are checked when connecting."""
         parts = urlsplit(self.url)
         host = (parts.hostname or "").lower()
         known = {host, f"{host}:{parts.port or 80}"} & set(tools.mcp_allow_hosts)
@@ -140,7 +140,7 @@ class HttpServer(_Server):
             )
 
     def resolve(self, scope: str, values: dict[str, str]) -> McpServer:
-        """Return the server with its secrets in place."""
+        """Return the server with the values of its secrets."""
         for name in _references(self.headers.values()):
             if _UNSENDABLE.search(values[name]):
                 raise InvalidInput(f"The secret {name!r} has characters that no HTTP header takes.")

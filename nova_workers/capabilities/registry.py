@@ -1,4 +1,4 @@
-"""The registry: from the names in an agent's configuration to the MCP servers of a run."""
+"""The registry: resolves the names in an agent's configuration to the MCP servers of a run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ __all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
 
 @dataclass(frozen=True, slots=True)
 class ToolInfo:
-    """What there is to know of a tool before anything runs."""
+    """The static description of a tool."""
 
     name: str
     description: str
@@ -39,16 +39,16 @@ class ToolInfo:
 
 @dataclass(frozen=True, slots=True)
 class CapabilityInfo:
-    """What there is to know of a capability before it is granted."""
+    """The static description of a capability."""
 
     name: str
     description: str
     tools: tuple[ToolInfo, ...]
     config_schema: JsonObject
     injected: bool
-    """Never granted: runs of a kind get it by themselves."""
+    """Whether it is never granted: runs of its kind always have it."""
     open_ended: bool
-    """Its tools are those of servers that the configuration names."""
+    """Whether its tools are those of servers in the configuration."""
 
 
 class CapabilityRegistry:
@@ -60,15 +60,15 @@ class CapabilityRegistry:
         *,
         serve: Callable[[DeclaredServer], McpServer] | None = None,
     ) -> None:
-        """Take what there is; `add` takes more.
+        """Register capabilities; `add` registers more.
 
         Args:
             capabilities: The first ones.
             serve: Makes a server of declared tools (`serving.ToolServer`). None in processes that only describe
-                capabilities, such as the API, which so loads no MCP library: `resolve` is then refused.
+                capabilities, such as the API, which then loads no MCP library: `resolve` raises there.
 
         Raises:
-            ConfigurationError: Two have the same name, or two tools have.
+            ConfigurationError: Two capabilities or two tools have the same name.
         """
         self._capabilities: dict[str, Capability] = {}
         self._serve = serve
@@ -81,11 +81,11 @@ class CapabilityRegistry:
             self.add(capability)
 
     def add(self, capability: Capability) -> None:
-        """Take a capability.
+        """Register a capability.
 
         Raises:
-            ConfigurationError: Another has its name, or a tool of the same name; or a tool takes secrets in a field
-                that it does not have.
+            ConfigurationError: Another one has its name, or a tool of the same name; or a tool takes secrets in a
+                field that it does not have.
         """
         if capability.name in self._capabilities:
             raise ConfigurationError(f"Two capabilities are called {capability.name!r}; rename one.")
@@ -123,7 +123,7 @@ class CapabilityRegistry:
         """Check an agent's grants, and the tools of its subagents, when it is written.
 
         Raises:
-            InvalidInput: A capability or tool is not known, or a configuration has the wrong form.
+            InvalidInput: A capability or tool is unknown, or a configuration has the wrong form.
         """
         for name, grant in spec.capabilities.items():
             self._check(name, grant)
@@ -135,7 +135,7 @@ class CapabilityRegistry:
             if capability.injected is not None:
                 known.update(tool.name for tool in capability.tools or ())
         if any(self._capabilities[name].tools is None for name in spec.capabilities):
-            # The tools of servers from outside are not known before they answer.
+            # The tools of external servers are unknown until they answer.
             return
         for name, helper in spec.subagents.items():
             for index, tool in enumerate(helper.tools or ()):
@@ -145,7 +145,7 @@ class CapabilityRegistry:
                     raise InvalidInput(f"{field}: the agent has no tool {tool!r}. Known: {given}.", field=field)
 
     def _granted(self, name: str, grant: CapabilityGrant) -> Iterable[str]:
-        """Return the names of the tools of a good grant, as far as they are known."""
+        """Return the names of a valid grant's tools, as far as they are known."""
         declared = tuple(tool.name for tool in self._capabilities[name].tools or ())
         return declared if grant.tools is None else grant.tools
 
@@ -156,7 +156,7 @@ class CapabilityRegistry:
         last: of two tools with the same name the first keeps it, so that an external server cannot replace ours.
 
         Raises:
-            InvalidInput: As `validate`; a capability may have gone since the agent was written.
+            InvalidInput: As `validate`; a capability may have been removed since the agent was written.
         """
         declared: dict[str, McpServer] = {}
         open_ended: dict[str, McpServer] = {}
@@ -196,11 +196,11 @@ class CapabilityRegistry:
         return tuple(found)
 
     def reveals(self, spec: AgentSpec) -> bool:
-        """Return whether a run of this agent may meet secrets: read ones, or such as it gives to a tool."""
+        """Return whether a run of this agent may handle secrets: read them, or pass new ones to a tool."""
         return not self._reveals.keys().isdisjoint(spec.capabilities) or bool(self.secret_fields(spec))
 
     def secret_fields(self, spec: AgentSpec) -> dict[str, tuple[str, ...]]:
-        """Return the tools of an agent that are given secrets, with the fields of their input that hold them."""
+        """Return the tools of an agent that take secrets, with the fields of their input that contain them."""
         return {
             tool.name: tool.takes_secrets
             for name, capability in self._capabilities.items()
@@ -233,7 +233,7 @@ class CapabilityRegistry:
 
 
 def _only(server: McpServer, grant: CapabilityGrant) -> McpServer:
-    """Return the server with no tool that the grant leaves out, whatever the capability let through."""
+    """Return the server with the tools of the grant only, whatever the capability allows."""
     if grant.tools is None:
         return server
     tools = grant.tools if server.tools is None else tuple(tool for tool in server.tools if tool in grant.tools)

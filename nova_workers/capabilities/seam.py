@@ -1,6 +1,6 @@
-"""The seam of a capability: what it declares, and how it becomes an MCP server for one run.
+"""The seam of a capability: its declaration, and its MCP server for one run.
 
-Above: the registry, which knows grants and allow-lists. Below: whatever the capability reaches, such as the ledger.
+Above: the registry, which knows grants and allow-lists. Below: what the capability uses, such as the ledger.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -42,24 +42,24 @@ ToolReply = str | WaitRequest
 
 
 class NoConfig(BaseModel):
-    """The configuration of a capability that has none."""
+    """The empty configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
 class CapabilityParts:
-    """What capabilities are built from, once a process."""
+    """The dependencies of capabilities, one object per process."""
 
     database: Database
     settings: Settings
     clock: Clock
     validate_agent: Callable[[AgentSpec], None]
-    """Raises `InvalidInput` where an agent's grants are not ones that the registry knows."""
+    """Raises `InvalidInput` for grants that the registry does not know."""
     embedder: Embedder | None = None
-    """Makes the vectors of queries; None where this process has none."""
+    """Makes the vectors of queries; None in a process without it."""
     dispatcher: Dispatcher | None = None
-    """Rings for runs that tools queue; None leaves that to the reconciler."""
+    """Rings for runs that tools queue; with None the reconciler does."""
 
     def ring_deliveries(self) -> None:
         """Ring for deliveries that a tool added. Without a dispatcher, the next tick finds them."""
@@ -69,7 +69,7 @@ class CapabilityParts:
 
 @dataclass(frozen=True, slots=True)
 class CapabilityContext:
-    """For whom a capability works: the run that uses it."""
+    """The run that uses a capability."""
 
     tenant_id: str
     agent_id: str
@@ -78,18 +78,18 @@ class CapabilityContext:
     queue: str = "interactive"
     source: str = "api"
     depth: int = 0
-    """How many agents stand before this one: 0 for a run that a person, a trigger or a task asked for."""
+    """Number of runs above this one: 0 for a run that a person, a trigger or a task started."""
     task_id: int | None = None
-    """The task that the thread is bound to."""
+    """The task of the thread, if any."""
     agent: AgentSpec = field(default_factory=lambda: AgentSpec(name="agent"))
     config: BaseModel = field(default_factory=NoConfig)
-    """The configuration of the grant, as the capability's own class."""
+    """The configuration of the grant, an instance of the capability's class."""
     place: OrchestrationPlace | None = None
-    """The agent's place in an orchestration, if the thread belongs to one."""
+    """The agent's position in an orchestration, if the thread belongs to one."""
     turn_id: str = ""
     fence: int = 0
     call_id: str | None = None
-    """The tool call that is being made; None if the engine does not name it."""
+    """The id of the current tool call; None if the engine does not pass it."""
 
     @property
     def background(self) -> bool:
@@ -114,11 +114,11 @@ class ToolDeclaration(Generic[InputT]):
         name: Unique among all capabilities; prefixed with the capability's name.
         idempotent: Whether it may be run again after a crash that left its outcome unknown.
         read_only: Whether it changes nothing.
-        takes_secrets: The fields of its input whose values are secrets from the call on. It keeps them where they
-            belong: any other tool is given placeholders in the place of secrets, since it may store what it is given.
-            A field `name` of the same input names them.
-        run: Does the work. Returns what the model gets, or what to wait for; raises `NovaError` with a message for the
-            model.
+        takes_secrets: The fields of its input whose values are secrets from the call on. Only such a tool gets secrets;
+            any other gets placeholders instead, since it may store its input. A field `name` of the same input names
+            them.
+        run: Does the work. Returns the result for the model, or what to wait for; raises `NovaError` with a message for
+            the model.
     """
 
     name: str
@@ -132,11 +132,11 @@ class ToolDeclaration(Generic[InputT]):
 
 @dataclass(frozen=True, slots=True)
 class Revealed:
-    """Secrets that a run may meet, by name.
+    """The secrets that a run may handle, by name.
 
     Attributes:
-        values: What must not stand in anything that is kept or shown.
-        readable: Whether the model may read them by name, so that they may be put back into its own words.
+        values: Values that must not occur in anything that is stored or shown.
+        readable: Whether the model may read them by name, so that they may be restored in its own text.
     """
 
     values: Mapping[str, str]
@@ -153,7 +153,7 @@ class DeclaredServer:
 
 
 Servers = McpServer | DeclaredServer | Mapping[str, McpServer]
-"""What a grant becomes: one server under the capability's name, or several under names of their own."""
+"""The servers of a grant: one under the capability's name, or several under names of their own."""
 
 
 @runtime_checkable
@@ -163,11 +163,11 @@ class RevealsSecrets(Protocol):
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None
     ) -> Revealed:
-        """Return the secrets that a run with this grant may meet. Those that are missing are left out.
+        """Return the secrets that a run with this grant may handle. Missing ones are left out.
 
         Args:
-            connection: Where secrets are.
-            tenant_id: Whose.
+            connection: A connection of the ledger.
+            tenant_id: The tenant.
             config: An instance of the class in `config`.
             tools: The grant's allow-list; None is all tools.
         """
@@ -179,11 +179,11 @@ class ChecksGrants(Protocol):
     """A capability that checks configurations beyond their form, such as the operator's permission."""
 
     def check_grant(self, config: BaseModel, field: str) -> None:
-        """Check a configuration, when it is written and when it is used.
+        """Check a configuration, both when it is written and when it is used.
 
         Args:
             config: An instance of the class in `config`.
-            field: Where it stands, for the error.
+            field: Its path in the agent's configuration, for the error.
 
         Raises:
             InvalidInput: It is refused.
@@ -196,11 +196,11 @@ class Capability(Protocol):
 
     Attributes:
         name: The key under which agents are granted it.
-        description: One sentence, for those who choose.
-        tools: All its tools, known without starting anything. None: they are its servers' own, unknown before one
+        description: One sentence, for people and agents who grant it.
+        tools: All its tools, known without starting anything. None: they are its servers' own, unknown until one
             answers.
         config: The form of a grant's configuration.
-        injected: None: agents are granted it. Otherwise it is never granted: each run for which this is true gets it.
+        injected: None: agents can be granted it. Otherwise it is never granted: each run for which this is true has it.
     """
 
     name: str
@@ -208,10 +208,10 @@ class Capability(Protocol):
     config: type[BaseModel]
 
     @property
-    def tools(self) -> tuple[ToolDeclaration[Any], ...] | None: ...  # noqa: D102 - said above
+    def tools(self) -> tuple[ToolDeclaration[Any], ...] | None: ...  # noqa: D102 - described in the class's docstring
 
     @property
-    def injected(self) -> Callable[[CapabilityContext], bool] | None: ...  # noqa: D102 - said above
+    def injected(self) -> Callable[[CapabilityContext], bool] | None: ...  # noqa: D102 - described in the class's docstring
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
         """Return the server, or the servers, for one run. Cheap: called at the start of every run.
@@ -221,13 +221,13 @@ class Capability(Protocol):
             context: The run.
 
         Raises:
-            InvalidInput: What the configuration names is not there (any more).
+            InvalidInput: The configuration names something that does not exist, or no longer.
         """
         ...
 
 
 class ToolCapability:
-    """A capability whose tools are served by this process: all that most capabilities are."""
+    """A capability whose tools this process serves, like most capabilities."""
 
     def __init__(
         self,
@@ -242,10 +242,10 @@ class ToolCapability:
 
         Args:
             name: The key under which agents are granted it.
-            description: One sentence, for those who choose.
+            description: One sentence, for people and agents who grant it.
             tools: All its tools.
-            config: The form of a grant's configuration. The tools find it in their context.
-            injected: For a capability that is never granted: which runs get it.
+            config: The form of a grant's configuration, which the tools get in their context.
+            injected: For a capability that is never granted: the condition for runs that have it.
         """
         self.name = name
         self.description = description
@@ -260,9 +260,9 @@ class ToolCapability:
 
 @cache
 def input_schema(given: type[BaseModel]) -> JsonObject:
-    """Return the JSON schema of a tool's input, as models and people see it."""
+    """Return the JSON schema of a tool's input, for models and people."""
     schema: JsonObject = given.model_json_schema()
-    # Titles repeat the names, and the docstring of the class is not for the model: tokens for nothing.
+    # Titles repeat the names, and the class's docstring is not for the model: both would waste tokens.
     for part in (schema, *schema.get("properties", {}).values()):
         part.pop("title", None)
     schema.pop("description", None)

@@ -62,16 +62,18 @@ class HttpEmbeddings:
         status = response.status_code
         if status < 300:
             return
-        said = f"{status}: {response.text[:300]}"
+        failure = f"{status}: {response.text[:300]}"
         if status in {401, 403, 404}:
             raise ConfigurationError(
-                f"The embedding server at {self._url!r} refused the request with {said}. Check "
+                f"The embedding server at {self._url!r} refused the request with {failure}. Check "
                 "NOVA_EFFECTS__EMBEDDING_API_KEY, NOVA_EFFECTS__EMBEDDING_BASE_URL and NOVA_EFFECTS__EMBEDDING_MODEL.",
                 status=status,
             )
         if status in {400, 413, 422}:
-            raise InvalidInput(f"The embedding server refused a text with {said}.", field="text", status=status)
-        raise Unavailable(f"The embedding server at {self._url!r} answered {said}.", server="embeddings", status=status)
+            raise InvalidInput(f"The embedding server refused a text with {failure}.", field="text", status=status)
+        raise Unavailable(
+            f"The embedding server at {self._url!r} answered {failure}.", server="embeddings", status=status
+        )
 
     def _vectors(self, response: httpx2.Response, count: int) -> list[Vector]:
         try:

@@ -153,8 +153,8 @@ class WithSubagents:
 
 def _outcome(name: str, result: EngineResult) -> ToolOutcome:
     if result.error is not None:
-        said = f"\nUntil then it had said: {result.text}" if result.text.strip() else ""
-        return ToolOutcome((text_block(f"{name} failed: {result.error.message}{said}"),), failed=True)
+        partial = f"\nUntil then it had said: {result.text}" if result.text.strip() else ""
+        return ToolOutcome((text_block(f"{name} failed: {result.error.message}{partial}"),), failed=True)
     text = result.text if result.text.strip() else "(It ended without a word.)"
     if result.stop_reason != "end_turn":
         text = f"{text}\n[{name} was stopped before it was done: {result.limit or result.stop_reason}]"

@@ -311,7 +311,7 @@ class Metrics:
 class MetricsServer:
     """Serves a worker's metrics over HTTP, on a thread of its own.
 
-    Loopback unless told otherwise: the numbers say how much is spent on which model.
+    Loopback by default: the metrics show how much is spent on which model.
     """
 
     def __init__(self, metrics: Metrics, port: int, *, host: str = "127.0.0.1") -> None:

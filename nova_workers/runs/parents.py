@@ -32,7 +32,7 @@ def child_resolution(wait: Wait) -> Resolution:
         agent_id = request.escalate_to
     record = {"child_run_id": wait.child_run_id, "status": status}
     if status == "succeeded":
-        said = text if text.strip() else f"({agent_id} ended without a word.)"
-        return Resolution("resolved", record, (text_block(said),))
-    said = f"{agent_id} did not answer; its run {status}{': ' + text if text else ''}."
-    return Resolution("resolved", record, (text_block(said),), failed=True, error=said)
+        message = text if text.strip() else f"({agent_id} ended without a word.)"
+        return Resolution("resolved", record, (text_block(message),))
+    message = f"{agent_id} did not answer; its run {status}{': ' + text if text else ''}."
+    return Resolution("resolved", record, (text_block(message),), failed=True, error=message)

@@ -90,8 +90,8 @@ class Waiting:
             raise IllegalTransition(f"Run {run_id!r} {missing}; it is {status}.", status=status)
         fitting = [wait for wait in waits if wait.status == "open" and wait.request.kind in ANSWERABLE]
         if not fitting:
-            said = "was answered before" if waits[0].request.kind in ANSWERABLE else "does not wait for a person"
-            raise IllegalTransition(f"Run {run_id!r} {said}.", wait_id=waits[0].id)
+            problem = "was answered before" if waits[0].request.kind in ANSWERABLE else "does not wait for a person"
+            raise IllegalTransition(f"Run {run_id!r} {problem}.", wait_id=waits[0].id)
         if len(fitting) > 1:
             ids = ", ".join(wait.id for wait in fitting)
             raise Conflict(f"Run {run_id!r} waits for several answers; say which with wait_id: {ids}.", wait_ids=ids)
@@ -163,8 +163,8 @@ def _decided(answer: Answer, record: dict[str, object]) -> Resolution:
     if answer.approve:
         return Resolution("resolved", record, None)
     because = f": {storable(answer.text)}" if answer.text else ". Find another way, or say what you cannot do."
-    said = f"A person did not permit this call{because}"
-    return Resolution("resolved", record, (text_block(said),), failed=True, error=said)
+    text = f"A person did not permit this call{because}"
+    return Resolution("resolved", record, (text_block(text),), failed=True, error=text)
 
 
 def _timed_out(wait: Wait) -> Resolution:
@@ -172,13 +172,13 @@ def _timed_out(wait: Wait) -> Resolution:
     if isinstance(request, Pause):
         return Resolution("resolved", {}, (text_block(f"It is {request.until:%Y-%m-%d %H:%M:%S %Z} now."),))
     if isinstance(request, AskUser) and request.default is not None:
-        said = f"{request.default}\n(Nobody answered in time; this is the default.)"
-        return Resolution("timed_out", {"text": request.default}, (text_block(said),))
+        text = f"{request.default}\n(Nobody answered in time; this is the default.)"
+        return Resolution("timed_out", {"text": request.default}, (text_block(text),))
     if isinstance(request, AwaitMessages):
         return _no_message(request)
-    asked = request.agent_id if isinstance(request, AskAgent) else "The person"
-    said = f"{asked} did not answer in time."
-    return Resolution("timed_out", {}, (text_block(said),), failed=True, error=said)
+    absent = request.agent_id if isinstance(request, AskAgent) else "The person"
+    text = f"{absent} did not answer in time."
+    return Resolution("timed_out", {}, (text_block(text),), failed=True, error=text)
 
 
 def _no_message(request: AwaitMessages) -> Resolution:

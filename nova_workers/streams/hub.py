@@ -114,7 +114,7 @@ class StreamHub:
         self._redis = redis
         self._pubsub = redis.pubsub()
         self._feeds: dict[str, set[Feed]] = {}
-        self._asked: set[str] = set()
+        self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
         self._lock = asyncio.Lock()
 
@@ -149,9 +149,9 @@ class StreamHub:
             try:
                 # Under the lock: of two concurrent connects, one would listen on a connection that the other replaced.
                 async with self._lock:
-                    self._asked |= self._feeds.keys()
+                    self._wanted |= self._feeds.keys()
                     # An unused channel keeps the connection in subscribed mode while there are no feeds.
-                    await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *map(run_channel, self._asked))
+                    await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *map(run_channel, self._wanted))
                 while True:
                     self._take(await self._pubsub.get_message(timeout=None))
             except RedisError as error:
@@ -169,9 +169,9 @@ class StreamHub:
     async def _join(self, run_id: str) -> None:
         """Subscribe, unless already subscribed."""
         async with self._lock:
-            if run_id in self._asked or run_id not in self._feeds:
+            if run_id in self._wanted or run_id not in self._feeds:
                 return
-            self._asked.add(run_id)
+            self._wanted.add(run_id)
             try:
                 await self._pubsub.subscribe(run_channel(run_id))
             except RedisError as error:
@@ -180,14 +180,14 @@ class StreamHub:
 
     async def _leave(self) -> None:
         """Unsubscribe from channels without followers, in batches: a command per run would be expensive."""
-        if len(self._asked) - len(self._feeds) < _LEFT_CHANNELS:
+        if len(self._wanted) - len(self._feeds) < _LEFT_CHANNELS:
             return
         async with self._lock:
-            left = self._asked - self._feeds.keys()
+            left = self._wanted - self._feeds.keys()
             if not left:
                 # Another task unsubscribed meanwhile. A command without names would unsubscribe from every channel.
                 return
-            self._asked -= left
+            self._wanted -= left
             self._subscribed -= left
             try:
                 await self._pubsub.unsubscribe(*map(run_channel, left))
@@ -205,7 +205,7 @@ class StreamHub:
         if message["type"] == "subscribe":
             # Also heard after every reconnect: whatever was published in between is in the stream. And heard when the
             # last follower has just left: the next may come before the channel is given up.
-            if run_id in self._asked:
+            if run_id in self._wanted:
                 self._subscribed.add(run_id)
             for feed in feeds:
                 feed.resync()

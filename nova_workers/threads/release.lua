@@ -1,8 +1,8 @@
 -- Release a thread's lock and return whether the thread was flagged for a recheck.
 -- KEYS[1] lock, KEYS[2] recheck flag   ARGV[1] token
 -- Returns 1 when a doorbell found the lock held since the last release, 0 otherwise or when another token holds it now.
--- Invariant: only the holder's token deletes the lock; the flag is taken by exactly one release, and never from under
--- another holder, who must hear of it.
+-- Invariant: only the holder's token deletes the lock. Exactly one release takes the flag, and never while another token
+-- holds the lock, whose own release must return it.
 local holder = redis.call('GET', KEYS[1])
 if holder ~= false and holder ~= ARGV[1] then
   return 0

@@ -1,7 +1,7 @@
 """Renders earlier turns as the messages of a model call.
 
 The ledger stores messages and, separately, how each turn ended. The ending becomes text only here, so stored messages
-contain nothing but what was said, and a turn is always rendered alike.
+contain only what was sent and answered, and a turn is always rendered alike.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nova_workers.contracts.content import ContentBlock, Message, text_block
 from nova_workers.ledger.threads.history import HistoryTurn
 
-__all__ = ["INTERRUPTED", "STOPPED", "conversation", "repair", "told"]
+__all__ = ["INTERRUPTED", "STOPPED", "conversation", "messages_of", "repair"]
 
 STOPPED = "(stopped by user)"
 _ERROR_CHARS = 500
@@ -19,10 +19,10 @@ INTERRUPTED = "[The tool call was interrupted before it ended. It may or may not
 
 def conversation(turns: Sequence[HistoryTurn]) -> tuple[Message, ...]:
     """Return the messages of turns, in order, in a form that the Messages API accepts."""
-    return repair([message for turn in turns for message in told(turn)])
+    return repair([message for turn in turns for message in messages_of(turn)])
 
 
-def told(turn: HistoryTurn) -> tuple[Message, ...]:
+def messages_of(turn: HistoryTurn) -> tuple[Message, ...]:
     """Return the messages of a turn, with a note if it ended early.
 
     The partial text of a stopped turn is followed by ``(stopped by user)``, that of a failed one by ``(error: …)``. In

@@ -200,6 +200,6 @@ def _new_content(content: str, change: NoteChange) -> str:
     first = content.find(old)
     if first == -1 or content.find(old, first + 1) != -1:
         shown = old if len(old) <= _QUOTE_CHARS else old[:_QUOTE_CHARS] + "…"
-        told = "does not occur in the note" if first == -1 else "occurs more than once in the note; give more of it"
-        raise InvalidInput(f"old_text: {shown!r} {told}. It must be there exactly once.", field="old_text")
+        problem = "does not occur in the note" if first == -1 else "occurs more than once in the note; give more of it"
+        raise InvalidInput(f"old_text: {shown!r} {problem}. It must be there exactly once.", field="old_text")
     return content[:first] + change.passage.new + content[first + len(old) :]

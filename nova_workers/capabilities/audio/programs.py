@@ -24,7 +24,7 @@ _KEPT_ENVIRONMENT: Final = (
     "HF_HOME",
     "CUDA_VISIBLE_DEVICES",
 )
-"""No key of ours and no password is among them."""
+"""None of them has a key or a password."""
 
 _OUTPUT_BYTES: Final = 4_000_000
 _ERROR_CHARS: Final = 400
@@ -36,7 +36,7 @@ async def run_program(
     """Run a program to its end, and return what it wrote.
 
     Raises:
-        ToolFailure: It cannot be started, took too long or failed; with the end of what it said.
+        ToolFailure: It cannot be started, took too long or failed; has the end of its output.
     """
     name = Path(command[0]).name
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}

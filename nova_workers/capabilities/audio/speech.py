@@ -23,7 +23,7 @@ class Speaker:
     """A program that reads text on its standard input and writes a WAV file.
 
     Attributes:
-        name: What it is called.
+        name: Its name in messages.
         command: The program and its arguments; ``{out}`` stands for the file.
     """
 
@@ -35,10 +35,10 @@ class Speaker:
         """Write a WAV file.
 
         Raises:
-            ToolFailure: It could not.
+            ToolFailure: The program failed.
         """
         command = [part.replace("{out}", str(target)) for part in self.command]
-        # One line: Piper makes a recording of each, in place of the one before.
+        # One line: Piper records each line anew, over the one before.
         await run_program(command, timeout_s=self.timeout_s, given=" ".join(text.split()).encode())
         size_bytes = await asyncio.to_thread(lambda: target.stat().st_size if target.exists() else 0)
         if not size_bytes:
@@ -46,10 +46,10 @@ class Speaker:
 
 
 def find_speaker(settings: AudioSettings) -> Speaker:
-    """Return the program that speaks here. Blocks for a moment.
+    """Return the installed speech program. Blocks for a moment.
 
     Raises:
-        ToolFailure: There is none; the message says what to install.
+        ToolFailure: None is installed; the message says what to install.
     """
     voice = settings.voice
     piper = shutil.which("piper")

@@ -18,7 +18,7 @@ __all__ = ["Transcriber", "find_transcriber"]
 
 _CHILD: Final = Path(__file__).with_name("whisper_child.py")
 _PACKAGES: Final = ("faster_whisper", "whisper")
-"""By preference: the first takes a quarter of the other's time and memory for the same model."""
+"""In order of preference: the first needs a quarter of the other's time and memory for the same model."""
 _WHISPER_CPP: Final = ("whisper-cli", "whisper-cpp")
 _SAID_CHARS: Final = 300
 
@@ -38,19 +38,19 @@ class Transcriber(Protocol):
 
         Args:
             recording: The file; its suffix is that of its format.
-            language: ISO 639 code; None finds it out.
+            language: ISO 639 code; None detects it.
 
         Raises:
-            ToolFailure: It could not; the message says why and what to do.
+            ToolFailure: It failed; the message says why and what to do.
         """
         ...
 
 
 def find_transcriber(settings: AudioSettings) -> Transcriber:
-    """Return what transcribes here: the server that is set, else what is installed. Blocks for a moment.
+    """Return the transcriber: the configured server, else an installed program. Blocks for a moment.
 
     Raises:
-        ToolFailure: There is nothing; the message says what to install.
+        ToolFailure: There is none; the message says what to install.
     """
     if settings.transcription_url is not None:
         return _Server(settings, settings.transcription_url)
@@ -94,7 +94,7 @@ class _WhisperCpp:
                 f"whisper.cpp needs a model file, and {str(model)!r} is none on this worker. The operator sets "
                 "NOVA_AUDIO__TRANSCRIPTION_MODEL to the path of a ggml model."
             )
-        # Beside the recording, in a directory that goes with it: what the program prints is mixed with its log.
+        # To a file beside the recording, in its temporary directory: the program mixes its output with its log.
         text = recording.with_name("transcript")
         options = ["-nt", "-l", language or "auto", "-otxt", "-of", str(text)]
         await run_program(

@@ -1,6 +1,6 @@
-"""The child process that runs a Whisper package on one file: the model's memory and work are not the worker's.
+"""The child process that runs a Whisper package on one file, to keep the model's memory and work out of the worker.
 
-A script of its own that imports nothing of ours. Arguments: package, model, file, language or nothing. Writes one line
+A script that imports nothing of ours. Arguments: package, model, file, language or nothing. Writes one line
 of JSON: ``{"text": …}``, or ``{"error": …}`` with what to do about it. Downloads nothing.
 """
 
@@ -42,7 +42,7 @@ def main() -> None:
     """Transcribe one file."""
     package, model, file, *language = sys.argv[1:]
     transcribe = {"faster_whisper": _faster_whisper, "whisper": _openai_whisper}[package]
-    # Libraries print what they like: the answer has a descriptor of its own.
+    # Libraries print to stdout, so the answer has a descriptor of its own.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)

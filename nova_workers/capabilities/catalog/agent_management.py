@@ -1,4 +1,4 @@
-"""The `agent-management` capability: an agent makes, changes and deletes other agents."""
+"""The `agent-management` capability: an agent creates, changes and deletes other agents."""
 
 from typing import Annotated, Any
 
@@ -78,7 +78,7 @@ class _Described(ToolInput):
 
     @model_validator(mode="before")
     @classmethod
-    def _leaves_to_people(cls, given: Any) -> Any:
+    def _refuse_fields_for_people(cls, given: Any) -> Any:
         for field in sorted(_FOR_PEOPLE & set(given)) if isinstance(given, dict) else ():
             raise ValueError(f"{field} is set by people only, not by a tool. Ask a person, and leave it out")
         return given
@@ -196,7 +196,7 @@ class _AgentTools:
 
 
 def _fields(given: _Create | _Update, manager: AgentSpec, target: AgentSpec) -> JsonObject:
-    """Return the fields that are given, as an `AgentSpec` has them."""
+    """Return the given fields in the form of an `AgentSpec`."""
     plain = ("name", "description", "identity", "instructions", "subagents")
     fields = {name: getattr(given, name) for name in plain if getattr(given, name) is not None}
     if given.capabilities is not None:

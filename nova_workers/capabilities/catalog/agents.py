@@ -58,7 +58,7 @@ class _AgentTools:
                 ),
                 input=_Ask,
                 run=self._ask,
-                # It has no effect before the run waits: a crash until then leaves nothing behind.
+                # It has no effect before the run waits, so it may be repeated after a crash.
                 idempotent=True,
             ),
         )

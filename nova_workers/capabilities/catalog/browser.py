@@ -1,7 +1,7 @@
 """The `browser` capability: a web browser of the run's own, through the Playwright MCP server.
 
-Each run has a browser without a window and with an empty profile, which ends with it. What it may reach is what the
-machine that it runs on may reach: the guard of the fleet's own requests is not in its way.
+Each run has its own headless browser with an empty profile, which ends with the run. It can reach what its machine can
+reach: the guard of the fleet's own requests does not apply to it.
 """
 
 import shlex
@@ -17,23 +17,23 @@ __all__ = ["capability"]
 
 _ALWAYS: Final = ("--headless", "--isolated")
 _TIMEOUT_S: Final = 120.0
-"""A browser that starts for the first time, or a page that takes its time."""
+"""For the first start of a browser, and for slow pages."""
 
 _Origin = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.*\[\]:-]+$", max_length=300)]
 
 
 class _Config(BaseModel):
-    """What a run's browser may do."""
+    """The permissions of a run's browser."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     allowed_origins: Annotated[tuple[_Origin, ...], Field(max_length=100)] = ()
-    """Such as ``https://example.com``; the browser then asks no other. Empty allows all. Not for a browser behind a
+    """Such as ``https://example.com``; the browser then requests no other. Empty allows all. Not for a browser behind a
     URL, which its operator starts."""
 
 
 class _BrowserCapability:
-    """Its tools are the Playwright server's, in whichever version the operator has."""
+    """Its tools are those of the operator's version of the Playwright server."""
 
     name = "browser"
     description = "A web browser: open pages, click, type, read, take pictures."
@@ -45,7 +45,7 @@ class _BrowserCapability:
         self._command = command
 
     def check_grant(self, config: BaseModel, field: str) -> None:
-        """Refuse a browser that the operator has not set up."""
+        """Refuse a browser that the operator has not configured."""
         command = self._require(field)
         assert isinstance(config, _Config)  # noqa: S101 - narrows the type; the registry parses it as this class
         if _is_url(command) and config.allowed_origins:

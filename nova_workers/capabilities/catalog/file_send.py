@@ -74,7 +74,7 @@ class _FileTools:
         return f"Sent {sent.name} ({sent.size_bytes} bytes) as {sent.id}."
 
     def _read(self, context: CapabilityContext, path: str) -> bytes:
-        """Return what a file holds, and no more than one byte over the limit. Blocks."""
+        """Return a file's content, at most one byte over the limit. Blocks."""
         if not native_tools(context.agent.trust):
             raise ToolFailure(
                 f"You work without files (your trust is {context.agent.trust!r}). Give content and name, not path."

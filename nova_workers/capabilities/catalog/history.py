@@ -1,4 +1,4 @@
-"""The `history` capability: what this agent and the people it talked with said before."""
+"""The `history` capability: message search in the agent's earlier conversations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_HITS = 20
 _MAX_WINDOW = 5
 _MAX_READ = 50
 _SEARCH_CHARS = 700
-"""Of each message that a search shows; a hit is read on with history_read."""
+"""For each message of a search; history_read shows more around a hit."""
 _READ_CHARS = 6_000
 
 

@@ -1,4 +1,4 @@
-"""The `mcp` capability: tools of servers from outside, by configuration."""
+"""The `mcp` capability: tools of external servers, by configuration."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ __all__ = ["capability"]
 
 
 class _Config(BaseModel):
-    """Which servers, by a name of your own."""
+    """The servers, by names that the author chooses."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,14 +42,14 @@ class _McpCapability:
         self._settings = settings
 
     def check_grant(self, config: BaseModel, field: str) -> None:
-        """Refuse what the operator does not permit."""
+        """Refuse servers that the operator does not permit."""
         for name, server in _servers(config).servers.items():
             server.check(self._settings, f"{field}.servers.{name}")
 
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None
     ) -> Revealed:
-        """Return the secrets that go to the servers: one may send them back."""
+        """Return the secrets that the servers get: a server may return one."""
         names = _servers(config).references()
         values = await self._secrets.readable(connection, tenant_id, names) if names else {}
         return Revealed(values, readable=False)

@@ -1,4 +1,4 @@
-"""The `notes` capability: markdown documents that an agent keeps, and shares when they are fit to be seen."""
+"""The `notes` capability: markdown documents of an agent, private until it shares them."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -23,7 +23,7 @@ __all__ = ["capability"]
 
 _MAX_LISTED = 100
 _READ_CHARS = 30_000
-"""About 7,500 tokens a call."""
+"""About 7,500 tokens per call."""
 
 _NoteId = Annotated[
     str, StringConstraints(pattern=r"^note_[0-9A-Z]{26}$"), Field(description="As note_list and note_create give it.")

@@ -30,7 +30,7 @@ _Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Z*?][A-Z0-9_*?]{0,63}$
 
 
 class _Config(BaseModel):
-    """Which secrets an agent may use."""
+    """The secrets that an agent may use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -83,7 +83,7 @@ class _SecretTools:
                 idempotent=True,
                 read_only=True,
             ),
-            # Not idempotent: a journal has no value, so a call that was cut off cannot be made again.
+            # Not idempotent: the journal has no values, so an interrupted call cannot be repeated.
             ToolDeclaration(
                 name="secret_update",
                 description="Give a secret a new value, or make one.",
@@ -116,7 +116,7 @@ class _SecretTools:
 
 
 class _SecretsCapability(ToolCapability):
-    """Its tools, and what they can bring into a run."""
+    """Its tools, and the secrets that they can bring into a run."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__(

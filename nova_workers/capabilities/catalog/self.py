@@ -1,4 +1,4 @@
-"""The `self` capability: an agent reads its own configuration, and changes what of it is its own."""
+"""The `self` capability: an agent reads its own configuration, and changes its instructions and responsibilities."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -57,7 +57,7 @@ class _Remove(ToolInput):
 
 
 class _SelfTools:
-    """Each change is a version of the agent, made by itself. Its identity, rights and bounds are for people."""
+    """Each change is a version with the agent as its author. Only people change its identity, rights and bounds."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents

@@ -1,6 +1,6 @@
 """The `skills` capability: an agent reads the instructions of a skill when it needs them.
 
-Never granted: every run gets it whose agent has skills and no better way to them. The prompt names them.
+Never granted: a run gets it if its agent has skills and its engine does not load them itself. The prompt names them.
 """
 
 from typing import Annotated, Any

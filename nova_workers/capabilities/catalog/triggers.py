@@ -1,4 +1,4 @@
-"""The `triggers` capability: an agent says when it wants to start by itself."""
+"""The `triggers` capability: an agent schedules its own runs."""
 
 from typing import Annotated, Any, Literal
 
@@ -89,7 +89,7 @@ _Gate = Annotated[
     ),
 ]
 _WEB_TOOL = "WebFetch"
-"""An agent without this tool must not reach an address by a `url` gate either."""
+"""An agent without this tool must not request a URL by a `url` gate either."""
 _BRAKES = ("max_runs_per_day", "max_cost_usd_per_day", "pause_after_failures")
 _TriggerId = Annotated[
     str, StringConstraints(pattern=r"^trg_[0-9A-Z]{26}$"), Field(description="As trigger_list gives it.")
@@ -269,7 +269,7 @@ async def _require_own(connection: Connection, context: CapabilityContext, trigg
 
 
 async def _require_made_by_itself(connection: Connection, context: CapabilityContext, trigger_id: str) -> None:
-    """Keep an agent from loosening what a person bound it with."""
+    """Keep an agent from changing the limits of a trigger that it did not create."""
     await _require_own(connection, context, trigger_id)
     trigger = await get_trigger(connection, context.tenant_id, trigger_id)
     if trigger.created_by != context.agent_id:
@@ -279,7 +279,7 @@ async def _require_made_by_itself(connection: Connection, context: CapabilityCon
 
 
 def _require_reach(context: CapabilityContext, given: _Create | _Update) -> None:
-    """Keep an agent from asking an address that its trust gives it no tool for. People may."""
+    """Keep an agent from a gate that requests URLs if its trust gives it no tool for that. People may."""
     trust = context.agent.trust
     if isinstance(given.gate, UrlGate) and _WEB_TOOL not in native_tools(trust):
         raise Forbidden(f"gate: an agent of the trust {trust!r} has no web tools, so its gate asks no address.")

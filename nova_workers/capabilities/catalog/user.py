@@ -88,7 +88,7 @@ def capability(parts: CapabilityParts) -> Capability:
                 ),
                 input=_Ask,
                 run=tools.ask,
-                # It has no effect before the run waits: a crash until then leaves nothing behind.
+                # It has no effect before the run waits, so it may be repeated after a crash.
                 idempotent=True,
             ),
             ToolDeclaration(

@@ -143,8 +143,8 @@ def _retry_after_s(error: Exception) -> float | None:
 def _say(error: Exception) -> str:
     match error:
         case anthropic.APIStatusError():
-            asked = f" (request {error.request_id})" if error.request_id else ""
-            return f"The model provider answered {error.status_code}: {error.api_message or error.message}{asked}"
+            requested = f" (request {error.request_id})" if error.request_id else ""
+            return f"The model provider answered {error.status_code}: {error.api_message or error.message}{requested}"
         case anthropic.APIConnectionError() | httpx2.TransportError():
             return f"The connection to the model provider failed: {error or type(error).__name__}"
         case TypeError() if "authentication" in str(error):

@@ -206,6 +206,6 @@ class Conversation:
         content: Any = message.get("message", {}).get("content")
         for block in content if isinstance(content, list) else ():
             if block.get("type") == "tool_result":
-                said: Any = block.get("content") or ()
-                blocks = (text_block(said),) if isinstance(said, str) else tuple(said)
+                result: Any = block.get("content") or ()
+                blocks = (text_block(result),) if isinstance(result, str) else tuple(result)
                 self._parts.gate.settle(block["tool_use_id"], ToolOutcome(blocks, failed=block.get("is_error") is True))

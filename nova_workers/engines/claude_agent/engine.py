@@ -140,11 +140,11 @@ class ClaudeAgentEngine:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
         content = (text_block(message),) if isinstance(message, str) else message
         if options.temperature is not None:
-            said = (
+            problem = (
                 "The engine 'claude_agent' takes no temperature, and the agent has one. Take it away, or give the "
                 "agent the engine 'anthropic'."
             )
-            return self._failed(EngineFailure(said, kind="unknown", retryable=False))
+            return self._failed(EngineFailure(problem, kind="unknown", retryable=False))
         try:
             home = await asyncio.to_thread(make_home, options.cwd, options.directories, options.skills)
         except EngineFailure as failure:

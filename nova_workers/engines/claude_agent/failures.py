@@ -39,14 +39,14 @@ _ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.I)
 
 def failure_of(result: JsonObject) -> EngineFailure:
     """Return the failure in a result message: an `AttemptFailed` if it is the provider's."""
-    said = _said(result)
+    reported = _message_of(result)
     status = result.get("api_error_status")
-    verdict = _judge(status if isinstance(status, int) else None, said)
-    message = f"The Claude Code program reports: {said}"
+    verdict = _judge(status if isinstance(status, int) else None, reported)
+    message = f"The Claude Code program reports: {reported}"
     if verdict is None:
         return EngineFailure(message, kind="unknown", retryable=False)
     kind, retryable, cause = verdict
-    if cause == "request" and kind == "model_error" and _ABOUT_MEDIA.search(said):
+    if cause == "request" and kind == "model_error" and _ABOUT_MEDIA.search(reported):
         # The program numbers messages differently, so the place is unknown.
         return ContentRefused(message)
     return AttemptFailed(message, kind=kind, retryable=retryable, cause=cause)
@@ -62,16 +62,16 @@ def program_ended(complaints: str) -> EngineFailure:
     )
 
 
-def _said(result: JsonObject) -> str:
+def _message_of(result: JsonObject) -> str:
     errors = [str(error) for error in result.get("errors") or () if error]
     text = result.get("result")
     return "; ".join(errors) or (text.strip() if isinstance(text, str) else "") or str(result.get("subtype"))
 
 
-def _judge(status: int | None, said: str) -> _Verdict | None:
+def _judge(status: int | None, reported: str) -> _Verdict | None:
     for pattern, verdict in _BY_WORDS[:1]:
-        if pattern.search(said):
+        if pattern.search(reported):
             return verdict
     if status is not None:
         return _BY_STATUS.get(status, _OUT_OF_ORDER if status >= 500 else _BY_STATUS[400])
-    return next((verdict for pattern, verdict in _BY_WORDS if pattern.search(said)), None)
+    return next((verdict for pattern, verdict in _BY_WORDS if pattern.search(reported)), None)

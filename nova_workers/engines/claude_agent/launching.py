@@ -108,8 +108,8 @@ class Launcher:
 
     def _prompt(self) -> str:
         schema = self._options.output_schema
-        asked = () if schema is None else (answer_request(schema),)
-        return "\n\n".join((*((self._options.system_prompt,) if self._options.system_prompt else ()), *asked))
+        schema_request = () if schema is None else (answer_request(schema),)
+        return "\n\n".join((*((self._options.system_prompt,) if self._options.system_prompt else ()), *schema_request))
 
     def _fixed(self, model: str) -> tuple[str, ...]:
         options = self._options

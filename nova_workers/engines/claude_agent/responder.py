@@ -153,9 +153,9 @@ class ClaudeProvider:
     async def _go_on(self, conversation: Conversation, ask: Ask) -> None:
         self._steering += ask.steering
         if conversation.idle:
-            said = self._steering or [ask.messages[-1]]
+            unanswered = self._steering or [ask.messages[-1]]
             self._steering = []
-            for message in said:
+            for message in unanswered:
                 await conversation.say(message.content)
             return
         for call_id, reason in _refusals(ask.messages):
@@ -238,11 +238,11 @@ class ClaudeProvider:
                 "server_tool_use": {"web_search_requests": counts.get("webSearchRequests")},
             }
             used = usage_of(self._prices, named, model)
-            told = self._reported.get(model, TokenUsage())
+            reported = self._reported.get(model, TokenUsage())
             if self._route is not None and model == self._route.model:
-                told += self._counted
+                reported += self._counted
                 self._counted = TokenUsage()
-            rest = _less(used, told)
+            rest = _less(used, reported)
             self._reported[model] = used
             if rest.total_tokens:
                 extra += rest

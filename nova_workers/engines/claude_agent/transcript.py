@@ -17,7 +17,7 @@ from nova_workers.engines.claude_agent.names import own_name, program_name
 
 __all__ = ["entries_of", "fingerprint", "kept", "rebound", "to_own_names"]
 
-_TOLD = frozenset({"user", "assistant", "attachment", "system"})
+_STORED_TYPES = frozenset({"user", "assistant", "attachment", "system"})
 """Kinds of entries that form a conversation. Others are the program's notes on requests, queues and costs."""
 _REPLACEMENTS = "content-replacement"
 _COMPACTED = "compact_boundary"
@@ -42,10 +42,10 @@ def entries_of(
         content = [_to_program_names(block) for block in portable(message.content)]
         if not content:
             continue
-        said: JsonObject = {"role": role, "content": content}
+        body: JsonObject = {"role": role, "content": content}
         if role == "assistant":
-            said |= {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "model": model, "usage": _NO_USAGE}
-            said |= {"stop_reason": "end_turn", "stop_sequence": None}
+            body |= {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "model": model, "usage": _NO_USAGE}
+            body |= {"stop_reason": "end_turn", "stop_sequence": None}
         entry_id = str(uuid.uuid4())
         entries.append(
             {
@@ -57,7 +57,7 @@ def entries_of(
                 "isSidechain": False,
                 "userType": "external",
                 "cwd": cwd,
-                "message": said,
+                "message": body,
             }
         )
         parent = entry_id
@@ -73,26 +73,27 @@ def kept(entries: Iterable[JsonObject]) -> tuple[tuple[JsonObject, ...], bool]:
     """Select the entries to store.
 
     Returns:
-    The entries, each once; and whether they are complete by themselves, since the program compacted the conversation.
+    The entries, each once; and whether they are complete without their parents, since the program compacted the
+    conversation.
     """
     by_id: dict[str, JsonObject] = {}
     for entry in entries:
         kind = entry.get("type")
-        if kind in _TOLD and entry.get("uuid") and not entry.get("isSidechain"):
+        if kind in _STORED_TYPES and entry.get("uuid") and not entry.get("isSidechain"):
             by_id[entry["uuid"]] = entry
         elif kind == _REPLACEMENTS:
             by_id[_REPLACEMENTS] = entry
-    told = list(by_id.values())
-    compactions = [at for at, entry in enumerate(told) if entry.get("subtype") == _COMPACTED]
-    return tuple(told[compactions[-1] :] if compactions else told), bool(compactions)
+    stored = list(by_id.values())
+    compactions = [at for at, entry in enumerate(stored) if entry.get("subtype") == _COMPACTED]
+    return tuple(stored[compactions[-1] :] if compactions else stored), bool(compactions)
 
 
 def fingerprint(messages: Iterable[Message]) -> str:
     """Return a hash that is equal for equal conversations, before and after storage in the ledger."""
     digest = hashlib.sha256()
     for message in messages:
-        told = [message.role, storable_json(list(message.content))]
-        digest.update(json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
+        canonical = [message.role, storable_json(list(message.content))]
+        digest.update(json.dumps(canonical, sort_keys=True, separators=(",", ":")).encode())
     return digest.hexdigest()
 
 

@@ -3,14 +3,15 @@
 ============  =================  ======================================================================
 trust         permission mode    tools
 ============  =================  ======================================================================
-sandbox       dontAsk            none; only the MCP pattern is allowed
-controlled    dontAsk            files under the roots, WebSearch; Bash is disallowed
-unrestricted  bypassPermissions  the same and Bash, with the flag that allows to skip permissions
+sandbox       dontAsk            none but subagents; the MCP pattern is allowed, Bash is disallowed
+controlled    dontAsk            files under the roots, WebSearch, skills, subagents; Bash is disallowed
+unrestricted  bypassPermissions  the same and Bash, with the flag that skips every check
 ============  =================  ======================================================================
 
-Each restriction is enforced twice: a tool that trust withholds is neither in the program's tool set nor allowed by a
-rule. ``dontAsk`` refuses everything that no rule allows, including paths outside the roots; the program resolves
-symbolic links before it compares, and also protects its own settings under ``.claude``.
+``dontAsk`` refuses everything that no rule allows, including paths outside the roots; the program resolves symbolic
+links before it compares, and also protects its own settings under ``.claude``. So each restriction is enforced twice: a
+tool that trust withholds is neither in the program's tool set nor allowed by a rule. For an unrestricted turn only the
+tool set restricts.
 
 If the fleet confines commands, the program treats an unrestricted turn as controlled, and the bridge offers our own
 Bash in the sandbox.
@@ -54,9 +55,9 @@ def permissions(
     Args:
         trust: The level.
         roots: Resolved directories that files are confined to. Empty: there are no tools on files.
-        readable: Directories beside them that files are read from, and not written.
-        skills: Whether there are skills to be used. A sandbox has none: a skill is a file.
-        subagents: Whether the turn has subagents. They have no tool that the turn has not.
+        readable: Further directories whose files can be read and not written.
+        skills: Whether the turn has skills. A sandbox has none, since a skill is a file.
+        subagents: Whether the turn has subagents. They have no tools that the turn does not have.
 
     Raises:
         EngineFailure: A root's path cannot be expressed in a rule.
@@ -68,14 +69,14 @@ def permissions(
     beside = (_SEARCH, *((_SKILL,) if skills else ()), *helpers)
     if trust == "controlled":
         # Rules for Read hold for Glob and Grep too, those for Edit for Write.
-        confined = tuple(f"{tool}(/{_said(root)}/**)" for root in roots for tool in ("Read", "Edit"))
-        confined += tuple(f"Read(/{_said(path)}/**)" for path in readable)
+        confined = tuple(f"{tool}(/{_rule_path(root)}/**)" for root in roots for tool in ("Read", "Edit"))
+        confined += tuple(f"Read(/{_rule_path(path)}/**)" for path in readable)
         return Permissions("dontAsk", (*files, *beside), (BRIDGE_PATTERN, *confined, *beside), (SHELL_TOOL,))
     shell = (SHELL_TOOL,) if roots else ()
     return Permissions("bypassPermissions", (*files, *beside, *shell), (BRIDGE_PATTERN,), skip=True)
 
 
-def _said(root: Path) -> str:
+def _rule_path(root: Path) -> str:
     path = str(root)
     if _RULE_SYNTAX & set(path):
         raise EngineFailure(

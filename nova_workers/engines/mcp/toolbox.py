@@ -222,18 +222,18 @@ async def _listing(lease: Lease) -> list[Tool] | None:
         return None
 
 
-def _progress(call: ToolCall, tell: ReportProgress | None) -> OnProgress | None:
-    if tell is None:
+def _progress(call: ToolCall, report: ReportProgress | None) -> OnProgress | None:
+    if report is None:
         return None
-    told_at_s = float("-inf")
+    reported_at_s = float("-inf")
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        nonlocal told_at_s
+        nonlocal reported_at_s
         now_s = time.monotonic()
-        if now_s - told_at_s < _PROGRESS_EVERY_S and progress != total:
+        if now_s - reported_at_s < _PROGRESS_EVERY_S and progress != total:
             return
-        told_at_s = now_s
+        reported_at_s = now_s
         share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-        tell(call, one_line(f"{call.tool_name}: {share} {message or ''}"))
+        report(call, one_line(f"{call.tool_name}: {share} {message or ''}"))
 
     return on_progress

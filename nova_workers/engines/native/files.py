@@ -86,9 +86,9 @@ class Files:
     def _tool(self, name: str, arguments: type[Given], work: Callable[[Given, Path], ToolOutcome]) -> NativeTool:
         reads_only = name == "Read"
 
-        def perform(asked: Given) -> ToolOutcome:
+        def perform(call_input: Given) -> ToolOutcome:
             try:
-                return work(asked, self._confinement.resolve(cast(Any, asked).file_path))
+                return work(call_input, self._confinement.resolve(cast(Any, call_input).file_path))
             except UnicodeDecodeError as error:
                 raise ToolFailure(f"{name}: not valid UTF-8 text; of binary files only images and PDFs.") from error
             except OSError as error:
@@ -98,58 +98,58 @@ class Files:
 
         async def run(given: JsonObject) -> ToolOutcome:
             try:
-                asked = arguments.model_validate(given)
+                call_input = arguments.model_validate(given)
             except ValidationError as error:
                 raise ToolFailure(complaint(name, error), tool=name) from error
             if reads_only:
-                return await in_thread(self._threads, perform, asked)
+                return await in_thread(self._threads, perform, call_input)
             # Of two concurrent edits of one file, one would be lost.
             async with self._writing:
-                return await in_thread(self._threads, perform, asked)
+                return await in_thread(self._threads, perform, call_input)
 
         schema = plain_schema(arguments)
         return NativeTool(ToolDefinition(name, _DESCRIPTIONS[name], schema, idempotent=reads_only), run)
 
-    def _read(self, asked: ReadInput, target: Path) -> ToolOutcome:
+    def _read(self, call_input: ReadInput, target: Path) -> ToolOutcome:
         with self._open(target, os.O_RDONLY) as file:
             size = os.fstat(file.fileno()).st_size
             media = _MEDIA.get(target.suffix.lower())
             if media is not None:
                 return _shown(file, size, media)
-            if asked.view_range is None:
+            if call_input.view_range is None:
                 if size > _MAX_TEXT_BYTES:
                     raise ValueError(
                         f"the file has {size} bytes, which exceeds {_MAX_TEXT_BYTES}; read a part with view_range"
                     )
                 text = file.read(_MAX_TEXT_BYTES).decode()
             else:
-                text = _lines(file, asked.view_range).decode()
+                text = _lines(file, call_input.view_range).decode()
         return text_outcome(text or "(nothing: the file is empty, or has no such lines)")
 
-    def _write(self, asked: WriteInput, target: Path) -> ToolOutcome:
-        data = asked.content.encode()
+    def _write(self, call_input: WriteInput, target: Path) -> ToolOutcome:
+        data = call_input.content.encode()
         if len(data) > _MAX_WRITE_BYTES:
             raise ValueError(f"the content is over {_MAX_WRITE_BYTES} bytes")
         with self._open(target, os.O_WRONLY, make=True) as file:
             _replace(file, data)
-        return text_outcome(f"Wrote {len(data)} bytes to {asked.file_path}")
+        return text_outcome(f"Wrote {len(data)} bytes to {call_input.file_path}")
 
-    def _edit(self, asked: EditInput, target: Path) -> ToolOutcome:
-        if not asked.old_string:
+    def _edit(self, call_input: EditInput, target: Path) -> ToolOutcome:
+        if not call_input.old_string:
             raise ValueError("old_string is empty")
         with self._open(target, os.O_RDWR) as file:
             if os.fstat(file.fileno()).st_size > _MAX_TEXT_BYTES:
                 raise ValueError(f"the file exceeds {_MAX_TEXT_BYTES} bytes")
             text = file.read(_MAX_TEXT_BYTES).decode()
-            count = text.count(asked.old_string)
+            count = text.count(call_input.old_string)
             if count == 0:
-                raise ValueError(f"old_string was not found in {asked.file_path}")
-            if count > 1 and not asked.replace_all:
-                raise ValueError(f"old_string occurs {count} times in {asked.file_path}; it must be unique")
-            if len(text) + count * len(asked.new_string) > _MAX_WRITE_BYTES:
+                raise ValueError(f"old_string was not found in {call_input.file_path}")
+            if count > 1 and not call_input.replace_all:
+                raise ValueError(f"old_string occurs {count} times in {call_input.file_path}; it must be unique")
+            if len(text) + count * len(call_input.new_string) > _MAX_WRITE_BYTES:
                 raise ValueError(f"the result would be over {_MAX_WRITE_BYTES} bytes")
-            _replace(file, text.replace(asked.old_string, asked.new_string).encode())
-        return text_outcome(f"Edited {asked.file_path}: {count} replacement{'s' if count > 1 else ''}")
+            _replace(file, text.replace(call_input.old_string, call_input.new_string).encode())
+        return text_outcome(f"Edited {call_input.file_path}: {count} replacement{'s' if count > 1 else ''}")
 
     def _open(self, target: Path, flags: int, *, make: bool = False) -> FileIO:
         return FileIO(self._confinement.open_file(target, flags, make=make), "rb" if flags == os.O_RDONLY else "rb+")

@@ -71,8 +71,8 @@ class ShellSandbox:
 
     def _hidden(self) -> list[str]:
         # A service user's home may be the root directory, which must not be hidden.
-        asked = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
-        return [path for path in map(os.path.realpath, asked) if path != "/" and Path(path).is_dir()]
+        folders = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
+        return [path for path in map(os.path.realpath, folders) if path != "/" and Path(path).is_dir()]
 
     def _try(self) -> None:
         try:

@@ -1,9 +1,9 @@
--- May a model be called now, and with which keys?
+-- Return whether a model may be called now, and with which keys.
 -- KEYS[1] breaker (hash: failures, open_until, probe_until), KEYS[2..] cool-downs (hash: until, reason, strikes)
--- ARGV[1] failures that open, ARGV[2] life of a probe in ms, ARGV[3] pause until a probe is looked at again in ms,
--- ARGV[4] how many of the cool-downs belong to one profile
--- Returns {ms to wait or 0, failures, rest of each cool-down in ms or 0 and its reason, in turns}.
--- Invariant: of all callers of a breaker that is half open one is let through, until it reports or its life is over.
+-- ARGV[1] failures that open the breaker, ARGV[2] lease of a probe in ms, ARGV[3] interval between checks of a probe in ms,
+-- ARGV[4] number of cool-downs per profile
+-- Returns {ms to wait or 0, failures, then for each cool-down its remaining ms or 0, and its reason}.
+-- Invariant: a half-open breaker admits one caller, the probe, until it reports or its lease expires.
 -- Times are Redis's own, so that the clocks of the workers do not matter.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

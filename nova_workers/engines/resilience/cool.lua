@@ -1,24 +1,24 @@
 -- Put a key to rest.
 -- KEYS[1] cool-down (hash: until, reason, strikes)
--- ARGV[1] reason, ARGV[2] first rest in ms, ARGV[3] longest in ms, ARGV[4] rest that the provider asked for in ms, or -1,
--- ARGV[5] how many times the rest strikes are remembered after it
+-- ARGV[1] reason, ARGV[2] first rest in ms, ARGV[3] longest in ms, ARGV[4] rest that the provider requested in ms, or -1,
+-- ARGV[5] how long strikes are remembered after a rest, as a multiple of it
 -- Returns how long the key rests from now in ms.
--- Invariant: of many calls that fail together the first sets the rest; a provider's own word may only lengthen it.
+-- Invariant: of concurrent failures the first sets the rest; a rest that the provider requested may only lengthen it.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local cooling = redis.call('HMGET', KEYS[1], 'until', 'strikes')
 local rest = tonumber(cooling[1] or 0) - now
-local asked = tonumber(ARGV[4])
+local requested = tonumber(ARGV[4])
 if rest > 0 then
-  if asked > rest then
-    rest = asked
+  if requested > rest then
+    rest = requested
     redis.call('HSET', KEYS[1], 'until', now + rest)
     redis.call('PEXPIRE', KEYS[1], rest)
   end
   return rest
 end
 local strikes = tonumber(cooling[2] or 0) + 1
-rest = asked >= 0 and asked or math.min(tonumber(ARGV[3]), ARGV[2] * 2 ^ (strikes - 1))
+rest = requested >= 0 and requested or math.min(tonumber(ARGV[3]), ARGV[2] * 2 ^ (strikes - 1))
 redis.call('HSET', KEYS[1], 'until', now + rest, 'reason', ARGV[1], 'strikes', strikes)
 redis.call('PEXPIRE', KEYS[1], math.max(1, math.floor(rest * (1 + ARGV[5]))))
 return math.floor(rest)

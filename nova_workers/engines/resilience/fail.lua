@@ -1,8 +1,8 @@
 -- Count a model's failure, and open its breaker at the limit.
 -- KEYS[1] breaker (hash: failures, open_until, probe_until)
--- ARGV[1] failures that open, ARGV[2] how long it is open in ms, ARGV[3] TTL in ms
--- Returns how long the breaker stays open in ms, 0 when it is closed.
--- Invariant: calls that began before it opened and fail now do not lengthen the time; a failed probe begins it anew.
+-- ARGV[1] failures that open it, ARGV[2] how long it is open in ms, ARGV[3] TTL in ms
+-- Returns how long the breaker stays open in ms, 0 if it is closed.
+-- Invariant: failures of calls that began before it opened do not extend the time; a failed probe restarts it.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local failures = redis.call('HINCRBY', KEYS[1], 'failures', 1)

@@ -1,8 +1,9 @@
 """The provider's rate limit, shared by all workers: a call over the limit waits.
 
-The window is exact (`limits`' moving window): no window admits more requests than allowed. Tokens are taken from a
-second window in units of a thousandth of the limit, since the window stores one entry per unit. They are estimated
-before a call and corrected after it: the difference is settled with this process's next call.
+The window is exact (`limits`' moving window): no window admits more requests than allowed. While Redis is unavailable
+each process applies the limit by itself. Tokens are taken from a second window in units of about a thousandth of the
+limit, since the window stores one entry per unit. They are estimated before a call and corrected after it: the
+difference is settled with this process's next call with the same key and model.
 
 A refused call waits. In each process the calls of one key and model form a queue, and only its first call asks Redis,
 so the requests to Redis grow with the number of workers, not of turns.
@@ -28,9 +29,9 @@ _Answer = TypeVar("_Answer")
 
 ANY_MODEL = "*"
 _UNITS = 1000
-"""Limit of entries in a token window."""
+"""Units of a token window, each one entry. By rounding it may have almost twice as many."""
 _POLLS_A_WINDOW = 200
-"""Limit of polls by the first queued call per window: every 0.3 s with a window of a minute."""
+"""Most polls by the first queued call per window: every 0.3 s with a window of a minute."""
 _REDIS_TIMEOUT_S = 2.0
 """Longer than a busy event loop lags: queued calls can wait, and without Redis the process admits too much."""
 _REDIS_AWAY_S = 5.0
@@ -51,7 +52,7 @@ class _CallQueue:
     limit: RateLimit
     turn: asyncio.Lock
     credit_tokens: float = 0.0
-    """Tokens taken and not used; negative: used and not taken."""
+    """Tokens taken from the window and not used; negative: used and not taken."""
     settled_s: float = 0.0
 
     @property
@@ -189,9 +190,9 @@ class RateLimiter:
     async def _ask(self, question: Callable[[MovingWindowRateLimiter], Awaitable[_Answer]]) -> _Answer:
         shared = self._shared
         if shared is not None:
-            told = await self._link.ask(lambda: question(shared))
-            if told is not None:
-                return told[0]
+            answer = await self._link.ask(lambda: question(shared))
+            if answer is not None:
+                return answer[0]
         if self._own is None:
             # Created here, since its storage needs a running loop.
             self._own = MovingWindowRateLimiter(MemoryStorage())

@@ -76,12 +76,12 @@ class SharedHealth:
 
     async def _both(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> _T:
         own = await ask(self._own)
-        told = await self._ask_shared(ask)
-        return own if told is None else told[0]
+        answer = await self._ask_shared(ask)
+        return own if answer is None else answer[0]
 
     async def _first(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> _T:
-        told = await self._ask_shared(ask)
-        return await ask(self._own) if told is None else told[0]
+        answer = await self._ask_shared(ask)
+        return await ask(self._own) if answer is None else answer[0]
 
     async def _ask_shared(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> tuple[_T] | None:
         shared = self._shared

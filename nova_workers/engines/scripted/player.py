@@ -155,8 +155,8 @@ def _steered(ask: Ask) -> str:
 
 
 def _last_user_text(ask: Ask) -> str:
-    said: Message | None = next((message for message in reversed(ask.messages) if message.role == "user"), None)
-    return "" if said is None else text_of(said.content)
+    latest: Message | None = next((message for message in reversed(ask.messages) if message.role == "user"), None)
+    return "" if latest is None else text_of(latest.content)
 
 
 def _usage(ask: Ask, draft: Draft) -> TokenUsage:

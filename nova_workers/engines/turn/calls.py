@@ -144,17 +144,17 @@ class CallRunner:
         except ToolFailure as failure:
             outcome = ToolOutcome((text_block(failure.message),), failed=True)
         except TimeoutError as error:
-            said = f"{call.tool_name} failed: {error or 'something in it timed out'}"
+            problem = f"{call.tool_name} failed: {error or 'something in it timed out'}"
             if limit.expired():
-                said = (
+                problem = (
                     f"{call.tool_name} was stopped after {self._timeout_s:g} s. Whether it had an effect is not known."
                 )
-            outcome = ToolOutcome((text_block(said),), failed=True)
+            outcome = ToolOutcome((text_block(problem),), failed=True)
         except Exception as error:
             # A tool is foreign code: whatever it raises, the turn continues and the model gets the error.
             _log.exception("tool_crashed", tool=call.tool_name, tool_call_id=call.id)
-            said = f"{call.tool_name} failed: {type(error).__name__}: {error}"
-            outcome = ToolOutcome((text_block(said),), failed=True)
+            problem = f"{call.tool_name} failed: {type(error).__name__}: {error}"
+            outcome = ToolOutcome((text_block(problem),), failed=True)
         return within_bounds(outcome, self._max_output_chars)
 
     async def _collect(self, step: OpenStep, runs: _Runs) -> None:

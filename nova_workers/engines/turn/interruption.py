@@ -2,7 +2,7 @@
 
 A turn waits in two ways. A stop must interrupt a wait for the model, a tool or a timer. It must not interrupt a wait
 for the caller (a commit), since it would then be unknown whether the commit happened. So only waits of the first kind
-run inside a `section`; a stop at any other time takes effect when the next section is entered.
+run inside a `section`; a stop at any other time takes effect at the next section or `check`.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class TurnStopped(BaseException):
 
 
 class Interruption:
-    """Combines the two reasons to stop a running turn: its abort signal and its deadline.
+    """Combines the reasons to stop a running turn: its abort signal, its deadline, and other limits (`time_out`).
 
     Use it as a context manager around the turn, in the turn's own task.
     """

@@ -12,10 +12,10 @@ __all__ = ["PromptFacts", "load_prompt_facts"]
 # The newest memories that fit, oldest first, so that a new memory changes only the end of the prompt. One extra row
 # shows that there are more.
 _FACTS = """
-SELECT (SELECT jsonb_agg(CASE WHEN told THEN content END ORDER BY id)
+SELECT (SELECT jsonb_agg(CASE WHEN fits THEN content END ORDER BY id)
           FROM (SELECT id, content,
                        row_number() OVER newest <= :memories
-                       AND sum(char_length(content)) OVER newest <= :memory_chars AS told
+                       AND sum(char_length(content)) OVER newest <= :memory_chars AS fits
                   FROM (SELECT id, content FROM memories WHERE tenant_id = :tenant_id
                          ORDER BY id DESC LIMIT :memories + 1) few
                 WINDOW newest AS (ORDER BY id DESC)) ranked
@@ -55,5 +55,5 @@ async def load_prompt_facts(
         _FACTS, tenant_id=tenant_id, memories=memories, memory_chars=memory_chars, skills=list(skills)
     )
     found: list[str | None] = [] if row is None else row["memories"] or []
-    told = tuple(fact for fact in found if fact is not None)
-    return PromptFacts(told, len(told) < len(found), {} if row is None else row["skills"] or {})
+    shown = tuple(fact for fact in found if fact is not None)
+    return PromptFacts(shown, len(shown) < len(found), {} if row is None else row["skills"] or {})

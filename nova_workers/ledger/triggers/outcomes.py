@@ -41,7 +41,7 @@ WITH ended AS (
      ORDER BY finished_at
      LIMIT :limit
        FOR UPDATE SKIP LOCKED
-), told AS (
+), recorded AS (
     UPDATE runs r SET trigger_told = true FROM ended e WHERE r.id = e.id
 ), counted AS (
     SELECT e.trigger_id, bool_or(e.status = 'succeeded') AS succeeded,

@@ -1,1 +1,1 @@
-"""One turn of a run: assembling what the engine gets, recording what it does."""
+"""One turn of a run: the engine's options, and the record of its steps."""

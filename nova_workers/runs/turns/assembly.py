@@ -1,4 +1,4 @@
-"""From an agent's configuration to what an engine gets: resolved, and free of our words."""
+"""Builds an engine's options from an agent's configuration, in the terms of the engine contract."""
 
 from __future__ import annotations
 
@@ -85,20 +85,20 @@ class TurnAssembler:
         return claim.model or claim.agent.model or self._settings.default_model
 
     async def within_budgets(self, claim: Claim, abort: AbortSignal) -> Claim:
-        """Return a claim with what the day's budgets leave for it.
+        """Return a claim with the rest of the day's budgets.
 
         Raises:
-            EngineFailure: A budget is spent; says which, and when it starts anew.
+            EngineFailure: A budget is spent; the message names it and when it resets.
             RunLost: The database was unavailable until the lease expired.
         """
         return await within_budgets(self._database, claim, abort)
 
     async def learn_secrets(self, claim: Claim, redactor: Redactor, abort: AbortSignal) -> bool:
-        """Tell a redactor the secrets that a claimed run may meet. Returns whether it may meet any, now or later.
+        """Pass the secrets that a claimed run may handle to a redactor. Return whether it may handle any, now or later.
 
         Raises:
             RunLost: The database was unavailable until the lease expired.
-            InvalidInput: A grant that reveals secrets cannot be used any more.
+            InvalidInput: A grant that reveals secrets is no longer valid.
         """
         agent = claim.agent
         if not self._capabilities.reveals(agent):
@@ -119,13 +119,13 @@ class TurnAssembler:
 
         Args:
             claim: The run.
-            journal: What of its turn is committed.
-            abort: Ends the wait for a database that is away.
-            timeout_s: What is left of the run's time, if that is bounded.
+            journal: The committed part of its turn.
+            abort: Ends the wait for an unavailable database.
+            timeout_s: The rest of the run's time limit, if any.
 
         Raises:
             RunLost: The database was unavailable until the lease expired.
-            EngineFailure: The agent's working directory cannot be made.
+            EngineFailure: The agent's working directory cannot be created.
         """
         agent = claim.agent
         context = CapabilityContext(
@@ -181,11 +181,11 @@ class TurnAssembler:
         )
 
     async def journal(self, claim: Claim, abort: AbortSignal) -> Journal:
-        """Return what is committed of a run's turn. Raises `RunLost` if the lease expired."""
+        """Return the committed part of a run's turn. Raises `RunLost` if the lease expired."""
         return await persist(self._database, abort, lambda c: load_journal(c, claim.turn_id))
 
     async def _skills(self, claim: Claim, abort: AbortSignal) -> tuple[SkillDirectory, ...]:
-        """Return the agent's skills for an engine that has a place for them. One that has gone is left out."""
+        """Return the agent's skills for an engine that loads them itself. Deleted ones are left out."""
         agent = claim.agent
         if not agent.skills or loads_on_demand(self._engine_name(claim), agent.trust):
             return ()
@@ -193,7 +193,7 @@ class TurnAssembler:
 
 
 def _reasoning_timeout_s(claim: Claim, settings: Settings) -> float:
-    """Return what is left of the reasoning time; in an orchestration it counts over all attempts of an activation."""
+    """Return the rest of the reasoning time; in an orchestration it counts over all attempts of an activation."""
     if claim.place is None:
         return settings.runs.reasoning_timeout_s
     return max(claim.place.limits.agent_timeout_seconds - claim.place.reasoning_ms / 1000, _LEAST_REASONING_S)

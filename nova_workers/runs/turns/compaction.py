@@ -30,7 +30,7 @@ from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.past import as_past, past_turns
 from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
-from nova_workers.threads.transcript import told
+from nova_workers.threads.transcript import messages_of
 
 __all__ = ["Compactor", "split_turns", "turn_sizes"]
 
@@ -237,7 +237,7 @@ def _parts(texts: Sequence[str], room_chars: int) -> list[str]:
 
 
 def _render(turn: HistoryTurn) -> str:
-    return "\n\n".join(_render_message(message) for message in told(turn))
+    return "\n\n".join(_render_message(message) for message in messages_of(turn))
 
 
 def _render_message(message: Message) -> str:

@@ -105,7 +105,7 @@ def not_stored(error: Exception, journal: Journal, unwritten: StepRecord | None)
 
 
 def close_journal(journal: Journal) -> StepRecord | None:
-    """Return the last step with every open call reported as interrupted, or None where nothing is open.
+    """Return the last step with every open call reported as interrupted, or None if no call is open.
 
     Its first message is in the journal already; writing it again at the same position changes nothing.
     """

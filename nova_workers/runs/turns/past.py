@@ -29,7 +29,7 @@ async def past_turns(database: Database, claim: Claim, abort: AbortSignal) -> tu
 
 
 def as_past(turn: HistoryTurn) -> HistoryTurn:
-    """Return a turn with its event context in front of its message, as the engine put it there."""
+    """Return a turn with its event context before its message, as the engine sent it."""
     if turn.event is None:
         return turn
     query, *others = turn.messages

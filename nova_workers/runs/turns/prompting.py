@@ -1,4 +1,4 @@
-"""Gathers what the sections of an agent's system prompt need, and builds it."""
+"""Loads the content of an agent's system prompt, and builds the prompt."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _MEMORY_LIST = "memory_list"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A system prompt. `stable_chars`: how much of it, from its start, other turns of the agent share."""
+    """A system prompt. `stable_chars`: the length of its beginning that other turns of the agent share."""
 
     text: str
     stable_chars: int
 
 
 class Prompter:
-    """Makes the prompts of runs. One object serves all slots of a worker process."""
+    """Builds the prompts of runs. One object serves all slots of a worker process."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -50,11 +50,11 @@ class Prompter:
     ) -> Prompt:
         """Return the prompt of a claimed run.
 
-        The ledger is asked only where there are memories for the agent to read, or it has skills, or the thread a task.
+        The ledger is queried only if the agent may read memories or has skills, or the thread has a task.
 
         Args:
             claim: The run.
-            abort: Ends the wait for a database that is away.
+            abort: Ends the wait for an unavailable database.
             cwd: The agent's working directory, if it has one.
             servers: The tool servers that the run has, by name.
 
@@ -81,7 +81,7 @@ class Prompter:
         return Prompt(text, stable_prefix_chars(text))
 
     async def _load(self, claim: Claim, abort: AbortSignal) -> tuple[PromptFacts, str]:
-        """Return memories and skills, which is one statement, and the words of the task; nothing is asked in vain."""
+        """Return memories and skills, by one statement, and the section of the task; no query without need."""
         limits = self._settings.prompts
         memories = limits.memories if claim.has_memories and _recalls(claim) else 0
         on_demand = loads_on_demand(claim.agent.engine or self._settings.default_engine, claim.agent.trust)
@@ -103,7 +103,7 @@ class Prompter:
 
 
 def _recalls(claim: Claim) -> bool:
-    """Whether the agent may read what is remembered: a grant that leaves the reading tool out gives no memories."""
+    """Whether the agent may read memories: a grant without the reading tool gives none."""
     grant = claim.agent.capabilities.get(_MEMORY)
     return grant is not None and (grant.tools is None or _MEMORY_LIST in grant.tools)
 

@@ -137,8 +137,8 @@ class TurnRecorder(TurnListener):
         if verdict.kind == "deny":
             return answer
         # An engine without waits treats the reason as a refusal.
-        asked = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
-        return replace(answer, deferral=asked.model_dump(mode="json"))
+        request = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
+        return replace(answer, deferral=request.model_dump(mode="json"))
 
     def on_thinking(self) -> None:
         """Publish that the turn waits for the model."""

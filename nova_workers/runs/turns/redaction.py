@@ -176,7 +176,7 @@ class RedactedSessions:
         return await self._sessions.load(session_id)
 
     async def save(self, session: NewSession) -> None:
-        """Keep a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        """Save a session. See `nova_workers.contracts.sessions.SessionStore`."""
         entries = tuple(self._redactor.json(entry) for entry in session.entries)
         await self._sessions.save(replace(session, entries=entries))
 

@@ -1,4 +1,4 @@
-"""One attempt at a run's turn: engine, options, a conversation that fits, and what the result means."""
+"""One attempt at a run's turn: engine, options, a conversation that fits the window, and the outcome."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class TurnRunner:
             return failed(defect, recorder.journal())
         return judge(run, result, recorder.final_step)
 
-    async def _run_engine(  # noqa: PLR0917 - what one attempt works with
+    async def _run_engine(  # noqa: PLR0917 - the parts of one attempt
         self,
         run: HeldRun,
         claim: Claim,
@@ -260,7 +260,7 @@ class TurnRunner:
 
 
 def _without_refused(options: EngineOptions, refused: Mapping[str, str]) -> EngineOptions:
-    """Return options with notes in place of blocks that the provider refused earlier in this turn."""
+    """Return options with notes instead of blocks that the provider refused earlier in this turn."""
     if not refused:
         return options
     journal = tuple(replace(step, messages=with_notes(step.messages, refused)) for step in options.journal)

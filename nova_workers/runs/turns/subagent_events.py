@@ -13,10 +13,10 @@ __all__ = ["SubagentEvents"]
 
 
 class SubagentEvents(TurnListener):
-    """The listener of a nested turn. Its steps are not in the journal; the call that runs it is, as a whole."""
+    """The listener of a nested turn. Its steps are not in the journal; only the call that runs it is."""
 
     def __init__(self, events: RunEvents, agent: str, turn: TurnListener) -> None:
-        """Take the run's events, the subagent's name, and the listener of the turn, which authorizes its calls."""
+        """Keep the run's events, the subagent's name, and the listener of the turn, which authorizes its calls."""
         self._events = events
         self._agent = agent
         self._turn = turn

@@ -136,8 +136,8 @@ class TaskPlans:
                     f"Task {task_id} has no resource {resource_id!r}.", field="resource_id", resource_id=resource_id
                 )
             await ledger.remove_resource(transaction.connection, tenant_id, task_id, resource_id)
-            told = found.model_dump(include={"id", "kind", "value", "title"})
-            await transaction.record(task_id, "resource_removed", {"resource": told})
+            resource = found.model_dump(include={"id", "kind", "value", "title"})
+            await transaction.record(task_id, "resource_removed", {"resource": resource})
             return found
 
 
@@ -171,8 +171,8 @@ async def write_new(transaction: TaskTransaction, given: TaskCreate, *, parent: 
     if given.status == "active":
         await task_ledger.set_active(transaction.connection, transaction.tenant_id, task_id)
         await transaction.bind_thread(await transaction.read(task_id))
-    told = given.model_dump(exclude={"steps"}) | {"steps": plan.details.get("added", [])}
-    await transaction.record(task_id, "created", {name: value for name, value in told.items() if value})
+    details = given.model_dump(exclude={"steps"}) | {"steps": plan.details.get("added", [])}
+    await transaction.record(task_id, "created", {name: value for name, value in details.items() if value})
     return task_id
 
 
