@@ -11,7 +11,6 @@ from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.orchestration.lifecycle import can_restart, legal_sources
-from nova_workers.orchestration.matching import describe_message
 from nova_workers.orchestration.routing import TreeChange
 
 __all__ = ["activate", "activate_with_prompts"]
@@ -58,6 +57,6 @@ async def activate_with_prompts(change: TreeChange, agent: AgentDescriptor) -> N
     prompts = [each for each in await messages.pending(change.connection, [agent.id]) if each.type == "USER_PROMPT"]
     if not prompts:
         return
-    text = "\n\n".join(describe_message(prompt) for prompt in prompts)
+    text = "\n\n".join(str(prompt.payload["text"]) for prompt in prompts)
     run_id = await activate(change, agent, text)
     await messages.mark_delivered(change.connection, [prompt.id for prompt in prompts], run_id)

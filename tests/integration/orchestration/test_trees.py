@@ -66,3 +66,138 @@ async def test_the_depth_of_a_tree_is_bounded(forest: Forest) -> None:
     ((_, status, text),) = await forest.results(agents[1])
     assert status == "failed"
     assert "1 levels deep" in text
+
+
+async def test_the_number_of_active_agents_is_bounded(forest: Forest) -> None:
+    children = [{"prompt": script(complete("x"))} for _ in range(3)]
+    started = await forest.run(
+        call("spawn_children_parallel", children=children), limits=OrchestrationLimits(max_concurrent_agents=3)
+    )
+    assert len(await forest.agents(started)) == 1, "All of the children are refused, or none."
+    ((_, status, text),) = await forest.results((await forest.agents(started))[0])
+    assert status == "failed"
+    assert "may have 3" in text
+
+
+async def test_an_ended_child_that_matches_is_restarted_with_its_identity(forest: Forest) -> None:
+    started = await forest.run(spawn(complete("one")), spawn(complete("two")), complete("done"))
+    agents = await forest.agents(started)
+    assert [agent.activations for agent in agents] == [1, 2]
+    assert agents[1].summary == "two"
+
+
+async def test_an_idle_child_takes_the_prompt_before_an_ended_one(forest: Forest) -> None:
+    started = await forest.run(
+        spawn(complete("ended"), name="a"),
+        spawn(call("wait_for_message"), complete("was idle"), name="a", model="scripted-2", wait=False),
+        call("wait_for_message", timeout=0.01),
+        spawn(complete("unused"), name="a", model="scripted-2"),
+        complete("done"),
+    )
+    while await forest.harness.waiting.sweep() == 0:
+        continue
+    await forest.settle()
+    agents = await forest.agents(started)
+    assert [agent.activations for agent in agents] == [1, 1, 1]
+    assert agents[2].summary == "was idle"
+
+
+async def test_a_child_that_is_not_awaited_reports_to_wait_for_message(forest: Forest) -> None:
+    started = await forest.run(spawn(complete("later"), wait=False), call("wait_for_message"), complete("done"))
+    master, child = await forest.agents(started)
+    assert "later" in (await forest.results(master))[1][2]
+    assert child.state == "COMPLETED"
+
+
+async def test_a_prompt_that_comes_as_a_child_ends_restarts_it(forest: Forest) -> None:
+    started = await forest.run(
+        spawn({"say": "first"}, wait=False, name="a"),
+        call("send_child_prompt", child_id="oag", prompt=script(complete("second"))),
+        call("wait_for_message"),
+        call("wait_for_message"),
+        complete("done"),
+    )
+    master, child = await forest.agents(started)
+    results = await forest.results(master)
+    assert "first" in results[2][2]
+    assert child.activations == 2
+    assert child.summary == "second"
+    assert "second" in results[3][2]
+
+
+async def test_agents_that_wait_for_each_other_lose_the_deepest(forest: Forest) -> None:
+    started = await forest.run(
+        spawn(spawn(call("wait_for_message"), name="grandchild"), {"say": "unblocked"}, name="child"),
+        complete("done"),
+    )
+    master, child, grandchild = await forest.agents(started)
+    assert [master.state, child.state, grandchild.state] == ["COMPLETED", "COMPLETED", "FAILED"]
+    assert grandchild.error_code == "deadlock_detected"
+    ((_, status, text),) = await forest.results(child)
+    assert status == "failed"
+    assert "deadlock_detected" in text
+    assert await forest.harness.status(grandchild.run_id) == "canceled"
+
+
+async def test_a_cycle_through_wait_for_message_is_broken(forest: Forest) -> None:
+    started = await forest.run(spawn(call("wait_for_message"), wait=False), call("wait_for_message"), complete("done"))
+    assert await forest.states(started) == ["COMPLETED", "FAILED"]
+
+
+async def test_a_kill_ends_the_branch_and_tells_the_parent(forest: Forest) -> None:
+    started = await forest.start(
+        spawn(spawn(call("ask_user", question="Go on?"), name="leaf"), name="branch"), complete("done")
+    )
+    await forest.settle()
+    master, branch, leaf = await forest.agents(started)
+    assert leaf.state == "RUNNING", "A wait for a person is none of the waiting states."
+    killed = await forest.service.kill(forest.tenant_id, started.orchestration_id, branch.id, "not needed")
+    assert set(killed) == {branch.id, leaf.id}
+    assert await forest.service.kill(forest.tenant_id, started.orchestration_id, branch.id, "again") == []
+    await forest.settle()
+    master, branch, leaf = await forest.agents(started)
+    assert [master.state, branch.state, leaf.state] == ["COMPLETED", "KILLED", "KILLED"]
+    (_, status, text), _ = await forest.results(master)
+    assert status == "failed"
+    assert "not needed" in text
+    assert {await forest.harness.status(agent.run_id) for agent in (branch, leaf)} == {"canceled"}
+
+
+async def test_a_continuation_restarts_the_master_with_its_identity(forest: Forest) -> None:
+    started = await forest.run(complete("first"))
+    await forest.service.continue_(forest.tenant_id, started.orchestration_id, script(complete("second")))
+    await forest.settle()
+    (master,) = await forest.agents(started)
+    assert (master.id, master.activations, master.summary) == (started.master_id, 2, "second")
+
+
+async def test_the_token_budget_holds_for_the_whole_tree(forest: Forest) -> None:
+    used = {"say": "x", "usage": {"input_tokens": 800, "output_tokens": 100}, "tool": {"name": "look"}}
+    started = await forest.run(
+        spawn(used, used, used, complete("too late"), name="spender"),
+        complete("not reached"),
+        limits=OrchestrationLimits(token_budget=2_000),
+    )
+    master, child = await forest.agents(started)
+    assert (child.state, child.error_code) == ("FAILED", "limit_tokens")
+    assert (master.state, master.error_code) == ("FAILED", "budget_exceeded")
+
+
+async def test_an_orchestration_ends_when_its_time_is_spent(forest: Forest) -> None:
+    started = await forest.start(spawn(call("ask_user", question="?")), limits=OrchestrationLimits(time_budget_s=3_600))
+    await forest.settle()
+    await forest.harness.database.execute("UPDATE orchestrations SET deadline_at = now() - interval '1 second'")
+    await forest.harness.ticker.tick()
+    await forest.settle()
+    assert await forest.states(started) == ["KILLED", "KILLED"]
+
+
+async def test_a_run_that_was_canceled_in_the_queue_is_reported_by_the_tick(forest: Forest) -> None:
+    started = await forest.start(spawn(complete("x")), complete("done"))
+    harness = forest.harness
+    await (await harness.start_next(harness.worker()))
+    (bell,) = harness.bells.take()
+    await harness.canceller.cancel(forest.tenant_id, bell.run_id)
+    await harness.ticker.tick()
+    await forest.settle()
+    assert await forest.states(started) == ["COMPLETED", "KILLED"]

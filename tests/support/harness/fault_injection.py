@@ -20,6 +20,9 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger import scheduled
 from nova_workers.ledger.database import Connection, Database, Row
 from nova_workers.ledger.delivery import outbox
+from nova_workers.ledger.orchestrations import agents as tree_agents
+from nova_workers.ledger.orchestrations import locking as tree_locking
+from nova_workers.ledger.orchestrations import messages as tree_messages
 from nova_workers.ledger.runs import budgets, cancel, claim, fairness, finish, journal, leases, resume, submit
 from nova_workers.ledger.threads import compaction
 from nova_workers.ledger.triggers import firing as trigger_firing
@@ -65,6 +68,9 @@ _STATEMENTS: Final = _names(
     scheduled,
     submit,
     suspend,
+    tree_agents,
+    tree_locking,
+    tree_messages,
     trigger_firing,
     trigger_gates,
     trigger_outcomes,
