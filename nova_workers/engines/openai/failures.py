@@ -114,13 +114,17 @@ def _failure(
     if verdict is _INVALID:
         if _OVERFLOW_WORDS.search(text):
             verdict = _OVERFLOW
-        elif any(_IMAGE_CODES.search(code or "") for code in codes) or (
-            _ABOUT_MEDIA.search(text) and not _ABOUT_POLICY.search(text)
-        ):
+        elif _is_about_media(text, " ".join(code or "" for code in codes)):
             return ContentRefused(text)
     return AttemptFailed(
         text, kind=verdict.kind, retryable=verdict.retryable, cause=verdict.cause, retry_after_s=retry_after
     )
+
+
+def _is_about_media(text: str, codes: str) -> bool:
+    if _IMAGE_CODES.search(codes):
+        return True
+    return bool(_ABOUT_MEDIA.search(text)) and not _ABOUT_POLICY.search(f"{text} {codes}")
 
 
 def _found_in_reading(failure: EngineFailure) -> EngineFailure:

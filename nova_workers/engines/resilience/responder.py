@@ -73,7 +73,7 @@ class ResilientResponder:
                     grant.settle(response.usage)
                     return response
             except AttemptFailed as failure:
-                helps = failure.cause in _ANOTHER_MODEL_HELPS and draft.restartable
+                helps = draft.restartable and self._another_model_helps(failure)
                 if not helps or not await self._another_model(ask, failure):
                     raise
                 self._fall_back(failure)
@@ -205,6 +205,14 @@ class ResilientResponder:
                 pause_s = min(failure.retry_after_s, self._policy.retry_after_cap_s)
             _log.info("model_call_again", model=route.model, retry=patience.retries, error=failure.message)
             await asyncio.sleep(pause_s)
+
+    def _another_model_helps(self, failure: AttemptFailed) -> bool:
+        if failure.cause != "key":
+            return failure.cause in _ANOTHER_MODEL_HELPS
+        # A refused key is refused for all its models, but a model of another provider has another key.
+        current, *others = self._models
+        refused = set(self._provider.profiles(current))
+        return any(refused.isdisjoint(self._provider.profiles(model)) for model in others)
 
     async def _another_model(self, ask: Ask, failure: EngineFailure) -> bool:
         """Drop the models of the chain whose window is too small; return whether one is left."""

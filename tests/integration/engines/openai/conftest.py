@@ -8,7 +8,7 @@ import pytest
 
 from nova_workers.engines.openai import Catalog, Key, OpenAIEngine, OpenAIProvider
 from nova_workers.engines.openai.provider import WireForm
-from tests.contract.engines.stage import Bench
+from tests.contract.engines.stage import Bench, TurnRecorder
 from tests.support.servers.model_server import ModelServer, model_server
 
 SECRET_KEY = "local-key-of-this-server"
@@ -66,3 +66,9 @@ def engine(make_engine: MakeEngine, api: WireForm) -> OpenAIEngine:
 async def bench() -> Bench:
     """Tools to call."""
     return Bench()
+
+
+@pytest.fixture
+def recorder() -> TurnRecorder:
+    """Callbacks that write everything down."""
+    return TurnRecorder()
