@@ -56,7 +56,7 @@ async def served(settings: Settings) -> AsyncGenerator[tuple[str, ApiState]]:
     app = build_app(settings)
     async with serving(app, patient=True) as url:
         yield url, app.state.nova
-        # What the signal would do, without a signal: the test runner would hear it too.
+        # The same as the signal, without a signal: the test runner would get it too.
         app.state.nova.watch.close()
 
 
@@ -115,7 +115,7 @@ async def worker(database: Database, redis: Redis) -> AsyncGenerator[ManualWorke
 
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[list[MutableMapping[str, Any]]]:
-    """What was logged: event names with their fields."""
+    """Logged events with their fields."""
     with capture_logs() as lines:
         yield lines
 

@@ -95,7 +95,7 @@ class Turn:
         status: FinishStatus = "succeeded",
         *,
         error: EngineError | None = None,
-        tell: bool = True,
+        publish: bool = True,
         effects: tuple[PlannedEffect, ...] = (),
     ) -> EventCursor:
         """End the run with a last step, then emit its events; return the id of the final one."""
@@ -121,7 +121,7 @@ class Turn:
         )
         async with self.worker.database.connection() as connection:
             await finish_run(connection, self.claim, finish, seq=self.seq)
-        if tell:
+        if publish:
             end = live.StreamEnd(
                 run_id=self.claim.run_id, final=True, status=status, stop_reason=finish.stop_reason, text=text
             )

@@ -108,7 +108,7 @@ async def test_bad_arguments_are_explained_to_the_model(
     assert says in said
 
 
-async def test_a_tenant_has_no_more_than_so_many(database: Database) -> None:
+async def test_a_tenant_has_a_limit(database: Database) -> None:
     await database.execute(
         "INSERT INTO memories (id, tenant_id, agent_id, content) "
         "SELECT 'mem_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'Fact ' || n FROM generate_series(1, :many::int) n",

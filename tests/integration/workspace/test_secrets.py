@@ -111,7 +111,7 @@ async def test_the_longest_value_is_kept(secrets: Secrets) -> None:
     assert await secrets.get("ten_1", "TOKEN") == "ü" * 32_768
 
 
-async def test_a_tenant_has_no_more_than_so_many(database: Database, secrets: Secrets) -> None:
+async def test_a_tenant_has_a_limit(database: Database, secrets: Secrets) -> None:
     await database.execute(
         "INSERT INTO secrets (tenant_id, name, ciphertext, key_id, updated_by) "
         "SELECT 'ten_1', 'N' || n, '', 'old', 'person' FROM generate_series(1, :many::int) n",

@@ -12,7 +12,7 @@ from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenan
 from tests.requirements import proves
 from tests.support.waiting import until
 
-# One request for each route that names something by its id; a test below proves that none is missing.
+# One request for each route with an id; a test below proves that none is missing.
 BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/agents/{agent_id}", None),
     ("PUT", "/v1/agents/{agent_id}", {"name": "mine now"}),
@@ -78,7 +78,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/webhooks/{webhook_id}/rotate", {}),
     ("POST", "/v1/webhooks/{webhook_id}/test", None),
 ]
-# Names are each tenant's own: these make one of that name.
+# Names are per tenant: these create a row of that name.
 MAKES_ITS_OWN = {("PUT", "/v1/secrets/{name}"), ("PUT", "/v1/skills/{name}")}
 OPERATORS_ONLY = {(method, "/v1/tenants/{tenant_id}") for method in ("GET", "PATCH", "DELETE")}
 """Refused with 403 to a key without the scope `operator`, whatever the id: tested with tenants."""
@@ -128,7 +128,7 @@ VALUES (:tenant_id, 'THEIR_TOKEN', 'secret', 'k', 'x')
 
 
 async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[str, str]:
-    """Make one of everything in another tenant, and return the ids."""
+    """Create one row of each kind in another tenant, and return the ids."""
     rows = {"file_id": new_id("file"), "delivery_id": new_id("dlv"), "webhook_id": new_id("whk")}
     await database.execute(_ROWS, tenant_id=other_tenant.id, **rows)
     await other.post("/v1/agents", json={"id": "their-agent", "name": "Theirs"})
@@ -178,7 +178,7 @@ def _filled(path: str, ids: dict[str, str]) -> str:
 
 @pytest.mark.parametrize(("method", "path", "body"), BY_ID)
 @proves("input.unknown")
-async def test_another_tenant_s_id_looks_exactly_like_one_that_never_was(
+async def test_another_tenant_s_id_is_refused_exactly_like_an_unknown_one(
     api: Api, other_tenant: Tenant, database: Database, method: str, path: str, body: Any
 ) -> None:
     async with api.client(other_tenant.key) as other:
@@ -247,7 +247,7 @@ def test_the_matrix_names_every_route_with_an_id(openapi: dict[str, Any]) -> Non
     "authorization",
     [None, "", "Bearer", "Bearer nova_wrong", "Basic bm92YTpub3Zh", "Bearer \xe9", "bearer x y", "nova_x"],
 )
-async def test_a_request_without_a_good_key_is_refused(api: Api, authorization: str | None) -> None:
+async def test_a_request_without_a_valid_key_is_refused(api: Api, authorization: str | None) -> None:
     headers = [] if authorization is None else [(b"authorization", authorization.encode("latin-1"))]
     async with api.client(None) as stranger:
         answer = await stranger.get("/v1/runs", headers=headers)
@@ -256,7 +256,7 @@ async def test_a_request_without_a_good_key_is_refused(api: Api, authorization: 
     assert answer.json()["code"] == "unauthenticated"
 
 
-def test_every_route_of_v1_wants_a_key(openapi: dict[str, Any]) -> None:
+def test_every_route_of_v1_needs_a_key(openapi: dict[str, Any]) -> None:
     for path, item in openapi["paths"].items():
         for method, operation in item.items():
             assert bool(operation.get("security")) == path.startswith("/v1/"), (method, path)
@@ -285,7 +285,7 @@ async def test_a_key_reaches_only_what_its_scopes_cover(
                 assert "scope" in answer.json()["detail"]
 
 
-async def test_a_key_gives_no_scope_that_it_lacks(api: Api, database: Database) -> None:
+async def test_a_key_cannot_give_a_scope_that_it_lacks(api: Api, database: Database) -> None:
     key = (await make_tenant(database, ("keys", "runs"), api.tenant.id)).key
     async with api.client(key) as narrow:
         assert (await narrow.post("/v1/keys", json={"name": "x", "scopes": ["runs"]})).status_code == 201
@@ -322,7 +322,7 @@ async def test_a_key_revoked_elsewhere_stops_within_the_cache_s_life(serve: Serv
         await until(refused)
 
 
-async def test_an_expired_key_stops_at_once_though_it_is_remembered(
+async def test_an_expired_key_is_refused_at_once_although_it_is_cached(
     serve: Serve, settings: Settings, database: Database
 ) -> None:
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"key_cache_s": 60.0})}))

@@ -126,7 +126,7 @@ async def test_a_body_that_cannot_be_read_is_refused(api: Api, body: bytes) -> N
     assert answer.json()["code"] == "malformed_request"
 
 
-async def test_numbers_beyond_any_column_are_kept_as_json_has_them(api: Api) -> None:
+async def test_numbers_too_large_for_columns_are_kept_as_json(api: Api) -> None:
     body = (
         b'{"message": "x", "metadata": {"n": 123456789012345678901234567890, "deep": ' + b"[" * 50 + b"]" * 50 + b"}}"
     )
@@ -191,7 +191,7 @@ async def test_a_body_with_too_many_bytes_is_refused_declared_or_not(
     "odd_id",
     ["nope", "%00", "a%00b", "%ED%A0%80", "%F0%9F%98%80", "x" * 300, "run_01", "' OR 1=1 --", "..%2F..%2Fetc", "%25s"],
 )
-async def test_an_id_of_any_form_is_simply_not_found(api: Api, path: str, odd_id: str) -> None:
+async def test_a_malformed_id_is_not_found(api: Api, path: str, odd_id: str) -> None:
     answer = await api.http.get(path.format(odd_id))
     assert answer.status_code == 404, answer.text
     assert answer.json()["code"] == "not_found"
@@ -253,7 +253,7 @@ async def test_other_bodies_are_checked_likewise(api: Api, method: str, path: st
     assert answer.json()["errors"]
 
 
-async def test_an_endpoint_that_is_not_there_is_a_problem_too(api: Api) -> None:
+async def test_an_unknown_endpoint_is_a_problem_document(api: Api) -> None:
     answer = await api.http.get("/v2/nothing")
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     assert answer.headers["content-type"] == "application/problem+json"

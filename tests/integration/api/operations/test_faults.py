@@ -1,4 +1,4 @@
-"""Servers that are away: nothing is half-written, and what can go on goes on."""
+"""Unavailable servers: nothing is half-written, and all that can continue does."""
 
 import asyncio
 import socket
@@ -34,9 +34,7 @@ def _without_database(settings: Settings) -> Settings:
     return settings.model_copy(update={"database_url": SecretStr(url)})
 
 
-async def test_with_the_broker_down_a_message_is_accepted_all_the_same(
-    serve: Serve, settings: Settings, database: Database
-) -> None:
+async def test_with_the_broker_down_a_message_is_accepted(serve: Serve, settings: Settings, database: Database) -> None:
     api = await serve(_without_redis(settings))
     began_s = time.monotonic()
     answer = await api.http.post("/v1/runs", json={"message": "hello"})
@@ -47,7 +45,7 @@ async def test_with_the_broker_down_a_message_is_accepted_all_the_same(
     assert row["status"] == "queued"
 
 
-async def test_with_the_broker_down_everything_else_works_too(
+async def test_with_the_broker_down_all_other_endpoints_work(
     serve: Serve, settings: Settings, worker: ManualWorker
 ) -> None:
     api = await serve(_without_redis(settings))
@@ -99,7 +97,7 @@ async def test_with_the_database_down_every_endpoint_reports_it(serve: Serve, se
 
 
 @proves("submit.refused-whole")
-async def test_a_database_that_goes_away_takes_nothing_half_with_it(
+async def test_a_database_that_becomes_unavailable_leaves_nothing_half_written(
     serve: Serve, settings: Settings, database: Database, database_url: str
 ) -> None:
     """The key is remembered, so the request gets as far as the write itself."""
@@ -201,7 +199,7 @@ async def test_an_unexpected_error_is_a_problem_with_an_id_and_a_traceback(
     assert failure["exc_info"], "with its traceback"
 
 
-async def test_a_client_that_leaves_in_mid_body_is_no_error_of_the_servers(
+async def test_a_client_that_disconnects_in_mid_body_is_no_server_error(
     api: Api, database: Database, logs: list[MutableMapping[str, Any]]
 ) -> None:
     before = await database.fetchval("SELECT count(*) FROM memories")

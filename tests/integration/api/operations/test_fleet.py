@@ -1,4 +1,4 @@
-"""The fleet at a glance, its switches, and what machines ask."""
+"""The fleet view, pauses, probes and metrics."""
 
 import orjson
 from dirty_equals import IsFloat, IsPartialDict
@@ -11,7 +11,7 @@ from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenan
 from tests.support.waiting import until
 
 
-async def test_the_fleet_tells_what_there_is_to_do(api: Api, worker: ManualWorker) -> None:
+async def test_the_fleet_view_shows_queued_and_running_runs(api: Api, worker: ManualWorker) -> None:
     one, two = await api.thread(), await api.thread()
     await api.run(one)
     await worker.play(one)
@@ -59,7 +59,7 @@ async def test_an_operator_sees_all_tenants_and_the_workers_others_their_own(
         assert fleet["workers"] == []
 
 
-async def test_a_pause_stands_until_it_is_resumed(api: Api, worker: ManualWorker) -> None:
+async def test_a_pause_lasts_until_it_is_resumed(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     await api.run(thread_id)
     for scope, target in (("fleet", None), ("tenant", None), ("agent", "nova")):
@@ -78,7 +78,7 @@ async def test_a_pause_stands_until_it_is_resumed(api: Api, worker: ManualWorker
     await worker.claim(thread_id)
 
 
-async def test_a_resume_rings_for_what_waits(api: Api, redis: Redis) -> None:
+async def test_a_resume_rings_for_queued_runs(api: Api, redis: Redis) -> None:
     await api.http.post("/v1/fleet/pause", json={"scope": "tenant"})
     thread_id = await api.thread()
     for _ in range(2):
@@ -93,7 +93,7 @@ def _rung(api: Api) -> float:
     return api.state.services.metrics.registry.get_sample_value("nova_doorbells_total", labels) or 0
 
 
-async def test_turning_a_switch_needs_the_scope_for_it(api: Api, database: Database) -> None:
+async def test_a_pause_needs_the_scope_for_it(api: Api, database: Database) -> None:
     runs = await make_tenant(database, ("runs",), api.tenant.id)
     agents = await make_tenant(database, ("agents",), api.tenant.id)
     async with api.client(runs.key) as client:
@@ -128,7 +128,7 @@ async def test_an_old_schema_is_not_ready_and_the_answer_says_how_to_fix_it(api:
     assert "nova migrate" in answer.json()["checks"]["schema"]
 
 
-async def test_answers_carry_the_headers_that_keep_browsers_and_caches_honest(api: Api) -> None:
+async def test_answers_have_headers_against_sniffing_and_caching(api: Api) -> None:
     answer = await api.http.get("/v1/runs")
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"

@@ -1,4 +1,4 @@
-"""Pages: every row once, and no cursor but the one that was given."""
+"""Pages: every row once, and only with cursors of the list."""
 
 import pytest
 
@@ -36,7 +36,7 @@ async def test_every_list_gives_every_row_once(api: Api, limit: int) -> None:
     assert await _everything(api, "/v1/keys", limit) == [*keys[::-1], api.tenant.key_id]
 
 
-async def test_what_comes_in_between_does_not_shift_the_pages(api: Api) -> None:
+async def test_rows_added_meanwhile_do_not_shift_the_pages(api: Api) -> None:
     ids = [await api.thread() for _ in range(3)]
     first = (await api.http.get("/v1/threads", params={"limit": 2})).json()
     await api.thread()
@@ -44,7 +44,7 @@ async def test_what_comes_in_between_does_not_shift_the_pages(api: Api) -> None:
     assert [item["id"] for item in first["items"] + second["items"]] == ids[::-1]
 
 
-async def test_a_cursor_works_only_where_it_was_given(api: Api) -> None:
+async def test_a_cursor_works_only_for_its_own_list(api: Api) -> None:
     threads = [await api.thread() for _ in range(2)]
     for thread_id in threads:
         for _ in range(2):

@@ -38,6 +38,6 @@ async def test_the_reference_allows_no_inline_script_and_no_other_server(api: Ap
 
 
 @pytest.mark.parametrize("path", ["/docs/assets/../main.py", "/docs/assets/nothing.js", "/redoc"])
-async def test_nothing_else_is_served_beside_it(api: Api, path: str) -> None:
+async def test_no_other_reference_is_served(api: Api, path: str) -> None:
     answer = await api.http.get(path)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

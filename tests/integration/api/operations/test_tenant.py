@@ -47,7 +47,7 @@ async def test_settings_are_read_and_changed_one_by_one(api: Api) -> None:
         ({"name": "mine"}, "name"),
     ],
 )
-async def test_what_cannot_be_is_refused_with_the_field_named(api: Api, change: dict[str, Any], field: str) -> None:
+async def test_an_invalid_setting_is_refused_with_the_field_named(api: Api, change: dict[str, Any], field: str) -> None:
     before = (await api.http.get("/v1/tenant")).json()
     answer = await api.http.patch("/v1/tenant", json={"work_until": 20, **change})
     assert answer.status_code == 422, answer.text
@@ -55,7 +55,7 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api, change: 
     assert (await api.http.get("/v1/tenant")).json() == before
 
 
-async def test_what_is_taken_from_others_is_set_by_operators(api: Api, database: Database) -> None:
+async def test_shares_of_the_fleet_are_set_by_operators(api: Api, database: Database) -> None:
     async with api.client(await _key(database, api.tenant.id, "agents")) as own:
         for field in ("weight", "max_running"):
             answer = await own.patch("/v1/tenant", json={field: 9})

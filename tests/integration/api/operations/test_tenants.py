@@ -1,4 +1,4 @@
-"""Tenants as an operator makes, sees, changes and ends them."""
+"""Operators create, list, change and end tenants."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _create(api: Api, name: str = "Acme", **fields: Any) -> dict[str, Any]
 
 
 @proves("tenants.operator")
-async def test_an_operator_makes_a_tenant_whose_first_key_works(api: Api) -> None:
+async def test_an_operator_creates_a_tenant_whose_first_key_works(api: Api) -> None:
     made = await _create(api, timezone="Europe/Oslo")
     assert made == IsPartialDict(name="Acme", state="active", timezone="Europe/Oslo", id=IsStr(regex="ten_.*"))
     assert made["key"]["scopes"] == sorted(["runs", "agents", "workspace", "secrets", "keys"])
@@ -69,7 +69,7 @@ async def test_an_operator_makes_a_tenant_whose_first_key_works(api: Api) -> Non
     assert (await api.http.get(f"/v1/tenants/{made['id']}")).json() == {k: v for k, v in made.items() if k != "key"}
 
 
-async def test_an_id_is_given_once(api: Api) -> None:
+async def test_a_tenant_id_is_unique(api: Api) -> None:
     made = await _create(api, id="acme")
     assert made["id"] == "acme"
     again = await api.http.post("/v1/tenants", json={"name": "Other", "id": "acme"})
@@ -182,7 +182,7 @@ def test_no_table_is_forgotten_when_a_tenant_ends() -> None:
 
 
 @proves("tenants.end")
-async def test_ending_a_tenant_removes_all_that_it_has_and_nothing_of_others(
+async def test_ending_a_tenant_deletes_all_of_its_rows_and_none_of_others(
     api: Api, harness: Harness, database_url: str, tmp_path: Path
 ) -> None:
     database = harness.database

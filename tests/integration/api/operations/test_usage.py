@@ -1,4 +1,4 @@
-"""What was used, summed up by the database."""
+"""Usage reports, summed by the database."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_usage_is_summed_up_by_agent_model_and_day(api: Api, database: Dat
     assert [group["key"] for group in (await _report(api))["groups"]] == ["2026-03-11", "2026-03-10"]
 
 
-async def test_a_cost_that_is_not_known_is_counted_and_not_taken_for_nothing(api: Api, database: Database) -> None:
+async def test_runs_of_unknown_cost_are_counted_and_not_taken_as_free(api: Api, database: Database) -> None:
     await _used(database, api.tenant.id)
     await _used(database, api.tenant.id, cost_usd=None)
     await _used(database, api.tenant.id, cost_usd=None, model=None, model_calls=0)
@@ -61,7 +61,7 @@ async def test_a_cost_that_is_not_known_is_counted_and_not_taken_for_nothing(api
     assert report["total"] == IsPartialDict(cost_usd=0.5, unpriced=1)
 
 
-async def test_nothing_used_is_an_empty_report(api: Api) -> None:
+async def test_without_usage_the_report_is_empty(api: Api) -> None:
     report = await _report(api)
     assert (report["groups"], report["groups_total"]) == ([], 0)
     assert report["total"] == IsPartialDict(runs=0, cost_usd=None)
@@ -108,13 +108,13 @@ async def test_days_are_whole_and_the_last_is_today(api: Api, database: Database
         ({"limit": 1_001}, "limit"),
     ],
 )
-async def test_a_question_of_the_wrong_form_is_refused(api: Api, query: dict[str, Any], field: str) -> None:
+async def test_an_invalid_query_is_refused(api: Api, query: dict[str, Any], field: str) -> None:
     answer = await api.http.get("/v1/usage", params=query)
     assert answer.status_code == 422, answer.text
     assert field in answer.text
 
 
-async def test_the_client_asks_the_same(api: Api, database: Database) -> None:
+async def test_the_client_gets_the_same_report(api: Api, database: Database) -> None:
     await _used(database, api.tenant.id)
     async with NovaClient(api.url, api.tenant.key) as nova:
         report = await nova.usage.report("agent", since=NOON - timedelta(days=1), until=NOON + timedelta(days=1))

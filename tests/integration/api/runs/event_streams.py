@@ -1,4 +1,4 @@
-"""How a test listens to a run's event stream."""
+"""Reads a run's event stream in tests."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -40,7 +40,7 @@ async def test_each_message_is_accepted_or_refused_by_itself_in_order(api: Api, 
 
 
 @proves("submit.batch")
-async def test_a_batch_that_comes_again_makes_no_run_twice_also_beside_a_single_message(
+async def test_a_repeated_batch_creates_no_run_twice_also_together_with_a_single_message(
     api: Api, database: Database
 ) -> None:
     items = [{"message": f"m{n}", "idempotency_key": f"k{n}"} for n in range(12)]

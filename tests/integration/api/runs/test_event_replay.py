@@ -1,4 +1,4 @@
-"""What is gone from Redis comes from the ledger, and every stream ends."""
+"""Events that Redis lost come from the ledger, and every stream ends."""
 
 import asyncio
 
@@ -15,9 +15,7 @@ from tests.integration.api.runs.event_streams import begun, listening, whole
 LOOK = ToolCall(id="toolu_1", tool_name="look", params={}, step=0, sequence=0, status="completed")
 
 
-async def test_a_run_that_is_over_is_replayed_with_every_token_while_redis_has_them(
-    api: Api, worker: ManualWorker
-) -> None:
+async def test_an_ended_run_is_replayed_with_every_token_while_redis_has_them(api: Api, worker: ManualWorker) -> None:
     turn = await begun(api, worker)
     await turn.emit(live.Token(text="Hel"), live.Token(text="lo"))
     await turn.finish("Hello")
@@ -68,7 +66,7 @@ async def test_a_run_is_replayed_from_the_ledger_once_its_stream_is_gone(
     assert positions.count(final.key()) == 1, "a client that has the final id has everything"
 
 
-async def test_a_replay_skips_the_steps_that_the_client_has_and_gives_a_partly_seen_one_whole(
+async def test_a_replay_skips_the_steps_that_the_client_has_and_repeats_a_partly_seen_one(
     api: Api, worker: ManualWorker, redis: Redis
 ) -> None:
     turn = await begun(api, worker)
@@ -86,9 +84,7 @@ async def test_a_replay_skips_the_steps_that_the_client_has_and_gives_a_partly_s
     assert [frame.type for frame in after_second] == ["assistant_message", "step", "stream_end"]
 
 
-async def test_a_replay_of_several_attempts_tells_where_each_began(
-    api: Api, worker: ManualWorker, redis: Redis
-) -> None:
+async def test_a_replay_of_several_attempts_has_the_start_of_each(api: Api, worker: ManualWorker, redis: Redis) -> None:
     turn = await begun(api, worker)
     await turn.commit("one")
     await turn.requeue()
@@ -162,7 +158,7 @@ async def test_a_stream_ends_even_if_its_end_was_never_pushed(api: Api, worker: 
     turn = await begun(api, worker)
     async with asyncio.timeout(15), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
-        await turn.finish("silent", tell=False)
+        await turn.finish("silent", publish=False)
         assert [(frame.type, frame.data.get("text")) async for frame in feed][-1] == ("stream_end", "silent")
 
 

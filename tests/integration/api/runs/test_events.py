@@ -34,7 +34,7 @@ async def test_events_come_as_they_happen_and_the_stream_ends_with_the_run(api: 
             await anext(feed)
 
 
-async def test_a_follower_of_a_queued_run_hears_heartbeats_until_it_starts(
+async def test_a_follower_of_a_queued_run_gets_heartbeats_until_it_starts(
     serve: Serve, settings: Settings, worker: ManualWorker
 ) -> None:
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"heartbeat_s": 0.05})}))
@@ -74,7 +74,7 @@ async def test_the_header_wins_over_the_query_since_a_browser_repeats_its_url(ap
     assert answer.text.startswith(f"id: {final}\n")
 
 
-async def test_a_follower_of_a_queued_run_hears_that_it_was_withdrawn(api: Api) -> None:
+async def test_a_follower_of_a_queued_run_learns_that_it_was_withdrawn(api: Api) -> None:
     run_id = await api.run(await api.thread())
     async with asyncio.timeout(10), listening(api, run_id) as (_, feed):
         await api.http.delete(f"/v1/runs/{run_id}")
@@ -117,7 +117,7 @@ async def test_many_followers_share_one_redis_connection(api: Api, worker: Manua
     assert during == before == 1
 
 
-async def test_a_key_holds_so_many_streams_and_no_more(serve: Serve, settings: Settings, worker: ManualWorker) -> None:
+async def test_a_key_has_a_limit_of_open_streams(serve: Serve, settings: Settings, worker: ManualWorker) -> None:
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"max_streams_per_key": 2})}))
     turn = await begun(api, worker)
     run_id = turn.claim.run_id
@@ -147,7 +147,7 @@ async def test_the_count_of_streams_holds_over_two_processes(
         assert (await two.http.get(f"/v1/runs/{turn.claim.run_id}/events")).status_code == 429
 
 
-async def test_a_client_that_leaves_frees_its_slot_and_its_feed(api: Api, worker: ManualWorker) -> None:
+async def test_a_client_that_disconnects_frees_its_permit_and_its_feed(api: Api, worker: ManualWorker) -> None:
     turn = await begun(api, worker)
     async with listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)

@@ -18,7 +18,7 @@ from tests.requirements import proves
 NO_WORKER = "no worker is alive for the queue {!r}: start one with `nova worker`"
 
 
-async def test_a_message_is_accepted_with_the_place_of_its_run(api: Api) -> None:
+async def test_a_message_is_accepted_with_the_position_of_its_run(api: Api) -> None:
     thread_id = await api.thread()
     answer = await api.http.post(
         f"/v1/threads/{thread_id}/runs",
@@ -45,7 +45,7 @@ async def test_a_message_without_a_thread_makes_one(api: Api) -> None:
     assert both.status_code == 422
 
 
-async def test_a_queued_run_says_its_place_and_what_it_waits_for(api: Api, worker: ManualWorker) -> None:
+async def test_a_queued_run_shows_its_position_and_what_it_waits_for(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     ids = [await api.run(thread_id, f"m{n}") for n in range(3)]
     await worker.claim(thread_id)
@@ -56,7 +56,7 @@ async def test_a_queued_run_says_its_place_and_what_it_waits_for(api: Api, worke
     assert ids[0] in runs[1]["waiting_for"]
 
 
-async def test_a_paused_run_says_why(api: Api) -> None:
+async def test_a_paused_run_shows_the_pause(api: Api) -> None:
     run_id = await api.run(await api.thread())
     await api.http.post("/v1/fleet/pause", json={"scope": "agent", "agent_id": "nova", "reason": "rehearsal"})
     assert (await api.http.get(f"/v1/runs/{run_id}")).json()["waiting_for"] == "its agent is paused: rehearsal"
@@ -258,7 +258,7 @@ async def test_an_idempotency_key_of_another_form_is_refused(api: Api, key: str)
 
 
 @proves("start.later")
-async def test_a_run_may_start_later_and_says_when(api: Api) -> None:
+async def test_a_run_may_start_later_and_shows_when(api: Api) -> None:
     start_at = datetime.now(UTC) + timedelta(days=1)
     answer = await api.http.post("/v1/runs", json={"message": "hello", "start_at": start_at.isoformat()})
     assert (answer.status_code, answer.json()["status"]) == (202, "scheduled")
@@ -282,7 +282,7 @@ async def test_a_run_may_start_later_and_says_when(api: Api) -> None:
         ({"on_busy": "collect", "collect_ms": 60_001}, "collect_ms"),
     ],
 )
-async def test_a_start_that_cannot_be_is_refused_and_named(api: Api, fields: dict[str, Any], named: str) -> None:
+async def test_an_invalid_start_is_refused_with_its_field(api: Api, fields: dict[str, Any], named: str) -> None:
     answer = await api.http.post("/v1/runs", json={"message": "hello", **fields})
     assert answer.status_code == 422
     assert named in answer.text

@@ -1,4 +1,4 @@
-"""Conversations over HTTP: made, named, forked, read and deleted."""
+"""Threads over HTTP: created, named, forked, read and deleted."""
 
 import pytest
 
@@ -31,7 +31,7 @@ async def _texts(api: Api, thread_id: str, limit: int = 50) -> list[str]:
             return texts
 
 
-async def test_a_thread_is_made_with_what_was_given(api: Api) -> None:
+async def test_a_thread_is_created_with_the_given_fields(api: Api) -> None:
     made = await api.http.post(
         "/v1/threads", json={"agent_id": "nova", "title": "T", "label": "main", "metadata": {"a": [1, {"b": None}]}}
     )
@@ -121,7 +121,7 @@ async def test_a_running_turn_shows_what_it_committed(api: Api, worker: ManualWo
     assert running["usage"]["input_tokens"] == 10
 
 
-async def test_a_fork_goes_on_from_a_turn_and_copies_nothing(api: Api, worker: ManualWorker) -> None:
+async def test_a_fork_continues_from_a_turn_and_copies_nothing(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     turns = [await _say(api, worker, thread_id, f"q{n}", f"a{n}") for n in range(3)]
     forked = await api.http.post(f"/v1/threads/{thread_id}/fork", json={"turn_id": turns[1], "title": "other way"})

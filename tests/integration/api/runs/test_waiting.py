@@ -1,4 +1,4 @@
-"""Create and wait: pushed by the run's end, bounded, and of no consequence to the run."""
+"""Create and wait: woken by the run's end, bounded, and without effect on the run."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ async def _feeds(api: Api, count: int) -> None:
     await until(lambda: api.state.services.hub.open_feeds == count)
 
 
-async def test_the_answer_is_the_run_when_it_is_over(api: Api, worker: ManualWorker) -> None:
+async def test_the_answer_is_the_run_once_it_has_ended(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
     await _feeds(api, 1)
@@ -26,7 +26,9 @@ async def test_the_answer_is_the_run_when_it_is_over(api: Api, worker: ManualWor
     assert answer.headers["nova-run-id"] == answer.json()["id"]
 
 
-async def test_a_run_that_takes_too_long_is_answered_as_it_stands_and_goes_on(api: Api, worker: ManualWorker) -> None:
+async def test_a_run_that_takes_too_long_is_returned_in_its_current_state_and_continues(
+    api: Api, worker: ManualWorker
+) -> None:
     thread_id = await api.thread()
     answer = await api.http.post(
         f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}, params={"timeout_s": 0.05}
@@ -38,13 +40,13 @@ async def test_a_run_that_takes_too_long_is_answered_as_it_stands_and_goes_on(ap
     assert (again.status_code, again.json()["text"]) == (200, "late")
 
 
-async def test_the_server_s_own_bound_on_waiting_holds(serve: Serve, settings: Settings) -> None:
+async def test_waiting_is_bounded_by_the_server_s_limit(serve: Serve, settings: Settings) -> None:
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"wait_timeout_s": 0.05})}))
     answer = await api.http.post("/v1/runs/wait", json={"message": "hello"}, params={"timeout_s": 60})
     assert answer.status_code == 202
 
 
-async def test_a_waiter_who_leaves_does_not_stop_the_run(api: Api, worker: ManualWorker) -> None:
+async def test_a_waiter_that_disconnects_does_not_stop_the_run(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
     await _feeds(api, 1)
@@ -59,7 +61,7 @@ async def test_a_waiter_is_answered_though_the_end_was_never_pushed(api: Api, wo
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
     await _feeds(api, 1)
     turn = await worker.claim(thread_id)
-    await turn.finish("silent", tell=False)
+    await turn.finish("silent", publish=False)
     async with asyncio.timeout(10):
         assert (await waiting).json()["text"] == "silent"
 

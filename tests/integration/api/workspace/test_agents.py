@@ -22,7 +22,7 @@ Json = dict[str, Any]
 DUTY = {"title": "Look", "content": "around"}
 
 
-async def test_a_tenant_begins_with_the_default_agents(api: Api) -> None:
+async def test_a_new_tenant_has_the_default_agents(api: Api) -> None:
     answer = await api.http.get("/v1/agents")
     agents = {agent["id"]: agent["spec"] for agent in answer.json()["items"]}
     assert set(agents) == {"nova", "agent-builder"}
@@ -33,7 +33,7 @@ async def test_a_tenant_begins_with_the_default_agents(api: Api) -> None:
     assert {agent["created_by"] for agent in answer.json()["items"]} == {"seed"}
 
 
-def test_the_default_agents_are_ones_that_could_be_written(api: Api) -> None:
+def test_the_default_agents_pass_validation(api: Api) -> None:
     registry = default_registry(
         api.state.services.database, api.state.services.settings, SystemClock(), serve=ToolServer()
     )
@@ -57,9 +57,7 @@ async def test_an_agent_is_made_replaced_and_rolled_back(api: Api) -> None:
     assert (await api.http.get("/v1/agents/scout")).json()["spec"]["instructions"] == "first"
 
 
-async def test_an_engine_that_no_worker_has_any_more_stands_in_no_other_changes_way(
-    api: Api, database: Database
-) -> None:
+async def test_a_removed_engine_does_not_prevent_other_changes(api: Api, database: Database) -> None:
     await api.http.post("/v1/agents", json={"id": "scout", "name": "Scout", "engine": "claude_agent"})
     await database.execute("UPDATE agents SET spec = jsonb_set(spec, '{engine}', '\"abacus\"') WHERE id = 'scout'")
     renamed = await api.http.patch("/v1/agents/scout", json={"name": "Ranger"})
@@ -114,7 +112,7 @@ async def test_an_agent_that_takes_the_id_of_another_inherits_nothing_that_start
     assert parked["parked_reason"] == f"Agent 'clerk', who owns task {task_id}, was deleted."
 
 
-async def test_a_version_that_never_was_is_not_found(api: Api) -> None:
+async def test_an_unknown_version_is_not_found(api: Api) -> None:
     answer = await api.http.post("/v1/agents/nova/rollback", json={"version": 9})
     assert answer.status_code == 404
     assert "version 9" in answer.json()["detail"]
@@ -133,7 +131,7 @@ async def test_capabilities_are_discovered_with_their_tools(api: Api) -> None:
 
 
 @proves("agents.versions")
-async def test_every_version_says_who_made_it_and_can_be_read(api: Api) -> None:
+async def test_every_version_has_its_author_and_can_be_read(api: Api) -> None:
     await api.http.post("/v1/agents", json={"id": "scout", "name": "Scout", "instructions": "first"})
     await api.http.patch("/v1/agents/scout", json={"instructions": "second"})
     first, second = reversed((await api.http.get("/v1/agents/scout/versions")).json()["items"])
@@ -157,7 +155,7 @@ async def test_a_patch_changes_the_fields_that_it_names(api: Api) -> None:
     assert (await api.http.patch("/v1/agents/nobody", json={})).status_code == 404
 
 
-async def test_of_patches_at_the_same_time_none_is_lost(api: Api) -> None:
+async def test_concurrent_patches_are_all_kept(api: Api) -> None:
     await api.http.post("/v1/agents", json={"id": "scout", "name": "Scout"})
     fields: Json = {"description": "d", "identity": "i", "instructions": "x", "model": "m", "max_turns": 3}
     answers = await asyncio.gather(
@@ -265,7 +263,7 @@ async def test_a_malformed_agent_is_refused_with_the_field_named_and_nothing_wri
     assert (await api.http.get("/v1/agents/nova")).json()["version"] == 1
 
 
-async def test_an_id_that_cannot_be_is_refused(api: Api) -> None:
+async def test_an_invalid_id_is_refused(api: Api) -> None:
     for agent_id in ("", "A", "a b", "-a", "ä", "a" * 65, "person", "seed", 7):
         answer = await api.http.post("/v1/agents", json={"id": agent_id, "name": "x"})
         assert answer.status_code == 422, agent_id
@@ -314,7 +312,7 @@ async def test_a_whole_configuration_comes_back_as_it_was_written(api: Api) -> N
     assert (await api.http.put("/v1/agents/whole", json=spec)).json()["version"] == 1
 
 
-async def test_what_was_taken_from_the_fleet_does_not_block_a_change_to_something_else(api: Api) -> None:
+async def test_what_was_removed_from_the_fleet_does_not_block_a_change_of_other_fields(api: Api) -> None:
     await api.http.post("/v1/agents", json={"id": "old", "name": "Old"})
     await api.state.services.database.execute(
         """UPDATE agents SET spec = spec || '{"capabilities": {"gone": {}}, "skills": ["gone"]}' WHERE id = 'old'"""
@@ -342,7 +340,7 @@ async def test_another_tenants_agent_is_not_found(api: Api, other_tenant: Tenant
     assert (await api.http.get("/v1/agents/scout")).json()["version"] == 1
 
 
-async def test_a_tenant_has_no_more_than_so_many(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tenant_has_a_limit(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "MAX_AGENTS", 3)
     assert (await api.http.post("/v1/agents", json={"id": "a", "name": "A"})).status_code == 201
     refused = await api.http.post("/v1/agents", json={"id": "b", "name": "B"})

@@ -1,4 +1,4 @@
-"""A tenant leaves a fleet as a folder, and comes into another one as it was."""
+"""A tenant is exported as a folder, and imported unchanged into another fleet."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ async def test_what_is_exported_and_imported_is_exported_again_to_the_byte(
 
 
 @pytest.mark.usefixtures("full")
-async def test_the_folder_is_made_for_people(source: NovaClient, tmp_path: Path) -> None:
+async def test_the_folder_is_readable_for_people(source: NovaClient, tmp_path: Path) -> None:
     await _export(source, tmp_path / "one")
     files = _files(tmp_path / "one")
     assert [name for name in sorted(files) if "agents/clerk" in name or "agents" not in name] == [
@@ -249,7 +249,7 @@ async def test_the_folder_is_made_for_people(source: NovaClient, tmp_path: Path)
     assert b"ses_1" not in files["agents/clerk/threads/thr_1.jsonl"]
 
 
-def test_every_table_is_kept_or_left_out_for_a_reason() -> None:
+def test_every_table_is_exported_or_left_out_with_a_reason() -> None:
     kept = {table.name for table in KEPT}
     assert kept.isdisjoint(LEFT_OUT)
     assert kept | LEFT_OUT.keys() == set(models.metadata.tables)
@@ -289,7 +289,7 @@ async def test_runs_that_have_not_ended_are_left_out(
 
 
 @pytest.mark.usefixtures("full")
-async def test_secrets_are_named_and_no_value_leaves(
+async def test_an_archive_has_names_of_secrets_and_no_values(
     api: Api, source: NovaClient, database: Database, target: tuple[NovaClient, Database, str], tmp_path: Path
 ) -> None:
     await _insert(database, api.tenant.id, "secrets", name="TOKEN", ciphertext=b"hidden", description="For mail")
@@ -318,7 +318,7 @@ async def test_all_three_scopes_are_needed(api: Api, database: Database, tmp_pat
 
 @pytest.mark.usefixtures("full")
 @proves("archive.whole")
-async def test_what_is_there_already_refuses_the_whole_or_is_kept(
+async def test_existing_rows_refuse_the_archive_or_are_kept(
     source: NovaClient, target: tuple[NovaClient, Database, str], tmp_path: Path
 ) -> None:
     nova, database, tenant_id = target
@@ -339,7 +339,7 @@ async def test_what_is_there_already_refuses_the_whole_or_is_kept(
 
 
 @pytest.mark.usefixtures("full")
-async def test_a_default_agent_that_was_changed_does_not_make_room(
+async def test_a_changed_default_agent_is_not_replaced(
     source: NovaClient, target: tuple[NovaClient, Database, str], tmp_path: Path
 ) -> None:
     nova, database, tenant_id = target
@@ -451,7 +451,7 @@ async def test_errors_in_an_archive_are_reported_and_nothing_is_imported(
     assert await _rows(database, api.tenant.id) == before
 
 
-async def test_small_rows_are_rows_that_can_be_imported(source: NovaClient) -> None:
+async def test_the_small_rows_can_be_imported(source: NovaClient) -> None:
     rows = [small_row(kept.name) for kept in KEPT]
     names = [table for table, row in rows if row]
     result = await source.archives.import_(_each(_archive(*[(table, row) for table, row in rows if row])))
@@ -531,7 +531,7 @@ async def test_an_archive_may_be_larger_than_a_body(
     )
 
 
-async def test_a_sender_that_goes_away_leaves_nothing(api: Api, source: NovaClient, database: Database) -> None:
+async def test_a_sender_that_disconnects_leaves_nothing(api: Api, source: NovaClient, database: Database) -> None:
     async def cut() -> AsyncGenerator[bytes]:
         for line in _archive(small_row("memories"), end=False):
             yield line

@@ -1,4 +1,4 @@
-"""``/v1/deliveries`` and ``/v1/files``: the inbox, and files that cannot do any harm on their way to a person."""
+"""``/v1/deliveries`` and ``/v1/files``: the inbox, and files that are harmless to download."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ async def _file(api: Api, database: Database, name: str = "a.txt", content: byte
     return await send_file(database, _sender(api, **who), OutgoingFile(file_name(name), content, None))
 
 
-async def test_the_inbox_shows_what_agents_handed_over_newest_first(api: Api, database: Database) -> None:
+async def test_the_inbox_shows_deliveries_newest_first(api: Api, database: Database) -> None:
     await notify(database, _sender(api), "Done")
     file = await _file(api, database, agent_id="agent-builder")
     page = (await api.http.get("/v1/deliveries")).json()
@@ -46,7 +46,7 @@ async def test_the_inbox_shows_what_agents_handed_over_newest_first(api: Api, da
         assert (await api.http.get("/v1/deliveries", params=wrong)).status_code == 422
 
 
-async def test_a_person_closes_what_needs_no_answer(api: Api, database: Database, other_tenant: Tenant) -> None:
+async def test_a_person_closes_items_that_need_no_answer(api: Api, database: Database, other_tenant: Tenant) -> None:
     await notify(database, _sender(api), "Done")
     async with database.transaction() as connection:
         question_id = await add_delivery(connection, _sender(api), "question", {"wait_id": "wait_1"}, target="user")
@@ -149,12 +149,12 @@ def test_a_name_is_safe_to_save_under(given: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["", ".", "..", "/", "...", "///", "\n"])
-def test_what_is_left_of_some_names_is_none(given: str) -> None:
+def test_some_names_have_no_safe_form(given: str) -> None:
     with pytest.raises(ValueError, match="not the name of a file"):
         file_name(given)
 
 
-def test_a_media_type_is_what_the_name_promises() -> None:
+def test_the_media_type_follows_the_name() -> None:
     assert [media_type_of(name) for name in ("a.PDF", "a.md", "a.tar.gz", "a", "a.unknown", "a.png")] == [
         "application/pdf",
         "text/markdown",

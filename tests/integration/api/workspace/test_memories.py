@@ -27,7 +27,7 @@ async def test_a_fact_is_saved_listed_and_forgotten(api: Api) -> None:
     assert (again.status_code, again.json()["detail"]) == (404, f"There is no memory {made['id']!r}.")
 
 
-async def test_of_the_same_words_there_is_one_and_it_says_who_saved_it_first(api: Api, database: Database) -> None:
+async def test_equal_memories_are_one_with_the_first_author(api: Api, database: Database) -> None:
     async with database.connection() as connection:
         saved = await save_memory(connection, api.tenant.id, "nova", "Likes tea")
     made = await _add(api, "Likes tea")
@@ -51,7 +51,7 @@ async def test_words_are_taken_literally(api: Api) -> None:
     assert [item["content"] for item in found] == ["Pays 100% on time"]
 
 
-async def test_another_tenants_memories_are_not_there(api: Api, other_tenant: Tenant) -> None:
+async def test_another_tenants_memories_are_not_listed(api: Api, other_tenant: Tenant) -> None:
     made = await _add(api, "Likes tea")
     async with api.client(other_tenant.key) as stranger:
         assert (await stranger.get("/v1/memories")).json()["items"] == []
@@ -59,7 +59,7 @@ async def test_another_tenants_memories_are_not_there(api: Api, other_tenant: Te
     assert len((await api.http.get("/v1/memories")).json()["items"]) == 1
 
 
-async def test_a_tenant_has_no_more_than_so_many(api: Api, database: Database) -> None:
+async def test_a_tenant_has_a_limit(api: Api, database: Database) -> None:
     await database.execute(
         "INSERT INTO memories (id, tenant_id, agent_id, content) "
         "SELECT 'mem_' || lpad(n::text, 26, '0'), :tenant_id, 'a', 'Fact ' || n FROM generate_series(1, :many::int) n",
@@ -91,7 +91,7 @@ async def test_bad_input_is_refused_and_nothing_is_saved(api: Api, body: dict[st
 
 
 @pytest.mark.parametrize("memory_id", ["mem_1", "a%00b", "x" * 90, "'"])
-async def test_what_is_no_id_is_not_found(api: Api, memory_id: str) -> None:
+async def test_a_value_that_is_no_id_is_not_found(api: Api, memory_id: str) -> None:
     assert (await api.http.delete(f"/v1/memories/{memory_id}")).status_code == 404
 
 

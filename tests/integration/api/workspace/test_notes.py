@@ -35,7 +35,7 @@ async def test_a_note_is_made_read_changed_and_deleted(api: Api) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-async def test_a_person_sees_and_manages_what_an_agent_has_not_shared(api: Api, database: Database) -> None:
+async def test_a_person_sees_and_changes_unshared_notes(api: Api, database: Database) -> None:
     draft = await create_note(database, api.tenant.id, "nova", title="Draft", content="x")
     assert (await api.http.get(f"/v1/notes/{draft.id}")).json()["shared"] is False
     assert (await api.http.patch(f"/v1/notes/{draft.id}", json={"shared": True})).json()["shared"] is True
@@ -44,7 +44,7 @@ async def test_a_person_sees_and_manages_what_an_agent_has_not_shared(api: Api, 
 
 
 @proves("deliveries.note")
-async def test_a_note_that_a_person_takes_back_or_deletes_leaves_the_outbox(api: Api, database: Database) -> None:
+async def test_a_note_that_a_person_unshares_or_deletes_leaves_the_outbox(api: Api, database: Database) -> None:
     sender = Sender(api.tenant.id, "nova", "thr_1", "run_1")
     kept, unshared, deleted = [
         await create_note(database, api.tenant.id, "nova", title=title, content="") for title in ("a", "b", "c")
@@ -132,7 +132,7 @@ async def test_a_malformed_note_is_refused_by_field(
         assert (await api.http.get(f"/v1/notes/{note_id}")).json()["title"] == "Plan"
 
 
-async def test_a_note_needs_an_agent_that_is_there_and_has_room(api: Api, database: Database) -> None:
+async def test_a_note_needs_an_existing_agent_below_its_limit(api: Api, database: Database) -> None:
     body = {"agent_id": "nobody", "title": "x"}
     unknown = await api.http.post("/v1/notes", json=body)
     assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (404, "agent_id")
@@ -148,5 +148,5 @@ async def test_a_note_needs_an_agent_that_is_there_and_has_room(api: Api, databa
 
 @pytest.mark.parametrize("note_id", ["%00", "x%20y", "a" * 90, "%ff", "note_nowhere"])
 @pytest.mark.parametrize("path", ["/v1/notes/{}", "/v1/files/{}", "/v1/files/{}/content"])
-async def test_what_cannot_be_an_id_is_not_found(api: Api, path: str, note_id: str) -> None:
+async def test_an_impossible_id_is_not_found(api: Api, path: str, note_id: str) -> None:
     assert (await api.http.get(path.format(note_id))).status_code == 404

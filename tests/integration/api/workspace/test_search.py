@@ -24,7 +24,7 @@ async def _found(api: Api, **params: Any) -> list[str]:
     return [item["message_id"] for item in answer.json()["items"]]
 
 
-async def test_a_hit_says_what_was_said_when_and_where(api: Api, database: Database) -> None:
+async def test_a_hit_has_text_time_and_thread(api: Api, database: Database) -> None:
     past = PastConversations(database)
     thread = await past.thread(api.tenant.id, title="Birds")
     run = await past.say("The heron", "A bird.", thread=thread)
@@ -71,7 +71,7 @@ async def test_a_thread_that_is_deleted_over_http_is_not_found(api: Api, databas
     assert await database.fetchval("SELECT count(*) FROM message_texts") == 0
 
 
-async def test_meaning_is_compared_where_a_server_makes_the_vectors(
+async def test_meaning_is_compared_if_a_server_makes_vectors(
     serve: Serve, settings: Settings, database: Database
 ) -> None:
     async def answer(request: Request) -> Response:
@@ -121,7 +121,7 @@ async def test_bad_input_is_refused_with_its_field(api: Api, params: dict[str, A
 
 
 @pytest.mark.parametrize("q", ["'", "\\", "a & !b | c:*", "🦩", "<->", "%"])
-async def test_no_query_is_a_language_of_its_own(api: Api, q: str) -> None:
+async def test_queries_have_no_operators(api: Api, q: str) -> None:
     assert await _found(api, q=q) == []
 
 

@@ -1,4 +1,4 @@
-"""Secrets through the API: values go in, and nothing brings them out."""
+"""Secrets through the API: values are written and never returned."""
 
 from __future__ import annotations
 

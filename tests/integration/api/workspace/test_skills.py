@@ -176,7 +176,7 @@ async def test_a_name_that_no_skill_has_is_refused(api: Api, name: str) -> None:
     assert (await api.http.put(f"/v1/skills/{name}", json={"skill_md": text()})).status_code in (404, 422)
 
 
-async def test_a_tenant_has_no_more_than_so_many(api: Api, database: Database) -> None:
+async def test_a_tenant_has_a_limit(api: Api, database: Database) -> None:
     await database.execute(
         "INSERT INTO skills (tenant_id, name, description, skill_md, body) "
         "SELECT :tenant_id, 's-' || n, 'd', 'x', 'x' FROM generate_series(1, :many::int) n",

@@ -1,4 +1,4 @@
-"""Triggers over HTTP: made, changed, looked at and fired by hand."""
+"""Triggers over HTTP: created, changed, read and fired on request."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -99,7 +99,7 @@ async def test_one_time_fires_once_and_an_end_ends(api: Api) -> None:
     assert await coming(api, bounded["id"]) == [datetime(2090, 1, 1, tzinfo=UTC), datetime(2091, 1, 1, tzinfo=UTC)]
 
 
-async def test_the_clocks_of_the_zone_are_minded(api: Api) -> None:
+async def test_clock_changes_of_the_zone_are_respected(api: Api) -> None:
     made = await make(api, schedule="30 2 * * *", timezone="Europe/Berlin", starts_at="2027-03-27T12:00:00Z")
     answer = (await api.http.get(f"/v1/triggers/{made['id']}/preview", params={"count": 2})).json()
     assert [firing["local"] for firing in answer["firings"]] == [
@@ -191,7 +191,7 @@ async def test_a_malformed_trigger_is_refused_by_field(api: Api, database: Datab
     "field",
     ["kind", "schedule", "timezone", "prompt", "enabled", "jitter_s", "overlap", "catchup", "pause_after_failures"],
 )
-async def test_what_a_trigger_needs_is_not_cleared(api: Api, field: str) -> None:
+async def test_required_fields_of_a_trigger_cannot_be_cleared(api: Api, field: str) -> None:
     made = await make(api)
     answer = await api.http.patch(f"/v1/triggers/{made['id']}", json={field: None})
     assert answer.status_code == 422
@@ -204,7 +204,7 @@ async def test_kind_and_schedule_are_checked_together(api: Api) -> None:
     assert (await change(api, made["id"], kind="every", schedule="600"))["schedule"] == "600"
 
 
-async def test_a_time_that_has_passed_is_not_switched_on_again_but_may_be_renamed(api: Api, database: Database) -> None:
+async def test_a_past_time_cannot_be_enabled_again_but_may_be_renamed(api: Api, database: Database) -> None:
     made = await make(api, kind="at", schedule="2090-05-01T09:00:00Z")
     await database.execute("UPDATE triggers SET schedule = '2020-05-01T09:00:00Z'")
     assert (await change(api, made["id"], title="Past", enabled=False))["title"] == "Past"
@@ -214,7 +214,7 @@ async def test_a_time_that_has_passed_is_not_switched_on_again_but_may_be_rename
     assert await coming(api, made["id"]) == []
 
 
-async def test_a_fixed_thread_is_one_of_the_agent_and_lives(api: Api) -> None:
+async def test_a_fixed_thread_must_be_the_agents_and_exist(api: Api) -> None:
     own, other, gone = [await api.thread(agent_id=agent) for agent in ("nova", "agent-builder", "nova")]
     await api.http.delete(f"/v1/threads/{gone}")
     made = await make(api, thread_id=own)
@@ -242,13 +242,13 @@ async def test_triggers_are_seen_by_their_tenant_only(api: Api, other_tenant: Te
     assert (await api.http.get(path)).json() == made
 
 
-async def test_an_agent_that_is_not_there_has_no_triggers(api: Api) -> None:
+async def test_a_missing_agent_has_no_triggers(api: Api) -> None:
     assert (await api.http.post("/v1/triggers", json={**DAILY, "agent_id": "nobody"})).status_code == 404
     await api.http.delete("/v1/agents/agent-builder")
     assert (await api.http.post("/v1/triggers", json={**DAILY, "agent_id": "agent-builder"})).status_code == 410
 
 
-async def test_an_agent_has_no_more_than_so_many(api: Api, database: Database) -> None:
+async def test_an_agent_has_a_limit(api: Api, database: Database) -> None:
     await database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by) "
         "SELECT 'trg_' || lpad(n::text, 26, '0'), :tenant_id, 'nova', 'every', '60', 'p', 'person' "
@@ -269,7 +269,7 @@ async def test_a_key_without_the_scope_is_refused(api: Api, database: Database) 
             assert (await caller.get(path)).status_code == 403
 
 
-async def test_how_often_and_whether_it_fires_is_said_and_taken_back(api: Api) -> None:
+async def test_limits_of_firing_are_set_and_cleared(api: Api) -> None:
     rules: Json = {
         "jitter_s": 300,
         "overlap": "cancel_other",

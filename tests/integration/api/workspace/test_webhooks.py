@@ -1,4 +1,4 @@
-"""``/v1/webhooks``, replays, and the ends of runs on their way outside."""
+"""``/v1/webhooks``, replays, and deliveries of the ends of runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def api(serve: Serve, delivery_settings: Settings) -> Api:
 
 @pytest.fixture
 async def sender(database: Database, delivery_settings: Settings) -> AsyncGenerator[DeliverySender]:
-    """What a worker has that sends."""
+    """A worker's delivery sender."""
     routes = build_routes(database, delivery_settings)
     made = build_sender(database, delivery_settings, routes, clock=SystemClock(), metrics=Metrics(CollectorRegistry()))
     yield made

@@ -1,11 +1,11 @@
-"""Kombu's transport as we use it: a broker that is away must not end a worker."""
+"""Kombu's transport: an unavailable broker must not end a worker."""
 
 from __future__ import annotations
 
 from nova_workers.broker.celery_app import build_celery
 
 
-def test_a_message_that_is_kept_nowhere_is_not_acknowledged_on_a_connection_that_is_lost(redis_url: str) -> None:
+def test_a_message_is_not_acknowledged_on_a_lost_connection(redis_url: str) -> None:
     """What a worker does with the doorbell that it had just taken when the broker went away."""
     channel = build_celery(redis_url, fail_fast=True).connection().channel()
     channel.close()

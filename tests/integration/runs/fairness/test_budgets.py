@@ -1,4 +1,4 @@
-"""Budgets of a day: refused before a model is called, with the figures; and a turn's bound is what is left."""
+"""Daily budgets: a run over one fails before a model call, with the figures; the rest bounds a turn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _play(harness: Harness, text: str = "hello", **fields: Any) -> Row:
 
 @pytest.mark.parametrize("owner", ["tenant", "agent", "trigger"])
 @proves("budgets.spent")
-async def test_a_run_over_the_budget_fails_and_no_model_is_called(harness: Harness, owner: str):
+async def test_a_run_over_the_budget_fails_without_a_model_call(harness: Harness, owner: str):
     trigger_id = await _set(harness, owner, _TURN_USD)
     assert (await _play(harness, trigger_id=trigger_id))["status"] == "succeeded"
     asked = len(harness.engine.model_calls)
@@ -66,7 +66,7 @@ async def test_a_run_over_the_budget_fails_and_no_model_is_called(harness: Harne
     assert f"${_TURN_USD:.4f} of ${_TURN_USD:.4f}" in row["error_message"]
     assert owner in row["error_message"]
     assert len(harness.engine.model_calls) == asked
-    # Nothing was spent, so nothing is known to have cost something.
+    # No usage, so no cost is recorded.
     assert not await harness.database.fetchval("SELECT cost_usd FROM usage WHERE run_id = :run_id", run_id=row["id"])
 
 
@@ -81,7 +81,7 @@ async def test_other_agents_triggers_and_tenants_are_not_concerned(harness: Harn
 
 
 @proves("budgets.rest")
-async def test_a_turn_ends_where_the_rest_of_the_day_is_used_up(harness: Harness):
+async def test_a_turn_ends_when_the_rest_of_the_days_budget_is_spent(harness: Harness):
     await _set(harness, "tenant", _TURN_USD * 3)
     assert (await _play(harness))["status"] == "succeeded"
     row = await _play(harness, plan(["x"], ["y"], ["z"], ["more"]))
@@ -92,7 +92,7 @@ async def test_a_turn_ends_where_the_rest_of_the_day_is_used_up(harness: Harness
 
 
 @proves("budgets.rest")
-async def test_what_runs_has_used_so_far_counts(harness: Harness):
+async def test_the_cost_of_running_turns_counts(harness: Harness):
     worker = harness.worker()
     _, slot = await harness.begin(worker, plan(["x"], ["y"], doors={2: "late"}), "late")
     await _set(harness, "tenant", _TURN_USD * 2)
@@ -131,7 +131,7 @@ async def test_waiting_and_requeued_runs_count(harness: Harness, owner: str):
     assert {each.spent_usd for each in report.items} == {4 * _TURN_USD}
 
 
-async def test_what_only_waited_today_is_of_the_day_before(harness: Harness):
+async def test_a_run_that_only_waited_today_counts_for_the_day_before(harness: Harness):
     trigger_id = await _set(harness, "trigger", 1.0)
     run = await _play(harness, plan(["ask:x"]), trigger_id=trigger_id)
     for status, lease, counts in (("waiting", None, False), ("queued", None, False), ("running", "1 hour", True)):

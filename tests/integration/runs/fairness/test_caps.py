@@ -41,8 +41,8 @@ async def _statuses(harness: Harness, runs: list[Accepted]) -> list[str]:
 
 @pytest.mark.parametrize("owner", _OWNERS)
 @proves("fair.cap")
-async def test_of_claims_at_the_same_time_as_many_win_as_the_cap_lets(harness: Harness, owner: Owner):
-    """No lock of Redis and no order: what holds is what the claim itself looks at."""
+async def test_of_concurrent_claims_as_many_win_as_the_cap_permits(harness: Harness, owner: Owner):
+    """Without a Redis lock and without an order: the claim itself guards the cap."""
     await _cap(harness, owner, 3)
     runs = [await harness.submit("hello") for _ in range(12)]
 
@@ -75,7 +75,7 @@ async def test_the_end_of_a_run_wakes_one_that_was_held_back(harness: Harness, o
 
 
 @proves("fair.cap-freed", "suspend.holds-nothing")
-async def test_a_run_that_waits_makes_room(harness: Harness):
+async def test_a_waiting_run_does_not_count_under_the_cap(harness: Harness):
     await _cap(harness, "tenant", 1)
     worker = harness.worker()
     asking = await harness.submit(plan(["ask:x"]))
@@ -87,7 +87,7 @@ async def test_a_run_that_waits_makes_room(harness: Harness):
 
 @proves("fair.cap-freed")
 async def test_an_agent_that_may_have_one_run_asks_itself(harness: Harness):
-    """What waits for its own kind holds no room, so a cap of one is no deadlock."""
+    """A waiting run does not count under the cap, so a cap of one is no deadlock."""
     await _cap(harness, "agent", 1)
     worker = harness.worker()
     run = await harness.submit(plan(["agent:x"]))
@@ -97,7 +97,7 @@ async def test_an_agent_that_may_have_one_run_asks_itself(harness: Harness):
 
 @pytest.mark.parametrize("owner", _OWNERS)
 @proves("fair.cap-freed")
-async def test_where_the_worker_dies_at_the_end_the_reconciler_wakes_the_next(harness: Harness, owner: Owner):
+async def test_the_reconciler_wakes_the_next_if_the_worker_dies_at_the_end(harness: Harness, owner: Owner):
     await _cap(harness, owner, 1)
     worker, other = harness.worker(), harness.worker()
     first, slot = await harness.begin(worker, plan(["wait:a"]), "a")
@@ -134,7 +134,7 @@ async def test_under_a_full_cap_no_doorbell_is_rung_and_all_are_once_it_is_gone(
 
 @pytest.mark.parametrize("dies", [False, True])
 @proves("fair.cap-freed")
-async def test_a_long_line_on_one_thread_holds_no_other_thread_back(harness: Harness, dies: bool):
+async def test_a_long_queue_of_one_thread_holds_no_other_thread_back(harness: Harness, dies: bool):
     await _cap(harness, "agent", 2)
     worker = harness.worker()
     long, first = await harness.begin(worker, plan(["wait:a"]), "a")

@@ -1,4 +1,4 @@
-"""The dispatcher on a real broker: how many doorbells it takes, and who waits for whom."""
+"""The dispatcher on a real broker: many doorbells at once, and stopping."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nova_workers.keys import broker_queue
 from nova_workers.observability.metrics import Metrics
 
 _MANY = 2_500
-"""More than wait for the threads that ring for one."""
+"""More than the threads that ring single doorbells can have waiting."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def dispatcher(settings: Settings) -> AsyncIterator[CeleryDispatcher]:
     await asyncio.to_thread(dispatcher.close)
 
 
-async def test_thousands_of_doorbells_are_all_rung_and_hold_up_no_single_one(
+async def test_thousands_of_doorbells_are_all_rung_and_delay_no_single_one(
     dispatcher: CeleryDispatcher, redis: Redis
 ) -> None:
     many, single = broker_queue("background"), broker_queue("interactive")

@@ -16,8 +16,8 @@ from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import AGENT, Harness, Worker
 
 
-async def _crowd(harness: Harness, bells: int = 100) -> None:
-    """Have the broker hold doorbells that this worker has no slots for."""
+async def _fill_broker(harness: Harness, bells: int = 100) -> None:
+    """Fill the broker with doorbells for which this worker has no slots."""
     await harness.redis.lpush(broker_queue("interactive"), *["a doorbell"] * bells)  # type: ignore[misc] - redis types it as for both worlds
 
 
@@ -58,56 +58,56 @@ async def test_the_run_of_another_tenant_is_next_however_many_were_queued_before
     await _tenant(harness, "ten_b")
     a = await _submit(harness, harness.tenant_id, 30)
     worker = harness.worker()
-    await _crowd(harness)
+    await _fill_broker(harness)
     await _serve(harness, worker, 5)
     b = await _submit(harness, "ten_b", 2)
     assert _letters(await _serve(harness, worker, 6), a=a, b=b) == "babaaa"
 
 
 @proves("fair.bells")
-async def test_on_a_fleet_with_room_doorbells_are_answered_as_they_come(harness: Harness):
+async def test_with_free_slots_doorbells_are_answered_in_their_order(harness: Harness):
     await _tenant(harness, "ten_b")
     a = await _submit(harness, harness.tenant_id, 3)
     b = await _submit(harness, "ten_b", 1)
     worker = harness.worker()
     worker.executor.slots = 5
-    await _crowd(harness, 4)
+    await _fill_broker(harness, 4)
     assert _letters(await _serve(harness, worker), a=a, b=b) == "aaab"
     assert "entitled" not in worker.faults.log
 
 
 @proves("fair.weight")
-async def test_turns_are_dealt_by_weight(harness: Harness):
+async def test_slots_are_shared_by_weight(harness: Harness):
     await _tenant(harness, "ten_b", weight=3)
     a = await _submit(harness, harness.tenant_id, 20)
     b = await _submit(harness, "ten_b", 20)
-    await _crowd(harness)
+    await _fill_broker(harness)
     served = _letters(await _serve(harness, harness.worker(), 16), a=a, b=b)
     assert (served.count("a"), served.count("b")) == (4, 12)
     assert "aa" not in served, "the light one's turns are spread"
 
 
 @proves("fair.weight")
-async def test_a_tenant_that_was_away_has_nothing_to_catch_up(harness: Harness):
+async def test_a_returning_tenant_gets_no_extra_share(harness: Harness):
     await _tenant(harness, "ten_b")
     worker = harness.worker()
     a = await _submit(harness, harness.tenant_id, 30)
-    await _crowd(harness)
+    await _fill_broker(harness)
     await _serve(harness, worker, 20)
     b = await _submit(harness, "ten_b", 10)
     assert _letters(await _serve(harness, worker, 8), a=a, b=b) == "babababa"
 
 
 @proves("fair.weight")
-async def test_who_has_its_share_of_the_slots_stands_back(harness: Harness):
-    """Long runs: what counts is who holds how much, not who was served how often."""
+async def test_a_tenant_that_has_its_share_of_the_slots_is_passed_over(harness: Harness):
+    """With long runs the number of held slots counts, not how often a tenant was served."""
     await _tenant(harness, "ten_b")
     worker = harness.worker()
     held = [await harness.begin(worker, plan([f"wait:{at}"]), str(at)) for at in range(3)]
     a = await _submit(harness, harness.tenant_id, 5)
     b = await _submit(harness, "ten_b", 1)
-    await _crowd(harness)
-    # One worker more, which has dealt nothing yet: it knows of the three by what stands in the ledger.
+    await _fill_broker(harness)
+    # A further worker without counts of its own: it learns of the three from the ledger.
     assert _letters(await _serve(harness, harness.worker(), 2), a=a, b=b) == "ba"
     for at, (_, slot) in enumerate(held):
         harness.engine.open(str(at))
@@ -125,7 +125,7 @@ UPDATE threads t SET active_run_id = b.id FROM begun b WHERE t.id = b.thread_id
 
 
 @proves("fair.weight")
-async def test_what_runs_of_one_queue_is_no_share_of_the_other(harness: Harness):
+async def test_running_runs_of_one_queue_do_not_count_in_another(harness: Harness):
     """Workers of `background` alone are full of a tenant: that takes nothing from its messages, nor from an agent's."""
     await _tenant(harness, "ten_b", agents=("busy", "rare"))
     await _submit(harness, "ten_b", 20, agent_id="busy", queue="background")
@@ -134,7 +134,7 @@ async def test_what_runs_of_one_queue_is_no_share_of_the_other(harness: Harness)
     a = await _submit(harness, harness.tenant_id, 20)
     b = await _submit(harness, "ten_b", 2, agent_id="busy")
     c = await _submit(harness, "ten_b", 2, agent_id="rare")
-    await _crowd(harness)
+    await _fill_broker(harness)
     served = _letters(await _serve(harness, harness.worker(), 8), a=a, b=b, c=c)
     assert served.replace("c", "b") in ("abababab", "babababa")
     assert served.replace("a", "") == "bcbc", "of agents that have nothing here, the one whose run is the oldest"
@@ -145,7 +145,7 @@ async def test_agents_of_a_tenant_are_served_in_turn(harness: Harness):
     await _tenant(harness, harness.tenant_id, agents=("busy", "rare"))
     a = await _submit(harness, harness.tenant_id, 10, agent_id="busy")
     b = await _submit(harness, harness.tenant_id, 2, agent_id="rare")
-    await _crowd(harness)
+    await _fill_broker(harness)
     assert _letters(await _serve(harness, harness.worker(), 6), a=a, b=b) in ("ababaa", "babaaa")
 
 
@@ -157,16 +157,16 @@ async def test_runs_of_a_tenant_go_by_priority_and_a_thread_keeps_its_order(harn
     first = await harness.submit("hello", thread_id)
     urgent = await harness.submit("hello", thread_id, priority=5)
     plain = await _submit(harness, harness.tenant_id, 2)
-    await _crowd(harness)
+    await _fill_broker(harness)
     order = await _serve(harness, worker)
     assert order == [run.run_id for run in (first, urgent, *plain, *low)]
 
 
-async def test_a_high_priority_is_worth_nothing_among_tenants(harness: Harness):
+async def test_priority_does_not_count_between_tenants(harness: Harness):
     await _tenant(harness, "ten_b")
     b = await _submit(harness, "ten_b", 5, priority=100)
     a = await _submit(harness, harness.tenant_id, 5)
-    await _crowd(harness)
+    await _fill_broker(harness)
     served = _letters(await _serve(harness, harness.worker(), 6), a=a, b=b)
     assert served in ("ababab", "bababa")
 
@@ -184,7 +184,7 @@ async def test_no_run_is_left_without_a_doorbell_when_doorbells_serve_other_runs
     assert entitled is not None
     # A crowd as long as the first is answered, and its doorbell is that of the one who is not next.
     first, second = (mine, theirs) if entitled.bell == theirs else (theirs, mine)
-    await _crowd(harness)
+    await _fill_broker(harness)
     await worker.answer(first)
     await harness.redis.delete(broker_queue("interactive"))
     await worker.answer(second)
@@ -203,7 +203,7 @@ async def test_a_canceled_run_under_a_pause_is_ended_also_where_others_are_more_
         await pause(connection, Switch("tenant", harness.tenant_id), None)
     await harness.canceller.cancel(harness.tenant_id, run.run_id)
     harness.bells.take()
-    await _crowd(harness)
+    await _fill_broker(harness)
     await other.answer(Doorbell(run.run_id, run.thread_id, "interactive"))
     assert [await harness.status(each.run_id) for each in (run, *b)] == ["canceled", "queued"]
 
@@ -236,7 +236,7 @@ SELECT 'run_' || i || t.id, t.tenant_id, t.id, t.agent_id, t.next_seq + i, '[{"t
 """
 
 
-async def test_however_many_stand_behind_threads_that_are_held_the_others_are_found(harness: Harness):
+async def test_runs_are_found_behind_any_number_of_runs_of_held_threads(harness: Harness):
     worker = harness.worker()
     await _tenant(harness, harness.tenant_id, agents=("busy", "rare"))
     slots = [
@@ -259,10 +259,10 @@ async def test_however_many_stand_behind_threads_that_are_held_the_others_are_fo
 
 
 async def test_many_doorbells_at_once_serve_as_many_threads(harness: Harness):
-    """Slots of one process that ask at the same moment are not all sent to the same thread."""
+    """Slots of one process that choose concurrently do not all get the same thread."""
     runs = await _submit(harness, harness.tenant_id, 20)
     workers = [harness.worker() for _ in range(2)]
-    await _crowd(harness)
+    await _fill_broker(harness)
     for at, bell in enumerate(harness.bells.take()):
         workers[at % 2].answer(bell)
     for run in runs:

@@ -1,4 +1,4 @@
-"""Runs that are not wanted any more."""
+"""Cancel, withdraw and edit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.harness.workers import Harness
 
 
 @proves("cancel.queued", "cancel.twice")
-async def test_a_queued_run_is_canceled_at_once_and_never_asked(harness: Harness):
+async def test_a_queued_run_is_canceled_at_once_without_a_model_call(harness: Harness):
     worker = harness.worker()
     run = await harness.submit("hello")
     await harness.canceller.cancel(harness.tenant_id, run.run_id)
@@ -41,7 +41,7 @@ async def test_a_running_run_stops_at_once_and_keeps_its_text(harness: Harness):
     assert turn["status"] == "aborted"
 
 
-async def test_a_run_that_is_canceled_in_mid_tool_keeps_a_transcript_that_a_model_takes(harness: Harness):
+async def test_a_run_that_is_canceled_in_mid_tool_keeps_a_valid_transcript(harness: Harness):
     worker = harness.worker(control=True)
     await harness.wait_for_control_channel()
     run, slot = await harness.begin(worker, plan(["quick", "wait:a"]), "a")
@@ -58,7 +58,7 @@ async def test_a_run_that_is_canceled_in_mid_tool_keeps_a_transcript_that_a_mode
 
 
 @proves("cancel.over")
-async def test_a_run_that_is_over_cannot_be_canceled(harness: Harness):
+async def test_an_ended_run_cannot_be_canceled(harness: Harness):
     worker = harness.worker()
     run = await harness.submit("hello")
     await harness.settle(worker)

@@ -1,4 +1,4 @@
-"""Who may execute a run: doorbells that double, workers that race, Redis that is away."""
+"""Claims: duplicate doorbells, racing workers, unavailable Redis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_a_doorbell_that_comes_twice_executes_once(harness: Harness):
     assert len(harness.engine.model_calls) == 1
 
 
-async def test_a_doorbell_for_a_run_that_is_over_finds_nothing(harness: Harness):
+async def test_a_doorbell_for_an_ended_run_finds_nothing(harness: Harness):
     worker = harness.worker()
     await harness.submit("hello")
     (bell,) = harness.bells.take()
@@ -35,7 +35,7 @@ async def test_a_doorbell_for_a_run_that_is_over_finds_nothing(harness: Harness)
 
 
 @proves("claim.exclusive", "claim.fence")
-async def test_of_workers_that_race_for_a_thread_one_wins(harness: Harness):
+async def test_one_of_several_workers_that_race_for_a_thread_wins(harness: Harness):
     """The lock is left out: the claim's own guard decides."""
     thread_id = await harness.thread()
     for round_ in range(20):
@@ -128,7 +128,7 @@ async def test_a_run_of_a_version_keeps_it_when_the_agent_changes(harness: Harne
     assert (await harness.run(run.run_id))["agent_version"] == 1
 
 
-async def test_a_claim_of_a_thread_without_a_line_finds_nothing(harness: Harness):
+async def test_a_claim_of_a_thread_without_queued_runs_finds_nothing(harness: Harness):
     worker = harness.worker()
     async with harness.database.connection() as connection:
         for thread_id in (await harness.thread(), new_id("thr")):

@@ -1,4 +1,4 @@
-"""A worker that is to end hands its runs back; another goes on where it stopped."""
+"""A draining worker requeues its runs; another continues them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.harness.workers import Harness
 
 
 @proves("drain.boundary")
-async def test_a_draining_worker_hands_a_run_back_at_its_next_step_boundary(harness: Harness):
+async def test_a_draining_worker_requeues_a_run_at_its_next_step_boundary(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
     worker.drain()
@@ -41,7 +41,7 @@ async def test_after_the_grace_a_run_is_stopped_in_mid_step_and_requeued(harness
 
 
 @proves("drain.mid-step")
-async def test_a_response_that_a_drain_cuts_off_is_asked_for_again(harness: Harness):
+async def test_a_response_that_a_drain_cuts_off_is_requested_again(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, slot = await harness.begin(worker, plan(["b"], doors={1: "a"}), "a")
     worker.drain()
@@ -74,7 +74,7 @@ async def test_a_draining_worker_claims_nothing_and_passes_the_bell_on(harness: 
 
 
 @proves("drain.boundary")
-async def test_a_claim_that_was_on_its_way_when_the_drain_began_stops_at_its_first_boundary(harness: Harness):
+async def test_a_claim_that_completes_during_the_drain_stops_at_its_first_step_boundary(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run = await harness.submit(plan(["a"], ["b"]))
     (bell,) = harness.bells.take()
@@ -131,7 +131,7 @@ async def test_a_requeue_whose_reply_was_lost_still_rings_for_the_next_worker(ha
 
 
 @proves("submit.steer")
-async def test_steering_that_joined_as_the_drain_began_is_heard_by_the_next_worker_and_told_to_its_followers(
+async def test_steering_that_joined_as_the_drain_began_reaches_the_next_worker_and_its_followers(
     harness: Harness,
 ):
     worker, other = harness.worker(), harness.worker()

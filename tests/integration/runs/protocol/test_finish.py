@@ -1,4 +1,4 @@
-"""The end of a run is one transaction: everything of it is there, or nothing."""
+"""The end of a run is one transaction: all of its rows are written, or none."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_an_engine_that_raises_fails_its_run_and_keeps_what_was_committed(
     assert kinds == ["query", "response", "tool_results"]
 
 
-async def test_an_agent_of_an_unknown_engine_fails_its_run_and_says_which_there_are(harness: Harness):
+async def test_a_run_with_an_unknown_engine_fails_with_the_names_of_engines(harness: Harness):
     worker = harness.worker()
     await harness.add_agent("odd", {"name": "Odd", "engine": "abacus"})
     run = await harness.submit("hello", agent_id="odd")

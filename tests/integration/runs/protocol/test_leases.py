@@ -46,7 +46,7 @@ async def test_a_renewal_prolongs_lease_and_lock(harness: Harness):
 
 
 @proves("keep.renew")
-async def test_the_keeper_renews_by_itself_for_as_long_as_the_run_takes(harness: Harness):
+async def test_the_keeper_renews_until_the_run_ends(harness: Harness):
     worker = harness.worker(keeper=True)
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     first = (await harness.run(run.run_id))["lease_expires_at"]
@@ -150,7 +150,7 @@ async def test_the_time_that_a_claim_takes_is_part_of_its_lease(harness: Harness
     await slot
 
 
-async def test_renewals_of_one_process_tell_which_of_its_claims_are_lost(harness: Harness):
+async def test_a_renewal_returns_which_claims_of_the_process_are_lost(harness: Harness):
     worker = harness.worker()
     await harness.begin(worker, plan(doors={0: "a"}), "a")
     await harness.begin(worker, plan(doors={0: "b"}), "b")
@@ -161,7 +161,7 @@ async def test_renewals_of_one_process_tell_which_of_its_claims_are_lost(harness
     assert [renewal.run_id for renewal in renewed] == [claims[1].run_id]
 
 
-async def test_an_end_that_is_being_written_is_no_lost_lease(harness: Harness):
+async def test_a_run_whose_end_is_being_written_has_not_lost_its_lease(harness: Harness):
     worker = harness.worker()
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     worker.faults.hold("finish")

@@ -49,7 +49,7 @@ async def test_the_bells_of_a_mass_firing_are_rung_again_in_one_pass(harness: Ha
 
 
 @proves("recover.doorbell")
-async def test_with_a_backlog_in_the_broker_nothing_is_rung_again_before_its_time(harness: Harness):
+async def test_with_a_backlog_in_the_broker_no_doorbell_is_rung_again_early(harness: Harness):
     await harness.submit("hello")
     await harness.submit("later", queue="background")
     harness.bells.take()
@@ -62,7 +62,7 @@ async def test_with_a_backlog_in_the_broker_nothing_is_rung_again_before_its_tim
     assert [bell.queue for bell in harness.bells.take()] == ["interactive", "background"]
 
 
-async def test_only_the_first_of_a_line_is_rung_for_and_none_of_a_busy_thread(harness: Harness):
+async def test_only_the_first_run_of_a_queue_is_rung_for_and_none_of_a_busy_thread(harness: Harness):
     worker = harness.worker()
     active, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     await harness.submit("behind it", active.thread_id)
@@ -92,7 +92,7 @@ async def test_a_run_whose_lease_expired_goes_before_queued_runs(harness: Harnes
 
 
 @proves("recover.expired")
-async def test_a_lease_that_lives_is_left_alone(harness: Harness):
+async def test_a_valid_lease_is_not_touched(harness: Harness):
     worker = harness.worker()
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     assert (await harness.reconciler.reconcile()).recovered == 0

@@ -1,4 +1,4 @@
-"""The database refuses what a turn produced: the run ends with a clear error, is counted, and its thread goes on."""
+"""The database refuses what a turn produced: the run ends with a clear error, is counted, and its thread continues."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class EngineWithoutTurnLoop:
         assert callbacks is not None
         self.turns += 1
         if options.history:
-            await _hand_over(callbacks, StepRecord(0, (Message("assistant", (text_block("Well."),)),), final=True))
+            await _report(callbacks, StepRecord(0, (Message("assistant", (text_block("Well."),)),), final=True))
             return EngineResult(text="Well.", stop_reason="end_turn")
-        await _hand_over(callbacks, self.step)
+        await _report(callbacks, self.step)
         return EngineResult(text="So.", stop_reason="end_turn", model=self.step.model)
 
     async def close(self) -> None: ...
 
 
-async def _hand_over(callbacks: TurnListener, step: StepRecord) -> None:
+async def _report(callbacks: TurnListener, step: StepRecord) -> None:
     if step.tool_calls:
         await callbacks.on_tool_calls(step)
     await callbacks.on_step(step)
@@ -103,7 +103,7 @@ async def test_a_write_that_the_database_refuses_ends_the_run_once(harness: Harn
     await check_any_time(harness.database)
 
 
-async def test_counts_beyond_all_reason_do_not_stop_a_run(harness: Harness):
+async def test_absurdly_large_counts_do_not_stop_a_run(harness: Harness):
     step = StepRecord(0, (Message("assistant", (text_block("Hi."),)),), usage=TokenUsage(2**70, -5), final=True)
     harness.engines["careless"] = EngineWithoutTurnLoop(step)
     await harness.add_agent("careless", {"name": "Careless", "engine": "careless"})

@@ -1,4 +1,4 @@
-"""A worker dies between any two writes, or hears nothing of one: nothing is lost, and nothing is done twice."""
+"""A worker dies between any two writes, or loses the reply to one: nothing is lost, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WRITES = [
 _FACTS = TurnFacts("unified", "sandbox", {})
 
 
-async def test_the_writes_of_a_turn_are_those_that_the_faults_below_are_put_between(harness: Harness):
+async def test_a_turn_has_the_writes_between_which_faults_are_injected(harness: Harness):
     worker = harness.worker()
     await harness.submit(_PLAN)
     await harness.settle(worker)
@@ -68,9 +68,7 @@ async def test_a_run_survives_a_crash_between_any_two_writes(harness: Harness, s
 
 @pytest.mark.parametrize(("statement", "nth"), [write for write in _WRITES if write[0] != "claim"])
 @proves("journal.lost-reply", "finish.usage-once")
-async def test_a_write_whose_reply_was_lost_is_repeated_without_doubling_anything(
-    harness: Harness, statement: str, nth: int
-):
+async def test_a_write_whose_reply_was_lost_is_repeated_and_counts_once(harness: Harness, statement: str, nth: int):
     worker = harness.worker()
     worker.faults.plan("lose_reply", statement, nth=nth)
     run = await harness.submit(_PLAN)
@@ -88,7 +86,7 @@ async def test_a_write_whose_reply_was_lost_is_repeated_without_doubling_anythin
 
 
 @pytest.mark.parametrize(("statement", "nth"), [write for write in _WRITES if write[0] != "claim"])
-async def test_a_write_waits_for_a_database_that_is_away_for_a_moment(harness: Harness, statement: str, nth: int):
+async def test_a_write_waits_for_a_database_that_is_briefly_unavailable(harness: Harness, statement: str, nth: int):
     worker = harness.worker()
     worker.faults.plan("refuse", statement, nth=nth)
     run = await harness.submit(_PLAN)
@@ -97,7 +95,7 @@ async def test_a_write_waits_for_a_database_that_is_away_for_a_moment(harness: H
     await check_settled(harness.database, harness.engine)
 
 
-async def test_the_next_of_the_line_is_rung_for_when_the_reply_to_a_finish_was_lost(harness: Harness):
+async def test_the_next_queued_run_is_rung_for_when_the_reply_to_a_finish_was_lost(harness: Harness):
     worker = harness.worker()
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     waiting = await harness.submit("next", run.thread_id)
@@ -145,7 +143,7 @@ async def test_steering_that_comes_between_a_lost_reply_and_its_repetition_joins
 
 
 @proves("submit.steer")
-async def test_steering_that_joined_before_a_crash_is_heard_after_it(harness: Harness):
+async def test_steering_that_joined_before_a_crash_is_in_the_conversation_after_it(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, _ = await harness.begin(worker, plan(["wait:a"], doors={1: "b"}), "a")
     await harness.submit("also", run.thread_id, on_busy="steer")
@@ -161,11 +159,11 @@ async def test_steering_that_joined_before_a_crash_is_heard_after_it(harness: Ha
 
 
 @proves("journal.in-flight", "journal.partial")
-async def test_calls_in_flight_are_interrupted_those_that_ended_stay_and_idempotent_ones_run_again(harness: Harness):
+async def test_after_a_crash_open_calls_are_interrupted_ended_ones_kept_and_idempotent_ones_repeated(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     run, _ = await harness.begin(worker, plan(["quick", "wait:a", "again:idempotent", "fail:x"]), "a")
     await _until_results(harness, 3)
-    # Of those that ended, one idempotent call is taken back: its result was not committed when the worker died.
+    # Of the ended calls one idempotent call runs again: its result was not committed when the worker died.
     await harness.database.execute(
         "UPDATE tool_calls SET status = 'pending', result = NULL WHERE tool_name = 'again:idempotent'"
     )
@@ -269,7 +267,7 @@ async def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes(h
     await check_settled(harness.database, harness.engine)
 
 
-async def test_a_worker_that_takes_its_own_run_over_stops_the_former_attempt_and_renews_the_new_one(harness: Harness):
+async def test_a_worker_that_claims_its_own_lost_run_stops_the_old_attempt_and_renews_the_new_one(harness: Harness):
     worker = harness.worker()
     run, former = await harness.begin(worker, plan(doors={0: "a"}), "a")
     harness.engine.forget("a")

@@ -1,4 +1,4 @@
-"""A worker dies between any two writes of a turn that the real engine plays over HTTP: another goes on from there."""
+"""A worker dies between any two writes of a turn that the real engine plays over HTTP: another continues it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WRITES = [
 
 
 def _after(responses: int) -> Asks:
-    """Pick requests in which the model has spoken so often: what it says depends on the conversation alone."""
+    """Select requests with this number of responses: the reply depends only on the conversation."""
 
     def asks(_: Mapping[str, str], body: Json) -> bool:
         return sum(message["role"] == "assistant" for message in body["messages"]) == responses
@@ -66,9 +66,7 @@ async def server(harness: Harness) -> AsyncIterator[ModelServer]:
         await engine.close()
 
 
-async def test_the_writes_of_the_turn_are_those_that_the_kills_below_are_put_between(
-    harness: Harness, server: ModelServer
-):
+async def test_the_turn_has_the_writes_between_which_workers_are_killed(harness: Harness, server: ModelServer):
     worker = harness.worker()
     await harness.submit("remember", agent_id="keeper")
     await harness.settle(worker)
@@ -80,7 +78,7 @@ async def test_the_writes_of_the_turn_are_those_that_the_kills_below_are_put_bet
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
 @pytest.mark.parametrize(("statement", "nth"), WRITES)
 @proves("journal.resume", "journal.once", "finish.usage-once", "finish.history")
-async def test_a_real_turn_goes_on_after_a_kill_between_any_two_writes(
+async def test_a_real_turn_continues_after_a_kill_between_any_two_writes(
     harness: Harness, server: ModelServer, statement: str, nth: int, fault: Fault
 ):
     worker, other = harness.worker(), harness.worker()
@@ -97,7 +95,7 @@ async def test_a_real_turn_goes_on_after_a_kill_between_any_two_writes(
         await harness.settle(other)
     row = await harness.run(run.run_id)
     assert (row["status"], row["stop_reason"], row["result_text"]) == ("succeeded", "end_turn", "All is well.")
-    await _check_told(harness, run.run_id)
+    await _check_messages(harness, run.run_id)
     # Each response that was committed was asked for once, and counted once.
     again = 1 if statement in ("commit_calls", "finish") and fault == "crash_before" else 0
     assert len(server.requests) == 3 + again
@@ -105,7 +103,7 @@ async def test_a_real_turn_goes_on_after_a_kill_between_any_two_writes(
     assert tuple(tokens or ()) == (300, 30, 3)
 
 
-async def _check_told(harness: Harness, run_id: str) -> None:
+async def _check_messages(harness: Harness, run_id: str) -> None:
     rows = await harness.transcript(run_id)
     messages = [Message(row["role"], tuple(row["content"])) for row in rows]
     assert_valid(messages[1:])

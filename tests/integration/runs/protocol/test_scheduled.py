@@ -35,7 +35,7 @@ async def _collect(harness: Harness, text: str, thread_id: str, **fields: Any) -
     return await harness.submit(text, thread_id, on_busy="collect", collect_ms=3_600_000, **fields)
 
 
-async def _said(harness: Harness, run_id: str) -> list[str]:
+async def _messages_of(harness: Harness, run_id: str) -> list[str]:
     row = await harness.database.fetchrow(
         "SELECT content FROM messages WHERE run_id = :run_id AND kind = 'query'", run_id=run_id
     )
@@ -60,14 +60,14 @@ async def test_a_run_with_a_start_is_accepted_at_once_and_runs_from_then_on(harn
     assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_a_start_that_has_passed_is_now(harness: Harness) -> None:
+async def test_a_start_in_the_past_starts_now(harness: Harness) -> None:
     run = await harness.submit("at once", start_at=datetime.now(UTC) - _HOUR)
     assert [bell.run_id for bell in harness.bells.waiting] == [run.run_id]
     assert await harness.status(run.run_id) == "queued"
 
 
 @proves("start.order")
-async def test_a_run_that_starts_later_holds_up_nothing_and_goes_after_what_came_before_its_start(
+async def test_a_scheduled_run_delays_no_other_and_is_queued_at_its_start(
     harness: Harness,
 ) -> None:
     thread_id = await harness.thread()
@@ -105,7 +105,7 @@ async def test_a_run_that_has_not_started_is_edited_and_canceled_like_a_queued_o
 
 
 @proves("start.timer")
-async def test_a_start_within_a_minute_is_rung_by_the_process_that_accepted_it(harness: Harness) -> None:
+async def test_a_start_within_a_minute_is_made_by_the_process_that_accepted_it(harness: Harness) -> None:
     run = await harness.submit("soon", start_at=datetime.now(UTC) + timedelta(milliseconds=50))
     await harness.until(run.run_id, "queued")
     await harness.settle(harness.worker())
@@ -126,13 +126,13 @@ async def test_messages_within_the_window_become_one_turn_in_order_and_each_run_
     assert [(row["status"], row["merged_into"]) for row in rows] == [
         *(("succeeded", None), ("merged", runs[0].run_id), ("merged", runs[0].run_id)),
     ]
-    assert await _said(harness, runs[0].run_id) == ["one", "two", "three"]
+    assert await _messages_of(harness, runs[0].run_id) == ["one", "two", "three"]
     assert await harness.database.fetchval("SELECT count(*) FROM turns") == 1
     await check_any_time(harness.database)
 
 
 @proves("collect.one-turn")
-async def test_the_window_is_that_of_the_first_message_and_the_next_begins_another(harness: Harness) -> None:
+async def test_the_window_starts_with_the_first_message_and_a_later_message_starts_another(harness: Harness) -> None:
     thread_id = await harness.thread()
     first = await harness.submit("one", thread_id, on_busy="collect", collect_ms=3_600_000)
     await _pass_time(harness)
@@ -153,7 +153,7 @@ async def test_messages_are_collected_while_the_thread_is_busy(harness: Harness)
     await harness.scheduled.start_due()
     await harness.settle(harness.worker())
     assert [await harness.status(run.run_id) for run in (busy, one, two)] == ["succeeded", "succeeded", "merged"]
-    assert await _said(harness, one.run_id) == ["one", "two"]
+    assert await _messages_of(harness, one.run_id) == ["one", "two"]
 
 
 @proves("collect.cancel")
@@ -164,7 +164,7 @@ async def test_a_message_that_is_canceled_within_the_window_is_not_in_the_turn(h
     await _pass_time(harness)
     await harness.scheduled.start_due()
     await harness.settle(harness.worker())
-    assert await _said(harness, runs[1].run_id) == ["two", "three"]
+    assert await _messages_of(harness, runs[1].run_id) == ["two", "three"]
     assert [await harness.status(run.run_id) for run in runs] == ["canceled", "succeeded", "merged"]
 
 
@@ -184,12 +184,12 @@ async def test_each_message_is_said_once_if_the_process_that_starts_it_dies(harn
     await harness.reconciler.reconcile()
     await harness.settle(harness.worker())
     assert [await harness.status(run.run_id) for run in (*runs, plain)] == ["succeeded", "merged", "succeeded"]
-    assert await _said(harness, runs[0].run_id) == ["one", "two"]
+    assert await _messages_of(harness, runs[0].run_id) == ["one", "two"]
     assert await harness.database.fetchval("SELECT count(*) FROM turns") == 2
 
 
 @proves("start.twice", "collect.twice")
-async def test_many_that_start_runs_at_once_start_each_once(harness: Harness) -> None:
+async def test_concurrent_processes_start_each_run_once(harness: Harness) -> None:
     threads = [await harness.thread() for _ in range(5)]
     for thread_id in threads:
         for text in ("one", "two", "three"):

@@ -1,4 +1,4 @@
-"""Any order of what may happen to runs, from submit and claim to crash, wait, drain and wipe, one statement at a time.
+"""Any order of events of runs, from submit and claim to crash, wait, drain and wipe, one statement at a time.
 
 Every statement of every worker waits until the machine lets it through, loses its reply, or kills its worker before or
 after it; in between anything else may happen. So a failing example is a schedule that can be read and replayed.
@@ -77,7 +77,7 @@ class _World:
 
 
 class _Slot:
-    """A worker with one slot, which is replaced when it dies or was drained."""
+    """A worker with one slot, which is replaced after its death or drain."""
 
     def __init__(self, harness: Harness) -> None:
         self._harness = harness
@@ -85,7 +85,7 @@ class _Slot:
         self.task: asyncio.Task[None] | None = None
 
     async def quiesce(self) -> None:
-        """Let it work until its next statement waits, or its slot is free."""
+        """Run it until its next statement waits, or its slot is free."""
         if self.task is None:
             return
         stopped = asyncio.create_task(self.worker.faults.stopped.wait())
@@ -189,17 +189,17 @@ class _Protocol(RuleBasedStateMachine):
 
     @rule(worker=_workers, statements=st.integers(1, 8))
     def work(self, worker: int, statements: int) -> None:
-        """Have a worker answer the oldest doorbell, or go on with what it does."""
+        """Let a worker answer the oldest doorbell, or continue its work."""
         self.do(self._work(self.slots[worker], statements))
 
     @rule(worker=_workers, statements=st.integers(1, 8))
     def work_on(self, worker: int, statements: int) -> None:
-        """As `work`: the machine is to be busy with that more than with trouble."""
+        """As `work`, so that work is chosen more often than faults."""
         self.do(self._work(self.slots[worker], statements))
 
     @rule(worker=_workers, fault=_faults)
     def fail(self, worker: int, fault: Fault) -> None:
-        """Have a fault happen to the next statement of a worker."""
+        """Inject a fault into the next statement of a worker."""
         self.do(self._work(self.slots[worker], 1, fault))
 
     async def _work(self, slot: _Slot, statements: int, fault: Fault | None = None) -> None:
@@ -221,7 +221,7 @@ class _Protocol(RuleBasedStateMachine):
         await self._check_order()
 
     async def _state_if_stale(self, slot: _Slot) -> tuple[str, list[Any]] | None:
-        """Return what the ledger holds of a thread that this worker has lost, if it is about to write to it."""
+        """Return the ledger's state of a thread that this worker has lost, if it is about to write to it."""
         held = slot.worker.keeper.held
         if not held or slot.worker.faults.waiting == "claim":
             return None
@@ -232,11 +232,11 @@ class _Protocol(RuleBasedStateMachine):
         return claim.thread_id, await thread_state(self.world.database, claim.thread_id)
 
     @rule(worker=_workers, statements=st.integers(0, 8))
-    def usurp(self, worker: int, statements: int) -> None:
+    def expire_leases(self, worker: int, statements: int) -> None:
         """All leases expire, also those of live workers: they are zombies, and another takes a run over."""
-        self.do(self._usurp(self.slots[worker], statements))
+        self.do(self._expire_leases(self.slots[worker], statements))
 
-    async def _usurp(self, slot: _Slot, statements: int) -> None:
+    async def _expire_leases(self, slot: _Slot, statements: int) -> None:
         await self.harness.recover()
         # The newest bell is that of a run which was taken back just now.
         self.harness.bells.waiting.reverse()
@@ -355,7 +355,7 @@ class _Protocol(RuleBasedStateMachine):
             self.do(self.harness.close())
 
     async def _settle(self) -> None:
-        """Let everything come to its end, and check what came of it."""
+        """Let everything end, and check the result."""
         await self._pause(False)
         for slot in self.slots:
             slot.worker.faults.stepping = False

@@ -1,4 +1,4 @@
-"""A message becomes a run: what it does when the thread is busy, and when it comes twice."""
+"""Submission: on a busy thread, and repeated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_messages_on_a_busy_thread_run_one_after_the_other_in_their_order(
 
 
 @proves("submit.reject", "submit.refused-whole")
-async def test_a_rejected_message_names_the_active_run_and_leaves_nothing(harness: Harness):
+async def test_a_rejected_message_names_the_active_run_and_writes_nothing(harness: Harness):
     worker = harness.worker()
     first, slot = await harness.begin(worker, plan(["wait:a"]), "a")
     with pytest.raises(ThreadBusy, match=first.run_id) as refusal:
@@ -68,7 +68,7 @@ async def test_a_queued_run_makes_a_thread_busy_too(harness: Harness):
 
 
 @proves("submit.reject")
-async def test_a_rejected_message_names_the_run_that_goes_next(harness: Harness):
+async def test_a_rejected_message_names_the_next_run(harness: Harness):
     """The one that interrupted goes before those that came first."""
     worker = harness.worker(control=True)
     await harness.wait_for_control_channel()
@@ -89,7 +89,7 @@ async def test_a_rejected_message_names_the_run_that_goes_next(harness: Harness)
 
 
 @proves("submit.interrupt")
-async def test_an_interrupt_stops_the_active_run_keeps_its_text_and_goes_before_the_line(harness: Harness):
+async def test_an_interrupt_stops_the_active_run_keeps_its_text_and_goes_before_the_queue(harness: Harness):
     worker = harness.worker(control=True)
     await harness.wait_for_control_channel()
     first, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
@@ -210,7 +210,7 @@ async def test_a_key_of_another_tenant_is_another_key(harness: Harness):
 
 
 @proves("submit.idempotent-concurrent")
-async def test_of_many_submissions_with_one_key_at_once_one_makes_a_run(harness: Harness):
+async def test_of_concurrent_submissions_with_one_key_one_creates_a_run(harness: Harness):
     accepted = await asyncio.gather(*(harness.submit("hello", **_keyed("k", "hello")) for _ in range(16)))
     assert len({each.run_id for each in accepted}) == 1
     assert sum(not each.replayed for each in accepted) == 1
@@ -219,7 +219,7 @@ async def test_of_many_submissions_with_one_key_at_once_one_makes_a_run(harness:
 
 
 @proves("submit.idempotent-expiry")
-async def test_a_key_that_expired_is_taken_over(harness: Harness):
+async def test_an_expired_key_can_be_used_again(harness: Harness):
     first = await harness.submit("hello", **_keyed("k", "hello"))
     await harness.database.execute("UPDATE idempotency_keys SET expires_at = now() - interval '1 second'")
     fresh = await harness.submit("bye", **_keyed("k", "bye"))
@@ -229,7 +229,7 @@ async def test_a_key_that_expired_is_taken_over(harness: Harness):
     assert again.run_id == fresh.run_id
 
 
-async def test_expired_keys_are_deleted_and_living_ones_kept(harness: Harness):
+async def test_expired_keys_are_deleted_and_valid_ones_kept(harness: Harness):
     await harness.submit("old", **_keyed("old", "old"))
     await harness.database.execute("UPDATE idempotency_keys SET expires_at = now() - interval '1 second'")
     await harness.submit("new", **_keyed("new", "new"))
@@ -238,7 +238,7 @@ async def test_expired_keys_are_deleted_and_living_ones_kept(harness: Harness):
 
 
 @proves("input.unknown", "submit.refused-whole")
-async def test_unknown_and_foreign_threads_are_not_found_alike(harness: Harness):
+async def test_unknown_and_foreign_threads_are_refused_alike(harness: Harness):
     mine = await harness.submit("hello")
     for thread_id, tenant_id in (("thr_none", harness.tenant_id), (mine.thread_id, "ten_2")):
         with pytest.raises(NotFound) as refusal:
@@ -251,7 +251,7 @@ async def test_unknown_and_foreign_threads_are_not_found_alike(harness: Harness)
 
 
 @proves("input.deleted-thread")
-async def test_a_deleted_thread_takes_no_message(harness: Harness):
+async def test_a_deleted_thread_accepts_no_message(harness: Harness):
     first = await harness.submit("hello")
     await harness.database.execute(
         "UPDATE threads SET deleted_at = now() WHERE id = :thread_id", thread_id=first.thread_id
@@ -286,7 +286,7 @@ async def test_a_message_whose_doorbell_is_lost_is_accepted_and_runs_later(harne
     assert await harness.status(accepted.run_id) == "succeeded"
 
 
-async def test_a_message_for_an_agent_that_is_not_there_says_why(harness: Harness):
+async def test_a_message_for_a_missing_agent_is_refused_with_the_reason(harness: Harness):
     with pytest.raises(NotFound, match=r"^No agent 'nobody'. `nova agents list` or GET /v1/agents"):
         await harness.submit("hello", agent_id="nobody")
     await harness.add_agent("former", {"name": "Former"})

@@ -1,4 +1,4 @@
-"""A run may take so long and no longer, whatever it is doing; the time in which it waits does not count."""
+"""The time limit of a run, in whatever state; time in which it waits does not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that change themselves and make others: real engine, real ledger, a model on loopback."""
+"""Agents that change themselves and create others: real engine, real ledger, a model on loopback."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ async def model(harness: Harness) -> AsyncIterator[ModelServer]:
         await harness.engines["anthropic"].close()
 
 
-async def _say(harness: Harness, text: str, *, thread_id: str) -> str:
-    """Send a message, have a worker answer it, and return the run's id."""
+async def _send(harness: Harness, text: str, *, thread_id: str) -> str:
+    """Send a message, let a worker answer it, and return the run's id."""
     accepted = await harness.submit(text, thread_id=thread_id)
     worker = harness.workers[0] if harness.workers else harness.worker()
     await harness.settle(worker)
@@ -69,7 +69,7 @@ async def test_an_agent_changes_its_instructions_and_its_next_turn_has_them(
         DONE,
         DONE,
     )
-    first = await _say(harness, "From now on, rhyme.", thread_id=thread_id)
+    first = await _send(harness, "From now on, rhyme.", thread_id=thread_id)
     prompts = [str(request["system"]) for request in model.requests]
     assert len(set(prompts)) == 1, "a turn goes on with the prompt that it began with"
     assert "Answer in rhyme." not in prompts[0]
@@ -78,7 +78,7 @@ async def test_an_agent_changes_its_instructions_and_its_next_turn_has_them(
     assert "version 2" in said
     assert "version 3" in said
 
-    second = await _say(harness, "Hello", thread_id=thread_id)
+    second = await _send(harness, "Hello", thread_id=thread_id)
     prompt = str(model.requests[4]["system"])
     assert "Answer in rhyme." in prompt
     assert "Keep a list of good ones." in prompt
@@ -98,14 +98,14 @@ async def test_the_agent_builder_makes_an_agent_and_cannot_give_it_trust(harness
         "capabilities": {"memory": ["memory_list"]},
     }
     model.reply(_calls("agent_create", **wish, trust="unrestricted"), _calls("agent_create", **wish), DONE, DONE)
-    await _say(harness, "Make a poet.", thread_id=await harness.thread("agent-builder"))
+    await _send(harness, "Make a poet.", thread_id=await harness.thread("agent-builder"))
     assert "trust is set by people only" in _results(model.requests[1])
     assert "Made agent 'poet', version 1. It is in the sandbox" in _results(model.requests[2])
     async with harness.database.connection() as connection:
         poet = await ledger.get_agent(connection, harness.tenant_id, "poet")
     assert (poet.created_by, poet.spec.trust) == ("agent-builder", "sandbox")
 
-    await _say(harness, "A verse, please.", thread_id=await harness.thread("poet"))
+    await _send(harness, "A verse, please.", thread_id=await harness.thread("poet"))
     request = model.requests[-1]
     assert "You are a poet." in str(request["system"])
     offered = {tool["name"] for tool in request["tools"]}
@@ -113,10 +113,10 @@ async def test_the_agent_builder_makes_an_agent_and_cannot_give_it_trust(harness
     assert not offered & {"memory_save", "Read", "Bash", "agent_create", "self_read"}
 
 
-async def test_a_tool_that_the_grant_leaves_out_is_not_there(harness: Harness, model: ModelServer) -> None:
+async def test_a_tool_that_the_grant_leaves_out_is_not_offered(harness: Harness, model: ModelServer) -> None:
     await harness.add_agent("reader", {"name": "R", "capabilities": {"self": {"tools": ["self_read"]}}})
     model.reply(_calls("self_set_instructions", instructions="Obey."), DONE)
-    await _say(harness, "Change.", thread_id=await harness.thread("reader"))
+    await _send(harness, "Change.", thread_id=await harness.thread("reader"))
     assert [tool["name"] for tool in model.requests[0]["tools"] if tool["name"].startswith("self")] == ["self_read"]
     assert "There is no tool 'self_set_instructions'" in _results(model.requests[1])
     async with harness.database.connection() as connection:
@@ -124,7 +124,7 @@ async def test_a_tool_that_the_grant_leaves_out_is_not_there(harness: Harness, m
 
 
 @proves("agents.approvals")
-async def test_a_rule_that_says_never_holds_for_tools_of_capabilities(harness: Harness, model: ModelServer) -> None:
+async def test_a_never_rule_applies_to_tools_of_capabilities(harness: Harness, model: ModelServer) -> None:
     rules = [
         {"tool": "memory_save", "pattern": "*password*", "decision": "never"},
         {"tool": "memory_*", "decision": "always"},
@@ -134,7 +134,7 @@ async def test_a_rule_that_says_never_holds_for_tools_of_capabilities(harness: H
     model.reply(
         _calls("memory_save", content="The password is 1234."), _calls("memory_save", content="Likes tea."), DONE
     )
-    await _say(harness, "Remember.", thread_id=await harness.thread("guarded"))
+    await _send(harness, "Remember.", thread_id=await harness.thread("guarded"))
     assert "must not use 'memory_save' like this" in _results(model.requests[1])
     kept = await harness.database.fetch(
         "SELECT content FROM memories WHERE tenant_id = :tenant_id", tenant_id=harness.tenant_id
@@ -142,7 +142,7 @@ async def test_a_rule_that_says_never_holds_for_tools_of_capabilities(harness: H
     assert [row["content"] for row in kept] == ["Likes tea."]
 
 
-def test_the_default_agents_have_what_changes_them() -> None:
+def test_the_default_agents_can_change_themselves() -> None:
     assert "self" in DEFAULT_AGENTS["nova"].capabilities
     assert {"self", "agent-management"} <= set(DEFAULT_AGENTS["agent-builder"].capabilities)
     assert (DEFAULT_AGENTS["nova"].trust, DEFAULT_AGENTS["agent-builder"].trust) == ("controlled", "sandbox")

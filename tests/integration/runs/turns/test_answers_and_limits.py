@@ -1,4 +1,4 @@
-"""What the ledger keeps of a turn's end beside its text: the answer as a value, and the bound that ended it."""
+"""What the ledger stores at the end of a turn besides text: the answer as a value, and the bound that ended it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_an_agent_without_an_output_schema_has_no_value(harness: Harness, 
     assert (run.status, run.text, run.output) == ("succeeded", '{"city": "Ulm"}', None)
 
 
-async def test_an_answer_that_never_fulfils_its_schema_leaves_no_value(harness: Harness, server: ModelServer):
+async def test_an_answer_that_never_matches_its_schema_leaves_no_value(harness: Harness, server: ModelServer):
     server.reply(Stream((Part("text", ["7"]),)))
     run = await _run(harness, output_schema={"type": "string"})
     assert (run.status, run.output) == ("failed", None)
@@ -85,7 +85,7 @@ async def test_an_answer_that_never_fulfils_its_schema_leaves_no_value(harness: 
     ids=["turns", "tokens", "cost"],
 )
 @proves("engine.limits")
-async def test_a_run_says_which_of_its_bounds_ended_it_live_and_in_a_replay(
+async def test_a_run_names_the_bound_that_ended_it_live_and_in_a_replay(
     harness: Harness, server: ModelServer, bound: dict[str, Any], limit: str, reason: str
 ):
     server.reply(CALLS)

@@ -1,4 +1,4 @@
-"""Tools and models say what they like; a run does not die of what a database cannot hold."""
+"""Tools and models may return any text; a run survives text that the database cannot store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.harness.workers import Harness
 
 
 @proves("input.any-text")
-async def test_a_tool_result_with_nul_and_half_a_character_is_kept_as_far_as_it_can_be(harness: Harness):
+async def test_a_tool_result_with_nul_and_a_lone_surrogate_is_sanitized_and_kept(harness: Harness):
     worker = harness.worker()
     run = await harness.submit(plan(["nul", "nul"]))
     await harness.settle(worker)
@@ -21,7 +21,7 @@ async def test_a_tool_result_with_nul_and_half_a_character_is_kept_as_far_as_it_
 
 
 @proves("input.any-text")
-async def test_a_message_with_nul_and_half_a_character_is_answered(harness: Harness):
+async def test_a_message_with_nul_and_a_lone_surrogate_is_answered(harness: Harness):
     worker = harness.worker()
     run = await harness.submit("a\x00b \ud83d")
     await harness.settle(worker)
@@ -29,12 +29,12 @@ async def test_a_message_with_nul_and_half_a_character_is_answered(harness: Harn
     assert harness.engine.model_calls[0].texts == ("a\ufffdb \ufffd",)
 
 
-def test_text_that_every_store_takes_is_left_as_it_is():
+def test_storable_text_is_unchanged():
     for text in ("", "plain", "\\u0000 in letters", "é 🎉 \n\t"):
         assert storable(text) is text or storable(text) == text
 
 
-def test_two_halves_side_by_side_become_their_character():
+def test_two_adjacent_surrogates_become_their_character():
     assert storable("\ud83c\udf89") == "🎉"
     assert storable_json({"\x00": ["\ud83c", 1, None, {"a": "\udf89"}]}) == {
         "\ufffd": ["\ufffd", 1, None, {"a": "\ufffd"}]

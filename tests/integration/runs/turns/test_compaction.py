@@ -1,4 +1,4 @@
-"""A conversation that grows too long goes on with a summary of its older part."""
+"""A conversation that grows too long continues with a summary of its older part."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _answer(text: str, *, context_tokens: int) -> str:
     return json.dumps({"script": [{"say": text, "usage": {"input_tokens": context_tokens, "output_tokens": 0}}]})
 
 
-async def _say(harness: Harness, message: str, thread_id: str | None = None) -> str:
+async def _send(harness: Harness, message: str, thread_id: str | None = None) -> str:
     worker = harness.workers[0] if harness.workers else harness.worker()
     fields: dict[str, Any] = {} if thread_id else {"agent_id": "scripted"}
     run = await harness.submit(message, thread_id, **fields)
@@ -51,8 +51,8 @@ async def _say(harness: Harness, message: str, thread_id: str | None = None) -> 
     return run.thread_id
 
 
-async def _told(harness: Harness, thread_id: str) -> list[str]:
-    """Return the kinds of the turns that the model would be told of now."""
+async def _turn_kinds(harness: Harness, thread_id: str) -> list[str]:
+    """Return the kinds of the turns that the model would get now."""
     head = await harness.database.fetchval(
         "SELECT head_turn_id FROM threads WHERE id = :thread_id", thread_id=thread_id
     )
@@ -62,16 +62,16 @@ async def _told(harness: Harness, thread_id: str) -> list[str]:
 
 
 async def test_a_short_conversation_is_sent_whole(small_harness: Harness):
-    thread_id = await _say(small_harness, _answer("one", context_tokens=300))
-    await _say(small_harness, _answer("two", context_tokens=700), thread_id)
-    assert await _told(small_harness, thread_id) == ["turn", "turn"]
+    thread_id = await _send(small_harness, _answer("one", context_tokens=300))
+    await _send(small_harness, _answer("two", context_tokens=700), thread_id)
+    assert await _turn_kinds(small_harness, thread_id) == ["turn", "turn"]
     assert await small_harness.database.fetchval("SELECT count(*) FROM compactions") == 0
 
 
 async def test_a_turn_after_a_full_window_begins_with_a_summary(small_harness: Harness):
-    thread_id = await _say(small_harness, _answer("x" * 1300, context_tokens=400))
+    thread_id = await _send(small_harness, _answer("x" * 1300, context_tokens=400))
     for _ in range(2):
-        await _say(small_harness, _answer("short", context_tokens=900), thread_id)
+        await _send(small_harness, _answer("short", context_tokens=900), thread_id)
     record = await small_harness.database.fetchrow(
         "SELECT c.*, t.type, t.depth FROM compactions c JOIN turns t ON t.id = turn_id"
     )
@@ -81,7 +81,7 @@ async def test_a_turn_after_a_full_window_begins_with_a_summary(small_harness: H
     assert record["turns_summarized"] == 1
     assert record["summary"].startswith("<summary>")
     assert record["first_kept_turn_id"] is not None
-    assert await _told(small_harness, thread_id) == ["summary", "turn", "turn"]
+    assert await _turn_kinds(small_harness, thread_id) == ["summary", "turn", "turn"]
     moves = await small_harness.database.fetch(
         "SELECT move FROM thread_heads WHERE thread_id = :thread_id ORDER BY id", thread_id=thread_id
     )
@@ -94,20 +94,20 @@ async def test_a_turn_after_a_full_window_begins_with_a_summary(small_harness: H
     await check_heads(small_harness.database)
 
 
-async def test_a_conversation_can_be_compacted_again_and_again(small_harness: Harness):
-    thread_id = await _say(small_harness, _answer("x" * 1500, context_tokens=900))
+async def test_a_conversation_can_be_compacted_repeatedly(small_harness: Harness):
+    thread_id = await _send(small_harness, _answer("x" * 1500, context_tokens=900))
     for _ in range(5):
-        await _say(small_harness, _answer("y" * 1500, context_tokens=900), thread_id)
+        await _send(small_harness, _answer("y" * 1500, context_tokens=900), thread_id)
     assert await small_harness.database.fetchval("SELECT count(*) FROM compactions") >= 3
-    told = await _told(small_harness, thread_id)
-    assert told[0] == "summary"
-    assert told.count("summary") == 1
-    assert len(told) <= 3
+    kinds = await _turn_kinds(small_harness, thread_id)
+    assert kinds[0] == "summary"
+    assert kinds.count("summary") == 1
+    assert len(kinds) <= 3
 
 
-async def test_an_overflow_is_compacted_and_asked_again_once(small_harness: Harness):
-    thread_id = await _say(small_harness, _answer("x" * 1500, context_tokens=100))
-    await _say(small_harness, _answer("y" * 1500, context_tokens=100), thread_id)
+async def test_after_an_overflow_the_compacted_conversation_is_sent_once(small_harness: Harness):
+    thread_id = await _send(small_harness, _answer("x" * 1500, context_tokens=100))
+    await _send(small_harness, _answer("y" * 1500, context_tokens=100), thread_id)
     overflow = json.dumps(
         {"script": [{"error": {"kind": "context_overflow", "message": "prompt is too long", "retryable": False}}]}
     )
@@ -122,25 +122,25 @@ async def test_an_overflow_is_compacted_and_asked_again_once(small_harness: Harn
 @pytest.mark.parametrize(
     ("kind", "media_type"), [("image", "image/jpeg"), ("document", "application/pdf")], ids=["a picture", "a document"]
 )
-async def test_a_picture_counts_as_what_a_model_reads_of_it(
+async def test_an_image_counts_as_the_tokens_that_a_model_reads(
     database: Database, redis: Redis, settings: Settings, kind: str, media_type: str
 ):
     settings = settings.model_copy(update={"model": ModelSettings(max_context_tokens=20_000)})
     harness = Harness(database, redis, settings)
     await harness.open()
-    thread_id = await _say(harness, _answer("x" * 20_000, context_tokens=2_000))
+    thread_id = await _send(harness, _answer("x" * 20_000, context_tokens=2_000))
     # Its base64 would fill the window of 20,000 tokens, and then be too much to be kept beside the summary.
     source = {"type": "base64", "media_type": media_type, "data": "A" * 100_000}
     content = ({"type": kind, "source": source}, text_block(_answer("short", context_tokens=17_000)))
     await harness.submitter.submit(Submission(harness.tenant_id, content, thread_id=thread_id))
     await harness.settle(harness.workers[0])
     assert await database.fetchval("SELECT count(*) FROM compactions") == 0
-    await _say(harness, _answer("short", context_tokens=100), thread_id)
-    assert await _told(harness, thread_id) == ["summary", "turn", "turn"]
+    await _send(harness, _answer("short", context_tokens=100), thread_id)
+    assert await _turn_kinds(harness, thread_id) == ["summary", "turn", "turn"]
     await harness.close()
 
 
-def test_what_tools_show_counts_likewise():
+def test_images_in_tool_results_count_likewise():
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}}
     shown = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [picture, text_block("a cat")]}
     plain, with_picture = (
@@ -151,12 +151,12 @@ def test_what_tools_show_counts_likewise():
 
 
 async def test_a_lost_reply_to_the_compaction_writes_it_once(small_harness: Harness):
-    thread_id = await _say(small_harness, _answer("x" * 1500, context_tokens=400))
-    await _say(small_harness, _answer("short", context_tokens=900), thread_id)
+    thread_id = await _send(small_harness, _answer("x" * 1500, context_tokens=400))
+    await _send(small_harness, _answer("short", context_tokens=900), thread_id)
     small_harness.workers[0].faults.plan("lose_reply", "compaction", nth=1)
-    await _say(small_harness, _answer("again", context_tokens=100), thread_id)
+    await _send(small_harness, _answer("again", context_tokens=100), thread_id)
     assert await small_harness.database.fetchval("SELECT count(*) FROM compactions") == 1
-    assert await _told(small_harness, thread_id) == ["summary", "turn", "turn"]
+    assert await _turn_kinds(small_harness, thread_id) == ["summary", "turn", "turn"]
     await check_heads(small_harness.database)
 
 
@@ -173,7 +173,7 @@ async def test_a_lost_reply_to_the_compaction_writes_it_once(small_harness: Harn
     ],
 )
 @proves("engine.windows")
-async def test_the_windows_that_fallback_goes_by_are_those_of_compaction(
+async def test_fallback_and_compaction_use_the_same_windows(
     database: Database, redis: Redis, settings: Settings, model: str, windows: dict[str, int], *, compacted: bool
 ):
     given = {"max_context_tokens": 10_000_000, "context_windows": windows}
@@ -184,14 +184,14 @@ async def test_the_windows_that_fallback_goes_by_are_those_of_compaction(
     run = await harness.submit(_answer("x" * 1500, context_tokens=170_000), agent_id="long")
     await harness.settle(harness.worker())
     for _ in range(2):
-        await _say(harness, _answer("short", context_tokens=170_000), run.thread_id)
+        await _send(harness, _answer("short", context_tokens=170_000), run.thread_id)
     known = EngineWindows(settings)
     assert (known.context_tokens("anthropic", model) == 200_000) is compacted
     assert bool(await database.fetchval("SELECT count(*) FROM compactions")) is compacted
     await harness.close()
 
 
-async def test_a_conversation_fills_no_more_of_a_large_window_than_the_operator_says(
+async def test_a_conversation_fills_no_more_of_a_large_window_than_the_setting_allows(
     database: Database, redis: Redis, settings: Settings
 ):
     settings = settings.model_copy(update={"model": ModelSettings()})
@@ -201,7 +201,7 @@ async def test_a_conversation_fills_no_more_of_a_large_window_than_the_operator_
     run = await harness.submit(_answer("x" * 1500, context_tokens=170_000), agent_id="long")
     await harness.settle(harness.worker())
     for _ in range(2):
-        await _say(harness, _answer("short", context_tokens=170_000), run.thread_id)
+        await _send(harness, _answer("short", context_tokens=170_000), run.thread_id)
     assert EngineWindows(settings).context_tokens("anthropic", "claude-sonnet-5-5") == 1_000_000
     assert await database.fetchval("SELECT count(*) FROM compactions")
     await harness.close()

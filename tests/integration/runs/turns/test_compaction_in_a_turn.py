@@ -1,4 +1,4 @@
-"""A single turn that grows longer than the model's window goes on with a summary of its own first steps."""
+"""A single turn that grows longer than the model's window continues with a summary of its own first steps."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _conversation(request: dict[str, Any]) -> str:
 
 
 @proves("engine.overflow-in-turn")
-async def test_a_turn_that_overflows_goes_on_after_a_summary_of_its_first_steps(
+async def test_a_turn_that_overflows_continues_after_a_summary_of_its_first_steps(
     harness: Harness, server: ModelServer
 ) -> None:
     server.reply(call(0), call(1), call(2), OVERFLOW, NOTES, DONE)
@@ -97,9 +97,7 @@ async def test_a_turn_that_overflows_goes_on_after_a_summary_of_its_first_steps(
 
 
 @proves("engine.overflow-in-turn")
-async def test_a_turn_that_comes_near_the_window_is_compacted_between_two_steps(
-    harness: Harness, server: ModelServer
-) -> None:
+async def test_a_turn_near_the_window_is_compacted_between_two_steps(harness: Harness, server: ModelServer) -> None:
     server.reply(call(0), call(1, tokens=9_000), NOTES, call(2), DONE)
     run_id = await _run(harness, harness.worker())
     assert await harness.status(run_id) == "succeeded"

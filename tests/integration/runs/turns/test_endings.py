@@ -49,7 +49,7 @@ async def harness(database: Database, redis: Redis, settings: Settings, server: 
     await engine.close()
 
 
-async def _say(harness: Harness, text: str, after: Accepted | None = None) -> Accepted:
+async def _send(harness: Harness, text: str, after: Accepted | None = None) -> Accepted:
     run = await harness.submit(text, None if after is None else after.thread_id, agent_id=None if after else AGENT)
     await harness.settle(harness.workers[0])
     return run
@@ -79,7 +79,7 @@ def _text(block: dict[str, Any]) -> str:
     return block.get("text", block["type"])
 
 
-def _told(server: ModelServer) -> list[tuple[str, Any]]:
+def _conversation(server: ModelServer) -> list[tuple[str, Any]]:
     """Return the roles and texts of the newest request's messages; of other blocks the type."""
     return [
         (message["role"], [text for block in message["content"] if not is_event_block(text := _text(block))])
@@ -96,8 +96,8 @@ def _alternates(server: ModelServer) -> bool:
 async def test_a_stopped_turn_keeps_its_text_and_has_a_note(harness: Harness, server: ModelServer):
     stopped = await _stop_midway(harness, server, Part("text", ["Once upon a time"]))
     server.reply(FINE)
-    await _say(harness, "Go on.", stopped)
-    assert _told(server) == [
+    await _send(harness, "Go on.", stopped)
+    assert _conversation(server) == [
         ("user", ["Tell me."]),
         ("assistant", ["Once upon a time", "\n\n(stopped by user)"]),
         ("user", ["Go on."]),
@@ -107,18 +107,18 @@ async def test_a_stopped_turn_keeps_its_text_and_has_a_note(harness: Harness, se
 async def test_a_turn_stopped_before_any_text_has_a_note(harness: Harness, server: ModelServer):
     stopped = await _stop_midway(harness, server)
     server.reply(FINE)
-    await _say(harness, "Go on.", stopped)
-    assert _told(server) == [("user", ["Tell me."]), ("assistant", ["(stopped by user)"]), ("user", ["Go on."])]
+    await _send(harness, "Go on.", stopped)
+    assert _conversation(server) == [("user", ["Tell me."]), ("assistant", ["(stopped by user)"]), ("user", ["Go on."])]
 
 
 @proves("prompt.endings")
 async def test_an_error_stays_in_the_conversation(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "The picture\nis broken."))
-    failed = await _say(harness, "Look.")
+    failed = await _send(harness, "Look.")
     assert await harness.status(failed.run_id) == "failed"
     server.reply(FINE)
-    await _say(harness, "And now?", failed)
-    (_, said, _) = _told(server)
+    await _send(harness, "And now?", failed)
+    (_, said, _) = _conversation(server)
     assert said[0] == "assistant"
     (words,) = said[1]
     assert words.startswith("(error: ")
@@ -132,11 +132,11 @@ async def test_a_call_that_an_error_left_open_is_answered_before_the_note_of_the
 ):
     call = Part("tool", ("toolu_1", "memory_save", {"content": "Likes tea"}))
     server.reply(Stream((Part("text", ["Let me note that."]), call)), Status(400, "invalid_request_error", "No."))
-    failed = await _say(harness, "I like tea.")
+    failed = await _send(harness, "I like tea.")
     assert await harness.status(failed.run_id) == "failed"
     server.reply(FINE)
-    await _say(harness, "Do you?", failed)
-    assert [(role, kinds[-1][:7]) for role, kinds in _told(server)] == [
+    await _send(harness, "Do you?", failed)
+    assert [(role, kinds[-1][:7]) for role, kinds in _conversation(server)] == [
         ("user", "I like "),
         ("assistant", "tool_us"),
         ("user", "tool_re"),
@@ -147,15 +147,15 @@ async def test_a_call_that_an_error_left_open_is_answered_before_the_note_of_the
 
 async def test_the_note_of_a_turn_never_changes(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "No."))
-    failed = await _say(harness, "Look.")
+    failed = await _send(harness, "Look.")
     server.reply(FINE)
-    await _say(harness, "One.", failed)
-    first = _told(server)
-    await _say(harness, "Two.", failed)
-    assert _told(server)[: len(first)] == first
+    await _send(harness, "One.", failed)
+    first = _conversation(server)
+    await _send(harness, "Two.", failed)
+    assert _conversation(server)[: len(first)] == first
 
 
-async def test_the_ledger_keeps_what_was_said_and_no_more(harness: Harness, server: ModelServer):
+async def test_the_ledger_has_the_messages_without_the_notes(harness: Harness, server: ModelServer):
     stopped = await _stop_midway(harness, server, Part("text", ["Once upon a time"]))
     kinds = [(row["kind"], row["content"][-1]["text"]) for row in await harness.transcript(stopped.run_id)]
     assert kinds == [("query", "Tell me."), ("response", "Once upon a time")]
@@ -163,10 +163,10 @@ async def test_the_ledger_keeps_what_was_said_and_no_more(harness: Harness, serv
 
 async def test_a_long_error_is_cut(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "no " * 2_000))
-    failed = await _say(harness, "Look.")
+    failed = await _send(harness, "Look.")
     server.reply(FINE)
-    await _say(harness, "And now?", failed)
-    assert len(_told(server)[1][1][0]) < 600
+    await _send(harness, "And now?", failed)
+    assert len(_conversation(server)[1][1][0]) < 600
 
 
 class _Keeper(ScriptedEngine):
@@ -181,7 +181,7 @@ class _Keeper(ScriptedEngine):
 
 
 @proves("finish.session")
-async def test_a_turn_that_fails_leaves_the_last_good_session(harness: Harness):
+async def test_a_failed_turn_leaves_the_last_good_session(harness: Harness):
     harness.engines["scripted"] = _Keeper(environment="development")
     thread_id = await harness.thread("scripted")
     sessions: list[str] = []
@@ -195,7 +195,7 @@ async def test_a_turn_that_fails_leaves_the_last_good_session(harness: Harness):
 
 
 @proves("prompt.background")
-async def test_a_background_run_sends_nothing_but_what_its_agent_hands_over(harness: Harness, server: ModelServer):
+async def test_a_background_run_sends_only_what_its_agent_delivers(harness: Harness, server: ModelServer):
     quiet = await harness.submit("Look after it.", agent_id=AGENT, queue="background")
     await harness.settle(harness.workers[0])
     assert (await harness.run(quiet.run_id))["result_text"] == "All well."

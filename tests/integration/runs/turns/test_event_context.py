@@ -1,4 +1,4 @@
-"""What caused a turn stands in front of its message, and is the same bytes in all later requests."""
+"""The event context precedes a turn's message, and is the same bytes in all later requests."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _unmarked(value: Any) -> Any:
 
 
 def _bytes(request: Json) -> str:
-    """Return what the provider caches of a request, in its order."""
+    """Return the parts of a request that the provider caches, in its order."""
     parts = [request.get("tools"), request.get("system"), *request["messages"]]
     return json.dumps(_unmarked(parts)).removesuffix("]")
 
@@ -158,7 +158,7 @@ async def test_a_turn_of_an_earlier_release_has_no_event_context(harness: Harnes
     assert [block["text"] for block in second["content"]][1:] == ["two"]
 
 
-async def test_a_script_and_an_echo_see_the_message_alone(harness: Harness):
+async def test_a_script_and_an_echo_get_the_message_without_the_context(harness: Harness):
     echo = await harness.submit("hello", agent_id="scripted")
     script = await harness.submit('{"script": [{"say": "Played."}]}', agent_id="scripted")
     await harness.settle(harness.workers[0])

@@ -1,4 +1,4 @@
-"""What followers of a run see of it: every call ends, usage grows, and each event says when."""
+"""Live events of a run: every call ends, usage grows, and each event has a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def script(*items: dict[str, Any]) -> str:
 
 
 async def events_of(harness: Harness, run_id: str) -> list[JsonObject]:
-    """Return the live events of a run that is over."""
+    """Return the live events of an ended run."""
     for worker in harness.workers:
         await worker.publisher.drain(5)
     entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await harness.redis.xrange(run_events(run_id)))
@@ -34,7 +34,7 @@ async def events_of(harness: Harness, run_id: str) -> list[JsonObject]:
 
 
 async def replay_of(harness: Harness, run_id: str) -> list[JsonObject]:
-    """Return the events of a run that is over, from the ledger."""
+    """Return the events of an ended run, from the ledger."""
     async with harness.database.connection() as connection:
         recorded = await load_recorded_run(connection, harness.tenant_id, run_id)
     assert recorded is not None
@@ -47,7 +47,7 @@ def statuses(events: list[JsonObject]) -> list[tuple[str, str]]:
 
 @pytest.fixture
 async def fleet(harness: Harness) -> Harness:
-    """A fleet whose scripted agents may ask people, and must ask before they remember."""
+    """A fleet whose scripted agents may ask people, and need approval for saving memories."""
     grants = {"user": {}, "memory": {}}
     await harness.add_agent("asker", {"name": "Asker", "engine": "scripted", "capabilities": grants})
     careful = {"approvals": [{"tool": "memory_*", "decision": "ask"}]}
@@ -57,7 +57,7 @@ async def fleet(harness: Harness) -> Harness:
     return harness
 
 
-async def test_a_call_that_a_person_answers_completes_for_those_who_follow(fleet: Harness):
+async def test_a_call_that_a_person_answers_completes_for_followers(fleet: Harness):
     worker = fleet.worker()
     run = await fleet.submit(script({"tool": ASK}, {"say": "As you like."}), agent_id="asker")
     await fleet.settle(worker)
@@ -71,7 +71,7 @@ async def test_a_call_that_a_person_answers_completes_for_those_who_follow(fleet
     assert kinds.index("stream_start", 1) < events.index(ended) < kinds.index("step", kinds.index("stream_start", 1))
 
 
-async def test_a_call_that_a_person_refuses_fails_for_those_who_follow(fleet: Harness):
+async def test_a_call_that_a_person_refuses_fails_for_followers(fleet: Harness):
     worker = fleet.worker()
     save = {"name": "memory_save", "input": {"content": "Never"}}
     run = await fleet.submit(script({"tool": save}, {"say": "then not"}), agent_id="careful")
@@ -81,7 +81,7 @@ async def test_a_call_that_a_person_refuses_fails_for_those_who_follow(fleet: Ha
     assert statuses(await events_of(fleet, run.run_id)) == [("memory_save", "failed")]
 
 
-async def test_a_call_that_is_cut_by_a_cancel_ends_as_interrupted_for_those_who_follow(fleet: Harness):
+async def test_a_call_that_a_cancel_cuts_off_ends_as_interrupted_for_followers(fleet: Harness):
     worker = fleet.worker(control=True)
     await fleet.wait_for_control_channel()
     run, slot = await fleet.begin(worker, plan(["quick", "wait:a"]), "a")
@@ -110,14 +110,14 @@ async def test_usage_events_follow_each_step_and_equal_those_of_the_ledger(harne
     await harness.settle(worker)
     live, replayed = await events_of(harness, run.run_id), await replay_of(harness, run.run_id)
     for events in (live, replayed):
-        told = [(event["input_tokens"], event["cost_usd"]) for event in events if event["type"] == "usage"]
-        assert told == [(10, 0.25), (20, 0.5)]
+        usages = [(event["input_tokens"], event["cost_usd"]) for event in events if event["type"] == "usage"]
+        assert usages == [(10, 0.25), (20, 0.5)]
         kinds = [event["type"] for event in events]
         assert [kinds[at + 1] for at, kind in enumerate(kinds) if kind == "usage"] == ["step", "step"]
         assert events[-1]["usage"]["input_tokens"] == 30
 
 
-async def test_the_start_names_the_label_and_where_the_answer_is_read(harness: Harness):
+async def test_the_start_event_names_the_label_and_where_the_answer_is_read(harness: Harness):
     worker = harness.worker()
     thread_id = await harness.thread()
     await harness.database.execute("UPDATE threads SET label = 'support' WHERE id = :thread_id", thread_id=thread_id)
@@ -130,7 +130,7 @@ async def test_the_start_names_the_label_and_where_the_answer_is_read(harness: H
     assert "target" not in (await events_of(harness, plain.run_id))[0]
 
 
-async def test_every_event_says_when_and_the_ledger_knows_it_too(harness: Harness):
+async def test_every_event_has_its_time_also_in_a_replay(harness: Harness):
     worker = harness.worker()
     before = datetime.now(UTC)
     run = await harness.submit(plan(["look"], []))

@@ -149,7 +149,7 @@ Owner: clerk
 
 
 @proves("prompt.stable")
-async def test_other_queues_threads_and_memories_leave_the_slow_part_alone(harness: Harness, server: ModelServer):
+async def test_other_queues_threads_and_memories_do_not_change_the_stable_part(harness: Harness, server: ModelServer):
     await _library(harness)
     first = await _prompt(harness, server)
     await _remember(harness, "Likes tea")
@@ -161,8 +161,8 @@ async def test_other_queues_threads_and_memories_leave_the_slow_part_alone(harne
 async def test_the_prompt_has_the_newest_memories_that_fit(harness: Harness, server: ModelServer):
     await _remember(harness, *(f"Fact {number}: {'x' * 1_500}" for number in range(8)))
     (_, fast) = await _prompt(harness, server)
-    told = [line[:8] for line in fast.splitlines() if line.startswith("- Fact")]
-    assert told == ["- Fact 3", "- Fact 4", "- Fact 5", "- Fact 6", "- Fact 7"]
+    memories = [line[:8] for line in fast.splitlines() if line.startswith("- Fact")]
+    assert memories == ["- Fact 3", "- Fact 4", "- Fact 5", "- Fact 6", "- Fact 7"]
     assert "(There are older memories: memory_list shows them.)" in fast
 
 
@@ -176,14 +176,14 @@ async def test_the_prompt_has_no_memories_without_the_permission_to_read_them(
     assert "Likes tea" not in "".join(blocks)
 
 
-async def test_other_tenants_memories_are_not_told(harness: Harness, server: ModelServer):
+async def test_the_prompt_has_no_memories_of_other_tenants(harness: Harness, server: ModelServer):
     await harness.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_2', 'Two')")
     async with harness.database.connection() as connection:
         await save_memory(connection, "ten_2", "clerk", "Likes coffee")
     assert "coffee" not in "".join(await _prompt(harness, server))
 
 
-async def test_the_ledger_is_asked_once_and_only_by_an_agent_that_needs_it(harness: Harness, server: ModelServer):
+async def test_the_ledger_is_queried_once_and_only_for_an_agent_that_needs_it(harness: Harness, server: ModelServer):
     await _remember(harness, "Likes tea")
     await harness.add_agent("plain", {"name": "Plain", "engine": "anthropic"})
     faults = harness.workers[0].faults
@@ -194,7 +194,7 @@ async def test_the_ledger_is_asked_once_and_only_by_an_agent_that_needs_it(harne
     assert faults.log == ["claim", "other", "finish"]
 
 
-async def test_how_answers_look_follows_the_channel(harness: Harness, server: ModelServer):
+async def test_the_format_of_answers_follows_the_channel(harness: Harness, server: ModelServer):
     formatting = {"sms": "At most 160 characters."}
     prompts = harness.settings.prompts.model_copy(update={"formatting": formatting})
     harness.settings = harness.settings.model_copy(update={"prompts": prompts})

@@ -1,4 +1,4 @@
-"""The provider refuses a block of the conversation: it gives way to a note, now and later, and the thread goes on."""
+"""The provider refuses a block of the conversation: a note replaces it, now and later, and the thread continues."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _send(harness: Harness, *content: ContentBlock, thread_id: str | None 
 
 @pytest.mark.parametrize("says", [NAMED, UNNAMED])
 @proves("engine.refused-content")
-async def test_a_refused_image_gives_way_to_a_note_in_this_and_in_later_turns(
+async def test_a_refused_image_is_replaced_by_a_note_in_this_and_in_later_turns(
     harness: Harness, server: ModelServer, says: str
 ):
     server.reply_when(_has_bad, Status(400, "invalid_request_error", says))
@@ -77,7 +77,7 @@ async def test_a_refused_image_gives_way_to_a_note_in_this_and_in_later_turns(
 
 
 @proves("engine.refused-content")
-async def test_images_that_the_provider_took_stay(harness: Harness, server: ModelServer):
+async def test_images_that_the_provider_accepted_are_kept(harness: Harness, server: ModelServer):
     server.reply_when(_has_bad, Status(400, "invalid_request_error", UNNAMED))
     server.reply(Stream((Part("text", ["I see."]),)))
     worker = harness.worker()
@@ -94,7 +94,7 @@ async def test_images_that_the_provider_took_stay(harness: Harness, server: Mode
 
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
 @proves("engine.refused-content")
-async def test_a_worker_that_dies_while_it_keeps_the_refusal_loses_nothing(
+async def test_a_worker_that_dies_while_it_stores_the_refusal_loses_nothing(
     harness: Harness, server: ModelServer, fault: Any
 ):
     server.reply_when(_has_bad, Status(400, "invalid_request_error", NAMED))
@@ -110,7 +110,7 @@ async def test_a_worker_that_dies_while_it_keeps_the_refusal_loses_nothing(
     await check_any_time(harness.database)
 
 
-async def test_a_refused_text_is_not_left_out(harness: Harness, server: ModelServer):
+async def test_a_refused_text_is_not_replaced(harness: Harness, server: ModelServer):
     server.reply(Status(400, "invalid_request_error", "messages.0.content.0: no"))
     run_id = await _send(harness, text_block("look"))
     await harness.settle(harness.worker())

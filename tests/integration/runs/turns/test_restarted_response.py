@@ -1,4 +1,4 @@
-"""A response that breaks off in mid-stream: what followers see, and what the ledger keeps."""
+"""A response that breaks off in mid-stream: what followers see, and what the ledger stores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_followers_learn_that_the_first_text_is_void_and_the_ledger_has_on
     assert said == [[{"type": "text", "text": "A whole one"}]]
 
 
-async def test_what_broke_off_costs_and_does_not_make_the_conversation_longer(harness: Harness) -> None:
+async def test_an_interrupted_response_costs_and_does_not_lengthen_the_conversation(harness: Harness) -> None:
     used = {"input_tokens": 1_000, "output_tokens": 50}
     broken = Stream((Part("text", ["Half a"]), Part("cut")), usage=used)
     call = Stream((Part("tool", ("toolu_1", "nobody", {})),), usage=used)

@@ -1,4 +1,4 @@
-"""A worker plays a turn with a subagent: what followers see of it, and what the ledger counts."""
+"""A turn with a subagent: its live events, and its usage in the ledger."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _events(harness: Harness, run_id: str) -> list[Json]:
     return [live.event for _, entry in entries for live in decode(entry[FIELD])]
 
 
-async def test_what_a_subagent_does_is_seen_under_its_name(harness: Harness, server: ModelServer) -> None:
+async def test_a_subagents_events_have_its_name(harness: Harness, server: ModelServer) -> None:
     server.reply(TASK, DONE)
     server.reply_to("Find it", Stream((Part("tool", ("toolu_n", "memory_list", {})),), usage=USAGE), FOUND)
     run_id = await _run(harness, harness.worker())
@@ -68,7 +68,7 @@ async def test_what_a_subagent_does_is_seen_under_its_name(harness: Harness, ser
     assert events[-1]["text"] == "Done"
 
 
-async def test_what_a_subagent_uses_is_counted_once(harness: Harness, server: ModelServer) -> None:
+async def test_a_subagents_usage_is_counted_once(harness: Harness, server: ModelServer) -> None:
     server.reply(TASK, DONE)
     server.reply_to("Find it", FOUND)
     run_id = await _run(harness, harness.worker())
@@ -79,7 +79,9 @@ async def test_what_a_subagent_uses_is_counted_once(harness: Harness, server: Mo
     assert tuple(row) == (10 + 100 + 10, 5 + 10 + 5)
 
 
-async def test_it_is_counted_when_the_turn_ends_with_that_step(harness: Harness, server: ModelServer) -> None:
+async def test_a_subagents_usage_is_counted_when_the_turn_ends_with_that_step(
+    harness: Harness, server: ModelServer
+) -> None:
     server.reply(TASK, DONE)
     server.reply_to("Find it", FOUND)
     run_id = await _run(harness, harness.worker(), token_budget=50)

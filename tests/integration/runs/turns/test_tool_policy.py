@@ -1,4 +1,4 @@
-"""What an agent may do is decided for every call of its runs, whichever engine makes it."""
+"""The tool policy decides about every call of a run, whichever engine makes it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_an_agent_with_native_tools_has_a_directory_of_its_own(harness: Ha
         assert place.stat().st_mode & 0o077 == 0
 
 
-async def test_a_directory_that_was_taken_away_is_made_again(harness: Harness) -> None:
+async def test_a_removed_directory_is_created_again(harness: Harness) -> None:
     await harness.add_agent("tester", {"name": "a", "engine": "scripted", "trust": "controlled"})
     place = harness.settings.workspace_root / harness.tenant_id / "tester"
     clock = ManualClock()

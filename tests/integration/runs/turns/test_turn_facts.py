@@ -1,4 +1,4 @@
-"""What the ledger says of a turn beside its words: who played it, with which tools, by whose leave, and why."""
+"""Facts about a turn in the ledger: role, engine, tools, permissions and cause."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def turn_of(harness: Harness, run_id: str) -> Row:
 
 @pytest.fixture
 async def fleet(harness: Harness) -> Harness:
-    """A fleet whose scripted agents may ask each other, and one that must ask a person before it remembers."""
+    """A fleet whose scripted agents may ask each other, and one that needs approval for saving memories."""
     await harness.add_agent(
         "chief", {"name": "Chief", "engine": "scripted", "capabilities": {"agents": {}, "user": {}}}
     )
@@ -47,7 +47,7 @@ async def fleet(harness: Harness) -> Harness:
     return harness
 
 
-async def test_a_turn_has_the_tools_that_the_model_was_really_offered(harness: Harness) -> None:
+async def test_a_turn_records_the_tools_that_the_model_was_offered(harness: Harness) -> None:
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0)
         harness.engines["planned"] = engine
@@ -66,7 +66,7 @@ async def test_a_turn_has_the_tools_that_the_model_was_really_offered(harness: H
         await engine.close()
 
 
-async def test_a_turn_says_what_was_granted_what_was_consulted_and_where_it_worked(fleet: Harness) -> None:
+async def test_a_turn_records_grants_verdicts_and_its_directory(fleet: Harness) -> None:
     worker = fleet.worker()
     run = await fleet.submit(
         script({"tool": SAVE}, {"tool": {"name": "memory_list"}}, {"say": "ok"}), agent_id="careful"
@@ -93,7 +93,7 @@ async def test_a_turn_says_what_was_granted_what_was_consulted_and_where_it_work
     assert turn["workspace_path"] == str(fleet.settings.agent_directory(fleet.tenant_id, "careful"))
 
 
-async def test_what_a_dead_worker_consulted_in_committed_steps_still_counts(harness: Harness) -> None:
+async def test_verdicts_of_a_dead_worker_in_committed_steps_count(harness: Harness) -> None:
     first, second = harness.worker(), harness.worker()
     run, _ = await harness.begin(first, plan(["look"], ["wait:a"], []), "a")
     await first.crash()
@@ -120,7 +120,7 @@ async def test_a_call_that_asks_an_agent_names_the_run_that_it_started(fleet: Ha
     assert (await turn_of(fleet, child["id"]))["role"] == "worker"
 
 
-async def test_a_question_that_goes_to_an_agent_in_the_end_names_its_run(fleet: Harness) -> None:
+async def test_an_escalated_question_names_the_agents_run(fleet: Harness) -> None:
     worker = fleet.worker()
     question = {"question": script({"say": "tea"}), "expires_in_s": 60, "escalate_to": "careful"}
     run = await fleet.submit(script({"tool": {"name": "ask_user", "input": question}}, {"say": "ok"}), agent_id="chief")
@@ -135,9 +135,9 @@ async def test_a_question_that_goes_to_an_agent_in_the_end_names_its_run(fleet: 
     assert await fleet.database.fetchval("SELECT spawned_run_id FROM tool_calls WHERE tool_name = 'ask_user'") == child
 
 
-async def test_a_turn_names_the_event_that_it_comes_from(harness: Harness) -> None:
+async def test_a_turn_names_the_event_that_caused_it(harness: Harness) -> None:
     worker = harness.worker()
-    told = await harness.submit("hi", metadata={"channel": "telegram", "event_id": "update-17"})
+    with_event = await harness.submit("hi", metadata={"channel": "telegram", "event_id": "update-17"})
     fired = await harness.submit("hi", trigger_id="trg_1")
     plain = await harness.submit("hi")
     await harness.database.execute(
@@ -152,5 +152,5 @@ async def test_a_turn_names_the_event_that_it_comes_from(harness: Harness) -> No
         run_id=fired.run_id,
     )
     await harness.settle(worker)
-    sources = [(await turn_of(harness, run.run_id))["source_event_id"] for run in (told, fired, plain)]
+    sources = [(await turn_of(harness, run.run_id))["source_event_id"] for run in (with_event, fired, plain)]
     assert sources == ["update-17", "fir_1", None]

@@ -1,4 +1,4 @@
-"""A model sends what the ledger cannot store or the provider does not take back: it gets an error, the run goes on."""
+"""A model sends what the ledger cannot store or the provider would refuse: it gets an error, and the run continues."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _bash(call_id: str, given: Json | str) -> Part:
 
 
 def _assert_request(request: Json) -> None:
-    """Assert what the provider asks of a request: JSON in UTF-8, unique ids, objects for inputs, results in place."""
+    """Assert what the provider requires of a request: JSON in UTF-8, unique ids, objects as inputs, all results."""
     json.dumps(request, ensure_ascii=False, allow_nan=False).encode()
     assert_valid([Message(message["role"], tuple(message["content"])) for message in request["messages"]])
     blocks = [block for message in request["messages"] for block in message["content"]]
@@ -85,7 +85,7 @@ async def _used(harness: Harness, run_id: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("form", list(UNUSABLE))
 @proves("engine.unusable-calls")
-async def test_a_call_that_cannot_be_kept_is_a_tool_error_and_costs_one_response(
+async def test_an_unstorable_call_is_a_tool_error_and_costs_one_response(
     harness: Harness, server: ModelServer, tmp_path: Path, form: str
 ):
     text, why = UNUSABLE[form]
@@ -108,7 +108,7 @@ async def test_a_call_that_cannot_be_kept_is_a_tool_error_and_costs_one_response
 
 
 @proves("engine.unusable-calls")
-async def test_the_thread_goes_on_after_a_call_that_could_not_be_kept(harness: Harness, server: ModelServer):
+async def test_the_thread_continues_after_an_unstorable_call(harness: Harness, server: ModelServer):
     server.reply(Stream((_bash("toolu_1", '{"n": 1' + "0" * 40 + "}"),), usage=USAGE), DONE, DONE)
     worker = harness.worker()
     first = await harness.submit("go", agent_id="keeper")
@@ -161,9 +161,7 @@ async def test_an_id_used_again_in_a_later_step_or_turn_overwrites_no_call(harne
     await check_any_time(harness.database)
 
 
-async def test_text_and_thoughts_with_half_a_character_are_kept_as_far_as_they_can_be(
-    harness: Harness, server: ModelServer
-):
+async def test_text_and_thinking_with_lone_surrogates_are_sanitized_and_kept(harness: Harness, server: ModelServer):
     server.reply(Stream((Part("thinking", ["hm \ud83d"]), Part("text", ["a\x00", "b \ud83d"])), usage=USAGE), DONE)
     worker = harness.worker()
     first = await harness.submit("go", agent_id="keeper")
@@ -176,7 +174,7 @@ async def test_text_and_thoughts_with_half_a_character_are_kept_as_far_as_they_c
 
 
 @pytest.mark.parametrize("form", ["an integer over 64 bits", "NaN", "deep nesting", "a list", "half a character"])
-async def test_a_script_can_send_what_cannot_be_kept(form: str):
+async def test_a_script_can_send_unstorable_values(form: str):
     engine = ScriptedEngine(environment="development")
     sent: Any = json.loads(UNUSABLE[form][0])
     steps: list[StepRecord] = []
@@ -250,7 +248,7 @@ async def test_whatever_a_model_sends_is_stored_read_back_and_sent_again(
 
 
 @given(value=_json)
-def test_storable_json_leaves_alone_what_is_storable(value: Any):
+def test_storable_json_does_not_change_storable_values(value: Any):
     once = storable_json(value)
     assert storable_json(once) == once
     orjson.dumps(once)

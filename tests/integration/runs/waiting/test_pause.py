@@ -1,4 +1,4 @@
-"""Pauses: what is queued keeps, nothing new starts."""
+"""Pauses: queued runs stay queued, nothing new starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCOPES: list[Literal["fleet", "tenant", "agent"]] = ["fleet", "tenant", "agent"
 
 @pytest.mark.parametrize("scope", _SCOPES)
 @proves("pause.scopes", "pause.resume")
-async def test_what_is_queued_under_a_pause_runs_after_the_resume(
+async def test_runs_queued_under_a_pause_run_after_the_resume(
     harness: Harness, scope: Literal["fleet", "tenant", "agent"]
 ):
     worker = harness.worker()
@@ -46,7 +46,7 @@ async def test_a_pause_of_another_agent_or_tenant_holds_no_other_back(harness: H
     assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_a_run_that_runs_when_the_pause_comes_goes_on(harness: Harness):
+async def test_a_running_run_continues_under_a_pause(harness: Harness):
     worker = harness.worker()
     run, slot = await harness.begin(worker, plan(["wait:a"], ["more"]), "a")
     async with harness.database.connection() as connection:
@@ -56,7 +56,7 @@ async def test_a_run_that_runs_when_the_pause_comes_goes_on(harness: Harness):
     assert await harness.status(run.run_id) == "succeeded"
 
 
-async def test_a_canceled_run_is_ended_under_a_pause_and_the_reconciler_sees_to_it(harness: Harness):
+async def test_the_reconciler_ends_a_canceled_run_under_a_pause(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     first = await harness.submit("first")
     await harness.settle(worker)

@@ -1,4 +1,4 @@
-"""Questions of waiting runs: in the inbox and outside while the run waits, closed when the wait ends, once each."""
+"""Questions of waiting runs: delivered while the run waits, closed when the wait ends, once each."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_of_two_questions_only_the_answered_one_is_closed(fleet: Harness) 
 
 @proves("questions.once")
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
-async def test_a_question_is_one_item_whatever_happens_to_the_suspension(fleet: Harness, fault: Fault) -> None:
+async def test_a_question_is_one_item_whatever_fault_hits_the_suspension(fleet: Harness, fault: Fault) -> None:
     worker = fleet.worker()
     worker.faults.plan(fault, "suspend")
     message = orjson.dumps({"script": [{"tool": _ASK}, {"say": "done"}]}).decode()
@@ -141,7 +141,7 @@ async def test_a_question_is_one_item_whatever_happens_to_the_suspension(fleet: 
 
 
 @proves("questions.shown")
-async def test_the_thread_and_its_task_say_what_they_wait_for(fleet: Harness) -> None:
+async def test_the_thread_and_its_task_show_what_they_wait_for(fleet: Harness) -> None:
     run = await _begin(fleet, _ASK)
     await fleet.database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, thread_id, status)"

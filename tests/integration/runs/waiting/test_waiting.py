@@ -1,4 +1,4 @@
-"""Runs that wait: for a person, for another agent, for permission, for a time. They hold nothing, and go on once."""
+"""Runs that wait: for a person, for another agent, for permission, for a time. They hold nothing, and continue once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def fleet(harness: Harness) -> Harness:
 
 
 async def _begin(fleet: Harness, *items: dict[str, Any], agent_id: str = "a", **fields: Any) -> Accepted:
-    """Send a script, and let it run until nothing is to be done."""
+    """Send a script, and run it until it ends or waits."""
     run = await fleet.submit(script(*items), agent_id=agent_id, **fields)
     await fleet.settle(*(fleet.workers or [fleet.worker()]))
     return run
@@ -87,7 +87,7 @@ async def test_runs_queued_behind_a_waiting_run_come_after_it(fleet: Harness):
 
 
 @proves("suspend.answer")
-async def test_the_first_answer_counts_and_what_does_not_fit_is_refused(fleet: Harness):
+async def test_the_first_answer_counts_and_an_invalid_one_is_refused(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "ok"})
     say = fleet.waiting.answer
     with pytest.raises(InvalidInput, match="not one of the options 'tea', 'coffee'"):
@@ -108,7 +108,7 @@ async def test_the_first_answer_counts_and_what_does_not_fit_is_refused(fleet: H
     assert await _result_of(fleet, run.run_id) == ("completed", "tea")
 
 
-async def test_a_run_with_several_questions_goes_on_after_the_last_answer(fleet: Harness):
+async def test_a_run_with_several_questions_continues_after_the_last_answer(fleet: Harness):
     memory = {"name": "memory_save", "input": {"content": "They were asked"}}
     run = await _begin(fleet, {"tool": [_ASK, memory, _ASK]}, {"say": "both"})
     waits = await fleet.database.fetch("SELECT id FROM run_waits WHERE run_id = :run_id ORDER BY id", run_id=run.run_id)
@@ -192,7 +192,7 @@ async def test_an_agent_that_does_not_answer_in_time_is_stopped(fleet: Harness):
     await check_any_time(fleet.database)
 
 
-async def test_a_run_goes_on_at_its_time(fleet: Harness):
+async def test_a_run_continues_at_its_time(fleet: Harness):
     nap = {"name": "wait_until", "input": {"seconds": 3600}}
     run = await _begin(fleet, {"tool": nap}, {"say": "rested"})
     await _pass_time(fleet)
@@ -203,7 +203,7 @@ async def test_a_run_goes_on_at_its_time(fleet: Harness):
 
 
 @proves("suspend.child", "suspend.one-slot")
-async def test_three_agents_one_behind_the_other_finish_on_one_slot(fleet: Harness):
+async def test_a_chain_of_three_agents_finishes_on_one_slot(fleet: Harness):
     worker = fleet.worker()
     run = await fleet.submit(
         script({"tool": ask("b", {"tool": ask("c", {"say": "from c"})}, {"say": "from b"})}, {"say": "from a"}),
@@ -222,7 +222,7 @@ async def test_three_agents_one_behind_the_other_finish_on_one_slot(fleet: Harne
     await check_any_time(fleet.database)
 
 
-async def test_agents_that_are_asked_together_work_together(fleet: Harness):
+async def test_agents_that_are_asked_in_one_step_work_concurrently(fleet: Harness):
     run = await _begin(fleet, {"tool": [ask("b", {"say": "1"}), ask("c", {"say": "2"})]}, {"say": "sum"})
     assert (await fleet.run(run.run_id))["result_text"] == "sum"
     assert [await _result_of(fleet, run.run_id, at) for at in (0, 1)] == [("completed", "1"), ("completed", "2")]
@@ -245,7 +245,7 @@ async def test_the_model_gets_the_reason_why_an_agent_cannot_be_asked(
     assert any(says in row["said"] for row in texts)
 
 
-async def test_an_agent_that_fails_is_an_answer_too(fleet: Harness):
+async def test_a_failed_agent_is_an_answer(fleet: Harness):
     run = await _begin(fleet, {"tool": ask("b", {"error": {"message": "No idea"}})}, {"say": "then without"})
     assert (await fleet.run(run.run_id))["result_text"] == "then without"
     assert await _result_of(fleet, run.run_id) == ("failed", "b did not answer; its run failed: No idea.")
@@ -272,7 +272,7 @@ async def test_a_call_that_needs_permission_runs_once_it_is_given(fleet: Harness
     assert await fleet.database.fetchval("SELECT content FROM memories") == "Permitted"
 
 
-async def test_a_call_that_is_not_permitted_does_not_run_and_the_model_hears_why(fleet: Harness):
+async def test_a_call_that_is_not_permitted_does_not_run_and_the_model_gets_the_reason(fleet: Harness):
     save = {"name": "memory_save", "input": {"content": "Never"}}
     run = await _begin(fleet, {"tool": save}, {"say": "then not"}, agent_id="careful")
     await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=False, text="Too private"))
@@ -283,7 +283,7 @@ async def test_a_call_that_is_not_permitted_does_not_run_and_the_model_hears_why
 
 
 @proves("suspend.approval")
-async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_another_run_it_again(fleet: Harness):
+async def test_a_permitted_call_is_not_run_again_after_its_worker_died(fleet: Harness):
     """A permission is for one call. After a crash its effect is unknown, and the model gets a result that states it."""
     forget = {"name": "unknown_tool", "input": {}}
     await fleet.add_agent(
@@ -312,9 +312,7 @@ async def test_a_worker_that_dies_with_a_permitted_call_begun_does_not_make_anot
     ],
 )
 @proves("suspend.approval")
-async def test_a_call_that_is_permitted_may_wait_in_its_turn(
-    fleet: Harness, call: dict[str, Any], answer: Answer | None, said: str
-):
+async def test_a_permitted_call_may_itself_wait(fleet: Harness, call: dict[str, Any], answer: Answer | None, said: str):
     asks = {"approvals": [{"tool": "*", "decision": "ask"}]}
     grants = {"user": {}, "agents": {}}
     await fleet.add_agent("timid", {"name": "timid", "engine": "scripted", "capabilities": grants, "permissions": asks})
@@ -334,7 +332,7 @@ async def test_a_call_that_is_permitted_may_wait_in_its_turn(
     await check_any_time(fleet.database)
 
 
-async def test_a_permitted_call_that_a_dead_worker_had_begun_is_asked_about_again_where_it_may_be_repeated(
+async def test_a_permitted_idempotent_call_of_a_dead_worker_needs_permission_again(
     fleet: Harness,
 ):
     again = {"name": "memory_list", "input": {}}
@@ -367,7 +365,7 @@ async def test_a_run_with_an_invalid_wait_request_fails_at_once_with_that_reason
         "UPDATE runs SET depth = 2147483647 WHERE id = :run_id",
     ],
 )
-async def test_a_wait_that_cannot_be_ended_keeps_no_other_from_its_end(fleet: Harness, harm: str):
+async def test_a_wait_that_cannot_be_ended_blocks_no_other(fleet: Harness, harm: str):
     late = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "b"}}
     broken = await _begin(fleet, {"tool": late}, {"say": "never"})
     run = await _begin(fleet, {"tool": late}, {"say": "settled"}, agent_id="c")
@@ -389,7 +387,7 @@ async def test_a_wait_that_cannot_be_ended_keeps_no_other_from_its_end(fleet: Ha
 
 
 @pytest.mark.parametrize("grants", [{}, {"agents": {"tools": ["list_agents"]}}])
-async def test_who_may_ask_no_agents_may_not_name_one_in_a_persons_place(fleet: Harness, grants: dict[str, Any]):
+async def test_an_agent_that_may_ask_no_agents_cannot_escalate_to_one(fleet: Harness, grants: dict[str, Any]):
     await fleet.add_agent("alone", {"name": "alone", "engine": "scripted", "capabilities": {"user": {}} | grants})
     question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "b"}}
     run = await _begin(fleet, {"tool": question}, {"say": "done"}, agent_id="alone")
@@ -399,12 +397,12 @@ async def test_who_may_ask_no_agents_may_not_name_one_in_a_persons_place(fleet: 
     )
 
 
-async def test_who_is_asked_in_a_persons_place_stands_at_most_third(fleet: Harness):
+async def test_an_escalation_is_bounded_by_the_depth_of_agents(fleet: Harness):
     question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "d"}}
     run = await _begin(fleet, {"tool": ask("b", {"tool": ask("c", {"tool": question}, {"say": "c"})})}, {"say": "a"})
     said = await fleet.database.fetchval("SELECT error FROM tool_calls WHERE tool_name = 'ask_user'")
     assert "at most 3 agents" in said
-    # Nor where the question was asked under another rule.
+    # Nor if the question was asked under another rule.
     run = await _begin(fleet, {"tool": question}, {"say": "then not"})
     await fleet.database.execute("UPDATE runs SET depth = 2 WHERE id = :run_id", run_id=run.run_id)
     await _pass_time(fleet)
@@ -457,7 +455,7 @@ async def test_a_canceled_child_answers_its_parent(fleet: Harness):
 
 
 @proves("suspend.cancel")
-async def test_a_message_that_interrupts_ends_a_run_that_waits(fleet: Harness):
+async def test_an_interrupting_message_ends_a_waiting_run(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "never"})
     next_run = await fleet.submit(script({"say": "instead"}), run.thread_id, on_busy="interrupt")
     await fleet.settle(*fleet.workers)
@@ -508,7 +506,7 @@ async def test_a_delegation_survives_a_fault_at_each_of_its_writes(fleet: Harnes
 
 
 async def _worker_after_one_that_died_in_the_call(fleet: Harness) -> Worker:
-    """Have a worker begin the permitted call and die before it is written down; return the next worker."""
+    """Let a worker start the permitted call and die before it is committed; return the next worker."""
     worker, other = fleet.worker(), fleet.worker()
     worker.faults.plan("crash_before", "commit_step", nth=1)
     await fleet.settle(worker)
@@ -518,6 +516,6 @@ async def _worker_after_one_that_died_in_the_call(fleet: Harness) -> Worker:
 
 
 async def _pass_time(fleet: Harness) -> None:
-    """Let the time come that waits wait for."""
+    """Let the deadlines of all waits pass."""
     await fleet.database.execute("UPDATE run_waits SET due_at = now() - interval '1 second' WHERE due_at IS NOT NULL")
     await fleet.reconciler.reconcile()
