@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,7 @@ import pytest
 from dirty_equals import IsPartialDict, IsStr
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
-from sqlalchemy import CheckConstraint, DateTime, LargeBinary, Table
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Table
 
 from models import metadata, migrate
 from nova_workers.clock import SystemClock
@@ -30,9 +27,8 @@ from nova_workers.upkeep.tenant_end import TenantEnd
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import make_tenant
 from tests.requirements import proves
+from tests.support.data.every_table import OWNED, fill_tables
 from tests.support.harness.workers import Harness
-
-OWNED = [table for table in metadata.sorted_tables if "tenant_id" in table.c]
 
 
 @pytest.fixture
@@ -118,45 +114,6 @@ def _write_file(directory: Path) -> None:
     (directory / "a.txt").write_text("x")
 
 
-def _value(table: Table, name: str, tenant_id: str, rows: dict[str, dict[str, Any]]) -> Any:
-    column = table.c[name]
-    for key in column.foreign_keys:
-        return rows[key.column.table.name][key.column.name]
-    if name == "tenant_id":
-        return tenant_id
-    for check in table.constraints:
-        allowed = re.match(rf"{name} IN \('(\w+)'", str(check.sqltext)) if isinstance(check, CheckConstraint) else None
-        if allowed is not None:
-            return allowed[1]
-    if isinstance(column.type, DateTime):
-        return datetime.now(UTC)
-    if isinstance(column.type, LargeBinary):
-        return f"{table.name}/{tenant_id}".encode()
-    if column.type.__visit_name__ == "JSONB":
-        return []
-    if name == "embedding":
-        return [1, 0]
-    python = column.type.python_type
-    if python is str:
-        return f"{table.name}/{tenant_id}"
-    return [] if python is list else 1
-
-
-async def _fill(connection: AsyncConnection, tenant_id: str) -> None:
-    """Give a tenant a row in every table."""
-    rows: dict[str, dict[str, Any]] = {"tenants": {"id": tenant_id}}
-    for table in OWNED:
-        needed = [
-            column.name
-            for column in table.columns
-            if column.name == "tenant_id"
-            or (column.foreign_keys and not column.nullable)
-            or not (column.nullable or column.server_default is not None or column.computed or column.identity)
-        ]
-        rows[table.name] = {name: _value(table, name, tenant_id, rows) for name in needed}
-        await connection.execute(table.insert().values(rows[table.name]))
-
-
 async def _counts(database: Database, tenant_id: str) -> dict[str, int]:
     return {
         table.name: await database.fetchval(
@@ -190,7 +147,7 @@ async def test_ending_a_tenant_deletes_all_of_its_rows_and_none_of_others(
     engine = migrate.engine_for(database_url)
     async with engine.begin() as connection:
         for tenant in (made, kept):
-            await _fill(connection, tenant["id"])
+            await fill_tables(connection, tenant["id"])
     await engine.dispose()
     # The run is still open, and its end is one more effect of the kind that is first in the list of kinds.
     await database.execute("UPDATE effects SET kind = 'title'")
