@@ -49,6 +49,8 @@ class Agent(Table, table=True):
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
     deleted_at: datetime | None = time(null=True)
+    renamed_to: str | None = id_ref(null=True, comment="This is a former id: of which agent")
+    directory: str | None = id_ref(null=True, comment="Name of its directory, if not its id: it was renamed")
 
 
 class AgentVersion(Table, table=True):
@@ -64,4 +66,5 @@ class AgentVersion(Table, table=True):
     version: int = count(default=None, primary=True)
     spec: dict[str, Any] = json()
     created_by: str = string(default="person", comment="person, seed, or the id of an agent")
+    renamed_from: str | None = id_ref(null=True, comment="The id before, of a version that a rename made")
     created_at: datetime = time(now=True)

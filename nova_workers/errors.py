@@ -9,6 +9,7 @@
     │   ├── Forbidden           the key lacks a scope
     │   ├── NotFound            no such thing in this tenant
     │   ├── Gone                it was deleted
+    │   │   └── AgentRenamed        the id is a former one
     │   ├── Conflict            the state does not allow it
     │   │   ├── ThreadBusy          on_busy = reject and a run is active
     │   │   ├── IdempotencyMismatch the same key came with another body
@@ -39,6 +40,7 @@
 from typing import Literal
 
 __all__ = [
+    "AgentRenamed",
     "AgentSpawnError",
     "AgentTimeoutError",
     "ConfigurationError",
@@ -137,6 +139,12 @@ class Gone(Rejected):
     """The thing existed in this tenant and was deleted."""
 
     code = "gone"
+
+
+class AgentRenamed(Gone):
+    """The id is a former one of an agent. ``fields['renamed_to']`` is its id now."""
+
+    code = "agent_renamed"
 
 
 class Conflict(Rejected):

@@ -51,6 +51,7 @@ __all__ = [
     "OpenRunStatus",
     "OpenTaskStatus",
     "Overlap",
+    "PauseScope",
     "PermissionMode",
     "Queue",
     "ReasoningEffort",
@@ -231,8 +232,10 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 
 # The fleet
 
-SwitchScope = Literal["fleet", "tenant", "agent"]
-"""What a pause switch holds back."""
+PauseScope = Literal["fleet", "tenant", "agent"]
+"""What people pause."""
+SwitchScope = Literal[PauseScope, "rename"]
+"""What a switch holds back. ``rename``: runs under a former id of an agent, and of an agent that is being renamed."""
 
 DUE_RUNS: Final[tuple[DueRunStatus, ...]] = get_args(DueRunStatus)
 OPEN_RUNS: Final[tuple[OpenRunStatus, ...]] = get_args(OpenRunStatus)

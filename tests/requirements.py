@@ -223,6 +223,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "unavailable.says-what": "An error about an unavailable database says whether anything may have been written.",
     "tenants.operator": "An operator makes, lists, changes and pauses tenants; the first key of one is shown once.",
     "tenants.end": "Ending a tenant makes it unusable at once and deletes all of its rows, and none of others.",
+    "agents.rename": "A renamed agent keeps all that it has; its former id is refused, and names the new one.",
+    "agents.rename-resumed": "A rename whose process dies is finished by another, and no run starts until then.",
     "triggers.catch-up": "Late occurrences fire once, or each, within the window, and later not at all.",
     "triggers.limits": "A trigger starts no more runs per day, and spends no more, than its limits.",
     "triggers.failures": "A trigger pauses with the reason after consecutive failures; a success resets the count.",

@@ -35,6 +35,7 @@ from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.triggers.firing import TriggerFirer
+from nova_workers.upkeep.agent_moves import AgentMoves
 from nova_workers.workspace.agents.service import Agents
 from nova_workers.workspace.history import History
 from nova_workers.workspace.secrets import Secrets
@@ -64,6 +65,7 @@ class ApiServices:
     waiting: Waiting
     capabilities: CapabilityRegistry
     agents: Agents
+    agent_moves: AgentMoves
     orchestration_configs: OrchestrationConfigs
     model_catalog: ModelCatalog
     tasks: Tasks
@@ -85,6 +87,7 @@ class ApiServices:
 
     async def aclose(self) -> None:
         """Stop and disconnect."""
+        await self.agent_moves.close()
         await self.scheduled.close()
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
@@ -127,6 +130,7 @@ def build_api(settings: Settings) -> ApiServices:
         waiting=Waiting(database, dispatcher, canceller),
         capabilities=capabilities,
         agents=Agents(database, capabilities.validate),
+        agent_moves=AgentMoves(database, dispatcher),
         orchestration_configs=OrchestrationConfigs(
             database, settings.tools, lambda: known_models(settings.model.aliases)
         ),

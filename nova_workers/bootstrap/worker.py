@@ -45,6 +45,7 @@ from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
 from nova_workers.triggers.firing import TriggerTicker
+from nova_workers.upkeep.agent_moves import AgentMoves
 from nova_workers.upkeep.backfill import Backfill
 from nova_workers.upkeep.retention import Retention
 from nova_workers.upkeep.tenant_end import TenantEnd
@@ -197,7 +198,10 @@ def build_worker(settings: Settings) -> WorkerServices:
             settings.retention,
             metrics,
             clock=clock,
-            also=(TenantEnd(database, redis, canceller, settings.workspace_root).step,),
+            also=(
+                TenantEnd(database, redis, canceller, settings.workspace_root).step,
+                AgentMoves(database, dispatcher).step,
+            ),
         ),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         trigger_ticker=build_trigger_ticker(database, dispatcher, settings, metrics, canceller),

@@ -81,6 +81,8 @@ class CapabilityContext:
     """Number of runs above this one: 0 for a run that a person, a trigger or a task started."""
     task_id: int | None = None
     """The task of the thread, if any."""
+    directory: str | None = None
+    """Name of the agent's directory, if that is not its id."""
     agent: AgentSpec = field(default_factory=lambda: AgentSpec(name="agent"))
     config: BaseModel = field(default_factory=NoConfig)
     """The configuration of the grant, an instance of the capability's class."""

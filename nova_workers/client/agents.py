@@ -4,6 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.renames import AgentRename, AgentRenameView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
 __all__ = ["Agents"]
@@ -45,6 +46,19 @@ class Agents:
         """Change the fields that `change` sets; `VersionMismatch` if its newest version is not `if_version`."""
         return await self._transport.fetch(
             AgentView, "PATCH", f"/v1/agents/{agent_id}", body=change, headers=_if_match(if_version)
+        )
+
+    async def rename(self, agent_id: str, to: str, *, if_version: int | None = None) -> AgentRenameView:
+        """Give an agent another id, with all that it has. Repeating it returns the state.
+
+        `Conflict` when the id is taken or runs of the agent are running.
+        """
+        return await self._transport.fetch(
+            AgentRenameView,
+            "POST",
+            f"/v1/agents/{agent_id}/rename",
+            body=AgentRename(to=to),
+            headers=_if_match(if_version),
         )
 
     async def delete(self, agent_id: str) -> None:

@@ -93,9 +93,9 @@ class Settings(BaseSettings):
         """The folder of all agents' working directories."""
         return self.tools.workspace_root or self.home / "workspace"
 
-    def agent_directory(self, tenant_id: str, agent_id: str) -> Path:
-        """Return the working directory of an agent. It may not exist yet."""
-        return self.workspace_root / tenant_id / agent_id
+    def agent_directory(self, tenant_id: str, name: str) -> Path:
+        """Return the working directory of an agent, whose name is its first id. It may not exist yet."""
+        return self.workspace_root / tenant_id / name
 
     def require_database_url(self) -> str:
         """Return the database URL, or say how to get one.

@@ -168,6 +168,8 @@ class Claim:
     """Where the answer goes: ``channel`` of the run's metadata; at most 64 characters."""
     recipient: str | None = None
     """The recipient in that channel: ``to`` of the metadata; at most 256 characters."""
+    directory: str | None = None
+    """Name of the agent's directory, if that is not its id: the agent was renamed."""
     thread_label: str | None = None
     trigger_id: str | None = None
     """The trigger that fired it."""

@@ -13,6 +13,7 @@ from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs import cancel as ledger
 from nova_workers.ledger.waits.release import find_stuck, release_waiting
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.streams.publisher import EventPublisher
@@ -63,6 +64,7 @@ class Canceller:
 
         Raises:
             InvalidInput: No filter is given.
+            AgentRenamed: The agent has another id now.
         """
         if not (which.thread_id or which.agent_id or which.status or which.run_ids):
             raise InvalidInput(
@@ -70,6 +72,7 @@ class Canceller:
                 field="body",
             )
         async with self._database.connection() as connection:
+            await refuse_former_id(connection, tenant_id, which.agent_id)
             run_ids = await ledger.select_open(
                 connection,
                 tenant_id,

@@ -10,6 +10,7 @@ from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs import submit as ledger
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.scheduled import Scheduled
 
@@ -46,6 +47,7 @@ class Submitter:
         Raises:
             NotFound: No such thread or agent in this tenant.
             Gone: The thread, or its agent, was deleted.
+            AgentRenamed: The agent has another id now.
             ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
             IdempotencyMismatch: The key was used before with another body.
             Unavailable: The database does not answer. If only the reply to the commit was lost, the run exists;
@@ -126,6 +128,7 @@ class Submitter:
         return Gone(f"Agent {row['agent_id']!r} of thread {submission.thread_id!r} was deleted.", kind="agent")
 
     async def _no_agent(self, connection: Connection, submission: Submission) -> NotFound | Gone:
+        await refuse_former_id(connection, submission.tenant_id, submission.agent_id)
         hint = "`nova agents list` or GET /v1/agents lists the agents."
         deleted_at = await ledger.agent_deleted_at(connection, submission.tenant_id, submission.agent_id)
         if deleted_at is None:

@@ -13,6 +13,7 @@ from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, NotFound
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.deliveries import withdraw
 from nova_workers.ledger.workspace import notes as ledger
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.workspace.deliveries import add_to_outbox
 
 __all__ = ["MAX_NOTES_PER_AGENT", "NoteChange", "Passage", "change_note", "create_note", "delete_note", "get_note"]
@@ -65,6 +66,7 @@ async def create_note(
 
     Raises:
         NotFound: There is no such agent.
+        AgentRenamed: It has another id now.
         LimitExceeded: It has its maximum of notes.
     """
     async with database.connection() as connection:
@@ -80,6 +82,7 @@ async def create_note(
         )
         if note is not None:
             return note
+        await refuse_former_id(connection, tenant_id, agent_id)
         if await ledger.count_notes(connection, tenant_id, agent_id) < MAX_NOTES_PER_AGENT:
             raise NotFound(f"There is no agent {agent_id!r}.", field="agent_id", agent_id=agent_id)
     raise LimitExceeded(

@@ -11,6 +11,7 @@ from nova_workers.contracts.http.fleet import FleetPause, FleetView
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.runs import fleet as ledger
 from nova_workers.ledger.workspace import agents
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["router"]
 
@@ -40,11 +41,12 @@ async def pause_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Flee
     return await _view(caller, state)
 
 
-@router.post("/resume", responses=problems(body=True))
+@router.post("/resume", responses=problems(410, body=True))
 async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> FleetView:
     """End a pause of the scope. Resuming a scope that is not paused changes nothing."""
     switch = _switch(body, caller)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, switch.agent_id)
         resumed = await ledger.resume(connection, switch)
         bells = await ledger.first_queued_runs(connection, switch, limit=_RING_AT_ONCE) if resumed else []
     state.services.dispatcher.ring_runs(bells)

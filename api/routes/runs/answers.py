@@ -15,6 +15,7 @@ from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, WaitKind, WaitView
 from nova_workers.ledger.runs import reads as run_reads
 from nova_workers.ledger.waits.records import Wait, list_waits
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["router"]
 
@@ -23,7 +24,7 @@ router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
 KindQuery = Annotated[WaitKind | None, Query(description="Only of this kind; without it, those that a person answers.")]
 
 
-@router.get("/waits", responses=problems(400, 422))
+@router.get("/waits", responses=problems(400, 410, 422))
 async def list_open_waits(
     *,
     caller: RunsCaller,
@@ -38,6 +39,7 @@ async def list_open_waits(
     pager = Pager(caller.tenant_id, "waits", (str,), (kind, agent_id))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
         waits = await list_waits(
             connection,
             caller.tenant_id,

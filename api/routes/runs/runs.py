@@ -15,6 +15,7 @@ from api.workers import name_missing_worker
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.ledger.runs import reads as run_reads
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["router"]
 
@@ -24,7 +25,7 @@ StatusQuery = Annotated[RunStatus | None, Query(description="Only with this stat
 QueueQuery = Annotated[RunQueue | None, Query(description="Only of this queue.")]
 
 
-@router.get("", responses=problems(400, 422))
+@router.get("", responses=problems(400, 410, 422))
 async def list_runs(
     *,
     caller: RunsCaller,
@@ -41,6 +42,7 @@ async def list_runs(
     pager = Pager(caller.tenant_id, "runs", (str,), (thread_id, agent_id, status, queue))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await run_reads.list_runs(
             connection,
             caller.tenant_id,
@@ -51,7 +53,7 @@ async def list_runs(
     return pager.page(rows, limit, lambda run: [run.id])
 
 
-@router.post("/cancel", responses=problems(body=True))
+@router.post("/cancel", responses=problems(410, body=True))
 async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> BulkCanceled:
     """Cancel all open runs that match every given field, up to 1,000 per call."""
     return await state.services.canceller.cancel_many(caller.tenant_id, body)

@@ -23,6 +23,7 @@ from nova_workers.contracts.http.wire import (
 from nova_workers.ledger.runs import reads as run_reads
 from nova_workers.ledger.threads import lineage
 from nova_workers.ledger.threads import records as ledger
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["router"]
 
@@ -33,7 +34,7 @@ LabelQuery = Annotated[
 ]
 
 
-@router.post("", status_code=201, responses=problems(404, 409, body=True))
+@router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State) -> ThreadView:
     """Create an empty thread."""
     async with state.services.database.connection() as connection:
@@ -42,7 +43,7 @@ async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State) ->
         )
 
 
-@router.get("", responses=problems(400, 422))
+@router.get("", responses=problems(400, 410, 422))
 async def list_threads(
     *,
     caller: RunsCaller,
@@ -56,6 +57,7 @@ async def list_threads(
     pager = Pager(caller.tenant_id, "threads", (str,), (agent_id, label))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await ledger.list_threads(
             connection,
             caller.tenant_id,

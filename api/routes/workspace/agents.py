@@ -13,8 +13,10 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.renames import AgentRename, AgentRenameView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.ledger.workspace import agents as ledger
+from nova_workers.ledger.workspace.moves import threads_left
 from nova_workers.workspace.agents.service import PERSON
 
 __all__ = ["router"]
@@ -22,6 +24,8 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=StrictRoute)
 
 _MAX_VERSION = 2**31 - 1
+_MOVE_PATIENCE_S = 2.0
+"""How long a rename waits for the agent's rows: those of some thousand runs move meanwhile."""
 
 Version = Annotated[int, Path(description="A version's number.", ge=1, le=_MAX_VERSION)]
 
@@ -128,6 +132,28 @@ async def rollback_agent(
     """Make an earlier version's configuration the newest again."""
     agent = await state.services.agents.rollback(caller.tenant_id, agent_id, body.version, actor=PERSON)
     return _tagged(agent, response)
+
+
+@router.post("/{agent_id}/rename", responses=problems(404, 409, 410, 412, body=True))
+async def rename_agent(
+    agent_id: AgentIdPath, body: AgentRename, caller: AgentsCaller, state: State, *, if_match: IfMatch = None
+) -> AgentRenameView:
+    """Give an agent another id, with all that it has. Repeating it returns the state."""
+    services = state.services
+    rename = await services.agents.begin_rename(
+        caller.tenant_id, agent_id, body.to, actor=PERSON, expected=expected_version(if_match)
+    )
+    done = not rename.moving or await services.agent_moves.start(rename, patience_s=_MOVE_PATIENCE_S)
+    async with services.database.connection() as connection:
+        left = await threads_left(connection, rename)
+    channels = services.settings.delivery.channels
+    return AgentRenameView(
+        id=rename.to_id,
+        former_id=agent_id,
+        state="done" if done else "moving",
+        threads_left=left,
+        settings=["NOVA_DELIVERY__CHANNELS"] if agent_id in channels and body.to not in channels else [],
+    )
 
 
 def _tagged(agent: AgentView, response: Response) -> AgentView:

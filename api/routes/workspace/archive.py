@@ -29,7 +29,7 @@ _MAX_LINE_BYTES = 128 * 1024 * 1024
 @router.get(
     "/export",
     response_class=StreamingResponse,
-    responses=problems() | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
+    responses=problems(409) | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
 )
 async def export_workspace(caller: WorkspaceCaller, state: State) -> StreamingResponse:
     """Export all that the tenant keeps, as of one moment, in lines of JSON.

@@ -16,6 +16,7 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
 from nova_workers.ledger.delivery.deliveries import close_delivery, get_delivery, list_deliveries
 from nova_workers.ledger.delivery.sent_files import list_files
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.workspace import files
 
 __all__ = ["router"]
@@ -39,7 +40,7 @@ Channel = Annotated[
 ]
 
 
-@router.get("/deliveries", responses=problems(400, 422))
+@router.get("/deliveries", responses=problems(400, 410, 422))
 async def list_all_deliveries(
     *,
     caller: WorkspaceCaller,
@@ -60,6 +61,7 @@ async def list_all_deliveries(
     pager = Pager(caller.tenant_id, "deliveries", (str,), (kind, status, agent_id, target))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_deliveries(
             connection,
             caller.tenant_id,
@@ -95,7 +97,7 @@ async def close_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCalle
         return await close_delivery(connection, caller.tenant_id, delivery_id)
 
 
-@router.get("/files", responses=problems(400, 422))
+@router.get("/files", responses=problems(400, 410, 422))
 async def list_sent_files(
     *,
     caller: WorkspaceCaller,
@@ -109,6 +111,7 @@ async def list_sent_files(
     pager = Pager(caller.tenant_id, "files", (str,), (agent_id, thread_id))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_files(
             connection,
             caller.tenant_id,

@@ -12,6 +12,7 @@ from api.params import AgentIdQuery, NoteIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.ledger.workspace.notes import list_notes
 from nova_workers.workspace import notes
 from nova_workers.workspace.notes import NoteChange
@@ -21,7 +22,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/notes", tags=["notes"], route_class=StrictRoute)
 
 
-@router.post("", status_code=201, responses=problems(404, 409, body=True))
+@router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_note(body: NoteCreate, caller: WorkspaceCaller, state: State) -> NoteView:
     """Create a note of an agent."""
     return await notes.create_note(
@@ -35,7 +36,7 @@ async def create_note(body: NoteCreate, caller: WorkspaceCaller, state: State) -
     )
 
 
-@router.get("", responses=problems(400, 422))
+@router.get("", responses=problems(400, 410, 422))
 async def list_all_notes(
     *,
     caller: WorkspaceCaller,
@@ -50,6 +51,7 @@ async def list_all_notes(
     pager = Pager(caller.tenant_id, "notes", (str,), (agent_id, pinned, shared))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_notes(
             connection,
             caller.tenant_id,

@@ -11,6 +11,7 @@ from api.params import AgentIdQuery
 from api.state import State
 from nova_workers.contracts.http.history import MAX_HITS, MAX_QUERY_CHARS, Moment, SearchResult
 from nova_workers.ledger.search.messages import MessageFilter
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["router"]
 
@@ -19,7 +20,7 @@ router = APIRouter(prefix="/v1/search", tags=["search"], route_class=StrictRoute
 _NOT_BLANK = r"^[^\x00]*[^\x00\s][^\x00]*$"
 
 
-@router.get("", responses=problems(422))
+@router.get("", responses=problems(410, 422))
 async def search_conversations(
     *,
     caller: RunsCaller,
@@ -35,4 +36,6 @@ async def search_conversations(
 ) -> SearchResult:
     """Search messages of people and agents, best first. There is no next page: change the query, or give a period."""
     which = MessageFilter(caller.tenant_id, agent_id, since=since, until=until)
+    async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
     return await state.services.history.search(which, q, limit=limit)

@@ -28,6 +28,7 @@ from nova_workers.contracts.http.tasks import (
 )
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.ledger.runs.reads import get_run
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.workspace.tasks.service import PERSON
 
 __all__ = ["router"]
@@ -38,13 +39,13 @@ StatusQuery = Annotated[TaskStatus | None, Query(description="Only those that st
 ParentQuery = Annotated[TaskNumber | None, Query(description="Only subtasks of this task.")]
 
 
-@router.post("", status_code=201, responses=problems(404, 409, body=True))
+@router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_task(body: TaskCreate, caller: WorkspaceCaller, state: State) -> TaskView:
     """Create a task."""
     return await state.services.tasks.create(caller.tenant_id, PERSON, body)
 
 
-@router.get("", responses=problems(400, 422))
+@router.get("", responses=problems(400, 410, 422))
 async def list_tasks(
     *,
     caller: WorkspaceCaller,
@@ -58,6 +59,8 @@ async def list_tasks(
     """List tasks, newest first."""
     pager = Pager(caller.tenant_id, "tasks", (int,), (status, owner_agent_id, parent_task_id))
     position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, owner_agent_id)
     rows = await state.services.tasks.list(
         caller.tenant_id,
         status=status,
@@ -75,7 +78,7 @@ async def get_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -
     return await state.services.tasks.get(caller.tenant_id, task_id)
 
 
-@router.patch("/{task_id}", responses=problems(404, 409, body=True))
+@router.patch("/{task_id}", responses=problems(404, 409, 410, body=True))
 async def update_task(task_id: TaskIdPath, body: TaskPatch, caller: WorkspaceCaller, state: State) -> TaskView:
     """Change the given fields, and the status if one is given."""
     return await state.services.tasks.update(caller.tenant_id, PERSON, task_id, body)
@@ -137,7 +140,7 @@ async def update_step(
     return await state.services.tasks.plans.update_step(caller.tenant_id, PERSON, task_id, step_id, body)
 
 
-@router.post("/{task_id}/steps/{step_id}/subtask", status_code=201, responses=problems(404, 409, body=True))
+@router.post("/{task_id}/steps/{step_id}/subtask", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_subtask(
     task_id: TaskIdPath, step_id: StepIdPath, body: SubtaskCreate, caller: WorkspaceCaller, state: State
 ) -> TaskView:

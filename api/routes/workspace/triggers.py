@@ -21,6 +21,7 @@ from nova_workers.contracts.http.triggers import (
 )
 from nova_workers.ledger.triggers import definitions as ledger
 from nova_workers.ledger.triggers import outcomes as trigger_outcomes
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.triggers import definitions as workspace
 from nova_workers.triggers.gate_addresses import check_gate_address, gate_rules
 
@@ -49,7 +50,7 @@ async def create_trigger(body: TriggerCreate, caller: WorkspaceCaller, state: St
         )
 
 
-@router.get("", responses=problems(400, 422))
+@router.get("", responses=problems(400, 410, 422))
 async def list_triggers(
     caller: WorkspaceCaller, state: State, agent_id: AgentIdQuery = None, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[TriggerView]:
@@ -57,6 +58,7 @@ async def list_triggers(
     pager = Pager(caller.tenant_id, "triggers", (str,), (agent_id,))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await ledger.list_triggers(
             connection,
             caller.tenant_id,

@@ -101,7 +101,8 @@ class _AudioTools:
     def _confinement(self, context: CapabilityContext) -> Confinement:
         if not native_tools(context.agent.trust):
             raise ToolFailure(f"You work without files (your trust is {context.agent.trust!r}), so there is no audio.")
-        return Confinement((str(self._settings.agent_directory(context.tenant_id, context.agent_id)),))
+        directory = self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id)
+        return Confinement((str(directory),))
 
     def _copy_in(self, confinement: Confinement, path: str, target: Path) -> None:
         """Copy a recording into a private directory. Blocks."""

@@ -79,7 +79,7 @@ class _FileTools:
             raise ToolFailure(
                 f"You work without files (your trust is {context.agent.trust!r}). Give content and name, not path."
             )
-        directory = self._settings.agent_directory(context.tenant_id, context.agent_id)
+        directory = self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id)
         confinement = Confinement((str(directory), *context.agent.directories))
         try:
             with open(confinement.open_file(confinement.resolve(path), os.O_RDONLY), "rb") as file:

@@ -8,7 +8,7 @@ from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import age, stamp
 from nova_workers.contracts.http.fleet import FleetPause, FleetView
-from nova_workers.vocabulary import ENDED_RUNS, SwitchScope
+from nova_workers.vocabulary import ENDED_RUNS, PauseScope
 
 __all__ = ["app"]
 
@@ -18,7 +18,7 @@ app = typer.Typer(
 
 AgentOption = Annotated[str | None, typer.Option(help="Only this agent.")]
 ScopeOption = Annotated[
-    SwitchScope | None,
+    PauseScope | None,
     typer.Option(help="Default: the tenant, or the agent of --agent. fleet needs the operator scope."),
 ]
 

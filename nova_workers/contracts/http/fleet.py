@@ -7,7 +7,7 @@ from pydantic import StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
-from nova_workers.vocabulary import SwitchScope
+from nova_workers.vocabulary import PauseScope
 
 __all__ = ["FleetPause", "FleetView", "QueueDepth", "SwitchView", "WorkerView"]
 
@@ -36,7 +36,7 @@ class WorkerView(View):
 class SwitchView(View):
     """A pause in force."""
 
-    scope: SwitchScope
+    scope: PauseScope
     target: str | None
     reason: str | None
     created_at: datetime
@@ -45,7 +45,7 @@ class SwitchView(View):
 class FleetPause(Body):
     """What to pause or resume. `fleet` needs the `operator` scope; `agent` takes the agent's id."""
 
-    scope: SwitchScope = "tenant"
+    scope: PauseScope = "tenant"
     agent_id: AgentId | None = None
     reason: Annotated[str, StringConstraints(max_length=500)] | None = None
 

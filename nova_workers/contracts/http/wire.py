@@ -93,6 +93,8 @@ class AgentView(View):
     spec: AgentSpec
     created_by: str
     """The author of this version: `person`, `seed`, or the id of an agent."""
+    renamed_from: str | None = None
+    """The agent's id before, if this version was made by a rename."""
     created_at: datetime
     updated_at: datetime
 

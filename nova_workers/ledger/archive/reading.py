@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Final
 
 from nova_workers.contracts.http.archive import ARCHIVE_FORMAT
+from nova_workers.errors import Conflict
 from nova_workers.ledger.archive.tables import KeptTable, load_tables
 from nova_workers.ledger.database import Database, Snapshot
 from nova_workers.vocabulary import OPEN_RUNS, sql_list
@@ -38,6 +39,12 @@ SELECT jsonb_build_object('table', 'secrets', 'row',
   FROM secrets WHERE tenant_id = :tenant_id AND :with_secrets ORDER BY name
 """
 
+_MOVING = """
+SELECT a.id FROM switches s JOIN agents a ON a.tenant_id = s.tenant_id AND a.id = s.target AND a.renamed_to IS NULL
+ WHERE s.scope = 'rename' AND s.tenant_id = :tenant_id
+ LIMIT 1
+"""
+
 _OPEN = f"""
 SELECT count(*)::int FROM runs
  WHERE tenant_id = :tenant_id AND status IN {sql_list(OPEN_RUNS)}
@@ -54,10 +61,14 @@ async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool
         with_secrets: Whether to include the names of secrets.
 
     Raises:
+        Conflict: An agent is being renamed, so rows name it by two ids.
         Unavailable: The database went away.
     """
     tables = await load_tables(database)
     async with database.snapshot() as snapshot:
+        moving = await snapshot.fetchval(_MOVING, tenant_id=tenant_id)
+        if moving is not None:
+            raise Conflict(f"Agent {moving!r} is being renamed. Export again when that is done.", agent_id=moving)
         async for line in _lines(snapshot, _BEGIN, tenant_id=tenant_id, format=ARCHIVE_FORMAT):
             yield line
         for table in tables.values():

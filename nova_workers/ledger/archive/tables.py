@@ -84,8 +84,14 @@ _OF_TURN = (
 _OF_RUN = f"JOIN runs r ON r.id = x.run_id AND r.status IN {sql_list(ENDED_RUNS)} JOIN threads h ON h.id = r.thread_id"
 
 KEPT: Final = (
-    KeptTable("agents", "x.id", agent="x.id"),
-    KeptTable("agent_versions", "x.agent_id, x.version", agent="x.agent_id"),
+    # Former ids are left out: nothing in the archive has one.
+    KeptTable("agents", "x.id", only="x.renamed_to IS NULL", agent="x.id", omit=frozenset({"renamed_to", "directory"})),
+    KeptTable(
+        "agent_versions",
+        "x.agent_id, x.version",
+        join="JOIN agents a ON a.tenant_id = x.tenant_id AND a.id = x.agent_id AND a.renamed_to IS NULL",
+        agent="x.agent_id",
+    ),
     KeptTable("skills", "x.name"),
     KeptTable("skill_files", "x.skill_name, x.path"),
     KeptTable("memories", "x.id"),

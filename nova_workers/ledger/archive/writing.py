@@ -87,14 +87,15 @@ LIMIT 1
 _DIFFERENT = """
 SELECT a.id, a.version, 'is not in agent_versions' AS problem
   FROM agents a
- WHERE a.tenant_id = :tenant_id
+ WHERE a.tenant_id = :tenant_id AND a.renamed_to IS NULL
    AND NOT EXISTS (SELECT FROM agent_versions v
                     WHERE v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version)
 UNION ALL
 SELECT a.id, v.version, CASE WHEN v.version = a.version THEN 'has another spec in agent_versions than in agents'
                              ELSE 'is in agent_versions, but agents say that ' || a.version || ' is the newest' END
   FROM agents a JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id
- WHERE a.tenant_id = :tenant_id AND (v.version > a.version OR (v.version = a.version AND v.spec <> a.spec))
+ WHERE a.tenant_id = :tenant_id AND a.renamed_to IS NULL
+   AND (v.version > a.version OR (v.version = a.version AND v.spec <> a.spec))
 LIMIT 1
 """
 _UNKNOWN_SKILL = """

@@ -29,12 +29,17 @@ __all__ = [
 _ITEM = "d.id, d.tenant_id, d.kind, d.target, d.payload, d.created_at, d.agent_id, d.thread_id, d.run_id, d.webhook_id"
 
 # Takes inbox items that were not routed yet, each once: the mark commits with the copies for channels and webhooks.
-# Concurrent routers skip each other's locked rows.
+# Concurrent routers skip each other's locked rows. Webhooks and channels know a renamed agent by its new id.
 _TAKE_UNROUTED = f"""
 WITH fresh AS (
     SELECT id FROM deliveries WHERE target = '{INBOX}' AND NOT routed ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 )
-UPDATE deliveries d SET routed = true FROM fresh WHERE d.id = fresh.id
+UPDATE deliveries d
+   SET routed = true,
+       agent_id = COALESCE((SELECT a.renamed_to FROM agents a WHERE a.tenant_id = d.tenant_id AND a.id = d.agent_id),
+                           d.agent_id)
+  FROM fresh
+ WHERE d.id = fresh.id
 RETURNING {_ITEM}, 0 AS attempt
 """
 

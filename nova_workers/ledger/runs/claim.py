@@ -13,15 +13,17 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages, insert_turns
 
-__all__ = ["PAUSED", "Capped", "claim_next", "lock_caps"]
+__all__ = ["PAUSED", "PAUSED_BY_PEOPLE", "Capped", "claim_next", "lock_caps"]
 
-# A pause blocks new runs; canceled runs are still ended.
-PAUSED = """
+_PAUSED = """
 EXISTS (SELECT 1 FROM switches s
          WHERE s.scope = 'fleet'
             OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
-            OR (s.scope = 'agent' AND s.tenant_id = r.tenant_id AND s.target = r.agent_id))
+            OR (s.scope IN {of_agent} AND s.tenant_id = r.tenant_id AND s.target = r.agent_id))
 """
+# A pause blocks new runs, and so does the rename of an agent; canceled runs are still ended.
+PAUSED = _PAUSED.format(of_agent="('agent', 'rename')")
+PAUSED_BY_PEOPLE = _PAUSED.format(of_agent="('agent')")
 
 # The first claim of a run inserts its turn with the query.
 _TURN = insert_turns(
@@ -123,7 +125,8 @@ WITH thread AS (
               t.orchestration_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
               w.timezone AS tenant_timezone, w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
-              w.max_cost_usd_per_day AS tenant_budget, a.max_cost_usd_per_day AS agent_budget
+              w.max_cost_usd_per_day AS tenant_budget, a.max_cost_usd_per_day AS agent_budget,
+              a.directory AS agent_directory, COALESCE(a.renamed_to, a.id) AS current_agent_id
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
 ), turn AS (
@@ -144,7 +147,7 @@ SELECT n.tenant_id AS next_tenant_id, c.id, c.tenant_id, c.thread_id, c.turn_id,
        COALESCE((SELECT e.context FROM event e),
                 (SELECT m.context FROM messages m WHERE m.turn_id = c.turn_id AND m.seq = 0)) AS context,
        c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
-       c.trigger_id, c.capped,
+       c.trigger_id, c.capped, c.agent_directory,
        {_PLACE} AS orchestrated, c.tenant_budget::float8, c.agent_budget::float8,
        (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
        EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
@@ -152,7 +155,8 @@ SELECT n.tenant_id AS next_tenant_id, c.id, c.tenant_id, c.thread_id, c.turn_id,
        CASE WHEN c.attempt = 1 THEN 0 ELSE EXTRACT(EPOCH FROM now() - c.started_at - {_WAITED})::float8 END AS elapsed_s
   FROM next n
   LEFT JOIN claimed c ON c.id = n.id
-  LEFT JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.agent_id AND v.version = c.agent_version
+  LEFT JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.current_agent_id
+                           AND v.version = c.agent_version
 """
 
 
@@ -233,6 +237,7 @@ async def claim_next(
         claim_latency_s=row["claim_latency_s"],
         elapsed_s=row["elapsed_s"],
         event=None if row["context"] is None else EventContext.model_validate(row["context"]),
+        directory=row["agent_directory"],
         thread_label=row["thread_label"],
         channel=row["channel"],
         recipient=row["recipient"],

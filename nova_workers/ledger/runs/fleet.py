@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nova_workers.contracts.http.fleet import QueueDepth, SwitchView
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import DUE_RUNS, OPEN_RUNS, RUN_QUEUES, SwitchScope, sql_list
+from nova_workers.vocabulary import DUE_RUNS, OPEN_RUNS, RUN_QUEUES, PauseScope, sql_list
 
 __all__ = ["Depth", "Switch", "first_queued_runs", "fleet_depth", "list_switches", "pause", "resume"]
 
@@ -33,7 +33,7 @@ SELECT status, count(*)::int AS runs
 _SWITCHES = """
 SELECT scope, target, reason, created_at
   FROM switches
- WHERE :tenant_id::text IS NULL OR tenant_id = :tenant_id OR scope = 'fleet'
+ WHERE scope <> 'rename' AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id OR scope = 'fleet')
  ORDER BY created_at, scope, target
 """
 
@@ -59,7 +59,7 @@ SELECT DISTINCT ON (thread_id) id, thread_id, queue
 class Switch:
     """The scope of a pause: the fleet, a tenant, or an agent of a tenant."""
 
-    scope: SwitchScope
+    scope: PauseScope
     tenant_id: str
     agent_id: str | None = None
 

@@ -56,7 +56,7 @@ SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_b
                 SELECT s.scope, s.reason FROM switches s
                  WHERE s.scope = 'fleet'
                     OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
-                    OR (s.scope = 'agent' AND s.tenant_id = r.tenant_id AND s.target = r.agent_id)
+                    OR (s.scope IN ('agent', 'rename') AND s.tenant_id = r.tenant_id AND s.target = r.agent_id)
                  LIMIT 1) s ON true
          WHERE t.id = r.thread_id) line ON r.status = 'queued'
   LEFT JOIN LATERAL (
@@ -246,7 +246,12 @@ def _usage(row: Row) -> UsageView | None:
 FREE_WORKER = "a free worker"
 """What a queued run waits for if nothing else holds it back."""
 
-_PAUSED = {"fleet": "the fleet is paused", "tenant": "the tenant is paused", "agent": "its agent is paused"}
+_PAUSED = {
+    "fleet": "the fleet is paused",
+    "tenant": "the tenant is paused",
+    "agent": "its agent is paused",
+    "rename": "its agent is being renamed",
+}
 
 
 def _waiting_for(row: Row) -> str | None:

@@ -50,14 +50,15 @@ _RUN = insert_runs(
 )
 
 # One statement takes the next seq and inserts the run. The lock on the thread's row makes the order of seqs the order
-# of commits.
+# of commits. A thread may still have a former id of an agent that is being renamed.
 _INSERT_RUN = f"""
 WITH thread AS (
     UPDATE threads t
        SET next_seq = t.next_seq + 1, updated_at = now()
       FROM agents a
      WHERE t.id = :thread_id AND t.tenant_id = :tenant_id AND t.deleted_at IS NULL
-       AND a.tenant_id = t.tenant_id AND a.id = t.agent_id AND a.deleted_at IS NULL
+       AND a.tenant_id = t.tenant_id AND a.id = t.agent_id
+       AND (a.deleted_at IS NULL OR a.renamed_to IS NOT NULL)
     RETURNING t.id, t.tenant_id, t.agent_id, t.next_seq - 1 AS seq
 )
 {_RUN}

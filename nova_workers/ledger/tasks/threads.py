@@ -12,10 +12,11 @@ _AGENT_EXISTS = (
     "SELECT EXISTS (SELECT FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL)"
 )
 
+# The thread of an agent that is being renamed may still have the former id.
 _IS_FIT = """
-SELECT EXISTS (SELECT FROM threads
-                WHERE tenant_id = :tenant_id AND id = :thread_id AND agent_id = :agent_id AND task_id = :task_id
-                  AND deleted_at IS NULL)
+SELECT EXISTS (SELECT FROM threads h JOIN agents a ON a.tenant_id = h.tenant_id AND a.id = h.agent_id
+                WHERE h.tenant_id = :tenant_id AND h.id = :thread_id AND h.task_id = :task_id
+                  AND COALESCE(a.renamed_to, a.id) = :agent_id AND h.deleted_at IS NULL)
 """
 
 # A thread of a former owner becomes an ordinary thread.

@@ -14,6 +14,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.cancel import CancelRequest, request_cancel_on_thread
 from nova_workers.ledger.search.embeddings import forget_thread
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["create_thread", "delete_thread", "fork_thread", "get_thread", "list_threads", "patch_thread"]
 
@@ -116,6 +117,7 @@ async def create_thread(
 
     Raises:
         NotFound: There is no such agent.
+        AgentRenamed: It has another id now.
         Conflict: Another thread has the label.
     """
     try:
@@ -131,6 +133,7 @@ async def create_thread(
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(label) from error
     if row is None:
+        await refuse_former_id(connection, tenant_id, agent_id)
         raise NotFound(f"There is no agent {agent_id!r}.", field="agent_id", agent_id=agent_id)
     return _view(row)
 

@@ -21,7 +21,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.errors import Gone, NotFound
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
-from nova_workers.ledger.runs.claim import PAUSED
+from nova_workers.ledger.runs.claim import PAUSED_BY_PEOPLE
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
@@ -50,7 +50,7 @@ _FACTS = f"""
 SELECT r.*, now() AS now, n.timezone AS tenant_timezone,
        EXISTS (SELECT FROM agents a WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id AND a.deleted_at IS NULL)
            AS agent_lives,
-       {PAUSED} AS held,
+       {PAUSED_BY_PEOPLE} AS held,
        ARRAY(SELECT o.id FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN} LIMIT {_MOST_OPEN}) AS open_runs,
        (SELECT count(*) FROM trigger_firings f WHERE f.trigger_id = r.id AND f.outcome = 'queued')::int
          AS queued_occurrences
@@ -102,7 +102,7 @@ SELECT r.id
   FROM triggers r
  WHERE r.id IN (SELECT f.trigger_id FROM trigger_firings f WHERE f.outcome = 'queued')
    AND (r.deleted_at IS NOT NULL OR r.paused_reason IS NOT NULL
-        OR NOT {PAUSED} AND NOT EXISTS (SELECT FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN}))
+        OR NOT {PAUSED_BY_PEOPLE} AND NOT EXISTS (SELECT FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN}))
  ORDER BY r.id
  LIMIT :limit
    FOR UPDATE OF r SKIP LOCKED
@@ -133,7 +133,7 @@ _RUNS = insert_runs(
     id="f.run_id",
     tenant_id="f.tenant_id",
     thread_id="f.thread_id",
-    agent_id="f.agent_id",
+    agent_id="COALESCE(l.agent_id, f.agent_id)",
     seq="""CASE WHEN f.new_thread THEN 1
             ELSE l.first_seq + row_number() OVER (PARTITION BY f.thread_id ORDER BY f.place) - 1 END""",
     content="jsonb_build_array(jsonb_build_object('type', 'text', 'text', f.prompt))",
@@ -183,7 +183,7 @@ WITH given AS (
        SET next_seq = t.next_seq + f.runs, updated_at = now()
       FROM (SELECT thread_id, count(*) AS runs FROM firing WHERE NOT new_thread GROUP BY thread_id) f
      WHERE t.id = f.thread_id
-    RETURNING t.id, t.next_seq - f.runs AS first_seq
+    RETURNING t.id, t.agent_id, t.next_seq - f.runs AS first_seq
 )
 {_RUNS}
 """

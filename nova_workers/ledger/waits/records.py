@@ -111,7 +111,7 @@ _CHILD = insert_runs(
     id=":run_id",
     tenant_id="tenant_id",
     thread_id=":thread_id",
-    agent_id=":agent_id",
+    agent_id="agent_id",
     seq="1",
     content=":content",
     queue="queue",
@@ -123,16 +123,19 @@ _CHILD = insert_runs(
 )
 
 # Passes an unanswered question to an agent: the wait stays open, and waits for that agent's run. It does nothing if the
-# wait was answered meanwhile. At most `max_depth` agents wait for one another.
+# wait was answered meanwhile. At most `max_depth` agents wait for one another. An agent that was renamed is asked under
+# its id now.
 _ESCALATE = f"""
 WITH asked AS (
-    SELECT w.id, w.tenant_id, w.tool_call_id, r.id AS run_id, r.turn_id, r.queue, r.priority, r.depth, r.traceparent
+    SELECT w.id, w.tenant_id, w.tool_call_id, a.id AS agent_id, r.id AS run_id, r.turn_id, r.queue, r.priority, r.depth,
+           r.traceparent
       FROM run_waits w JOIN runs r ON r.id = w.run_id
-      JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
+      JOIN agents f ON f.tenant_id = w.tenant_id AND f.id = :agent_id
+      JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = COALESCE(f.renamed_to, f.id) AND a.deleted_at IS NULL
      WHERE w.id = :wait_id AND w.status = 'open' AND w.child_run_id IS NULL AND r.depth + 1 < :max_depth
        FOR UPDATE OF w
 ), thread AS (
-    {insert_threads("asked", id=":thread_id", agent_id=":agent_id")}
+    {insert_threads("asked", id=":thread_id", agent_id="agent_id")}
 ), child AS (
     {_CHILD}
 ), moved AS (

@@ -7,6 +7,7 @@ from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import Conflict, Gone, NotFound, VersionMismatch
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.workspace.former_ids import id_now, renamed
 
 __all__ = [
     "count_agents",
@@ -22,19 +23,25 @@ __all__ = [
     "seed_defaults",
 ]
 
-# A deleted agent's id is free again. Its versions stay, since runs name them, so the new ones count on from there.
+# A deleted agent's id is free again. Its versions stay, since runs name them, so the new ones count on from there. A
+# former id is free once the agent that was renamed is deleted.
 _CREATE = """
 WITH made AS (
     INSERT INTO agents AS a (tenant_id, id, version, spec) VALUES (:tenant_id, :agent_id, 1, :spec)
     ON CONFLICT (tenant_id, id) DO UPDATE
-       SET version = a.version + 1, spec = EXCLUDED.spec, created_at = now(), updated_at = now(), deleted_at = NULL
+       SET version = a.version + 1, spec = EXCLUDED.spec, created_at = now(), updated_at = now(), deleted_at = NULL,
+           renamed_to = NULL, directory = NULL
      WHERE a.deleted_at IS NOT NULL
+       AND NOT EXISTS (SELECT FROM agents n
+                        WHERE n.tenant_id = a.tenant_id AND n.id = a.renamed_to AND n.deleted_at IS NULL)
     RETURNING *
+), switch AS (
+    DELETE FROM switches s USING made WHERE s.scope = 'rename' AND s.tenant_id = made.tenant_id AND s.target = made.id
 ), kept AS (
     INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
     SELECT tenant_id, id, version, spec, :created_by FROM made
 )
-SELECT *, :created_by AS created_by FROM made
+SELECT *, :created_by AS created_by, NULL AS renamed_from FROM made
 """
 
 # Equal configuration makes no version, so that a repeated PUT changes nothing. `expected` is the version that this
@@ -50,13 +57,14 @@ WITH changed AS (
     INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
     SELECT tenant_id, id, version, spec, :created_by FROM changed
 )
-SELECT *, :created_by AS created_by FROM changed
+SELECT *, :created_by AS created_by, NULL AS renamed_from FROM changed
 """
 
+# A former id has no versions.
 _GET = """
-SELECT a.*, v.created_by
+SELECT a.*, v.created_by, v.renamed_from
   FROM agents a
-  JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version
+  LEFT JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version
  WHERE a.tenant_id = :tenant_id AND a.id = :agent_id
 """
 
@@ -64,7 +72,7 @@ SELECT a.*, v.created_by
 _LOCK = "SELECT 1 FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id FOR NO KEY UPDATE"
 
 _LIST = """
-SELECT a.*, v.created_by
+SELECT a.*, v.created_by, v.renamed_from
   FROM agents a
   JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version
  WHERE a.tenant_id = :tenant_id AND a.deleted_at IS NULL AND (:after::text IS NULL OR a.id > :after)
@@ -96,12 +104,14 @@ SELECT id FROM gone
 """
 
 _VERSION = """
-SELECT agent_id AS id, version, spec, created_by, created_at, created_at AS updated_at FROM agent_versions
+SELECT agent_id AS id, version, spec, created_by, renamed_from, created_at, created_at AS updated_at
+  FROM agent_versions
  WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND version = :version::bigint
 """
 
 _LIST_VERSIONS = """
-SELECT agent_id AS id, version, spec, created_by, created_at, created_at AS updated_at FROM agent_versions
+SELECT agent_id AS id, version, spec, created_by, renamed_from, created_at, created_at AS updated_at
+  FROM agent_versions
  WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND (:before::int IS NULL OR version < :before)
  ORDER BY version DESC
  LIMIT :limit
@@ -131,8 +141,12 @@ async def create_agent(
         _CREATE, tenant_id=tenant_id, agent_id=agent_id, spec=_json(spec), created_by=created_by
     )
     if row is None:
+        to_id = await id_now(connection, tenant_id, agent_id)
         raise Conflict(
-            f"There is an agent {agent_id!r} already; choose another id, or change that one.", agent_id=agent_id
+            f"There is an agent {agent_id!r} already; choose another id, or change that one."
+            if to_id is None
+            else f"{agent_id!r} is a former id of agent {to_id!r} and stays reserved for it; choose another id.",
+            agent_id=agent_id,
         )
     return _view(row)
 
@@ -192,10 +206,13 @@ async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> Ag
     Raises:
         NotFound: There is no such agent.
         Gone: It was deleted.
+        AgentRenamed: It is a former id.
     """
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, agent_id=agent_id)
     if row is None:
         raise NotFound(f"There is no agent {agent_id!r}.", agent_id=agent_id)
+    if row["renamed_to"] is not None:
+        raise renamed(agent_id, row["renamed_to"])
     if row["deleted_at"] is not None:
         raise Gone(f"Agent {agent_id!r} was deleted.", agent_id=agent_id)
     return _view(row)
@@ -282,6 +299,7 @@ def _view(row: Row) -> AgentView:
         version=row["version"],
         spec=AgentSpec.model_validate(row["spec"]),
         created_by=row["created_by"],
+        renamed_from=row["renamed_from"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
     )

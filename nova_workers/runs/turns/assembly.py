@@ -137,6 +137,7 @@ class TurnAssembler:
             source=claim.source,
             depth=claim.depth,
             task_id=claim.task_id,
+            directory=claim.directory,
             agent=agent,
             place=claim.place,
             turn_id=claim.turn_id,

@@ -34,7 +34,7 @@ class AgentDirectories:
         """
         if not native_tools(claim.agent.trust):
             return None
-        path = self._settings.agent_directory(claim.tenant_id, claim.agent_id)
+        path = self._settings.agent_directory(claim.tenant_id, claim.directory or claim.agent_id)
         now_s = self._clock.monotonic_s()
         if now_s - self._seen_s.get(path, float("-inf")) < _TRUSTED_FOR_S:
             return str(path)

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import AgentPatch, AgentView
-from nova_workers.errors import LimitExceeded
+from nova_workers.errors import InvalidInput, LimitExceeded
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.cancel import withdraw_queued_of_agent
 from nova_workers.ledger.workspace import agents as ledger
+from nova_workers.ledger.workspace import renames
+from nova_workers.ledger.workspace.renames import Rename
 from nova_workers.workspace.agents.rules import check_agent_id, check_engine, check_spec
 from nova_workers.workspace.skills import require_skills
 
@@ -134,13 +136,42 @@ class Agents:
 
         Raises:
             NotFound, Gone: The agent never existed, or was deleted; and what `permit` raises.
+            Conflict: It is being renamed.
         """
         async with self._database.transaction() as connection:
             agent = await ledger.lock_agent(connection, tenant_id, agent_id)
+            await renames.require_settled(connection, tenant_id, agent_id)
             if permit is not None:
                 await permit(connection, agent)
             await ledger.delete_agent(connection, tenant_id, agent_id)
             await withdraw_queued_of_agent(connection, tenant_id, agent_id)
+
+    async def begin_rename(
+        self, tenant_id: str, agent_id: str, to_id: str, *, actor: str, expected: int | None = None
+    ) -> Rename:
+        """Give an agent another id. Its history follows in batches (`upkeep.agent_moves`); until then no run starts.
+
+        Repeating it changes nothing, and returns the state.
+
+        Raises:
+            InvalidInput: The new id cannot be.
+            NotFound, Gone: There is no such agent, or no longer.
+            Conflict: The new id is taken, or was another agent's; or the agent has running runs, or is being renamed.
+            VersionMismatch: Its newest version is not `expected`.
+        """
+        check_agent_id(to_id)
+        if to_id == agent_id:
+            raise InvalidInput(f"to: agent {agent_id!r} has this id; give another one.", field="to")
+        async with self._database.transaction() as connection:
+            await renames.lock_renames(connection, tenant_id)
+            done = await renames.rename_of(connection, tenant_id, agent_id)
+            if done is not None and done.to_id == to_id:
+                return done
+            agent = await ledger.lock_agent(connection, tenant_id, agent_id)
+            ledger.expect_version(agent, expected)
+            rename = Rename(tenant_id, agent_id, to_id)
+            await renames.begin_rename(connection, rename, created_by=actor)
+            return rename
 
     async def get(self, tenant_id: str, agent_id: str) -> AgentView:
         """Return an agent's current configuration.

@@ -19,6 +19,7 @@ from nova_workers.ledger.tasks import records as ledger
 from nova_workers.ledger.tasks import schedule
 from nova_workers.ledger.tasks.history import record_change
 from nova_workers.ledger.tasks.threads import agent_exists, ensure_thread
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.workspace.tasks.rules import TaskActor, check_may_change
 
 __all__ = ["TaskTransaction", "TaskTransactions", "no_task"]
@@ -86,8 +87,10 @@ class TaskTransaction:
 
         Raises:
             NotFound: There is no such agent, or it was deleted.
+            AgentRenamed: It has another id now.
         """
         if not await agent_exists(self.connection, self.tenant_id, agent_id):
+            await refuse_former_id(self.connection, self.tenant_id, agent_id)
             raise NotFound(f"There is no agent {agent_id!r}.", field="owner_agent_id", agent_id=agent_id)
 
     async def bind_thread(self, task: TaskView) -> str:

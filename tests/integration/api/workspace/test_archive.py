@@ -41,7 +41,7 @@ SPEC: dict[str, Any] = {
 CONTEXT = {"at": "2026-01-02T12:00:00+00:00", "timezone": "Europe/Oslo", "source": "api", "queue": "interactive"}
 BLOCKS = [{"type": "text", "text": "Hi \u2028\x1f there"}, {"type": "tool_use", "input": {"x": 1.5, "y": None}}]
 GIVEN: dict[str, dict[str, Any]] = {
-    "agents": {"id": "clerk", "version": 2, "spec": SPEC, "deleted_at": None},
+    "agents": {"renamed_to": None, "id": "clerk", "version": 2, "spec": SPEC, "deleted_at": None},
     "agent_versions": {"agent_id": "clerk", "version": 1, "spec": SPEC, "created_by": "person"},
     "skills": {"name": "pdf", "skill_md": SKILL, "description": "", "body": "", "front_matter": {}},
     "skill_files": {"skill_name": "pdf", "path": "scripts/deep/run.py", "content": b"\x00\xffprint()\r\n"},

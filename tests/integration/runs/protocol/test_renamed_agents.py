@@ -1,0 +1,234 @@
+"""Renames beside runs: what is queued runs after, what is left is moved by the tick, and threads move whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_workers.contracts.runs import Accepted
+from nova_workers.effects.embeddings import EmbeddingEffect
+from nova_workers.errors import AgentRenamed, Conflict
+from nova_workers.ledger.delivery.outbox import take_unrouted
+from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.ledger.runs.ends import read_run_ends
+from nova_workers.ledger.runs.reads import get_run
+from nova_workers.ledger.search.messages import MessageFilter
+from nova_workers.ledger.workspace.moves import OF_THREADS
+from nova_workers.ledger.workspace.renames import Rename
+from nova_workers.upkeep.agent_moves import AgentMoves
+from nova_workers.workspace.agents.service import PERSON, Agents
+from nova_workers.workspace.history import History
+from tests.requirements import proves
+from tests.support.harness.planned_engine import plan
+from tests.support.harness.workers import AGENT, Harness
+
+NEW = "renamed"
+_THREADS = 120
+"""More than two batches."""
+
+
+async def _begin(harness: Harness, old: str = AGENT, new: str = NEW) -> Rename:
+    agents = Agents(harness.database, lambda _: None)
+    return await agents.begin_rename(harness.tenant_id, old, new, actor=PERSON)
+
+
+async def _tick(harness: Harness) -> None:
+    """Move all that can move now, as a process that knows nothing of the ones before."""
+    moves = AgentMoves(harness.database, harness.bells)
+    while await moves.step():
+        pass
+
+
+async def _rename(harness: Harness) -> None:
+    moves = AgentMoves(harness.database, harness.bells)
+    assert await moves.start(await _begin(harness), patience_s=10)
+
+
+async def _index(harness: Harness, run: Accepted) -> None:
+    effect = EmbeddingEffect(harness.database, None, batch_size=32)
+    due = [DueEffect("eff_1", harness.tenant_id, run.run_id, run.thread_id, "embeddings", 1)]
+    await effect.prepare(due)
+    await effect.handle(due)
+
+
+async def _waiting_for(harness: Harness, run: Accepted) -> str | None:
+    async with harness.database.connection() as connection:
+        return (await get_run(connection, harness.tenant_id, run.run_id)).waiting_for
+
+
+async def _seed_threads(harness: Harness) -> None:
+    """Give the agent threads with two ended runs each and what follows them, by SQL."""
+    made = f"""INSERT INTO threads (id, tenant_id, agent_id, next_seq)
+               SELECT 'thr_' || lpad(n::text, 5, '0'), :tenant_id, :agent_id, 3 FROM generate_series(1, {_THREADS}) n"""
+    await harness.database.execute(made, tenant_id=harness.tenant_id, agent_id=AGENT)
+    for statement in (
+        """INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, status, turn_id)
+           SELECT 'run_' || t.id || s, t.tenant_id, t.id, t.agent_id, s, '[]', 'succeeded', 'turn_' || t.id || s
+             FROM threads t, generate_series(1, 2) s""",
+        """INSERT INTO turns (id, tenant_id, thread_id, run_id, agent_id, status)
+           SELECT turn_id, tenant_id, thread_id, id, agent_id, 'succeeded' FROM runs""",
+        """INSERT INTO messages (id, tenant_id, thread_id, turn_id, run_id, seq, kind, role, content)
+           SELECT 'msg_' || id, tenant_id, thread_id, turn_id, id, 0, 'query', 'user', '[]' FROM runs""",
+        """INSERT INTO message_texts (message_id, tenant_id, agent_id, thread_id, role, content, said_at)
+           SELECT m.id, m.tenant_id, t.agent_id, m.thread_id, 'user', 'words', now()
+             FROM messages m JOIN turns t ON t.id = m.turn_id""",
+        """INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, model, dimensions, embedding)
+           SELECT 'emb_' || message_id, tenant_id, agent_id, thread_id, message_id, 'm', 2, '[1, 0]'
+             FROM message_texts""",
+        """INSERT INTO usage (id, tenant_id, run_id, turn_id, thread_id, agent_id)
+           SELECT 'use_' || id, tenant_id, id, turn_id, thread_id, agent_id FROM runs""",
+        """INSERT INTO deliveries (id, tenant_id, run_id, agent_id, thread_id, kind, target, payload)
+           SELECT 'dlv_' || id, tenant_id, id, agent_id, thread_id, 'notification', 'user', '{}' FROM runs""",
+        """INSERT INTO sent_files (id, tenant_id, run_id, agent_id, thread_id, name, media_type, size_bytes, content)
+           SELECT 'file_' || id, tenant_id, id, agent_id, thread_id, 'a', 'text/plain', 1, 'a' FROM runs""",
+    ):
+        await harness.database.execute(statement)
+
+
+async def _ids_of_threads(harness: Harness) -> dict[str, set[str]]:
+    """Return which agents' ids the rows of each thread have."""
+    ids: dict[str, set[str]] = {}
+    for table in ("threads", *OF_THREADS):
+        thread_id = "id" if table == "threads" else "thread_id"
+        for row in await harness.database.fetch(f"SELECT DISTINCT {thread_id} AS thread_id, agent_id FROM {table}"):
+            ids.setdefault(row["thread_id"], set()).add(row["agent_id"])
+    return ids
+
+
+@proves("agents.rename-resumed")
+async def test_a_rename_whose_process_died_is_finished_by_ticks_and_threads_move_whole(harness: Harness) -> None:
+    await _seed_threads(harness)
+    # The process that renames dies right after its first commit, and each later one after one batch.
+    await _begin(harness)
+    queued = await harness.submit("hello", "thr_00001")
+    fresh = await harness.submit("hello", agent_id=NEW)
+    worker = harness.worker()
+    batches = 0
+    while await AgentMoves(harness.database, harness.bells).step():
+        batches += 1
+        ids = await _ids_of_threads(harness)
+        assert {len(of_thread) for of_thread in ids.values()} == {1}
+        for run in (queued, fresh):
+            assert await _waiting_for(harness, run) == "its agent is being renamed"
+        await harness.settle(worker)
+        assert {await harness.status(run.run_id) for run in (queued, fresh)} == {"queued"}
+    assert batches > 2
+    assert set.union(*(await _ids_of_threads(harness)).values()) == {NEW}
+    await harness.settle(worker)
+    assert {await harness.status(run.run_id) for run in (queued, fresh)} == {"succeeded"}
+
+
+@proves("agents.rename-resumed")
+async def test_a_canceled_move_leaves_the_rest_to_the_tick(harness: Harness) -> None:
+    await _seed_threads(harness)
+    moves = AgentMoves(harness.database, harness.bells)
+    done = await moves.start(await _begin(harness), patience_s=0)
+    await moves.close()
+    assert not done
+    await _tick(harness)
+    assert set.union(*(await _ids_of_threads(harness)).values()) == {NEW}
+
+
+@proves("agents.rename")
+async def test_a_renamed_agent_continues_its_conversation_and_finds_its_past(harness: Harness) -> None:
+    worker = harness.worker()
+    first = await harness.submit("the password is tangerine")
+    await harness.settle(worker)
+    await _index(harness, first)
+    queued = await harness.submit("what was it?", first.thread_id)
+    harness.bells.take()
+    await _rename(harness)
+    await harness.settle(worker)
+    row = await harness.run(queued.run_id)
+    assert (row["status"], row["agent_id"]) == ("succeeded", NEW)
+    assert harness.engine.model_calls[-1].texts[0] == "the password is tangerine"
+    history = History(harness.database, None)
+    found = await history.search(MessageFilter(harness.tenant_id, NEW), "tangerine", limit=5)
+    assert [hit.thread_id for hit in found.items] == [first.thread_id]
+    with pytest.raises(AgentRenamed):
+        await harness.submit("hello", agent_id=AGENT)
+
+
+async def test_a_run_that_waits_continues_after_the_rename(harness: Harness) -> None:
+    worker = harness.worker()
+    asks = await harness.submit(plan(["agent:scripted"], []), agent_id=AGENT)
+    (bell,) = harness.bells.take()
+    await worker.answer(bell)
+    assert await harness.status(asks.run_id) == "waiting"
+    await _rename(harness)
+    await harness.settle(worker)
+    row = await harness.run(asks.run_id)
+    assert (row["status"], row["agent_id"]) == ("succeeded", NEW)
+
+
+async def test_a_run_that_became_running_as_the_rename_began_ends_before_its_thread_moves(harness: Harness) -> None:
+    worker = harness.worker()
+    run = await harness.submit(plan(["wait:a"], []))
+    await _begin(harness)
+    # The claim's snapshot is older than the rename.
+    held = await harness.database.fetch("DELETE FROM switches RETURNING *")
+    slot = await harness.start_next(worker)
+    await harness.engine.reached("a")
+    hold = "INSERT INTO switches (scope, tenant_id, target) VALUES (:scope, :tenant_id, :target)"
+    for row in held:
+        await harness.database.execute(hold, scope=row["scope"], tenant_id=row["tenant_id"], target=row["target"])
+    await _tick(harness)
+    assert await _ids_of_threads(harness) == {run.thread_id: {AGENT}}
+    with pytest.raises(Conflict, match="being renamed"):
+        await _begin(harness, NEW, "third")
+    harness.engine.open("a")
+    await slot
+    await _tick(harness)
+    assert await _ids_of_threads(harness) == {run.thread_id: {NEW}}
+    row = await harness.run(run.run_id)
+    assert (row["status"], row["agent_id"]) == ("succeeded", NEW)
+
+
+async def test_a_run_that_a_late_transaction_leaves_under_the_former_id_waits_until_the_tick_moves_it(
+    harness: Harness,
+) -> None:
+    worker = harness.worker()
+    await _rename(harness)
+    thread = await harness.thread(AGENT)
+    late = await harness.submit("hello", thread)
+    await harness.settle(worker)
+    assert await harness.status(late.run_id) == "queued"
+    await _tick(harness)
+    await harness.age_doorbells()
+    await harness.reconciler.reconcile()
+    await harness.settle(worker)
+    row = await harness.run(late.run_id)
+    assert (row["status"], row["agent_id"]) == ("succeeded", NEW)
+
+
+async def test_what_ended_before_a_rename_is_delivered_under_the_new_id(harness: Harness) -> None:
+    run = await harness.submit("hello")
+    await harness.settle(harness.worker())
+    insert = """INSERT INTO deliveries (id, tenant_id, run_id, agent_id, thread_id, kind, target, payload)
+                SELECT 'dlv_1', tenant_id, id, agent_id, thread_id, 'notification', 'user', '{}' FROM runs"""
+    await harness.database.execute(insert)
+    await _begin(harness)
+    async with harness.database.connection() as connection:
+        assert [end.agent_id for end in await read_run_ends(connection, [run.run_id])] == [NEW]
+        assert [item.agent_id for item in await take_unrouted(connection, limit=5)] == [NEW]
+
+
+async def test_a_queued_run_of_an_agent_that_is_being_renamed_can_be_canceled(harness: Harness) -> None:
+    run = await harness.submit("hello")
+    await _begin(harness)
+    await harness.database.execute("UPDATE runs SET cancel_requested_at = now(), cancel_reason = 'cancel'")
+    await harness.settle(harness.worker())
+    assert await harness.status(run.run_id) == "canceled"
+    await _tick(harness)
+    assert (await harness.run(run.run_id))["agent_id"] == NEW
+
+
+async def test_a_renamed_agent_keeps_its_directory(harness: Harness) -> None:
+    await harness.add_agent("careful", {"name": "careful", "engine": "scripted", "trust": "controlled"})
+    worker = harness.worker()
+    moves = AgentMoves(harness.database, harness.bells)
+    for old, new in (("careful", "tidy"), ("tidy", "neat")):
+        assert await moves.start(await _begin(harness, old, new), patience_s=10)
+    run = await harness.submit("hello", agent_id="neat")
+    await harness.settle(worker)
+    path = await harness.database.fetchval("SELECT workspace_path FROM turns WHERE run_id = :run_id", run_id=run.run_id)
+    assert path == str(harness.settings.agent_directory(harness.tenant_id, "careful"))
