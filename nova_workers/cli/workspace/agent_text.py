@@ -81,8 +81,9 @@ def diff_lines(before: AgentView, after: AgentView) -> list[str]:
 
 
 def changed_fields(before: AgentView, after: AgentView) -> list[str]:
-    """Return the names of the fields that differ."""
-    return [field for field in AgentSpec.model_fields if getattr(before.spec, field) != getattr(after.spec, field)]
+    """Return the names of the fields that differ; of a rename, the former id."""
+    fields = [field for field in AgentSpec.model_fields if getattr(before.spec, field) != getattr(after.spec, field)]
+    return fields if after.renamed_from is None else [f"id (was {after.renamed_from})", *fields]
 
 
 def agent_facts(agent: AgentView) -> Iterable[tuple[str, str]]:

@@ -18,6 +18,7 @@ from nova_workers.cli.workspace.agent_text import (
     regranted,
     text_or_file,
 )
+from nova_workers.contracts.http.renames import AgentRename
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.errors import InvalidInput
 
@@ -155,7 +156,7 @@ async def edit(
     if file:
         spec = read_spec(file) | given
         if spec.pop("id", agent) != agent:
-            raise InvalidInput(f"The file is about another agent than {agent!r}; an id cannot change.")
+            raise InvalidInput(f"The file is about another agent than {agent!r}; `nova agents rename` changes an id.")
         spec |= regranted(spec, capability or (), skill or (), revoke or ())
         with blame_file(file):
             replaced = await agents.replace(agent, build(AgentReplace, spec), if_version=if_version)
@@ -177,6 +178,29 @@ async def delete(session: Session, agent: AgentArgument) -> None:
         session.out.document({"id": agent, "deleted": True})
     else:
         session.out.text(f"deleted {agent}")
+
+
+@remote(app, "rename")
+async def rename(
+    session: Session,
+    agent: AgentArgument,
+    to: Annotated[str, typer.Argument(help="The new id.")],
+    if_version: IfVersionOption = None,
+) -> None:
+    """Give an agent another id, with all that it has. The former id then names the new one."""
+    view = await session.client.agents.rename(agent, build(AgentRename, {"to": to}).to, if_version=if_version)
+    if session.out.json:
+        session.out.document(view)
+        return
+    if view.state == "done":
+        session.out.text(f"renamed {view.former_id} to {view.id}")
+    else:
+        session.out.text(
+            f"renaming {view.former_id} to {view.id}: {view.threads_left} threads left. Its runs start when that is "
+            "done; repeat the command to see how far it is."
+        )
+    for setting in view.settings:
+        session.out.note(f"{setting} names {view.former_id}: name {view.id} there and restart the workers", "yellow")
 
 
 @remote(app, "versions", hidden=True)

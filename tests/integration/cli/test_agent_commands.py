@@ -140,3 +140,15 @@ def test_capabilities_are_listed_with_their_tools(nova: Nova) -> None:
     assert "content (string)" in shown
     assert {each["name"] for each in nova.good("capabilities", "--json").json} > {"memory", "agents"}
     assert "`nova capabilities` lists them" in nova("capabilities", "nonsense").err
+
+
+def test_an_agent_is_renamed(nova: Nova) -> None:
+    nova.good("agents", "create", "first", "--name", "First")
+    assert nova.good("agents", "rename", "first", "second").out == "renamed first to second\n"
+    (newest, _) = nova.good("agents", "history", "second").out.splitlines()[1:]
+    assert newest.endswith("id (was first)")
+    refused = nova("agents", "show", "first")
+    assert refused.code != 0
+    assert "was renamed to 'second'" in refused.err
+    view = nova.good("agents", "rename", "second", "first", "--if-version", "2", "--json").json
+    assert (view["id"], view["state"]) == ("first", "done")
