@@ -19,7 +19,7 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
-_OWN_FLEET = ("tokens", "recovery", "claims", "search", "backfill", "triggers")
+_OWN_FLEET = ("tokens", "recovery", "claims", "search", "backfill", "triggers", "rename")
 """Rows whose fleet is another one, or none."""
 
 

@@ -10,6 +10,7 @@ from tests.bench.rows.fairness import measure_fairness
 from tests.bench.rows.latency import measure_accept, measure_first_event, measure_wait
 from tests.bench.rows.memory import measure_memory
 from tests.bench.rows.recovery import measure_recovery
+from tests.bench.rows.rename import measure_rename
 from tests.bench.rows.search import measure_search
 from tests.bench.rows.start import measure_start
 from tests.bench.rows.tokens import measure_tokens
@@ -34,6 +35,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "search": measure_search,
     "backfill": measure_backfill,
     "triggers": measure_triggers,
+    "rename": measure_rename,
     "start": measure_start,
 }
 """By name, in the table's order."""
