@@ -88,6 +88,7 @@ SWEPT: Final = (
     ("tasks", "created_by"),
     ("task_changes", "actor"),
     ("webhooks", "agent_id"),
+    ("orchestrations", "agent_id"),
     ("secrets", "updated_by"),
     ("agent_versions", "created_by"),
 )

@@ -63,6 +63,7 @@ ON CONFLICT (scope, tenant_id, target) DO UPDATE SET created_at = now()
 _TRIGGERS = "UPDATE triggers SET agent_id = :to_id WHERE tenant_id = :tenant_id AND agent_id = :agent_id"
 _TASKS = "UPDATE tasks SET owner_agent_id = :to_id WHERE tenant_id = :tenant_id AND owner_agent_id = :agent_id"
 _WEBHOOKS = "UPDATE webhooks SET agent_id = :to_id WHERE tenant_id = :tenant_id AND agent_id = :agent_id"
+_ORCHESTRATIONS = "UPDATE orchestrations SET agent_id = :to_id WHERE tenant_id = :tenant_id AND agent_id = :agent_id"
 _PAUSE = "UPDATE switches SET target = :to_id WHERE scope = 'agent' AND tenant_id = :tenant_id AND target = :agent_id"
 # The walk of retention over the agent's threads begins anew.
 _CURSOR = "DELETE FROM upkeep_cursors WHERE tenant_id = :tenant_id AND work = 'threads' AND target = :agent_id"
@@ -74,7 +75,7 @@ _ESCALATIONS = """
 UPDATE run_waits SET request = jsonb_set(request, '{escalate_to}', to_jsonb(:to_id::text))
  WHERE tenant_id = :tenant_id AND status = 'open' AND request ->> 'escalate_to' = :agent_id
 """
-_AT_ONCE = (_TRIGGERS, _TASKS, _WEBHOOKS, _PAUSE, _ASKED_WAITS, _ESCALATIONS)
+_AT_ONCE = (_TRIGGERS, _TASKS, _WEBHOOKS, _ORCHESTRATIONS, _PAUSE, _ASKED_WAITS, _ESCALATIONS)
 
 # Agents that may ask the renamed one get a version that names it by its new id.
 _GRANTS = """
