@@ -6,6 +6,7 @@ from nova_workers.broker.celery_app import (
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
+    TASK_RANK_MODELS,
     TASK_RECONCILE,
     TASK_RETENTION,
     TASK_SWEEP_ORCHESTRATIONS,
@@ -16,6 +17,8 @@ from nova_workers.config import Settings
 
 __all__ = ["beat_schedule"]
 
+_RANK_S = 3_600.0
+"""More often than rankings are computed, once a day: a schedule without a file starts again with each beat process."""
 _SWEEP_S = 5.0
 """Open orchestrations: lost reports, deadlocks, time budgets."""
 _UPKEEP_S = 600.0
@@ -35,6 +38,7 @@ def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
         "backfill": _tick(TASK_BACKFILL, backfill_s),
         "deliver": _tick(TASK_DELIVER, deliver_s),
         "fire_triggers": _tick(TASK_FIRE_TRIGGERS, fire_s),
+        "rank_models": _tick(TASK_RANK_MODELS, _RANK_S),
         "reconcile": _tick(TASK_RECONCILE, reconcile_s),
         "retention": _tick(TASK_RETENTION, retention_s),
         "sweep_orchestrations": _tick(TASK_SWEEP_ORCHESTRATIONS, _SWEEP_S),

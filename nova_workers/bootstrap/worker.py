@@ -31,7 +31,10 @@ from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.actions import AgentActions
-from nova_workers.orchestration.choosing import NamedModels
+from nova_workers.orchestration.models.availability import fleet_availability
+from nova_workers.orchestration.models.catalog import ModelCatalog
+from nova_workers.orchestration.models.ranked import RankedModels
+from nova_workers.orchestration.models.refreshing import RankingRefresher
 from nova_workers.orchestration.tick import OrchestrationTicker
 from nova_workers.orchestration.transitions import TreeTransitions
 from nova_workers.runs.cancel import Canceller
@@ -72,6 +75,7 @@ class WorkerServices:
     reconciler: Reconciler
     task_scheduler: TaskScheduler
     trigger_ticker: TriggerTicker
+    model_rankings: RankingRefresher
     orchestrations: OrchestrationTicker
     backfill: Backfill
     retention: Retention
@@ -152,6 +156,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         routes=routes,
         dispatcher=dispatcher,
     )
+    chooser = RankedModels(ModelCatalog(database, fleet_availability(settings, os.environ)))
     executor = build_executor(
         settings,
         database,
@@ -167,7 +172,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         metrics=metrics,
         tracing=tracing,
         orchestrated=TreeTransitions(dispatcher, canceller),
-        actions=AgentActions(database, dispatcher, canceller, NamedModels()),
+        actions=AgentActions(database, dispatcher, canceller, chooser),
         embedder=provider,
     )
     return WorkerServices(
@@ -191,6 +196,7 @@ def build_worker(settings: Settings) -> WorkerServices:
             canceller=canceller,
             scheduled=Scheduled(database, dispatcher, publisher),
         ),
+        model_rankings=RankingRefresher(database, settings.orchestration),
         orchestrations=OrchestrationTicker(database, dispatcher, canceller, clock),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(

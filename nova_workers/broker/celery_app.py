@@ -17,6 +17,7 @@ __all__ = [
     "TASK_BACKFILL",
     "TASK_DELIVER",
     "TASK_FIRE_TRIGGERS",
+    "TASK_RANK_MODELS",
     "TASK_RECONCILE",
     "TASK_RETENTION",
     "TASK_RUN_AGENT",
@@ -35,6 +36,7 @@ TASK_RECONCILE: Final = "nova.reconcile"
 TASK_UPKEEP: Final = "nova.upkeep"
 TASK_BACKFILL: Final = "nova.backfill"
 TASK_RETENTION: Final = "nova.retention"
+TASK_RANK_MODELS: Final = "nova.rank_models"
 TASK_SWEEP_ORCHESTRATIONS: Final = "nova.sweep_orchestrations"
 TASK_WORK_TASKS: Final = "nova.work_tasks"
 TASK_FIRE_TRIGGERS: Final = "nova.fire_triggers"

@@ -3,6 +3,7 @@
 from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAIProviderSetting, OpenAISettings
+from nova_workers.config.orchestration import OrchestrationSettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
@@ -29,6 +30,7 @@ __all__ = [
     "ModelSettings",
     "OpenAIProviderSetting",
     "OpenAISettings",
+    "OrchestrationSettings",
     "PromptSettings",
     "RetentionSettings",
     "RunSettings",

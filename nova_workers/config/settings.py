@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAISettings
+from nova_workers.config.orchestration import OrchestrationSettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
@@ -87,6 +88,7 @@ class Settings(BaseSettings):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     claude_agent: ClaudeAgentSettings = Field(default_factory=ClaudeAgentSettings)
     openai: OpenAISettings = Field(default_factory=OpenAISettings)
+    orchestration: OrchestrationSettings = Field(default_factory=OrchestrationSettings)
 
     @property
     def workspace_root(self) -> Path:

@@ -14,6 +14,7 @@ from nova_workers.broker.celery_app import (
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
+    TASK_RANK_MODELS,
     TASK_RECONCILE,
     TASK_RETENTION,
     TASK_RUN_AGENT,
@@ -76,6 +77,10 @@ def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
     @celery.task(name=TASK_UPKEEP)
     def upkeep() -> None:
         process.execute(process.services.reconciler.upkeep())
+
+    @celery.task(name=TASK_RANK_MODELS)
+    def rank_models() -> None:
+        process.execute(process.services.model_rankings.tick())
 
     @celery.task(name=TASK_SWEEP_ORCHESTRATIONS)
     def sweep_orchestrations() -> None:

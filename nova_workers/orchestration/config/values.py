@@ -98,13 +98,23 @@ class ProviderConfig(_Value):
 
     engine: Literal["anthropic", "claude_agent", "openai", "scripted"] = "openai"
     profile: _Name | None = None
-    """The named profile of the engine's settings; None takes the engine's default."""
+    """The provider of this name in the settings of the engine `openai`; other engines have none."""
     enabled: bool = True
+
+    @model_validator(mode="after")
+    def _has_profiles(self) -> "ProviderConfig":
+        if self.profile is not None and self.engine != "openai":
+            raise ValueError(f"the engine {self.engine!r} has no profiles; leave `profile` out")
+        return self
+
+    def model_name(self, model_id: str) -> str:
+        """Return the name by which the provider's engine knows a model."""
+        return model_id if self.profile is None else f"{self.profile}/{model_id}"
 
 
 BUILT_IN_PROVIDERS: Final[Mapping[str, ProviderConfig]] = {
     "claude": ProviderConfig(engine="anthropic"),
-    "codex": ProviderConfig(engine="openai", profile="codex"),
+    "codex": ProviderConfig(engine="openai", profile="openai"),
     "gemini": ProviderConfig(engine="openai", profile="gemini"),
     "minimax": ProviderConfig(engine="openai", profile="minimax"),
     "alibaba": ProviderConfig(engine="openai", profile="alibaba"),

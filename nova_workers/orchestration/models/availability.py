@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final, Protocol
 
-from nova_workers.config import Settings
+from nova_workers.config import OpenAISettings, Settings
 from nova_workers.orchestration.config.values import ProviderConfig
 
 __all__ = ["Availability", "FleetAvailability", "fleet_availability", "unavailable_providers"]
 
 _CLAUDE_VARIABLES: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 """Each lets the engines `anthropic` and `claude_agent` answer without a key in the settings."""
+_OPENAI: Final = "openai"
+_OPENAI_VARIABLES: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 
 
 class Availability(Protocol):
@@ -60,6 +62,18 @@ def fleet_availability(settings: Settings, environ: Mapping[str, str]) -> FleetA
         engines.add("anthropic")
         if find_spec("claude_agent_sdk") is not None:
             engines.add("claude_agent")
+    profiles: dict[str, Collection[str]] = {}
+    if settings.openai.model is not None:
+        engines.add("openai")
+        profiles["openai"] = _openai_profiles(settings.openai, environ)
     if settings.environment != "production":
         engines.add("scripted")
-    return FleetAvailability(engines)
+    return FleetAvailability(engines, profiles)
+
+
+def _openai_profiles(openai: OpenAISettings, environ: Mapping[str, str]) -> set[str]:
+    """Return the providers of the engine `openai`. A server of the operator's own may need no key; OpenAI does."""
+    own = openai.providers.get(_OPENAI)
+    has_key = own is not None and (own.api_key or own.api_keys or own.base_url)
+    is_reachable = has_key or any(environ.get(name) for name in _OPENAI_VARIABLES)
+    return {*(openai.providers.keys() - {_OPENAI}), *((_OPENAI,) if is_reachable else ())}

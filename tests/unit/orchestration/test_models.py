@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nova_workers.config import Settings
 from nova_workers.engines.models import ALIASES, resolve_model
 from nova_workers.engines.models import known_models as models_of_the_sdk
 from nova_workers.errors import InvalidInput, ModelNotAvailableError, ProviderNotAvailableError
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.config.values import BUILT_IN_PROVIDERS, ProviderConfig
-from nova_workers.orchestration.models.availability import FleetAvailability, unavailable_providers
+from nova_workers.orchestration.models.availability import FleetAvailability, fleet_availability, unavailable_providers
 from nova_workers.orchestration.models.capability import (
     ModelCapability,
     infer_capability,
@@ -170,7 +171,7 @@ def test_a_master_falls_back_to_a_model_of_the_same_tier() -> None:
 
 
 def test_a_provider_needs_its_engine_and_its_profile() -> None:
-    availability = FleetAvailability({"anthropic", "openai"}, {"openai": {"codex"}})
+    availability = FleetAvailability({"anthropic", "openai"}, {"openai": {"openai"}})
     providers = {**BUILT_IN_PROVIDERS, "off": ProviderConfig(engine="anthropic", enabled=False)}
     assert set(unavailable_providers(providers, availability)) == {"gemini", "minimax", "alibaba", "off"}
     assert set(unavailable_providers(providers, FleetAvailability({"anthropic"}))) == set(providers) - {"claude"}
@@ -221,3 +222,30 @@ def test_the_choice_is_permitted_available_sufficient_and_always_the_same(
     assert complexity is None or tier_rank(found.tier) >= tier_rank(required_tier(complexity))
     assert chooser(shuffled).choose(category, complexity) == found
     assert chooser(MODELS).check(found.model_id, complexity) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "environ", "had"),
+    [
+        ({}, {}, set[str]()),
+        ({}, {"ANTHROPIC_API_KEY": "k"}, {"claude"}),
+        ({"model": {"api_key": "k"}}, {}, {"claude"}),
+        ({"openai": {"model": "openai/gpt-6-sol"}}, {}, set[str]()),
+        ({"openai": {"model": "openai/gpt-6-sol"}}, {"OPENAI_API_KEY": "k"}, {"codex"}),
+        (
+            {"openai": {"model": "gemini/x", "providers": {"gemini": {"base_url": "http://127.0.0.1:1/v1"}}}},
+            {},
+            {"gemini"},
+        ),
+    ],
+)
+def test_the_settings_say_which_providers_can_be_had(given: object, environ: dict[str, str], had: set[str]) -> None:
+    availability = fleet_availability(Settings.model_validate(given), environ)
+    assert set(BUILT_IN_PROVIDERS) - set(unavailable_providers(BUILT_IN_PROVIDERS, availability)) == had
+
+
+def test_only_the_engine_openai_has_profiles() -> None:
+    assert BUILT_IN_PROVIDERS["codex"].model_name("gpt-6-sol") == "openai/gpt-6-sol"
+    assert BUILT_IN_PROVIDERS["claude"].model_name("claude-opus-5") == "claude-opus-5"
+    with pytest.raises(InvalidInput, match="no profiles"):
+        parse_config("providers: {claude: {engine: anthropic, profile: x}}")
