@@ -52,7 +52,7 @@ _COLUMNS: tuple[Column, ...] = (
     *(("zone", "spare"), ("made by", "spare")),
 )
 _FIRING_COLUMNS: tuple[Column, ...] = (
-    *("slot", ("fired", "spare"), "outcome", "run"),
+    *("planned for", ("fired", "spare"), "outcome", "run"),
     *(("stands", "spare"), ("why", "text")),
 )
 _SHOWN_FIRINGS = 3
