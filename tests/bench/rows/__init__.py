@@ -14,6 +14,7 @@ from tests.bench.rows.rename import measure_rename
 from tests.bench.rows.search import measure_search
 from tests.bench.rows.start import measure_start
 from tests.bench.rows.tokens import measure_tokens
+from tests.bench.rows.trees import measure_trees
 from tests.bench.rows.triggers import measure_triggers
 from tests.bench.rows.turns import measure_crowd, measure_large_crowd, measure_turns
 from tests.bench.stage import Bench
@@ -35,6 +36,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "search": measure_search,
     "backfill": measure_backfill,
     "triggers": measure_triggers,
+    "trees": measure_trees,
     "rename": measure_rename,
     "start": measure_start,
 }
