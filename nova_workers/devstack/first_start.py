@@ -44,7 +44,9 @@ async def prepare_database(settings: Settings, database_url: str) -> Path:
     path = settings.home / KEY_FILE
     database = Database(database_url, pool_size=1)
     try:
-        if await schema_revision(database) != schema_head():
+        async with database.connection() as connection:
+            revision = await schema_revision(connection)
+        if revision != schema_head():
             await _migrate(database_url)
         async with database.transaction() as connection:
             await _ensure_tenant(connection, settings.timezone)

@@ -75,15 +75,11 @@ class Connection(Protocol):
         ...
 
 
-class Snapshot(Protocol):
-    """A repeatable-read view of the database, in UTC, for reading row by row."""
+class Snapshot(Connection, Protocol):
+    """A connection with a repeatable-read view of the database, in UTC, that also reads row by row."""
 
     def rows(self, statement: str, /, *, at_once: int, **values: Any) -> AsyncGenerator[Row]:
         """Yield the rows of a statement, with at most `at_once` of them in memory."""
-        ...
-
-    async def fetchval(self, statement: str, /, **values: Any) -> Any:
-        """Run a statement and return the first column of its first row."""
         ...
 
 

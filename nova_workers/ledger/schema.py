@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nova_workers.errors import ConfigurationError
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 
 __all__ = ["schema_head", "schema_revision"]
 
@@ -28,7 +28,7 @@ def schema_head() -> str:
     return max(revisions)
 
 
-async def schema_revision(connection: Connection | Database) -> str | None:
+async def schema_revision(connection: Connection) -> str | None:
     """Return the database's revision; None for a database that was never migrated."""
     if not await connection.fetchval(_IS_MIGRATED):
         return None

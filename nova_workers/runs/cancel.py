@@ -12,6 +12,7 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs import cancel as ledger
+from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.ledger.waits.release import find_stuck, release_waiting
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.runs.control import ControlChannel
@@ -98,6 +99,17 @@ class Canceller:
             await self._refuse_past_queue(tenant_id, run_id, "withdrawn; cancel it instead")
         self._announce([ledger.CancelRequest(ended[0], ended=True, running=False)])
         await self._resolve_parents([run_id])
+
+    async def delete_thread(self, tenant_id: str, thread_id: str) -> None:
+        """Delete a thread, and cancel its open runs.
+
+        Raises:
+            NotFound: There is no such thread.
+            Gone: It was deleted before.
+        """
+        async with self._database.transaction() as connection:
+            requests = await delete_thread(connection, tenant_id, thread_id)
+        await self.apply_requests(requests)
 
     async def edit(self, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> None:
         """Replace the message of a queued run.

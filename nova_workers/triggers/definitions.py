@@ -37,7 +37,7 @@ async def create_trigger(
     """Create a trigger.
 
     Args:
-        connection: Any.
+        connection: A connection, in a transaction or not.
         tenant_id: The owner.
         given: The request.
         timezone: The default, if `given` has none.

@@ -25,8 +25,6 @@ _THREADS: Final = 50
 _ROWS: Final = 500
 _USAGE_ROWS: Final = 10_000
 """That one step of a walk looks at."""
-_RING_AT_ONCE: Final = 500
-"""Doorbells after a rename; the reconciler rings for the rest within seconds."""
 
 _PAUSE_S: Final = 0.5
 _OWN_WAIT_S: Final = 300.0
@@ -116,7 +114,6 @@ class AgentMoves:
         async with self._database.connection() as connection:
             if not await ledger.finish_move(connection, rename):
                 return
-            switch = Switch("agent", rename.tenant_id, rename.to_id)
-            bells = await first_queued_runs(connection, switch, limit=_RING_AT_ONCE)
+            bells = await first_queued_runs(connection, Switch("agent", rename.tenant_id, rename.to_id))
         self._dispatcher.ring_runs(bells)
         _log.info("agent.renamed", tenant_id=rename.tenant_id, former_id=rename.from_id, agent_id=rename.to_id)

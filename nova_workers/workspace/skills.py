@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.skills import SkillDetail, SkillFile, SkillPut
 from nova_workers.errors import Conflict, InvalidInput
-from nova_workers.ledger.database import Connection
+from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.workspace import skills as ledger
 from nova_workers.workspace.skill_format import check_files, decode_files, parse_skill_md
 
@@ -25,14 +25,15 @@ def loads_on_demand(engine: str, trust: TrustLevel) -> bool:
     return engine != _FILE_ENGINE or trust == "sandbox"
 
 
-async def put_skill(connection: Connection, tenant_id: str, name: str, given: SkillPut) -> SkillDetail:
-    """Add a skill, or replace it whole. Must be called inside a transaction.
+async def put_skill(database: Database, tenant_id: str, name: str, given: SkillPut) -> SkillDetail:
+    """Add a skill, or replace it whole.
 
     Raises:
         InvalidInput: See `save_skill`.
         LimitExceeded: The tenant has its maximum of skills.
     """
-    return await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
+    async with database.transaction() as connection:
+        return await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
 
 
 async def save_skill(
@@ -54,18 +55,21 @@ async def save_skill(
     return await ledger.put_skill(connection, tenant_id, front, skill_md, body, check_files(files))
 
 
-async def remove_skill(connection: Connection, tenant_id: str, name: str) -> None:
+async def remove_skill(database: Database, tenant_id: str, name: str) -> None:
     """Remove a skill that no agent has.
 
     Raises:
         NotFound: There is no such skill.
         Conflict: It is assigned to an agent.
     """
-    agents = await ledger.agents_with_skill(connection, tenant_id, name, limit=_NAMED_AGENTS + 1)
-    if agents:
-        named = ", ".join(agents[:_NAMED_AGENTS]) + (" and others" if len(agents) > _NAMED_AGENTS else "")
-        raise Conflict(f"Skill {name!r} is assigned to {named}; take it from them first.", skill=name, agents=agents)
-    await ledger.delete_skill(connection, tenant_id, name)
+    async with database.transaction() as connection:
+        agents = await ledger.agents_with_skill(connection, tenant_id, name, limit=_NAMED_AGENTS + 1)
+        if agents:
+            named = ", ".join(agents[:_NAMED_AGENTS]) + (" and others" if len(agents) > _NAMED_AGENTS else "")
+            raise Conflict(
+                f"Skill {name!r} is assigned to {named}; take it from them first.", skill=name, agents=agents
+            )
+        await ledger.delete_skill(connection, tenant_id, name)
 
 
 async def require_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> None:

@@ -54,6 +54,12 @@ def _calls(path: Path) -> Iterator[tuple[ast.Call, str]]:
                 pass
 
 
+def test_the_ledger_takes_connections_and_leaves_transactions_to_its_callers() -> None:
+    ledger = [path for path in (ROOT / "nova_workers" / "ledger").rglob("*.py") if path.name != "database.py"]
+    owners = re.compile(r"import .*\bDatabase\b|\.(transaction|snapshot|connection)\(")
+    assert [str(path.relative_to(ROOT)) for path in ledger if owners.search(path.read_text())] == []
+
+
 def test_no_statement_has_positional_parameters() -> None:
     assert [problem for path in (*SOURCES, *TESTS) for problem in _positional(path)] == []
 

@@ -17,9 +17,6 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/fleet", tags=["fleet"], route_class=StrictRoute)
 
-_RING_AT_ONCE = 500
-"""Doorbells after a resume; the reconciler rings for the rest within seconds."""
-
 
 @router.get("", responses=problems())
 async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
@@ -47,8 +44,7 @@ async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Fle
     switch = _switch(body, caller)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, switch.agent_id)
-        resumed = await ledger.resume(connection, switch)
-        bells = await ledger.first_queued_runs(connection, switch, limit=_RING_AT_ONCE) if resumed else []
+        bells = await ledger.resume(connection, switch)
     state.services.dispatcher.ring_runs(bells)
     return await _view(caller, state)
 

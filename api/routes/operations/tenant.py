@@ -39,8 +39,7 @@ async def patch_settings(
     body: TenantPatch, caller: AnyCaller, state: State, tenant_id: TenantIdQuery = None
 ) -> TenantView:
     """Change the given settings. A lower cap or budget does not stop running runs."""
-    async with state.services.database.transaction() as connection:
-        return await change_tenant(connection, _meant(caller, tenant_id), body, caller.scopes)
+    return await change_tenant(state.services.database, _meant(caller, tenant_id), body, caller.scopes)
 
 
 @router.get("/budgets", responses=problems())

@@ -12,17 +12,12 @@ from api.params import TenantIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tenants import MAX_TENANT_NAME, TenantChange, TenantCreate, TenantCreated, TenantView
-from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import InvalidInput
-from nova_workers.ledger.runs import fleet
 from nova_workers.ledger.tenants import settings as ledger
 from nova_workers.workspace import tenants as workspace
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/tenants", tags=["tenants"], route_class=StrictRoute)
-
-_RING_AT_ONCE = 500
 
 Confirm = Annotated[
     str, Query(min_length=1, max_length=MAX_TENANT_NAME, description="The tenant's name, to confirm what is deleted.")
@@ -32,8 +27,8 @@ Confirm = Annotated[
 @router.post("", status_code=201, responses=problems(409, body=True))
 async def create_tenant(body: TenantCreate, caller: OperatorCaller, state: State) -> TenantCreated:
     """Create a tenant with the default agents and a first key, whose secret is in this answer only."""
-    async with state.services.database.transaction() as connection:
-        return await workspace.create_tenant(connection, body, timezone=state.services.settings.timezone)
+    services = state.services
+    return await workspace.create_tenant(services.database, body, timezone=services.settings.timezone)
 
 
 @router.get("", responses=problems(400, 422))
@@ -60,17 +55,7 @@ async def get_tenant(tenant_id: TenantIdPath, caller: OperatorCaller, state: Sta
 @router.patch("/{tenant_id}", responses=problems(404, 409, body=True))
 async def patch_tenant(tenant_id: TenantIdPath, body: TenantChange, caller: OperatorCaller, state: State) -> TenantView:
     """Change the given settings. While `paused` is true, no new runs of the tenant start."""
-    bells: list[Doorbell] = []
-    if "name" in body.model_fields_set and not body.name:
-        raise InvalidInput("name: it cannot be empty.", field="name")
-    async with state.services.database.transaction() as connection:
-        await workspace.change_tenant(connection, tenant_id, body, caller.scopes | {"agents"})
-        switch = fleet.Switch("tenant", tenant_id)
-        if "paused" in body.model_fields_set and body.paused:
-            await fleet.pause(connection, switch, None)
-        elif "paused" in body.model_fields_set and await fleet.resume(connection, switch):
-            bells = await fleet.first_queued_runs(connection, switch, limit=_RING_AT_ONCE)
-        tenant = await ledger.get_tenant(connection, tenant_id)
+    tenant, bells = await workspace.operate_tenant(state.services.database, tenant_id, body)
     state.services.dispatcher.ring_runs(bells)
     return tenant
 
@@ -78,7 +63,6 @@ async def patch_tenant(tenant_id: TenantIdPath, body: TenantChange, caller: Oper
 @router.delete("/{tenant_id}", status_code=202, responses=problems(404, 409, 422))
 async def end_tenant(tenant_id: TenantIdPath, caller: OperatorCaller, state: State, confirm: Confirm) -> TenantView:
     """End a tenant and delete its rows. It is unusable from now on; its rows are deleted within minutes."""
-    async with state.services.database.transaction() as connection:
-        tenant = await workspace.end_tenant(connection, tenant_id, confirm)
+    tenant = await workspace.end_tenant(state.services.database, tenant_id, confirm)
     state.keys.forget_tenant(tenant_id)
     return tenant

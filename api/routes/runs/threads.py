@@ -88,9 +88,7 @@ async def patch_thread(thread_id: ThreadIdPath, body: ThreadPatch, caller: RunsC
 @router.delete("/{thread_id}", status_code=204, responses=problems(404, 410))
 async def delete_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> None:
     """Delete a thread, and cancel its open runs. Forks of it keep their history, but no search finds it."""
-    async with state.services.database.transaction() as transaction:
-        canceled = await ledger.delete_thread(transaction, caller.tenant_id, thread_id)
-    await state.services.canceller.apply_requests(canceled)
+    await state.services.canceller.delete_thread(caller.tenant_id, thread_id)
 
 
 @router.post("/{thread_id}/fork", status_code=201, responses=problems(404, 409, 410, body=True))

@@ -13,7 +13,7 @@ from api.json_body import parse_json
 from api.openapi import problems
 from api.state import State
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
-from nova_workers.ledger.archive.reading import read_archive
+from nova_workers.workspace.archive.exporting import export_archive
 from nova_workers.workspace.archive.importing import import_archive
 
 __all__ = ["IMPORT_PATH", "router"]
@@ -39,7 +39,7 @@ async def export_workspace(caller: WorkspaceCaller, state: State) -> StreamingRe
     folder.
     """
     _need_all(caller)
-    lines = read_archive(state.services.database, caller.tenant_id, with_secrets=caller.may("secrets"))
+    lines = export_archive(state.services.database, caller.tenant_id, with_secrets=caller.may("secrets"))
     # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
     first = await anext(lines)
     return StreamingResponse(_pieces(first, lines), media_type=MEDIA_TYPE)

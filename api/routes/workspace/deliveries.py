@@ -93,7 +93,7 @@ async def replay_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, 
 @router.post("/deliveries/{delivery_id}/close", responses=problems(404, 409))
 async def close_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
     """Close a notification, file or note in the inbox. A closed item stays closed; questions close when answered."""
-    async with state.services.database.transaction() as connection:
+    async with state.services.database.connection() as connection:
         return await close_delivery(connection, caller.tenant_id, delivery_id)
 
 

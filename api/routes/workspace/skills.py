@@ -50,15 +50,13 @@ async def get_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) 
 @router.put("/{name}", responses=problems(409, body=True))
 async def put_skill(name: NewName, body: SkillPut, caller: WorkspaceCaller, state: State) -> SkillDetail:
     """Add a skill, or replace the whole skill of this name with its files."""
-    async with state.services.database.transaction() as connection:
-        return await workspace.put_skill(connection, caller.tenant_id, name, body)
+    return await workspace.put_skill(state.services.database, caller.tenant_id, name, body)
 
 
 @router.delete("/{name}", status_code=204, responses=problems(404, 409))
 async def delete_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) -> None:
     """Remove a skill that no agent has."""
-    async with state.services.database.transaction() as connection:
-        await workspace.remove_skill(connection, caller.tenant_id, name)
+    await workspace.remove_skill(state.services.database, caller.tenant_id, name)
 
 
 @router.get("/{name}/file", responses=problems(404, 422))

@@ -9,7 +9,7 @@ from typing import Final
 from nova_workers.contracts.http.archive import ARCHIVE_FORMAT
 from nova_workers.errors import Conflict
 from nova_workers.ledger.archive.tables import KeptTable, load_tables
-from nova_workers.ledger.database import Database, Snapshot
+from nova_workers.ledger.database import Snapshot
 from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = ["read_archive"]
@@ -51,10 +51,10 @@ SELECT count(*)::int FROM runs
 """
 
 
-async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool) -> AsyncGenerator[bytes]:
+async def read_archive(snapshot: Snapshot, tenant_id: str, *, with_secrets: bool) -> AsyncGenerator[bytes]:
     """Yield the lines of a tenant's archive, each with its line feed. See `nova_workers.contracts.http.archive`.
 
-    All rows are of one snapshot, and few are in memory at once. Open runs and their turns are left out, since they
+    Few rows are in memory at once. Open runs and their turns are left out, since they
     still change. The last line says how many there are.
 
     Args:
@@ -64,23 +64,22 @@ async def read_archive(database: Database, tenant_id: str, *, with_secrets: bool
         Conflict: An agent is being renamed, so rows name it by two ids.
         Unavailable: The database went away.
     """
-    tables = await load_tables(database)
-    async with database.snapshot() as snapshot:
-        moving = await snapshot.fetchval(_MOVING, tenant_id=tenant_id)
-        if moving is not None:
-            raise Conflict(f"Agent {moving!r} is being renamed. Export again when that is done.", agent_id=moving)
-        async for line in _lines(snapshot, _BEGIN, tenant_id=tenant_id, format=ARCHIVE_FORMAT):
+    moving = await snapshot.fetchval(_MOVING, tenant_id=tenant_id)
+    if moving is not None:
+        raise Conflict(f"Agent {moving!r} is being renamed. Export again when that is done.", agent_id=moving)
+    tables = await load_tables(snapshot)
+    async for line in _lines(snapshot, _BEGIN, tenant_id=tenant_id, format=ARCHIVE_FORMAT):
+        yield line
+    for table in tables.values():
+        at_once = 1 if table.bytes else _ROWS_AT_ONCE
+        async for line in _lines(
+            snapshot, _query(table), at_once=at_once, tenant_id=tenant_id, left_out=list(table.left_out)
+        ):
             yield line
-        for table in tables.values():
-            at_once = 1 if table.bytes else _ROWS_AT_ONCE
-            async for line in _lines(
-                snapshot, _query(table), at_once=at_once, tenant_id=tenant_id, left_out=list(table.left_out)
-            ):
-                yield line
-        async for line in _lines(snapshot, _SECRETS, tenant_id=tenant_id, with_secrets=with_secrets):
-            yield line
-        open_runs = await snapshot.fetchval(_OPEN, tenant_id=tenant_id)
-        yield b'{"table": "end", "row": {"open_runs": %d}}\n' % open_runs
+    async for line in _lines(snapshot, _SECRETS, tenant_id=tenant_id, with_secrets=with_secrets):
+        yield line
+    open_runs = await snapshot.fetchval(_OPEN, tenant_id=tenant_id)
+    yield b'{"table": "end", "row": {"open_runs": %d}}\n' % open_runs
 
 
 async def _lines(

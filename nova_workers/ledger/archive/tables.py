@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from nova_workers.ledger.database import Row
+from nova_workers.ledger.database import Connection
 from nova_workers.vocabulary import ENDED_RUNS, ENDED_TURNS, sql_list
 
 __all__ = ["KEPT", "LEFT_OUT", "Column", "KeptTable", "load_tables", "references", "shaped"]
@@ -28,14 +28,6 @@ class Column(NamedTuple):
     name: str
     data_type: str
     computed: bool = False
-
-
-class Reader(Protocol):
-    """A connection or the pool."""
-
-    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
-        """Run a statement and return its rows."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -181,9 +173,9 @@ _ID_COLUMNS = {
 }
 
 
-async def load_tables(reader: Reader) -> dict[str, KeptTable]:
+async def load_tables(connection: Connection) -> dict[str, KeptTable]:
     """Return the tables of an archive with their columns, by name, in the order in which rows can be written."""
-    rows = await reader.fetch(_COLUMNS, tables=[table.name for table in KEPT])
+    rows = await connection.fetch(_COLUMNS, tables=[table.name for table in KEPT])
     found: dict[str, list[Column]] = {table.name: [] for table in KEPT}
     for row in rows:
         found[row["table_name"]].append(Column(row["column_name"], row["data_type"], row["computed"]))

@@ -12,6 +12,9 @@ from nova_workers.vocabulary import DUE_RUNS, OPEN_RUNS, RUN_QUEUES, PauseScope,
 
 __all__ = ["Depth", "Switch", "first_queued_runs", "fleet_depth", "list_switches", "pause", "resume"]
 
+_RING_AT_ONCE = 500
+"""Doorbells when a scope may run again; the reconciler rings for the rest within seconds."""
+
 # Of one tenant or of all. Open runs come from their partial index, so the cost grows with the backlog only.
 _OPEN = f"""
 SELECT status, queue, count(*)::int AS runs,
@@ -108,14 +111,19 @@ async def pause(connection: Connection, switch: Switch, reason: str | None) -> N
     await connection.execute(_PAUSE, **switch.key(), reason=reason)
 
 
-async def resume(connection: Connection, switch: Switch) -> bool:
-    """End a scope's pause. False if it was not paused."""
-    return await connection.fetchval(_RESUME, **switch.key()) is not None
+async def resume(connection: Connection, switch: Switch) -> list[Doorbell]:
+    """End a scope's pause. If it was paused, return the doorbells to ring (`first_queued_runs`)."""
+    if await connection.fetchval(_RESUME, **switch.key()) is None:
+        return []
+    return await first_queued_runs(connection, switch)
 
 
-async def first_queued_runs(connection: Connection, switch: Switch, *, limit: int) -> list[Doorbell]:
-    """Return one queued run of each thread in a scope, to ring doorbells after a resume."""
+async def first_queued_runs(connection: Connection, switch: Switch) -> list[Doorbell]:
+    """Return one queued run of each thread in a scope that may run again, to ring their doorbells."""
     rows = await connection.fetch(
-        _FRONT, tenant_id=None if switch.scope == "fleet" else switch.tenant_id, agent_id=switch.agent_id, limit=limit
+        _FRONT,
+        tenant_id=None if switch.scope == "fleet" else switch.tenant_id,
+        agent_id=switch.agent_id,
+        limit=_RING_AT_ONCE,
     )
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

@@ -1,1 +1,1 @@
-"""Import of an exported tenant: validation of rows, and writing them."""
+"""Export of a tenant, and import of an exported one: validation of rows, and writing them."""

@@ -89,8 +89,7 @@ async def test_an_agent_has_its_own_skills_and_no_others(database: Database) -> 
 @pytest.mark.usefixtures("tenants")
 async def test_a_skill_that_went_after_it_was_assigned_is_a_tool_error(database: Database) -> None:
     await add_skill(database, "rhyme")
-    async with database.transaction() as connection:
-        await remove_skill(connection, "ten_1", "rhyme")
+    await remove_skill(database, "ten_1", "rhyme")
     said = await caller(database, "rhyme").call("skill_load", name="rhyme")
     assert said == "!Skill 'rhyme' was removed from the library. Go on without it."
 

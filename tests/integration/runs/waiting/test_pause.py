@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from nova_workers.ledger.runs.fleet import Switch, first_queued_runs, pause, resume
+from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import AGENT, Harness
@@ -29,8 +29,9 @@ async def test_runs_queued_under_a_pause_run_after_the_resume(
     assert (await harness.reconciler.reconcile()).rerung == 0
     assert await harness.status(run.run_id) == "queued"
     async with harness.database.connection() as connection:
-        assert await resume(connection, switch)
-        harness.bells.ring_runs(await first_queued_runs(connection, switch, limit=10))
+        bells = await resume(connection, switch)
+    assert [bell.run_id for bell in bells] == [run.run_id]
+    harness.bells.ring_runs(bells)
     await harness.settle(worker)
     assert await harness.status(run.run_id) == "succeeded"
 
