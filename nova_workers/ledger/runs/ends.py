@@ -16,17 +16,19 @@ HAS_SUBSCRIBED_WEBHOOK = """\
 EXISTS (SELECT FROM webhooks w
          WHERE w.tenant_id = mine.tenant_id AND w.enabled AND (w.kinds = '{}' OR 'run_completed' = ANY (w.kinds))
            AND (w.agent_id IS NULL
-                OR w.agent_id = (SELECT COALESCE(a.renamed_to, a.id) FROM agents a
-                                  WHERE a.tenant_id = mine.tenant_id AND a.id = mine.agent_id)))"""
+                OR w.agent_id = COALESCE((SELECT a.renamed_to FROM agents a
+                                           WHERE a.tenant_id = mine.tenant_id AND a.id = mine.agent_id),
+                                         mine.agent_id)))"""
 
 _TEXT_CHARS = 16_000
 """Of an answer, so that a body stays far below the limits of receivers; the API has the whole."""
 
 _ENDS = """
-SELECT r.id, r.tenant_id, COALESCE(a.renamed_to, a.id) AS agent_id, r.thread_id, r.status, r.stop_reason, r.source,
-       left(r.result_text, :text_chars) AS text, coalesce(length(r.result_text) > :text_chars, false) AS text_truncated,
-       r.error_kind, r.error_message, r.created_at, r.finished_at
-  FROM runs r JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
+SELECT r.id, r.tenant_id, COALESCE(a.renamed_to, r.agent_id) AS agent_id, r.thread_id, r.status, r.stop_reason,
+       r.source, left(r.result_text, :text_chars) AS text,
+       coalesce(length(r.result_text) > :text_chars, false) AS text_truncated, r.error_kind, r.error_message,
+       r.created_at, r.finished_at
+  FROM runs r LEFT JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
  WHERE r.id = ANY (:run_ids) AND r.status IN ('succeeded', 'failed', 'canceled')
 """
 

@@ -19,6 +19,7 @@ from nova_workers.workspace.tasks.service import PERSON, TaskActor
 from tests.integration.scheduling.task_harness import OWNER, TaskHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed
+from tests.support.harness.renames import begin_rename, move_all
 
 ASKS = {"tool": {"name": "ask_user", "input": {"question": "Which one?"}}}
 
@@ -350,3 +351,20 @@ async def _delete_owner(task_harness: TaskHarness) -> None:
     await task_harness.harness.database.execute(
         "UPDATE agents SET deleted_at = now() WHERE id = :agent_id", agent_id=OWNER
     )
+
+
+@proves("agents.rename")
+async def test_a_task_keeps_its_thread_when_its_owner_is_renamed(task_harness: TaskHarness) -> None:
+    task = await task_harness.task("Sweep")
+    assert await task_harness.tick() == 1
+    await task_harness.work()
+    await begin_rename(task_harness.harness, OWNER, "renamed")
+    await task_harness.pass_hour()
+    assert await task_harness.tick() == 0
+    # A person's request is accepted, on the thread that has not moved yet.
+    await task_harness.scheduler.run_now(task_harness.tenant_id, task.id)
+    await move_all(task_harness.harness)
+    await task_harness.work()
+    now = await task_harness.get(task)
+    assert (now.owner_agent_id, now.thread_id, now.parked_reason) == ("renamed", task.thread_id, None)
+    assert [(run["agent_id"], run["status"]) for run in await task_harness.runs(task)] == [("renamed", "succeeded")] * 2

@@ -10,6 +10,8 @@ from nova_workers.errors import Gone, LimitExceeded, NotFound
 from nova_workers.triggers.occurrences import jitter_of
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
+from tests.support.harness.renames import begin_rename, move_all
+from tests.support.harness.workers import AGENT
 
 
 @proves("triggers.fires")
@@ -223,3 +225,23 @@ async def test_one_that_breaks_its_batch_is_put_off_and_the_others_fire(triggers
     put_off = await triggers.get(broken)
     assert put_off.next_fire_at is not None
     assert put_off.next_fire_at > datetime.now(UTC) + timedelta(minutes=4)
+
+
+@proves("agents.rename")
+async def test_a_trigger_fires_while_its_agent_is_renamed_and_its_run_starts_after(triggers: TriggerHarness) -> None:
+    harness = triggers.harness
+    thread_id = await harness.thread()
+    fixed, fresh = await triggers.make(thread_id=thread_id), await triggers.make()
+    await begin_rename(harness, AGENT, "renamed")
+    await triggers.pass_time(61)
+    assert (await triggers.tick()).fired == 2
+    worker = harness.worker()
+    await harness.settle(worker)
+    runs = [(await triggers.runs(trigger_id))[0] for trigger_id in (fixed, fresh)]
+    # A thread that has not moved has one agent's id in all of its rows.
+    assert [(run["agent_id"], run["status"]) for run in runs] == [(AGENT, "queued"), ("renamed", "queued")]
+    await move_all(harness)
+    await harness.settle(worker)
+    assert [(row["agent_id"], row["status"]) for row in [await harness.run(run["id"]) for run in runs]] == [
+        ("renamed", "succeeded")
+    ] * 2

@@ -10,10 +10,11 @@ from dirty_equals import IsPartialDict
 from sqlalchemy import Table
 
 from models import metadata, migrate
+from nova_workers.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.moves import OF_THREADS, SWEPT
-from tests.integration.api.conftest import Api
+from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves
 from tests.support.data.every_table import OWNED, fill_tables
@@ -265,3 +266,10 @@ async def test_an_export_waits_for_a_rename_and_leaves_out_former_ids(api: Api, 
         )
         assert imported.status_code == 200, imported.text
         assert (await fresh.get(f"/v1/agents/{NEW}")).json()["version"] == 2
+
+
+async def test_a_rename_names_the_settings_that_have_the_former_id(serve: Serve, settings: Settings) -> None:
+    delivery = settings.delivery.model_copy(update={"channels": {"*": ("webhooks",), OLD: ()}})
+    api = await serve(settings.model_copy(update={"delivery": delivery}))
+    await _create(api)
+    assert (await _rename(api)).json()["settings"] == ["NOVA_DELIVERY__CHANNELS"]

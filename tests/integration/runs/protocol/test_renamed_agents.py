@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from typing import Literal
+
 import pytest
 
 from nova_workers.contracts.runs import Accepted
@@ -13,34 +17,18 @@ from nova_workers.ledger.runs.ends import read_run_ends
 from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.search.messages import MessageFilter
 from nova_workers.ledger.workspace.moves import OF_THREADS
-from nova_workers.ledger.workspace.renames import Rename
 from nova_workers.upkeep.agent_moves import AgentMoves
-from nova_workers.workspace.agents.service import PERSON, Agents
 from nova_workers.workspace.history import History
 from tests.requirements import proves
+from tests.support.harness.fault_injection import Crashed, FaultInjectingDatabase, FaultInjector
 from tests.support.harness.planned_engine import plan
+from tests.support.harness.renames import begin_rename, move_all, rename
 from tests.support.harness.workers import AGENT, Harness
 
 NEW = "renamed"
 _THREADS = 120
 """More than two batches."""
-
-
-async def _begin(harness: Harness, old: str = AGENT, new: str = NEW) -> Rename:
-    agents = Agents(harness.database, lambda _: None)
-    return await agents.begin_rename(harness.tenant_id, old, new, actor=PERSON)
-
-
-async def _tick(harness: Harness) -> None:
-    """Move all that can move now, as a process that knows nothing of the ones before."""
-    moves = AgentMoves(harness.database, harness.bells)
-    while await moves.step():
-        pass
-
-
-async def _rename(harness: Harness) -> None:
-    moves = AgentMoves(harness.database, harness.bells)
-    assert await moves.start(await _begin(harness), patience_s=10)
+_MOST_STATEMENTS = 100
 
 
 async def _index(harness: Harness, run: Accepted) -> None:
@@ -55,11 +43,12 @@ async def _waiting_for(harness: Harness, run: Accepted) -> str | None:
         return (await get_run(connection, harness.tenant_id, run.run_id)).waiting_for
 
 
-async def _seed_threads(harness: Harness) -> None:
+async def _seed_threads(harness: Harness, threads: int = _THREADS) -> None:
     """Give the agent threads with two ended runs each and what follows them, by SQL."""
-    made = f"""INSERT INTO threads (id, tenant_id, agent_id, next_seq)
-               SELECT 'thr_' || lpad(n::text, 5, '0'), :tenant_id, :agent_id, 3 FROM generate_series(1, {_THREADS}) n"""
-    await harness.database.execute(made, tenant_id=harness.tenant_id, agent_id=AGENT)
+    made = """INSERT INTO threads (id, tenant_id, agent_id, next_seq)
+               SELECT 'thr_' || lpad(n::text, 5, '0'), :tenant_id, :agent_id, 3
+                 FROM generate_series(1, :threads::int) n"""
+    await harness.database.execute(made, tenant_id=harness.tenant_id, agent_id=AGENT, threads=threads)
     for statement in (
         """INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, status, turn_id)
            SELECT 'run_' || t.id || s, t.tenant_id, t.id, t.agent_id, s, '[]', 'succeeded', 'turn_' || t.id || s
@@ -98,7 +87,7 @@ async def _ids_of_threads(harness: Harness) -> dict[str, set[str]]:
 async def test_a_rename_whose_process_died_is_finished_by_ticks_and_threads_move_whole(harness: Harness) -> None:
     await _seed_threads(harness)
     # The process that renames dies right after its first commit, and each later one after one batch.
-    await _begin(harness)
+    await begin_rename(harness, AGENT, NEW)
     queued = await harness.submit("hello", "thr_00001")
     fresh = await harness.submit("hello", agent_id=NEW)
     worker = harness.worker()
@@ -121,11 +110,62 @@ async def test_a_rename_whose_process_died_is_finished_by_ticks_and_threads_move
 async def test_a_canceled_move_leaves_the_rest_to_the_tick(harness: Harness) -> None:
     await _seed_threads(harness)
     moves = AgentMoves(harness.database, harness.bells)
-    done = await moves.start(await _begin(harness), patience_s=0)
+    done = await moves.start(await begin_rename(harness, AGENT, NEW), patience_s=0)
     await moves.close()
     assert not done
-    await _tick(harness)
+    await move_all(harness)
     assert set.union(*(await _ids_of_threads(harness)).values()) == {NEW}
+
+
+@proves("agents.rename-resumed")
+@pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
+async def test_a_process_that_dies_at_any_statement_of_a_rename_leaves_it_undone_or_to_the_tick(
+    harness: Harness, fault: Literal["crash_before", "crash_after"]
+) -> None:
+    await _seed_threads(harness, 3)
+    ids = (AGENT, NEW)
+    for nth in range(1, _MOST_STATEMENTS):
+        faults = FaultInjector()
+        faults.plan(fault, "other", nth=nth)
+        dying = FaultInjectingDatabase(harness.database, faults)
+        with contextlib.suppress(Crashed):
+            await begin_rename(harness, *ids, database=dying)
+            await move_all(harness, database=dying)
+        of_threads = await _ids_of_threads(harness)
+        assert all(len(of_thread) == 1 for of_thread in of_threads.values())
+        # Repeating the request begins what did not happen, and nothing else.
+        await begin_rename(harness, *ids)
+        await move_all(harness)
+        assert set.union(*(await _ids_of_threads(harness)).values()) == {ids[1]}
+        run = await harness.submit("hello", agent_id=ids[1])
+        await harness.settle(*(harness.workers or [harness.worker()]))
+        assert await harness.status(run.run_id) == "succeeded"
+        if not faults.dead:
+            return
+        ids = (ids[1], ids[0])
+    raise AssertionError(f"A rename has more than {_MOST_STATEMENTS} statements.")
+
+
+async def test_a_question_goes_to_an_agent_under_its_id_now(harness: Harness) -> None:
+    question = {"question": "Which?", "expires_in_s": 9, "escalate_to": AGENT}
+    await harness.add_agent("asker", {"name": "a", "engine": "scripted", "capabilities": {"user": {}, "agents": {}}})
+    worker = harness.worker()
+    tool = {"script": [{"tool": {"name": "ask_user", "input": question}}, {"say": "settled"}]}
+    asking = await harness.submit(json.dumps(tool), agent_id="asker")
+    await harness.settle(worker)
+    await rename(harness, AGENT, NEW)
+    read = "SELECT request ->> 'escalate_to' FROM run_waits"
+    assert await harness.database.fetchval(read) == NEW
+    # A wait of a call that was checked before the rename.
+    await harness.database.execute(
+        "UPDATE run_waits SET due_at = now(), request = jsonb_set(request, '{escalate_to}', to_jsonb(:agent::text))",
+        agent=AGENT,
+    )
+    await harness.waiting.sweep()
+    child = "SELECT agent_id FROM runs WHERE parent_run_id = :run_id"
+    assert await harness.database.fetchval(child, run_id=asking.run_id) == NEW
+    await harness.settle(worker)
+    assert (await harness.run(asking.run_id))["result_text"] == "settled"
 
 
 @proves("agents.rename")
@@ -136,7 +176,7 @@ async def test_a_renamed_agent_continues_its_conversation_and_finds_its_past(har
     await _index(harness, first)
     queued = await harness.submit("what was it?", first.thread_id)
     harness.bells.take()
-    await _rename(harness)
+    await rename(harness, AGENT, NEW)
     await harness.settle(worker)
     row = await harness.run(queued.run_id)
     assert (row["status"], row["agent_id"]) == ("succeeded", NEW)
@@ -154,7 +194,7 @@ async def test_a_run_that_waits_continues_after_the_rename(harness: Harness) -> 
     (bell,) = harness.bells.take()
     await worker.answer(bell)
     assert await harness.status(asks.run_id) == "waiting"
-    await _rename(harness)
+    await rename(harness, AGENT, NEW)
     await harness.settle(worker)
     row = await harness.run(asks.run_id)
     assert (row["status"], row["agent_id"]) == ("succeeded", NEW)
@@ -163,7 +203,7 @@ async def test_a_run_that_waits_continues_after_the_rename(harness: Harness) -> 
 async def test_a_run_that_became_running_as_the_rename_began_ends_before_its_thread_moves(harness: Harness) -> None:
     worker = harness.worker()
     run = await harness.submit(plan(["wait:a"], []))
-    await _begin(harness)
+    await begin_rename(harness, AGENT, NEW)
     # The claim's snapshot is older than the rename.
     held = await harness.database.fetch("DELETE FROM switches RETURNING *")
     slot = await harness.start_next(worker)
@@ -171,13 +211,13 @@ async def test_a_run_that_became_running_as_the_rename_began_ends_before_its_thr
     hold = "INSERT INTO switches (scope, tenant_id, target) VALUES (:scope, :tenant_id, :target)"
     for row in held:
         await harness.database.execute(hold, scope=row["scope"], tenant_id=row["tenant_id"], target=row["target"])
-    await _tick(harness)
+    await move_all(harness)
     assert await _ids_of_threads(harness) == {run.thread_id: {AGENT}}
     with pytest.raises(Conflict, match="being renamed"):
-        await _begin(harness, NEW, "third")
+        await begin_rename(harness, NEW, "third")
     harness.engine.open("a")
     await slot
-    await _tick(harness)
+    await move_all(harness)
     assert await _ids_of_threads(harness) == {run.thread_id: {NEW}}
     row = await harness.run(run.run_id)
     assert (row["status"], row["agent_id"]) == ("succeeded", NEW)
@@ -187,12 +227,12 @@ async def test_a_run_that_a_late_transaction_leaves_under_the_former_id_waits_un
     harness: Harness,
 ) -> None:
     worker = harness.worker()
-    await _rename(harness)
+    await rename(harness, AGENT, NEW)
     thread = await harness.thread(AGENT)
     late = await harness.submit("hello", thread)
     await harness.settle(worker)
     assert await harness.status(late.run_id) == "queued"
-    await _tick(harness)
+    await move_all(harness)
     await harness.age_doorbells()
     await harness.reconciler.reconcile()
     await harness.settle(worker)
@@ -206,7 +246,7 @@ async def test_what_ended_before_a_rename_is_delivered_under_the_new_id(harness:
     insert = """INSERT INTO deliveries (id, tenant_id, run_id, agent_id, thread_id, kind, target, payload)
                 SELECT 'dlv_1', tenant_id, id, agent_id, thread_id, 'notification', 'user', '{}' FROM runs"""
     await harness.database.execute(insert)
-    await _begin(harness)
+    await begin_rename(harness, AGENT, NEW)
     async with harness.database.connection() as connection:
         assert [end.agent_id for end in await read_run_ends(connection, [run.run_id])] == [NEW]
         assert [item.agent_id for item in await take_unrouted(connection, limit=5)] == [NEW]
@@ -214,20 +254,19 @@ async def test_what_ended_before_a_rename_is_delivered_under_the_new_id(harness:
 
 async def test_a_queued_run_of_an_agent_that_is_being_renamed_can_be_canceled(harness: Harness) -> None:
     run = await harness.submit("hello")
-    await _begin(harness)
+    await begin_rename(harness, AGENT, NEW)
     await harness.database.execute("UPDATE runs SET cancel_requested_at = now(), cancel_reason = 'cancel'")
     await harness.settle(harness.worker())
     assert await harness.status(run.run_id) == "canceled"
-    await _tick(harness)
+    await move_all(harness)
     assert (await harness.run(run.run_id))["agent_id"] == NEW
 
 
 async def test_a_renamed_agent_keeps_its_directory(harness: Harness) -> None:
     await harness.add_agent("careful", {"name": "careful", "engine": "scripted", "trust": "controlled"})
     worker = harness.worker()
-    moves = AgentMoves(harness.database, harness.bells)
     for old, new in (("careful", "tidy"), ("tidy", "neat")):
-        assert await moves.start(await _begin(harness, old, new), patience_s=10)
+        await rename(harness, old, new)
     run = await harness.submit("hello", agent_id="neat")
     await harness.settle(worker)
     path = await harness.database.fetchval("SELECT workspace_path FROM turns WHERE run_id = :run_id", run_id=run.run_id)

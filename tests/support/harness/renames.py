@@ -1,0 +1,30 @@
+"""Renames of agents of a harness, step by step."""
+
+from __future__ import annotations
+
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.workspace.renames import Rename
+from nova_workers.upkeep.agent_moves import AgentMoves
+from nova_workers.workspace.agents.service import PERSON, Agents
+from tests.support.harness.workers import Harness
+
+__all__ = ["begin_rename", "move_all", "rename"]
+
+
+async def begin_rename(harness: Harness, old: str, new: str, *, database: Database | None = None) -> Rename:
+    """Give an agent another id; its rows stay where they are."""
+    agents = Agents(database or harness.database, lambda _: None)
+    return await agents.begin_rename(harness.tenant_id, old, new, actor=PERSON)
+
+
+async def move_all(harness: Harness, *, database: Database | None = None) -> None:
+    """Move all that can move now, as the ticks of a process that has only the ledger."""
+    moves = AgentMoves(database or harness.database, harness.bells)
+    while await moves.step():
+        pass
+
+
+async def rename(harness: Harness, old: str, new: str) -> None:
+    """Rename an agent, whole."""
+    moves = AgentMoves(harness.database, harness.bells)
+    assert await moves.start(await begin_rename(harness, old, new), patience_s=10)
