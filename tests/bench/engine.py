@@ -28,7 +28,7 @@ from rich.table import Table
 from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, StepRecord, StepVerdict
 from nova_workers.engines.anthropic import AnthropicEngine
 
-__all__ = ["main"]
+__all__ = ["BOUND_MS_A_TOKEN", "BOUND_MS_A_TURN", "cost_ms", "main"]
 
 BOUND_MS_A_TOKEN = 1.0
 BOUND_MS_A_TURN = 15.0
@@ -106,7 +106,7 @@ def _request(tokens: int) -> dict[str, Any]:
     return {"model": _MODEL, "max_tokens": 8192, "messages": [{"role": "user", "content": content}]}
 
 
-async def _cost_ms(turn: Callable[[int], Awaitable[object]], tokens: int, turns: int) -> tuple[float, float, float]:
+async def cost_ms(turn: Callable[[int], Awaitable[object]], tokens: int, turns: int) -> tuple[float, float, float]:
     """Return CPU ms a token, CPU ms a turn without its tokens, and wall ms of a short turn."""
     for _ in range(20):
         await turn(_SHORT)
@@ -176,7 +176,7 @@ async def _measure(tokens: int, turns: int, at_once: int) -> int:
             assert result.error is None, result.error
 
         costs = {
-            name: await _cost_ms(turn, tokens, turns)
+            name: await cost_ms(turn, tokens, turns)
             for name, turn in (("SDK, raw stream", raw), ("SDK, stream helper", helper), ("engine", ours))
         }
         added_mb = await _memory_mb(engine, at_once)

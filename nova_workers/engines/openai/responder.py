@@ -23,8 +23,9 @@ from nova_workers.engines.openai.names import ToolNames
 from nova_workers.engines.openai.provider import WireForm
 from nova_workers.engines.openai.responses_reader import ResponsesReader
 from nova_workers.engines.openai.responses_request import responses_body
-from nova_workers.engines.openai.wire import Reader, TurnRequest
-from nova_workers.engines.resilience import CHARS_A_TOKEN, ModelLimits, Route, TokenEstimate
+from nova_workers.engines.openai.wire import Answered, Reader, TurnRequest
+from nova_workers.engines.resilience import CHARS_A_TOKEN, AttemptFailed, ModelLimits, Route, TokenEstimate
+from nova_workers.engines.spans import model_span
 from nova_workers.engines.tool_turns import OfferedTools
 from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.errors import EngineFailure
@@ -32,6 +33,11 @@ from nova_workers.errors import EngineFailure
 __all__ = ["OpenAIResponder", "Reading"]
 
 _log = structlog.get_logger(__name__)
+
+_EVENTS_A_TOKEN = 4
+_EVENTS = 10_000
+"""Limit of a response's events, in all and for each token that was allowed: a server may ignore the limit of tokens,
+and a model may repeat itself for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +94,38 @@ class OpenAIResponder:
         """Make one attempt. See `Provider.attempt`."""
         target = self._catalog.target(route.model)
         turn = await self._turn(target)
-        form = _FORMATS[target.provider.api]
+        with model_span(target.provider.name, target.model) as span_answered:
+            answered = await self._read(turn, route, ask, draft)
+            used = draft.usage
+            span_answered(used, draft.model)
+        self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
+        return Response(answered.content, answered.ending, used, draft.model)
+
+    async def _read(self, turn: TurnRequest, route: Route, ask: Ask, draft: Draft) -> Answered:
+        form = _FORMATS[turn.target.provider.api]
         reader = form.reader(turn)
         silence = asyncio.timeout(self._reading.first_byte_timeout_s)
+        events_left = _EVENTS + _EVENTS_A_TOKEN * turn.max_tokens(route.max_tokens)
         try:
             async with silence:
                 async with await self._open(form, route, form.body(turn, ask.messages, route.max_tokens)) as stream:
                     waiting = True
                     async for event in stream:
                         reader.take(event, draft)
+                        events_left -= 1
                         if waiting and reader.begun:
                             waiting = False
                             silence.reschedule(None)
                             draft.begin()
-            answered = reader.answered()
+                        elif events_left < 0:
+                            raise _endless(turn.max_tokens(route.max_tokens))
+            return reader.answered()
         except Exception as error:
             raise self._failure(error, silence, route) from error
         finally:
             # Also of a response that was stopped or broke off.
-            draft.model = reader.model or target.model
-            draft.usage = self._usage(target, turn, reader, ask, draft)
-        used = draft.usage
-        self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
-        return Response(answered.content, answered.ending, used, draft.model)
+            draft.model = reader.model or turn.target.model
+            draft.usage = self._usage(turn, reader, ask, draft)
 
     async def estimate_tokens(self, ask: Ask) -> int:
         """See `Provider.estimate_tokens`."""
@@ -145,7 +160,7 @@ class OpenAIResponder:
             )
         return turn
 
-    def _usage(self, target: Target, turn: TurnRequest, reader: Reader[Any], ask: Ask, draft: Draft) -> TokenUsage:
+    def _usage(self, turn: TurnRequest, reader: Reader[Any], ask: Ask, draft: Draft) -> TokenUsage:
         """Return what the provider counted; an estimate where a response began and the provider sent no counts."""
         tokens = reader.counted
         if tokens is None:
@@ -155,6 +170,7 @@ class OpenAIResponder:
                 input_tokens=self._estimate.of(ask.messages, (turn.instructions, _schemas(turn.tools))),
                 output_tokens=round(len(draft.text) / CHARS_A_TOKEN),
             )
+        target = turn.target
         models = (reader.model or target.model, target.model)
         return self._catalog.prices(target).priced(tokens, models)
 
@@ -168,6 +184,15 @@ class OpenAIResponder:
         if failure.kind == "unknown":
             _log.error("model_call_failed", model=route.model, exc_info=error)
         return failure
+
+
+def _endless(max_tokens: int) -> AttemptFailed:
+    return AttemptFailed(
+        f"The model provider did not end its response, whose limit is {max_tokens} tokens.",
+        kind="model_error",
+        retryable=False,
+        cause="model",
+    )
 
 
 def _schemas(tools: Iterable[ToolDefinition]) -> list[JsonObject]:

@@ -50,6 +50,19 @@ def test_calls_hang_together_in_one_trace(spans: list[Json]) -> None:
     assert wire["parent_id"] == by_name["echo"]["context"]["span_id"]
 
 
+def test_model_calls_of_the_engine_openai_have_such_spans_too() -> None:
+    spans = _spans("openai")
+    chats = _of(spans, "chat")
+    assert len(chats) == 3
+    for chat in chats:
+        assert chat["attributes"]["gen_ai.provider.name"] == "local"
+        assert chat["attributes"]["gen_ai.request.model"] == "some-model"
+        assert chat["attributes"]["gen_ai.usage.output_tokens"] == 5
+        assert chat["status"]["status_code"] == "OK"
+    assert len(_of(spans, "execute_tool")) == 4
+    assert "SECRET" not in json.dumps(spans)
+
+
 def test_content_is_recorded_when_the_operator_asks_for_it() -> None:
     chats = _of(_spans("content"), "chat")
     assert all("SECRET" in json.dumps(chat["attributes"]) for chat in chats)

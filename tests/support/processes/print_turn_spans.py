@@ -1,4 +1,4 @@
-"""Runs one turn of the anthropic engine with every kind of tool, and prints its spans as JSON.
+"""Runs one turn of an engine with every kind of tool, and prints its spans as JSON.
 
 A program of its own, because the SDKs use the one global tracer provider of a process.
 """
@@ -15,8 +15,9 @@ from pathlib import Path
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from nova_workers.config import TelemetrySettings
-from nova_workers.contracts.engine import EngineOptions, StdioMcpServer, SubagentConfig
+from nova_workers.contracts.engine import Engine, EngineOptions, StdioMcpServer, SubagentConfig
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.openai import Catalog, Key, OpenAIEngine, OpenAIProvider
 from nova_workers.observability.tracing import Tracing
 from tests.contract.engines.stage import Bench
 from tests.support.servers.model_server import Part, Stream, model_server
@@ -36,7 +37,14 @@ def _directory() -> Generator[str]:
         yield directory
 
 
-async def main(*, trace_content: bool) -> None:
+def _engine(url: str, *, openai: bool, trace_content: bool) -> Engine:
+    if not openai:
+        return AnthropicEngine(api_key="k", base_url=url, trace_content=trace_content)
+    provider = OpenAIProvider("local", f"{url}/v1", "responses", (Key(api_key="k"),))
+    return OpenAIEngine(Catalog([provider], default_model="local/some-model"))
+
+
+async def main(*, openai: bool, trace_content: bool) -> None:
     """Run the turn, and print the spans."""
     exporter = InMemorySpanExporter()
     tracing = Tracing(TelemetrySettings(), "test", exporter=exporter)
@@ -48,7 +56,7 @@ async def main(*, trace_content: bool) -> None:
             done = Stream((Part("text", ["SECRET"]),))
             server.reply(Stream(calls), done)
             server.reply_to("Find SECRET", done)
-            engine = AnthropicEngine(api_key="k", base_url=server.url, trace_content=trace_content)
+            engine = _engine(server.url, openai=openai, trace_content=trace_content)
             options = EngineOptions(
                 cwd=directory,
                 system_prompt="SECRET",
@@ -64,4 +72,4 @@ async def main(*, trace_content: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(trace_content="content" in sys.argv))
+    asyncio.run(main(openai="openai" in sys.argv, trace_content="content" in sys.argv))

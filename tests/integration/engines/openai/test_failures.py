@@ -149,3 +149,12 @@ async def test_the_words_of_a_server_are_kept_wherever_they_are(
 ) -> None:
     _, error = await _fails(engine, server, Status(404, raw=body))
     assert any(words in error.message for words in ("Not Found", "page not found", "model is gone"))
+
+
+async def test_a_response_that_does_not_end_is_given_up(server: ModelServer, engine: OpenAIEngine) -> None:
+    server.reply(Stream((Part("text", ["again "] * 12_000), Part("stall"))))
+    options = EngineOptions(model="sonnet", max_tokens=100)
+    result = await asyncio.wait_for(engine.run("hi", options, "sandbox"), 30)
+    assert result.error is not None
+    assert result.error.message == "The model provider did not end its response, whose limit is 100 tokens."
+    assert result.text.startswith("again again")

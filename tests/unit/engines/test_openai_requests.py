@@ -1,0 +1,70 @@
+"""Parts of requests of the engine `openai` that are pure."""
+
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import EngineOptions
+from nova_workers.engines.openai.answer_format import is_strict
+from nova_workers.engines.openai.catalog import Target
+from nova_workers.engines.openai.names import ToolNames, wire_name
+from nova_workers.engines.openai.provider import OpenAIProvider
+from nova_workers.engines.openai.responses_request import responses_body
+from nova_workers.engines.openai.wire import TurnRequest
+
+CLOSED: dict[str, Any] = {"type": "object", "additionalProperties": False}
+NUMBER = {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        ({**CLOSED, "properties": {"n": NUMBER}, "required": ["n"]}, True),
+        ({**CLOSED, "properties": {"n": NUMBER}, "required": []}, False),
+        ({"type": "object", "properties": {"n": NUMBER}, "required": ["n"]}, False),
+        ({"type": "array", "items": NUMBER}, False),
+        ({"type": "object"}, False),
+        ({**CLOSED, "properties": {"n": {"oneOf": [NUMBER]}}, "required": ["n"]}, False),
+        ({**CLOSED, "properties": {"n": {"type": "array", "items": {"type": "object"}}}, "required": ["n"]}, False),
+        ({**CLOSED, "properties": {"n": True}, "required": ["n"]}, False),
+        (
+            {
+                **CLOSED,
+                "properties": {"n": {"anyOf": [{"$ref": "#/$defs/x"}, {"type": "null"}]}},
+                "required": ["n"],
+                "$defs": {"x": {**CLOSED, "properties": {}, "required": []}},
+            },
+            True,
+        ),
+    ],
+)
+def test_strict_mode_is_asked_for_where_it_can_express_the_schema(schema: dict[str, Any], *, strict: bool) -> None:
+    assert is_strict(schema) is strict
+
+
+@pytest.mark.parametrize("name", ["add", "a" * 64, "a" * 65, "mcp__server__" + "x" * 100, "with.dot", "ä"])
+def test_names_of_tools_fit_the_provider_and_come_back(name: str) -> None:
+    wire = wire_name(name)
+    assert len(wire) <= 64
+    assert wire.replace("_", "").replace("-", "").isalnum()
+    assert wire.isascii()
+    assert ToolNames([name, "other"]).own(wire) == name
+
+
+def test_long_names_that_begin_alike_stay_apart() -> None:
+    assert wire_name("x" * 70 + "a") != wire_name("x" * 70 + "b")
+
+
+def _cache_key(first: str, prompt: str, provider: OpenAIProvider | None = None) -> str | None:
+    target = Target(provider or OpenAIProvider(), "gpt-5")
+    options = EngineOptions(system_prompt=prompt, stable_prompt_chars=6)
+    turn = TurnRequest(target, options, (), ToolNames(()), (), 100, 0)
+    said = [Message("user", (text_block(first),)), Message("user", (text_block("more"),))]
+    return responses_body(turn, said, None).get("prompt_cache_key")
+
+
+def test_openai_looks_for_a_conversation_in_the_same_cache() -> None:
+    assert _cache_key("hi", "Stable, at noon") == _cache_key("hi", "Stable, at one")
+    assert _cache_key("hi", "Stable") != _cache_key("hello", "Stable")
+    assert _cache_key("hi", "Stable", OpenAIProvider("local", "http://x/v1", "responses")) is None
