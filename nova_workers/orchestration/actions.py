@@ -386,6 +386,22 @@ class AgentActions:
         async with self._changed(caller) as change:
             await ledger.set_summary(change.connection, caller.agent_id, caller.run_id, summary.strip(), artifacts)
 
+    async def expect_message(self, caller: Caller) -> None:
+        """Check that a message can still arrive: the agent has a parent, an active child, or a message already.
+
+        Raises:
+            MessageRoutingError: None can, except from a person. Waiting would never end.
+        """
+        own, children = await self.family(caller)
+        if own.parent_id is not None or any(child.state not in ENDED_AGENTS for child in children):
+            return
+        async with self._database.connection() as connection:
+            if not await messages.pending(connection, [own.id]):
+                raise MessageRoutingError(
+                    "You have no active children and no unread messages, so none would arrive. Spawn a child, or "
+                    "complete the task."
+                )
+
     async def family(self, caller: Caller) -> tuple[AgentDescriptor, list[AgentDescriptor]]:
         """Return the agent and its children as they stand."""
         async with self._database.connection() as connection:

@@ -234,6 +234,8 @@ class OrchestrationCapability:
         return f"{child_id} has the answer and goes on."
 
     async def _wait(self, context: CapabilityContext, given: _Wait) -> AwaitMessages:
+        if not given.timeout:
+            await self._actions.expect_message(_caller(context))
         return AwaitMessages(sender="any", timeout_s=given.timeout or None)
 
     async def _prompt_child(self, context: CapabilityContext, given: _PromptChild) -> str:
