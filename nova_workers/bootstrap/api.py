@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -11,6 +10,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.delivery import build_webhooks
+from nova_workers.bootstrap.model_choice import build_catalog, build_configs
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
 from nova_workers.capabilities import CapabilityRegistry, default_registry
@@ -23,9 +23,7 @@ from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.config.service import OrchestrationConfigs
-from nova_workers.orchestration.models.availability import fleet_availability
 from nova_workers.orchestration.models.catalog import ModelCatalog
-from nova_workers.orchestration.models.installed import known_models
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
@@ -131,10 +129,8 @@ def build_api(settings: Settings) -> ApiServices:
         capabilities=capabilities,
         agents=Agents(database, capabilities.validate),
         agent_moves=AgentMoves(database, dispatcher),
-        orchestration_configs=OrchestrationConfigs(
-            database, settings.tools, lambda: known_models(settings.model.aliases)
-        ),
-        model_catalog=ModelCatalog(database, fleet_availability(settings, os.environ)),
+        orchestration_configs=build_configs(database, settings),
+        model_catalog=build_catalog(database, settings),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics),

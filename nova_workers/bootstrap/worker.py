@@ -16,6 +16,7 @@ from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.bootstrap.executor import build_executor
+from nova_workers.bootstrap.model_choice import build_discovery, build_model_chooser
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
@@ -31,9 +32,7 @@ from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.actions import AgentActions
-from nova_workers.orchestration.models.availability import fleet_availability
-from nova_workers.orchestration.models.catalog import ModelCatalog
-from nova_workers.orchestration.models.ranked import RankedModels
+from nova_workers.orchestration.models.discovering import ModelDiscovery
 from nova_workers.orchestration.models.refreshing import RankingRefresher
 from nova_workers.orchestration.tick import OrchestrationTicker
 from nova_workers.orchestration.transitions import TreeTransitions
@@ -76,6 +75,7 @@ class WorkerServices:
     task_scheduler: TaskScheduler
     trigger_ticker: TriggerTicker
     model_rankings: RankingRefresher
+    model_discovery: ModelDiscovery
     orchestrations: OrchestrationTicker
     backfill: Backfill
     retention: Retention
@@ -107,6 +107,11 @@ class WorkerServices:
         """Send a batch of due deliveries, and ring again if more are due."""
         if self.executor.draining or await self.deliveries.run_due():
             self.dispatcher.ring_deliveries()
+
+    async def learn_about_models(self) -> None:
+        """Compute old rankings of models again, then discover models: both at most once a day."""
+        await self.model_rankings.tick()
+        await self.model_discovery.tick()
 
     async def aclose(self) -> None:
         """Stop and disconnect. Runs were requeued before."""
@@ -156,7 +161,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         routes=routes,
         dispatcher=dispatcher,
     )
-    chooser = RankedModels(ModelCatalog(database, fleet_availability(settings, os.environ)))
+    chooser = build_model_chooser(database, settings)
     executor = build_executor(
         settings,
         database,
@@ -197,6 +202,7 @@ def build_worker(settings: Settings) -> WorkerServices:
             scheduled=Scheduled(database, dispatcher, publisher),
         ),
         model_rankings=RankingRefresher(database, settings.orchestration),
+        model_discovery=build_discovery(database, settings, clock),
         orchestrations=OrchestrationTicker(database, dispatcher, canceller, clock),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(

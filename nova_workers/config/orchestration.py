@@ -6,8 +6,13 @@ __all__ = ["OrchestrationSettings"]
 
 
 class OrchestrationSettings(Section):
-    """Agents that run agents: what is learned about their models."""
+    """Agents that run agents: what is known and learned about their models."""
 
+    model_discovery: bool = True
+    """Whether workers add, once a day, models that their machine's programs (Codex, Gemini CLI, Claude Code) know to
+    the configurations of tenants that have one. What a person set is never changed."""
+    update_clis: bool = False
+    """Whether these programs are updated first: that changes the machine."""
     rankings_every_s: Seconds = 86_400.0
     """How old a tenant's rankings of models may be before they are computed again; looked at every hour."""
     rankings_days: Count = 90

@@ -80,7 +80,7 @@ def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
 
     @celery.task(name=TASK_RANK_MODELS)
     def rank_models() -> None:
-        process.execute(process.services.model_rankings.tick())
+        process.execute(process.services.learn_about_models())
 
     @celery.task(name=TASK_SWEEP_ORCHESTRATIONS)
     def sweep_orchestrations() -> None:

@@ -1,5 +1,9 @@
 """`nova orchestrations models`: what orchestrations know about models."""
 
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -7,7 +11,15 @@ import typer
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Column
-from nova_workers.contracts.http.orchestration_config import OrchestrationModelView, RankedScoreView
+from nova_workers.contracts.http.orchestration_config import (
+    OrchestrationConfigPut,
+    OrchestrationModelView,
+    RankedScoreView,
+)
+from nova_workers.orchestration.config.parsing import parse_config
+from nova_workers.orchestration.models.installed import known_models
+from nova_workers.orchestration.models.merging import merge_models
+from nova_workers.orchestration.models.programs import DiscoveredModel, discover_models, update_programs
 from nova_workers.vocabulary import MODEL_TIERS, TaskCategory
 
 __all__ = ["app"]
@@ -59,6 +71,58 @@ async def list_models(
     hidden = 0 if all_models else len(page.items) - len(usable)
     if hidden:
         session.out.note(f"{hidden} models cannot be had or are not permitted; --all shows them.")
+
+
+@remote(app, "discover")
+async def discover(
+    session: Session,
+    save: Annotated[bool, typer.Option("--save", help="Add new ones to the stored models.yaml.")] = False,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Add new ones to this models.yaml.")
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Update the programs first; changes this machine.")] = False,
+) -> None:
+    """Read which models Codex, Gemini CLI and Claude Code on this machine know. Nothing set before is changed."""
+    for line in await update_programs(os.environ) if update else ():
+        session.out.note(line)
+    found = await discover_models(os.environ)
+    known = known_models(session.settings.model.aliases)
+    new = _names(merge_models("", found.models, known=known).added)
+    if write is not None:
+        text = write.read_text("utf-8") if write.exists() else ""
+        parse_config("", text, known=known, models_file=str(write))
+        merged = merge_models(text, found.models, known=known)
+        write.write_text(merged.text, "utf-8")
+        new = _names(merged.added)
+    if save:
+        new = await _save(session, found.models)
+    if session.out.json:
+        rows = [{**asdict(each), "new": each.model_id in new} for each in found.models]
+        session.out.document({"models": rows, "notes": found.notes})
+        return
+    if found.models:
+        session.out.table(
+            ("provider", "model", ""),
+            [(each.provider, each.model_id, "new" if each.model_id in new else "") for each in found.models],
+        )
+    for note in found.notes:
+        session.out.note(note)
+
+
+async def _save(session: Session, models: Sequence[DiscoveredModel]) -> set[str]:
+    configs = session.client.orchestration_config
+    stored = await configs.get()
+    known = known_models(session.settings.model.aliases)
+    taken = parse_config(stored.text, stored.models_text, known=known).names_of_models()
+    merged = merge_models(stored.models_text, models, known=known, taken=taken)
+    if merged.added:
+        body = OrchestrationConfigPut(text=stored.text, models_text=merged.text)
+        await configs.put(body, if_version=stored.version)
+    return _names(merged.added)
+
+
+def _names(models: Iterable[DiscoveredModel]) -> set[str]:
+    return {model.model_id for model in models}
 
 
 def _is_usable(model: OrchestrationModelView) -> bool:

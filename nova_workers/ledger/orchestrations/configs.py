@@ -6,7 +6,7 @@ from nova_workers.contracts.http.orchestration_config import OrchestrationConfig
 from nova_workers.errors import NotFound, VersionMismatch
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["get_config", "get_config_version", "list_config_versions", "put_config"]
+__all__ = ["configured_tenants", "get_config", "get_config_version", "list_config_versions", "put_config"]
 
 # A version follows the newest one. The primary key lets one of two concurrent writers win; the other's statement
 # returns no row. Equal texts make no version, so that a repeated PUT changes nothing.
@@ -32,6 +32,12 @@ SELECT version, text, models_text, created_by, created_at
  WHERE tenant_id = :tenant_id AND (:version::int IS NULL OR version = :version)
  ORDER BY version DESC
  LIMIT 1
+"""
+
+_CONFIGURED = """
+SELECT DISTINCT c.tenant_id FROM orchestration_configs c JOIN tenants t ON t.id = c.tenant_id
+ WHERE t.ending_at IS NULL
+ ORDER BY c.tenant_id
 """
 
 _LIST = """
@@ -84,6 +90,11 @@ async def put_config(
         if (newest.text, newest.models_text) == (text, models_text):
             return newest
         # Another writer committed this version first; its next one is free.
+
+
+async def configured_tenants(connection: Connection) -> list[str]:
+    """Return the tenants that have stored a configuration."""
+    return [row["tenant_id"] for row in await connection.fetch(_CONFIGURED)]
 
 
 async def get_config(connection: Connection, tenant_id: str) -> OrchestrationConfigView:

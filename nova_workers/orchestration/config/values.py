@@ -273,6 +273,11 @@ class OrchestrationConfig(_Value):
             )
         return found
 
+    def names_of_models(self) -> frozenset[str]:
+        """Return every name and id of a model that the configuration uses or knows."""
+        ids = (model.model_id for model in self.models.values())
+        return frozenset({*self.models, *self.model_registry, *ids})
+
     def peers(self) -> frozenset[str]:
         """Return the ids of the models that agents may have; empty allows every model."""
         return frozenset(self.model(name).model_id for name in self.defaults.peer_models)

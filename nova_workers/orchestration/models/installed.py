@@ -15,7 +15,7 @@ from nova_workers.orchestration.config.values import ResolvedModel
 from nova_workers.orchestration.models.capability import ModelCapability, infer_capability, infer_tier, version_of
 from nova_workers.vocabulary import ModelTier
 
-__all__ = ["is_chat_model", "known_models", "sdk_models"]
+__all__ = ["installed", "is_chat_model", "known_models", "sdk_models", "undated"]
 
 _PRICED: Final[Mapping[str, str]] = {"claude": "anthropic", "codex": "openai", "gemini": "google", "minimax": "minimax"}
 """Our providers, by what `genai-prices` calls them. It lists none of Alibaba Model Studio: name those in `models`."""
@@ -32,7 +32,7 @@ _SPECIAL = re.compile(
     r"robotics|omni|computer|customtools|chat|rosalind|banana|moderation|her|video|speech)(?:$|[-._])",
     re.IGNORECASE,
 )
-_DATED = re.compile(r"-\d{8}$")
+_DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2})$")
 _FAMILIES: Final = ("haiku", "sonnet", "opus")
 _FAMILY = re.compile(r"^claude-(haiku|sonnet|opus)-\d")
 
@@ -88,7 +88,7 @@ def sdk_models() -> tuple[str, ...]:
 
 def _of_provider(provider: str) -> Iterator[ModelCapability]:
     listed = sdk_models() if provider == "claude" else _priced_ids(provider)
-    for model_id in _undated(listed):
+    for model_id in undated(listed):
         yield _priced(model_id, provider)
 
 
@@ -99,8 +99,8 @@ def _priced_ids(provider: str) -> Iterator[str]:
             yield model.id
 
 
-def _undated(ids: Iterable[str]) -> list[str]:
-    """Leave out snapshots of models that are listed without a date too."""
+def undated(ids: Iterable[str]) -> list[str]:
+    """Return ids without the snapshots of models that are listed without a date too."""
     ids = list(ids)
     return [model_id for model_id in ids if not (_DATED.search(model_id) and _DATED.sub("", model_id) in ids)]
 
@@ -131,5 +131,4 @@ def _tier_by_price(usd: float) -> ModelTier:
 
 def _newest(family: str) -> str | None:
     ids = [model_id for model_id in sdk_models() if (found := _FAMILY.match(model_id)) and found[1] == family]
-    undated = _undated(ids)
-    return max(undated, key=version_of) if undated else None
+    return max(undated(ids), key=version_of, default=None)

@@ -58,3 +58,18 @@ def test_models_are_listed_with_their_scores(nova: Nova) -> None:
     everything = nova.good("orchestrations", "models", "list", "--json").json["items"]
     assert len(everything) == len(drawn.splitlines()) - 1
     assert nova.good("orchestrations", "models").code == 0
+
+
+def test_discovered_models_are_written_and_saved(nova: Nova, tmp_path: Path) -> None:
+    (tmp_path / "models_cache.json").write_text('{"models": [{"slug": "gpt-77-sol", "visibility": "list"}]}')
+    machine = {"CODEX_HOME": str(tmp_path)}
+    beside = tmp_path / "models.yaml"
+    beside.write_text("# Mine.\nmodels: {best: opus}\n")
+    found = nova.good("orchestrations", "models", "discover", "--write", str(beside), "--json", **machine).json
+    assert {"provider": "codex", "model_id": "gpt-77-sol", "new": True} in found["models"]
+    assert beside.read_text().startswith("# Mine.\nmodels: {gpt-77-sol: ")
+    drawn = nova.good("orchestrations", "models", "discover", "--save", **machine)
+    assert "gpt-77-sol" in drawn.out
+    assert "gpt-77-sol" in nova.good("orchestrations", "config", "show", "--models").out
+    again = nova.good("orchestrations", "models", "discover", "--save", "--json", **machine).json
+    assert all(not model["new"] for model in again["models"])

@@ -1,0 +1,43 @@
+"""Builds what chooses models for agents of orchestrations."""
+
+from __future__ import annotations
+
+import os
+
+from nova_workers.clock import Clock
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+from nova_workers.orchestration.config.service import OrchestrationConfigs
+from nova_workers.orchestration.models.availability import fleet_availability
+from nova_workers.orchestration.models.catalog import ModelCatalog
+from nova_workers.orchestration.models.discovering import ModelDiscovery
+from nova_workers.orchestration.models.installed import known_models
+from nova_workers.orchestration.models.ranked import RankedModels
+
+__all__ = ["build_catalog", "build_configs", "build_discovery", "build_model_chooser"]
+
+
+def build_configs(database: Database, settings: Settings) -> OrchestrationConfigs:
+    """Return what reads and writes configurations of orchestrations."""
+    return OrchestrationConfigs(database, settings.tools, lambda: known_models(settings.model.aliases))
+
+
+def build_catalog(database: Database, settings: Settings) -> ModelCatalog:
+    """Return the catalog of models, by the settings of this process."""
+    return ModelCatalog(database, fleet_availability(settings, os.environ))
+
+
+def build_model_chooser(database: Database, settings: Settings) -> RankedModels:
+    """Return the choice of models."""
+    return RankedModels(build_catalog(database, settings))
+
+
+def build_discovery(database: Database, settings: Settings, clock: Clock) -> ModelDiscovery:
+    """Return the daily discovery of models."""
+    return ModelDiscovery(
+        database,
+        build_configs(database, settings),
+        settings.orchestration,
+        clock,
+        lambda: known_models(settings.model.aliases),
+    )
