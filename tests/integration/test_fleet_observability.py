@@ -1,4 +1,4 @@
-"""What an operator sees of a real fleet: one trace a run, metrics of every process, Flower with ids, effects done."""
+"""Observability of a real fleet: one trace per run, metrics of every process, Flower with ids, effects done."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -109,7 +109,7 @@ async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.Async
         process.kill()
 
 
-async def test_an_operator_sees_a_run_everywhere(
+async def test_a_run_is_in_traces_metrics_flower_and_logs(
     settings: Settings, database: Database, collector: Collector, tmp_path: Path
 ) -> None:
     metrics_port = free_port()
@@ -205,7 +205,7 @@ def _check_logs(fleet: Fleet, run_id: str) -> None:
     assert fleet.api_key not in "".join(process.log.read_text() for process in fleet.processes)
 
 
-async def test_a_worker_that_drains_gives_its_effects_back_and_takes_its_child_along(
+async def test_a_draining_worker_releases_its_effects_and_ends_its_child(
     settings: Settings, database: Database, tmp_path: Path
 ) -> None:
     env = fleet_env(settings) | {"NOVA_EFFECTS__EMBEDDING_BATCH": "256"}

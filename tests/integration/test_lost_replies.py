@@ -18,7 +18,7 @@ _INSERT = "INSERT INTO tenants (id, name) VALUES (:id, 'x')"
 
 @pytest.fixture
 async def wire(database_url: str, tmp_path: Path) -> AsyncIterator[RedisProxy]:
-    """A wire to the test's database."""
+    """A proxy to the test's database."""
     folder = parse_qs(urlsplit(database_url).query)["host"][0]
     proxy = RedisProxy(f"unix://{folder}/.s.PGSQL.5432", tmp_path, name=".s.PGSQL.5432")
     async with proxy:
@@ -32,7 +32,7 @@ def _deafen(wire: RedisProxy) -> None:
 
 @pytest.fixture
 async def far(database_url: str, wire: RedisProxy, tmp_path: Path) -> AsyncIterator[Database]:
-    """The test's database at the end of the wire."""
+    """The test's database behind the proxy."""
     url = urlsplit(database_url)._replace(query=f"host={quote(str(tmp_path))}").geturl()
     database = Database(url, pool_size=1, command_timeout_s=5)
     yield database
@@ -83,7 +83,7 @@ async def test_a_transaction_that_breaks_before_its_commit_wrote_nothing(
 
 
 @proves("unavailable.says-what")
-async def test_what_only_reads_wrote_nothing(far: Database, wire: RedisProxy) -> None:
+async def test_a_read_only_statement_wrote_nothing(far: Database, wire: RedisProxy) -> None:
     await far.fetchval("SELECT 1")
     _deafen(wire)
     with pytest.raises(Unavailable, match="Nothing was written"):
@@ -91,7 +91,7 @@ async def test_what_only_reads_wrote_nothing(far: Database, wire: RedisProxy) ->
 
 
 @proves("unavailable.says-what")
-async def test_a_database_that_refuses_connections_was_asked_nothing(far: Database, wire: RedisProxy) -> None:
+async def test_a_refused_connection_wrote_nothing(far: Database, wire: RedisProxy) -> None:
     wire.refusing = True
     with pytest.raises(Unavailable, match="Nothing was written"):
         await far.execute(_INSERT, id="ten_lost")

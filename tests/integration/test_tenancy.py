@@ -26,15 +26,13 @@ async def tenant_id(database: Database) -> str:
     return "ten_one"
 
 
-async def test_a_tenant_is_made_once(database: Database, tenant_id: str) -> None:
+async def test_a_tenant_is_created_once(database: Database, tenant_id: str) -> None:
     async with database.connection() as connection:
         assert not await ensure_tenant(connection, tenant_id, "Another name")
     assert await database.fetchval("SELECT name FROM tenants WHERE id = :tenant_id", tenant_id=tenant_id) == "One"
 
 
-async def test_a_key_is_found_by_its_secret_and_its_secret_is_nowhere_in_the_table(
-    database: Database, tenant_id: str
-) -> None:
+async def test_a_key_is_found_by_its_secret_which_is_not_stored(database: Database, tenant_id: str) -> None:
     async with database.connection() as connection:
         made = await create_key(connection, tenant_id, name="mine", scopes=["runs", "agents", "runs"])
         found = await find_key(connection, hash_secret(made.key))

@@ -30,7 +30,7 @@ MAKER: Json = {
 
 
 class Team:
-    """The agents of two tenants, as people make them and as they use their tools."""
+    """The agents of two tenants: created by people, and calling their tools."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class Team:
         self.agents = Agents(database, self._registry.validate)
 
     async def add(self, agent_id: str, tenant: str = "ten_1", **spec: Any) -> None:
-        """Have a person make an agent."""
+        """Create an agent as a person."""
         given = AgentSpec.model_validate({"name": agent_id, **spec})
         await self.agents.create(tenant, agent_id, given, actor=PERSON)
 
@@ -47,7 +47,7 @@ class Team:
         return await self.agents.get("ten_1", agent_id)
 
     async def call(self, who: str, tool: str, tenant: str = "ten_1", **given: Any) -> str:
-        """Have an agent call a tool; an error is returned after an exclamation mark."""
+        """Call a tool as an agent; an error is returned after an exclamation mark."""
         name = "self" if tool.startswith("self") else "agent-management"
         spec = AgentSpec(name="x", capabilities={name: CapabilityGrant()})
         servers = await self._registry.resolve(spec, CapabilityContext(tenant, who, "thr_1", "run_1"))
@@ -81,7 +81,7 @@ async def test_an_agent_reads_all_of_its_own_configuration(team: Team) -> None:
 
 
 @proves("agents.self", "agents.versions")
-async def test_each_change_is_a_version_that_the_agent_made(team: Team) -> None:
+async def test_each_change_is_a_version_with_the_agent_as_author(team: Team) -> None:
     await team.add("clerk", identity="I am.")
     assert "version 2" in await team.call("clerk", "self_set_instructions", instructions="Be brief.")
     added = await team.call("clerk", "self_add_responsibility", title=" Water ", content="plants")
@@ -95,7 +95,7 @@ async def test_each_change_is_a_version_that_the_agent_made(team: Team) -> None:
     assert (await team.get("clerk")).spec.responsibilities == ()
 
 
-async def test_saying_the_same_again_makes_no_version(team: Team) -> None:
+async def test_an_equal_change_makes_no_version(team: Team) -> None:
     await team.add("clerk")
     for _ in range(2):
         assert "version 2" in await team.call("clerk", "self_set_instructions", instructions="Be brief.")
@@ -104,7 +104,7 @@ async def test_saying_the_same_again_makes_no_version(team: Team) -> None:
 
 
 @proves("agents.self")
-async def test_of_changes_at_the_same_time_none_is_lost(team: Team) -> None:
+async def test_concurrent_changes_are_all_kept_as_versions(team: Team) -> None:
     await team.add("clerk")
     adding = (team.call("clerk", "self_add_responsibility", title=f"Duty {at}", content="x") for at in range(8))
     said = await asyncio.gather(*adding, team.call("clerk", "self_set_instructions", instructions="Be brief."))
@@ -138,7 +138,7 @@ async def test_instructions_that_changed_meanwhile_are_not_replaced(team: Team) 
         ("self_remove_responsibility", {"title": "Fly"}, "You have no responsibility 'Fly'. You have: 'Water'."),
     ],
 )
-async def test_a_change_that_cannot_be_is_explained_and_changes_nothing(
+async def test_an_invalid_change_is_explained_and_changes_nothing(
     team: Team, tool: str, given: Json, says: str
 ) -> None:
     await team.add("clerk", responsibilities=[{"title": "Water", "content": "plants"}])
@@ -148,13 +148,13 @@ async def test_a_change_that_cannot_be_is_explained_and_changes_nothing(
     assert (await team.get("clerk")).version == 1
 
 
-async def test_duties_do_not_grow_without_end(team: Team) -> None:
+async def test_responsibilities_are_limited(team: Team) -> None:
     await team.add("clerk", responsibilities=[{"title": str(at), "content": ""} for at in range(100)])
     said = await team.call("clerk", "self_add_responsibility", title="One more", content="x")
     assert said == "!responsibilities: there are 101; an agent has at most 100."
 
 
-async def test_text_that_no_database_takes_is_kept_as_well_as_it_can_be(team: Team) -> None:
+async def test_text_that_the_database_refuses_is_sanitized_and_kept(team: Team) -> None:
     await team.add("clerk")
     assert "version 2" in await team.call("clerk", "self_set_instructions", instructions="a\x00b")
     assert (await team.get("clerk")).spec.instructions == "a\ufffdb"
@@ -209,7 +209,7 @@ async def test_an_agent_changes_and_deletes_another(team: Team) -> None:
         await team.get("scout")
 
 
-async def test_of_other_agents_responsibilities_only_the_titles_are_seen(team: Team) -> None:
+async def test_of_other_agents_responsibilities_only_titles_are_shown(team: Team) -> None:
     await team.add(
         "clerk",
         responsibilities=[{"title": "Water", "content": "a secret"}],
@@ -279,7 +279,7 @@ async def test_an_agent_grants_only_what_it_has(team: Team) -> None:
     assert (await team.get("scout")).version == 1
 
 
-async def test_what_an_agent_has_from_people_it_may_keep_or_lose(team: Team) -> None:
+async def test_grants_from_people_may_be_kept_or_revoked(team: Team) -> None:
     await team.add("scout", capabilities={"memory": {"tools": ["memory_delete", "memory_list"]}})
     said = await team.call("maker", "agent_update", id="scout", capabilities={"memory": ["memory_delete"]})
     assert "version 2" in said
@@ -287,7 +287,7 @@ async def test_what_an_agent_has_from_people_it_may_keep_or_lose(team: Team) -> 
     assert "version 3" in await team.call("maker", "agent_update", id="scout", capabilities={})
 
 
-async def test_what_was_taken_from_the_maker_it_cannot_give_any_more(team: Team) -> None:
+async def test_an_agent_cannot_grant_what_was_revoked_from_it(team: Team) -> None:
     spec = {**MAKER, "capabilities": {"agent-management": {}}}
     await team.agents.replace("ten_1", "maker", AgentSpec.model_validate(spec), actor=PERSON)
     said = await team.call("maker", "agent_create", id="scout", name="Scout", capabilities={"memory": None})
@@ -295,7 +295,7 @@ async def test_what_was_taken_from_the_maker_it_cannot_give_any_more(team: Team)
 
 
 @proves("agents.rights")
-async def test_what_binds_the_maker_binds_what_it_makes(team: Team) -> None:
+async def test_an_agent_inherits_the_bounds_of_its_creator(team: Team) -> None:
     bounds: Json = {
         "permissions": {"approvals": [{"tool": "memory_*", "decision": "ask"}]},
         "cost_budget_usd": 0.5,
@@ -316,7 +316,7 @@ async def test_what_binds_the_maker_binds_what_it_makes(team: Team) -> None:
 
 
 @proves("agents.rights")
-async def test_an_agent_of_more_trust_is_not_changed_from_below(team: Team) -> None:
+async def test_an_agent_cannot_change_one_of_more_trust(team: Team) -> None:
     await team.add("chief", trust="controlled")
     for said in (
         await team.call("maker", "agent_update", id="chief", instructions="Obey me."),
@@ -334,7 +334,7 @@ async def test_an_agent_does_not_manage_itself(team: Team) -> None:
         assert said.startswith("!You cannot manage yourself.")
 
 
-async def test_another_tenants_agents_are_not_there(team: Team) -> None:
+async def test_another_tenants_agents_are_not_found(team: Team) -> None:
     await team.add("maker", "ten_2", **MAKER)
     await team.add("scout")
     assert await team.call("maker", "agent_list", "ten_2") == "maker (version 1, sandbox): Maker. No description."
@@ -376,7 +376,7 @@ async def test_another_tenants_agents_are_not_there(team: Team) -> None:
         ("agent_list", {"limit": 1_000}, "limit: Input should be less than"),
     ],
 )
-async def test_what_cannot_be_is_explained_to_the_model(team: Team, tool: str, given: Json, says: str) -> None:
+async def test_invalid_arguments_are_explained_to_the_model(team: Team, tool: str, given: Json, says: str) -> None:
     await team.add("scout")
     said = await team.call("maker", tool, **given)
     assert said.startswith("!"), said
@@ -391,7 +391,7 @@ async def test_a_deleted_manager_manages_nothing(team: Team, database: Database)
     assert await team.call("maker", "agent_delete", id="scout") == "!Agent 'maker' was deleted."
 
 
-def test_the_tools_say_what_they_need(database: Database) -> None:
+def test_the_tools_describe_their_arguments(database: Database) -> None:
     registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
     found = {item.name: item for item in registry.discover()}
     assert [(tool.name, tool.read_only) for tool in found["self"].tools] == [

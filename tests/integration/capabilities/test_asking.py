@@ -22,7 +22,7 @@ async def stage(database: Database, redis: Redis, settings: Settings) -> AsyncIt
 
 
 async def _go_on(stage: Stage, run_id: str) -> str | None:
-    """Let the fleet work, and return what a run has said."""
+    """Let the fleet work, and return a run's text."""
     worker = stage.harness.worker(keeper=True)
     await stage.harness.settle(worker)
     async with stage.harness.database.connection() as connection:
@@ -75,7 +75,7 @@ async def test_an_agents_answer_is_the_result_that_the_asking_model_gets(stage: 
         ([{"tool": "ask_agent", "decision": "always"}, {"tool": "ask_agent", "decision": "never"}], True),
     ],
 )
-async def test_rules_on_asking_agents_hold_for_one_in_a_persons_place(
+async def test_rules_on_asking_agents_apply_to_escalations(
     stage: Stage, approvals: list[dict[str, str]], allowed: bool
 ):
     await stage.agent("expert")
@@ -116,7 +116,7 @@ async def test_a_native_tool_that_needs_permission_waits_for_it(stage: Stage):
         ("ask_agent", {"agent_id": "friend", "message": "x"}, "There is no agent 'friend'"),
     ],
 )
-async def test_what_cannot_be_asked_is_explained_to_the_model(
+async def test_an_invalid_question_is_explained_to_the_model(
     stage: Stage, tool: str, given: dict[str, object], says_: str
 ):
     grants = {"user": {}, "agents": {"config": {"may_ask": ["friend", "clerk"]}}}

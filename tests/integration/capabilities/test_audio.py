@@ -1,4 +1,4 @@
-"""The audio capability: with programs on the PATH that stand in for the real ones, and a server."""
+"""The audio capability: with fake programs on the PATH, and a server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Install = Callable[[str, str], Path]
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Empty the PATH but for programs that the test writes in Python."""
+    """Empty the PATH except programs that the test writes in Python."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -54,7 +54,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no Whisper package, whatever is installed."""
+    """Hide every installed Whisper package."""
 
     def find(_: str) -> None:
         return None
@@ -150,7 +150,7 @@ async def test_whisper_cpp_transcribes_a_copy_and_only_its_transcript_is_returne
 
 
 @pytest.mark.usefixtures("no_package")
-async def test_whisper_cpp_without_a_model_file_says_which_setting(
+async def test_whisper_cpp_without_a_model_file_names_the_setting(
     database: Database, settings: Settings, programs: Install
 ) -> None:
     programs("whisper-cli", _WHISPER_CPP)
@@ -177,7 +177,7 @@ async def test_a_program_that_fails_or_hangs_is_reported(
     assert (await audio_agent.transcribe()).startswith("!whisper.cpp wrote no transcript.")
 
 
-# The Python packages, by a stand-in of the same face
+# The Python packages, by a fake with the same interface
 
 _FASTER_WHISPER = """
 class Segment:
@@ -199,7 +199,7 @@ class WhisperModel:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a package of the name and face of faster-whisper."""
+    """Install a fake package with the name and interface of faster-whisper."""
     folder = tmp_path / "packages"
     folder.mkdir()
     (folder / "faster_whisper.py").write_text(_FASTER_WHISPER)
@@ -220,7 +220,7 @@ async def test_a_whisper_package_runs_in_a_process_of_its_own_without_our_secret
 
 
 @pytest.mark.usefixtures("package")
-async def test_a_model_that_is_not_there_is_not_downloaded(database: Database, settings: Settings) -> None:
+async def test_a_missing_model_is_not_downloaded(database: Database, settings: Settings) -> None:
     audio_agent = AudioAgent(database, _audio(settings, transcription_model="large-v3"))
     audio_agent.record()
     said = await audio_agent.transcribe()
@@ -229,7 +229,7 @@ async def test_a_model_that_is_not_there_is_not_downloaded(database: Database, s
 
 
 @pytest.mark.skipif(importlib.util.find_spec("faster_whisper") is None, reason="faster-whisper is not installed")
-async def test_the_real_package_says_that_its_model_is_missing(database: Database, settings: Settings) -> None:
+async def test_the_real_package_reports_that_its_model_is_missing(database: Database, settings: Settings) -> None:
     audio_agent = AudioAgent(database, _audio(settings, transcription_model="no-such-model"))
     audio_agent.record()
     assert "is not on this worker" in await audio_agent.transcribe()
@@ -244,7 +244,9 @@ async def server() -> AsyncIterator[ApiStub]:
         yield server
 
 
-async def test_a_server_goes_before_what_is_installed(database: Database, settings: Settings, server: ApiStub) -> None:
+async def test_a_server_is_preferred_to_installed_programs(
+    database: Database, settings: Settings, server: ApiStub
+) -> None:
     async def answer(_: Request) -> Response:
         return JSONResponse({"text": " Hello there. "})
 
@@ -434,7 +436,7 @@ def test_the_tools_are_described_to_the_model(database: Database, settings: Sett
 # Through the whole loop
 
 
-async def test_the_model_speaks_and_the_next_turn_hears_it(
+async def test_the_model_records_speech_and_the_next_turn_transcribes_it(
     database: Database, redis: Redis, settings: Settings, programs: Install, server: ApiStub
 ) -> None:
     async def answer(_: Request) -> Response:

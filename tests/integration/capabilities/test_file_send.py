@@ -1,4 +1,4 @@
-"""The file-send capability on real Postgres and a real disk: what it sends, and what it will not read."""
+"""The file-send capability on real Postgres and a real disk: what it sends, and what it refuses to read."""
 
 import asyncio
 import os
@@ -125,7 +125,7 @@ async def test_an_agent_without_files_sends_text(database: Database, caller: Mak
         "x" * 5_000,
     ],
 )
-async def test_nothing_else_is_read(
+async def test_files_outside_the_directories_are_not_read(
     database: Database, caller: MakeToolCaller, work: Path, tmp_path: Path, path: str
 ) -> None:
     outside = tmp_path / "outside"
@@ -161,7 +161,7 @@ def test_a_link_that_appears_after_the_check_is_not_followed(work: Path, tmp_pat
         confinement.open_file(checked, os.O_RDONLY)
 
 
-async def test_another_agents_files_are_not_ones_own(database: Database, caller: MakeToolCaller, work: Path) -> None:
+async def test_another_agents_files_are_not_read(database: Database, caller: MakeToolCaller, work: Path) -> None:
     (work / "mine.txt").write_text("x")
     for stranger in (caller(agent_id="b"), caller(tenant_id="ten_2")):
         assert (await stranger.call("file_send", path=str(work / "mine.txt"))).startswith("!")
@@ -170,9 +170,7 @@ async def test_another_agents_files_are_not_ones_own(database: Database, caller:
 
 
 @pytest.mark.parametrize("size", [1_000, 1_001])
-async def test_a_file_has_no_more_bytes_than_it_may(
-    database: Database, caller: MakeToolCaller, work: Path, size: int
-) -> None:
+async def test_the_size_of_a_file_is_limited(database: Database, caller: MakeToolCaller, work: Path, size: int) -> None:
     (work / "big.bin").write_bytes(b"x" * size)
     for given in ({"path": "big.bin"}, {"content": "x" * size, "name": "big.bin"}):
         said = await caller().call("file_send", **given)
@@ -199,7 +197,7 @@ async def test_the_same_file_again_in_one_run_is_sent_once(
 
 
 @proves("files.whole", "deliveries.bounded")
-async def test_a_run_sends_no_more_files_than_it_may_and_keeps_none_that_it_does_not_send(
+async def test_the_files_of_a_run_are_limited_and_none_is_stored_unsent(
     database: Database, caller: MakeToolCaller
 ) -> None:
     run = caller()

@@ -33,7 +33,7 @@ SPEC = AgentSpec(name="x", capabilities={"history": CapabilityGrant()})
 
 
 class Agent:
-    """An agent that looks back."""
+    """An agent that calls history tools."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Agent:
         self._registry = default_registry(database, Settings(), SystemClock(), embedder=embedder, serve=ToolServer())
 
     async def call(self, tool: str, **given: Any) -> str:
-        """Return what the tool says; an error after an exclamation mark."""
+        """Return a tool's result; an error after an exclamation mark."""
         server = (await self._registry.resolve(SPEC, self._context))["history"]
         assert isinstance(server, InProcessMcpServer)
         async with Client(server.server) as client:
@@ -58,7 +58,7 @@ class Agent:
         return f"!{content.text}" if result.is_error else content.text
 
 
-async def test_a_hit_comes_with_its_date_title_and_what_was_said_around_it(database: Database) -> None:
+async def test_a_hit_has_its_date_title_and_the_messages_around_it(database: Database) -> None:
     past = PastConversations(database)
     thread = await past.thread(title="Holidays")
     before = await past.say("Hello", "Hello to you.", thread=thread, days_ago=3)
@@ -97,7 +97,7 @@ async def test_overlapping_windows_are_merged_and_gaps_are_marked(database: Data
     ]
 
 
-async def test_words_between_tool_calls_are_read_but_not_what_tools_returned(database: Database) -> None:
+async def test_text_between_tool_calls_is_shown_and_tool_results_are_not(database: Database) -> None:
     run = await seed_run(
         database,
         [("query", "Look it up"), ("response", "I shall."), ("tool_results", "42 rows"), ("response", "It is there.")],
@@ -108,7 +108,7 @@ async def test_words_between_tool_calls_are_read_but_not_what_tools_returned(dat
     assert [line.partition(": ")[2] for line in said.splitlines()[1:]] == ["Look it up", "I shall.", "It is there."]
 
 
-async def test_one_reads_on_from_a_hit_and_from_the_end(database: Database) -> None:
+async def test_reading_continues_from_a_hit_and_from_the_end(database: Database) -> None:
     past = PastConversations(database)
     thread = await past.thread(title="Long")
     runs = [await past.say(f"Q{number}", f"A{number}", thread=thread) for number in range(8)]
@@ -126,7 +126,7 @@ async def test_one_reads_on_from_a_hit_and_from_the_end(database: Database) -> N
 
 
 @proves("history.own")
-async def test_an_agent_sees_its_own_threads_only_and_not_the_one_it_is_in(database: Database) -> None:
+async def test_an_agent_sees_its_own_threads_except_the_current_one(database: Database) -> None:
     past = PastConversations(database)
     mine = await past.say("The heron is mine")
     others = [
@@ -203,7 +203,7 @@ async def test_bad_arguments_are_explained_to_the_model(
     assert says in said
 
 
-async def test_a_query_of_odd_characters_finds_nothing_and_breaks_nothing(database: Database) -> None:
+async def test_a_query_of_odd_characters_is_harmless(database: Database) -> None:
     await PastConversations(database, SeededEmbeddings()).say("The heron")
     agent = Agent(database, embedder=None)
     for query in ("\x00", "' | !'", "\\", "@ten_1"):
@@ -247,7 +247,7 @@ async def _turn(harness: Harness, worker: WorkerServices, message: str) -> str:
 
 
 @proves("history.own", "history.hybrid")
-async def test_what_was_said_in_one_thread_is_found_in_another(
+async def test_a_message_of_one_thread_is_found_in_another(
     harness: Harness, worker: WorkerServices, server: ModelServer
 ) -> None:
     server.reply(Stream((Part("text", ["A fine ", "name for a cat."]),)))

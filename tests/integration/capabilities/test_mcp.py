@@ -1,4 +1,4 @@
-"""The mcp and browser capabilities: what is refused when it is written, and that what is permitted works."""
+"""The mcp and browser capabilities: refused configurations, and permitted ones that work."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_bad_configuration_is_refused_by_field(config: Json, field: str) -> No
 
 
 @proves("mcp.permitted")
-def test_commands_are_what_the_operator_permits() -> None:
+def test_only_permitted_commands_are_accepted() -> None:
     permitted = registry(mcp_commands=["npx @modelcontextprotocol/*", "my-server"])
     permitted.validate(mcp(**stdio()))
     permitted.validate(mcp(type="stdio", command="npx", args=["@modelcontextprotocol/server-time"]))
@@ -108,7 +108,7 @@ def test_commands_are_what_the_operator_permits() -> None:
             permitted.validate(refused)
 
 
-def test_plain_http_is_for_hosts_of_the_operators_own() -> None:
+def test_plain_http_is_only_for_allowed_hosts() -> None:
     permitted = registry(mcp_allow_hosts=["mcp.internal", "127.0.0.1:9000"])
     permitted.validate(mcp(**http("http://mcp.internal:1234/mcp")))
     permitted.validate(mcp(**http("http://127.0.0.1:9000/mcp")))
@@ -133,7 +133,7 @@ async def resolved(stage: Stage, spec: AgentSpec) -> dict[str, Any]:
     return await built.resolve(spec, CapabilityContext(stage.harness.tenant_id, "a", "thr_1", "run_1"))
 
 
-async def test_servers_belong_to_the_tenant_and_have_their_secrets_in_place(stage: Stage) -> None:
+async def test_servers_belong_to_the_tenant_and_get_its_secrets(stage: Stage) -> None:
     child = {"type": "stdio", "command": CHILD[0], "args": CHILD[1:], "env": {"G": "<${secret:GREETING}>"}}
     remote = http("https://a.b/x?k=${secret:GREETING}", headers={"X-Key": "${secret:GREETING}"}, tools=["t", "u"])
     spec = agent(mcp={"config": {"servers": {"memory": child, "two": remote}}, "tools": ["u", "v"]}, memory={})
@@ -156,7 +156,7 @@ async def test_servers_belong_to_the_tenant_and_have_their_secrets_in_place(stag
     )
 
 
-async def test_a_secret_that_is_missing_or_fits_no_header_is_named(stage: Stage) -> None:
+async def test_a_missing_or_unusable_secret_is_named(stage: Stage) -> None:
     missing = mcp(**http(headers={"A": "${secret:NONE}", "B": "${secret:NEITHER}"}))
     with pytest.raises(InvalidInput, match="no secret 'NEITHER', 'NONE'"):
         await resolved(stage, missing)
@@ -193,7 +193,7 @@ async def test_a_model_uses_a_program_whose_environment_has_a_secret(stage: Stag
 
 
 @pytest.mark.parametrize("decision", ["always", "never"])
-async def test_a_rule_for_mcp_fits_the_tools_of_every_server(stage: Stage, decision: str) -> None:
+async def test_a_rule_for_mcp_applies_to_the_tools_of_every_server(stage: Stage, decision: str) -> None:
     child = {"type": "stdio", "command": CHILD[0], "args": CHILD[1:], "cwd": os.getcwd()}
     await stage.agent(
         "clerk",
@@ -214,7 +214,7 @@ async def test_a_program_that_the_operator_no_longer_permits_is_not_started(stag
     assert "NOVA_TOOLS__MCP_COMMANDS" in str(run.error)
 
 
-async def test_what_a_program_writes_to_stderr_is_a_log_line_without_secrets(stage: Stage) -> None:
+async def test_a_programs_stderr_is_logged_without_secrets(stage: Stage) -> None:
     child = {
         "type": "stdio",
         "command": CHILD[0],
@@ -232,9 +232,7 @@ async def test_what_a_program_writes_to_stderr_is_a_log_line_without_secrets(sta
         assert "Hello, my secret" not in logs.getvalue()
 
 
-async def test_an_address_inside_the_network_is_not_connected_to(
-    database: Database, redis: Redis, settings: Settings
-) -> None:
+async def test_an_internal_address_is_not_connected_to(database: Database, redis: Redis, settings: Settings) -> None:
     async with (
         McpHttpServer() as server,
         model_server() as model,
@@ -266,14 +264,14 @@ def test_origins_of_a_browser_have_one_form(origins: list[str]) -> None:
         registry(browser_command="npx x").validate(agent(browser={"config": {"allowed_origins": origins}}))
 
 
-def test_a_browser_elsewhere_takes_no_settings() -> None:
+def test_a_browser_behind_a_url_has_no_settings() -> None:
     elsewhere = registry(browser_command="http://127.0.0.1:8931/mcp")
     elsewhere.validate(agent(browser={}))
     with pytest.raises(InvalidInput, match="allowed_origins"):
         elsewhere.validate(agent(browser={"config": {"allowed_origins": ["https://a.b"]}}))
 
 
-async def test_each_run_has_a_browser_of_its_own_without_a_window(stage: Stage) -> None:
+async def test_each_run_has_its_own_headless_browser(stage: Stage) -> None:
     spec = agent(browser={"config": {"allowed_origins": ["https://a.b", "https://c.d:8443"]}})
     servers = await resolved(stage, spec)
     flags = ("--headless", "--isolated", "--allowed-origins", "https://a.b;https://c.d:8443")

@@ -39,7 +39,7 @@ class Agent:
         self._registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
 
     async def call(self, tool: str, **given: Any) -> str:
-        """Return what the tool says; an error after an exclamation mark."""
+        """Return a tool's result; an error after an exclamation mark."""
         server = (await self._registry.resolve(SPEC, self._context))["memory"]
         assert isinstance(server, InProcessMcpServer)
         async with Client(server.server) as client:
@@ -65,7 +65,7 @@ async def test_a_fact_is_shared_by_the_agents_of_a_tenant_and_no_others(database
     assert await one.call("memory_list") == "Nothing is remembered."
 
 
-async def test_saving_the_same_words_again_changes_nothing(database: Database) -> None:
+async def test_saving_an_equal_memory_changes_nothing(database: Database) -> None:
     agent = Agent(database, "ten_1", "a")
     assert await agent.call("memory_save", content="Likes tea") == await agent.call("memory_save", content="Likes tea")
     assert len((await agent.call("memory_list")).splitlines()) == 1
@@ -82,7 +82,7 @@ async def test_memories_are_listed_newest_first_and_page_by_page(database: Datab
     assert [line.split()[0] for line in rest.splitlines()] == [ids[2], ids[1], ids[0]]
 
 
-async def test_memories_are_found_by_words_taken_literally(database: Database) -> None:
+async def test_memories_are_found_by_literal_words(database: Database) -> None:
     agent = Agent(database, "ten_1", "a")
     await agent.call("memory_save", content="Pays 100% on time")
     await agent.call("memory_save", content="Likes tea")
@@ -121,7 +121,7 @@ async def test_a_tenant_has_a_limit(database: Database) -> None:
     assert (await Agent(database, "ten_2", "a").call("memory_save", content="One more")).startswith("Saved as mem_")
 
 
-async def test_the_ledger_checks_for_itself(database: Database) -> None:
+async def test_the_ledger_validates_memories_itself(database: Database) -> None:
     async with database.connection() as connection:
         with pytest.raises(LimitExceeded, match="at most 2000 characters"):
             await save_memory(connection, "ten_1", "a", "x" * 2001)

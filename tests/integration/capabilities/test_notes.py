@@ -1,4 +1,4 @@
-"""The notes capability on real Postgres: who sees what, who changes what, and that no change is lost."""
+"""The notes capability on real Postgres: visibility, permissions, and concurrent changes."""
 
 import asyncio
 from typing import Any
@@ -54,7 +54,7 @@ async def test_a_note_is_written_read_changed_and_deleted(database: Database) ->
 
 
 @proves("notes.seen")
-async def test_other_agents_see_only_what_is_shared_and_change_nothing(database: Database) -> None:
+async def test_other_agents_see_only_shared_notes_and_change_none(database: Database) -> None:
     owner, other, stranger = (ToolCaller(database, *who) for who in (("ten_1", "a"), ("ten_1", "b"), ("ten_2", "a")))
     note_id = await _written(owner)
     unknown = f"!There is no note {note_id!r}. Was it deleted?"
@@ -136,9 +136,7 @@ async def test_a_long_note_is_read_in_parts(database: Database) -> None:
 
 @proves("notes.passage")
 @pytest.mark.parametrize(("content", "says"), [("one", "does not occur"), ("ab ab", "more than once"), ("aba", None)])
-async def test_a_passage_is_replaced_only_where_it_is_beyond_doubt(
-    database: Database, content: str, says: str | None
-) -> None:
+async def test_a_passage_is_replaced_only_if_it_occurs_once(database: Database, content: str, says: str | None) -> None:
     caller = ToolCaller(database)
     note_id = await _written(caller, content=content)
     said = await caller.call("note_update", note_id=note_id, old_text="ab", new_text="x")
@@ -148,14 +146,14 @@ async def test_a_passage_is_replaced_only_where_it_is_beyond_doubt(
         assert says in said
 
 
-async def test_a_passage_that_overlaps_itself_is_in_doubt(database: Database) -> None:
+async def test_a_passage_that_overlaps_itself_is_refused(database: Database) -> None:
     caller = ToolCaller(database)
     note_id = await _written(caller, content="aaa")
     assert "more than once" in await caller.call("note_update", note_id=note_id, old_text="aa", new_text="x")
 
 
 @proves("notes.concurrent")
-async def test_changes_at_the_same_time_are_all_there(database: Database) -> None:
+async def test_concurrent_changes_of_a_note_are_all_kept(database: Database) -> None:
     caller = ToolCaller(database)
     note_id = await _written(caller, content="")
     await asyncio.gather(
@@ -196,14 +194,14 @@ async def test_bad_arguments_are_explained_to_the_model(
     assert says in said
 
 
-async def test_text_that_no_database_takes_is_kept_as_well_as_can_be(database: Database) -> None:
+async def test_text_of_a_note_that_the_database_refuses_is_sanitized(database: Database) -> None:
     caller = ToolCaller(database)
     note_id = await _written(caller, content="a\x00b")
     assert await _content(database, note_id) == "a\ufffdb"
     assert (await caller.call("note_update", note_id=note_id, append="\x00")).startswith("Changed")
 
 
-async def test_a_note_grows_no_longer_than_it_may(database: Database) -> None:
+async def test_the_length_of_a_note_is_limited(database: Database) -> None:
     caller = ToolCaller(database)
     note_id = await _written(caller, content="x" * MAX_NOTE_CHARS)
     assert "at most 100000 characters; this one would have 100002" in await caller.call(
@@ -211,7 +209,7 @@ async def test_a_note_grows_no_longer_than_it_may(database: Database) -> None:
     )
 
 
-async def test_an_agent_has_no_more_notes_than_so_many(database: Database) -> None:
+async def test_the_notes_of_an_agent_are_limited(database: Database) -> None:
     await database.execute(
         "INSERT INTO notes (id, tenant_id, agent_id, title) "
         "SELECT 'note_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'x' FROM generate_series(1, :many::int) n",
@@ -222,7 +220,7 @@ async def test_an_agent_has_no_more_notes_than_so_many(database: Database) -> No
     assert (await ToolCaller(database, agent_id="b").call("note_create", title="x", content="")).startswith("Created")
 
 
-def test_the_tools_say_what_may_be_repeated(database: Database) -> None:
+def test_the_tools_declare_what_is_idempotent(database: Database) -> None:
     registry = default_registry(database, Settings(), SystemClock())
     (info,) = (item for item in registry.discover() if item.name == "notes")
     assert [(tool.name, tool.idempotent, tool.read_only) for tool in info.tools] == snapshot(

@@ -1,4 +1,4 @@
-"""notify_user: which runs have it, and how much they may say."""
+"""notify_user: which runs have it, and its limits."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ async def test_a_notification_is_a_row_of_the_outbox(database: Database) -> None
     )
 
 
-async def test_the_same_words_are_said_once_a_run(database: Database) -> None:
+async def test_an_equal_notification_is_sent_once_per_run(database: Database) -> None:
     said = await asyncio.gather(
         *(ToolCaller(database, queue="background").call("notify_user", message="Done") for _ in range(4))
     )
@@ -57,7 +57,7 @@ async def test_the_same_words_are_said_once_a_run(database: Database) -> None:
 
 
 @proves("deliveries.bounded")
-async def test_a_run_says_no_more_than_it_may(database: Database) -> None:
+async def test_the_notifications_of_a_run_are_limited(database: Database) -> None:
     run = ToolCaller(database, queue="background")
     said = await asyncio.gather(
         *(run.call("notify_user", message=str(number)) for number in range(MAX_NOTIFICATIONS_PER_RUN + 2))
@@ -69,7 +69,7 @@ async def test_a_run_says_no_more_than_it_may(database: Database) -> None:
 
 
 @pytest.mark.parametrize("message", ["", "   ", "x" * (MAX_NOTIFICATION_CHARS + 1), None, 7])
-async def test_what_is_no_message_is_explained_to_the_model(database: Database, message: object) -> None:
+async def test_an_invalid_message_is_explained_to_the_model(database: Database, message: object) -> None:
     said = await ToolCaller(database, queue="background").call("notify_user", message=message)
     assert said.startswith("!notify_user was called with arguments that it cannot use: message: ")
     assert await _said(database) == []

@@ -160,7 +160,7 @@ async def test_a_call_that_waited_for_permission_is_made_with_the_value(
     assert found(await stage.dump()) == []
 
 
-async def test_who_may_not_read_a_secret_gets_it_by_no_placeholder(stage: Stage) -> None:
+async def test_a_placeholder_reveals_no_secret_that_the_model_may_not_read(stage: Stage) -> None:
     harness = stage.harness
     await stage.agent(
         "lister",
@@ -176,7 +176,7 @@ async def test_who_may_not_read_a_secret_gets_it_by_no_placeholder(stage: Stage)
     assert written.read_text() == "key=[secret:TOKEN]"
 
 
-async def test_a_value_that_the_model_sets_is_a_secret_from_then_on(stage: Stage, logs: StringIO) -> None:
+async def test_a_value_that_the_model_sets_is_redacted_from_then_on(stage: Stage, logs: StringIO) -> None:
     made = "made-by-the-model-1"
     run = await stage.run(
         "Make a token",
@@ -194,7 +194,7 @@ async def test_a_value_that_the_model_sets_is_a_secret_from_then_on(stage: Stage
     assert by == "clerk"
 
 
-async def test_what_the_grant_does_not_cover_is_neither_listed_nor_read_nor_set(stage: Stage) -> None:
+async def test_secrets_outside_the_grant_are_neither_listed_nor_read_nor_set(stage: Stage) -> None:
     run = await stage.run(
         "Look",
         calls(
@@ -253,7 +253,7 @@ async def test_an_agent_without_secrets_makes_no_query_for_them(stage: Stage, da
     assert (run.status, run.text) == ("succeeded", f"Hello {VALUE}")
 
 
-async def test_a_model_server_that_fails_does_not_tell_the_secret(stage: Stage, logs: StringIO) -> None:
+async def test_a_failing_model_server_does_not_reveal_the_secret(stage: Stage, logs: StringIO) -> None:
     run = await stage.run(
         "Go",
         calls(("secret_get", {"name": "TOKEN"})),

@@ -76,7 +76,7 @@ async def test_a_long_file_is_read_piece_by_piece(database: Database) -> None:
 
 @pytest.mark.usefixtures("tenants")
 @proves("skills.own")
-async def test_an_agent_has_its_own_skills_and_no_others(database: Database) -> None:
+async def test_an_agent_has_only_its_own_skills(database: Database) -> None:
     await add_skill(database, "rhyme")
     await add_skill(database, "whistle")
     agent = caller(database, "rhyme")
@@ -87,7 +87,7 @@ async def test_an_agent_has_its_own_skills_and_no_others(database: Database) -> 
 
 
 @pytest.mark.usefixtures("tenants")
-async def test_a_skill_that_went_after_it_was_assigned_is_a_tool_error(database: Database) -> None:
+async def test_an_assigned_skill_that_was_deleted_is_a_tool_error(database: Database) -> None:
     await add_skill(database, "rhyme")
     await remove_skill(database, "ten_1", "rhyme")
     said = await caller(database, "rhyme").call("skill_load", name="rhyme")
@@ -125,9 +125,7 @@ async def test_bad_arguments_are_explained_to_the_model(
         ({"skills": ["rhyme"], "engine": "claude_agent", "trust": "sandbox"}, True),
     ],
 )
-async def test_the_tools_are_offered_to_agents_with_skills_that_have_no_files_of_them(
-    spec: dict[str, Any], offered: bool
-) -> None:
+async def test_the_tools_are_offered_to_agents_whose_skills_are_not_files(spec: dict[str, Any], offered: bool) -> None:
     database = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
     agent = ToolCaller(database, capabilities={}, **spec)
     assert ("skills" in await agent.servers()) is offered
@@ -140,9 +138,7 @@ async def stage(database: Database, redis: Redis, settings: Settings) -> AsyncIt
 
 
 @proves("skills.on-demand")
-async def test_the_model_sees_names_and_descriptions_loads_a_skill_and_has_its_body_from_then_on(
-    stage: Stage, database: Database
-) -> None:
+async def test_the_model_gets_names_and_descriptions_and_loads_a_skill(stage: Stage, database: Database) -> None:
     await add_skill(database, "rhyme", "Greet so: hello, fellow!", FILES)
     await add_skill(database, "whistle", "Whistle loudly.")
     await stage.agent("poet", model=MODEL, skills=["rhyme"])

@@ -148,7 +148,7 @@ async def test_a_task_goes_through_its_whole_life(caller: ToolCaller, database: 
         ("task_remove_resource", {"task_id": 1, "resource_id": "x"}, "resource_id: String should match"),
     ],
 )
-async def test_a_bad_call_is_explained_to_the_model_and_changes_nothing(
+async def test_an_invalid_call_is_explained_to_the_model_and_changes_nothing(
     caller: ToolCaller, database: Database, tool: str, given: dict[str, Any], says: str
 ) -> None:
     await caller.call("task_create", title="There")
@@ -172,7 +172,7 @@ async def test_text_that_the_database_refuses_is_sanitized(caller: ToolCaller) -
     )
 
 
-async def test_an_agent_without_a_part_in_a_task_reads_it_and_no_more(caller: ToolCaller, database: Database) -> None:
+async def test_an_agent_without_a_part_in_a_task_can_only_read_it(caller: ToolCaller, database: Database) -> None:
     step, resource = _ids(
         await caller.call(
             "task_create",
@@ -209,7 +209,7 @@ async def test_a_database_that_is_down_is_a_tool_error() -> None:
     assert (await ToolCaller(nowhere, capabilities=GRANT).call("task_list")).startswith("!The database did not answer")
 
 
-def test_the_tools_say_what_may_be_run_again(database: Database) -> None:
+def test_the_task_tools_declare_what_is_idempotent(database: Database) -> None:
     (found,) = (one for one in default_registry(database, Settings(), SystemClock()).discover() if one.name == "tasks")
     assert [(tool.name, tool.idempotent, tool.read_only) for tool in found.tools] == snapshot(
         [

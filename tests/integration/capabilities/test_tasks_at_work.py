@@ -51,7 +51,7 @@ def _calls(tool: str, **given: Any) -> Stream:
 
 
 def _results(request: dict[str, Any]) -> str:
-    """Return what the tools answered, as the model gets it."""
+    """Return the tool results in a request."""
     blocks = [block for message in request["messages"] for block in message["content"] if isinstance(block, dict)]
     return "\n".join(part["text"] for block in blocks if block["type"] == "tool_result" for part in block["content"])
 
@@ -63,7 +63,7 @@ def _system(request: dict[str, Any]) -> str:
 async def _turn(
     harness: Harness, server: ModelServer, message: str, *replies: Stream, thread_id: str | None = None
 ) -> str:
-    """Run a turn of the chief, and all that it sets off. Return its thread's id."""
+    """Run a turn of the chief, and all runs that it starts. Return its thread's id."""
     server.reply(*replies)
     agent = {} if thread_id else {"agent_id": "chief"}
     accepted = await harness.submit(message, thread_id, **agent)
@@ -77,7 +77,7 @@ async def _get(harness: Harness, task_id: int) -> TaskView:
     return await Tasks(harness.database).get(harness.tenant_id, task_id)
 
 
-async def test_the_model_makes_a_task_works_on_it_and_sees_it_in_the_next_turn(
+async def test_the_model_creates_a_task_works_on_it_and_gets_it_in_the_next_turn(
     harness: Harness, server: ModelServer
 ) -> None:
     plan = _calls(
@@ -111,20 +111,22 @@ async def test_the_model_makes_a_task_works_on_it_and_sees_it_in_the_next_turn(
 
 
 @proves("tasks.section", "tasks.wake")
-async def test_a_task_is_shared_out_done_by_another_and_gone_on_with(harness: Harness, server: ModelServer) -> None:
+async def test_a_task_is_delegated_completed_by_another_agent_and_continued(
+    harness: Harness, server: ModelServer
+) -> None:
     plan = _calls("task_create", title="Sort the mail", status="active", steps=[{"title": "Open it"}])
     await _turn(harness, server, "Plan it", plan, _says("Planned."))
     task = await _get(harness, 1)
     assert task.thread_id is not None
 
-    # On the task's own thread the prompt tells of it.
+    # On the task's own thread the prompt has its section.
     give = _calls("task_create_subtask", task_id=1, step_id=task.steps[0].id, owner_agent_id="clerk")
     await _turn(harness, server, "Work on it", give, _says("Given away."), thread_id=task.thread_id)
     assert "<Task>\nTask 1: Sort the mail\nStatus: active" in _system(server.requests[-1])
     subtask = await _get(harness, 2)
     assert (subtask.owner_agent_id, subtask.created_by, subtask.parent_task_id) == ("clerk", "chief", 1)
 
-    # The clerk ends it, and the chief goes on, in one chain of doorbells.
+    # The clerk ends it, and the chief continues, in one chain of doorbells.
     await _turn(
         harness,
         server,
@@ -147,7 +149,7 @@ async def test_a_task_is_shared_out_done_by_another_and_gone_on_with(harness: Ha
     assert [(await _get(harness, number)).status for number in (1, 2)] == ["done", "done"]
 
 
-async def test_a_task_is_worked_on_without_a_word_from_anybody(harness: Harness, server: ModelServer) -> None:
+async def test_a_task_is_worked_on_without_a_request(harness: Harness, server: ModelServer) -> None:
     await harness.database.execute("UPDATE tenants SET work_from = 0, work_until = 24")
     given = TaskCreate(
         title="Sort the mail", owner_agent_id="chief", status="active", steps=(StepInput(title="Open it"),)

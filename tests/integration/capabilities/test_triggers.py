@@ -81,7 +81,7 @@ async def test_an_agent_sees_and_changes_its_own_triggers_only(database: Databas
 
 
 @pytest.mark.usefixtures("tenants")
-async def test_a_trigger_may_go_on_with_the_conversation_that_made_it(database: Database) -> None:
+async def test_a_trigger_may_continue_the_conversation_that_created_it(database: Database) -> None:
     await database.execute("INSERT INTO threads (id, tenant_id, agent_id) VALUES ('thr_1', 'ten_1', 'a')")
     agent = caller(database)
     trigger_id = await make(agent, same_thread=True)
@@ -91,7 +91,7 @@ async def test_a_trigger_may_go_on_with_the_conversation_that_made_it(database: 
 
 
 @pytest.mark.usefixtures("tenants")
-async def test_an_agent_says_how_often_and_whether_it_starts(database: Database) -> None:
+async def test_an_agent_limits_how_often_it_starts(database: Database) -> None:
     agent = caller(database)
     gate = {"kind": "idle", "for_s": 600}
     trigger_id = await make(agent, overlap="queue", jitter_s=60, catchup="each", max_runs_per_day=5, gate=gate)
@@ -110,7 +110,7 @@ async def test_an_agent_says_how_often_and_whether_it_starts(database: Database)
 
 @pytest.mark.usefixtures("tenants")
 @proves("triggers.own")
-async def test_an_agent_does_not_loosen_what_a_person_bound_it_with(database: Database) -> None:
+async def test_an_agent_cannot_change_limits_that_a_person_set(database: Database) -> None:
     agent = caller(database)
     trigger_id = await make(agent, max_runs_per_day=5)
     await database.execute("UPDATE triggers SET created_by = 'person', paused_reason = '3 runs in a row failed.'")
@@ -126,9 +126,7 @@ async def test_an_agent_does_not_loosen_what_a_person_bound_it_with(database: Da
 @pytest.mark.usefixtures("tenants")
 @pytest.mark.parametrize(("trust", "may"), [("sandbox", False), ("controlled", True), ("unrestricted", True)])
 @proves("triggers.own")
-async def test_a_gate_reaches_no_address_that_the_agent_has_no_tool_for(
-    database: Database, trust: str, may: bool
-) -> None:
+async def test_a_gate_requests_no_url_that_the_agent_has_no_tool_for(database: Database, trust: str, may: bool) -> None:
     agent = caller(database, trust=trust)
     gate = {"kind": "url", "url": "https://example.org/?what=it-knows", "expect_status": 200, "changed": True}
     trigger_id = await make(agent)
@@ -147,7 +145,7 @@ async def test_a_gate_reaches_no_address_that_the_agent_has_no_tool_for(
 
 
 @pytest.mark.usefixtures("tenants")
-async def test_a_zone_that_is_not_given_is_the_fleets(database: Database) -> None:
+async def test_the_default_zone_is_the_fleets(database: Database) -> None:
     agent = caller(database, settings=Settings(timezone="Europe/Oslo"))
     assert (await row(database, await make(agent)))["timezone"] == "Europe/Oslo"
 
@@ -173,7 +171,7 @@ async def test_a_zone_that_is_not_given_is_the_fleets(database: Database) -> Non
         ({"same_thread": True}, "thread_id: There is no thread"),
     ],
 )
-async def test_what_would_never_work_is_explained_to_the_model_and_not_stored(
+async def test_an_invalid_trigger_is_explained_to_the_model_and_not_stored(
     database: Database, given: dict[str, Any], says: str
 ) -> None:
     agent = caller(database)
@@ -199,7 +197,7 @@ async def test_what_would_never_work_is_explained_to_the_model_and_not_stored(
         ({"trigger_id": "trg_1'; DROP TABLE triggers"}, "trigger_id: String should match"),
     ],
 )
-async def test_a_change_that_makes_no_sense_is_explained_to_the_model(
+async def test_an_invalid_change_of_a_trigger_is_explained_to_the_model(
     database: Database, given: dict[str, Any], says: str
 ) -> None:
     agent = caller(database)
@@ -210,7 +208,7 @@ async def test_a_change_that_makes_no_sense_is_explained_to_the_model(
 
 
 @pytest.mark.usefixtures("tenants")
-async def test_an_agent_has_no_more_than_so_many_and_lists_them_page_by_page(database: Database) -> None:
+async def test_an_agents_triggers_are_limited_and_listed_in_pages(database: Database) -> None:
     await database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by) "
         "SELECT 'trg_' || lpad(n::text, 26, '0'), 'ten_1', 'a', 'every', '60', 'p', 'a' "
@@ -233,7 +231,7 @@ async def stage(database: Database, redis: Redis, settings: Settings) -> AsyncIt
         yield stage
 
 
-async def test_the_model_makes_a_trigger_and_finds_it_in_its_next_turn(stage: Stage, database: Database) -> None:
+async def test_the_model_creates_a_trigger_and_finds_it_in_its_next_turn(stage: Stage, database: Database) -> None:
     await stage.agent("clerk", model=MODEL, capabilities={"triggers": {}})
     given = {**DAILY, "timezone": "Europe/Berlin", "same_thread": True}
     run = await stage.run("Every morning!", calls(("trigger_create", given)), says("I will."), agent_id="clerk")

@@ -59,7 +59,7 @@ class ToolCaller:
         return dict(await self._registry.resolve(self._spec, self._context))
 
     async def call(self, tool: str, **given: Any) -> str:
-        """Return what a tool says; an error after an exclamation mark."""
+        """Return a tool's result; an error after an exclamation mark."""
         for server in (await self.servers()).values():
             assert isinstance(server, InProcessMcpServer)
             async with Client(server.server) as client:

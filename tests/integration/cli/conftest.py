@@ -1,4 +1,4 @@
-"""One real fleet for all commands: it takes seconds to start, and no command harms it."""
+"""One real fleet for all commands, since it takes seconds to start."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def logical_database(url: str, number: int) -> str:
 
 @pytest.fixture(scope="session")
 def fleet(postgres_url_admin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """API, worker and beat on servers that no other test empties."""
+    """API, worker and beat on servers of their own."""
     name = f"test_{uuid.uuid4().hex}"
 
     async def run_sql(sql: str) -> None:
@@ -41,7 +41,7 @@ def fleet(postgres_url_admin: str, tmp_path_factory: pytest.TempPathFactory) -> 
             "NOVA_REDIS_URL": redis_url,
             "NOVA_HOME": str(home),
             "NOVA_RUNS__RECONCILE_EVERY_S": "1",
-            # Tasks of one test would be worked on in the middle of another, depending on the hour.
+            # Otherwise tasks of one test would be worked on during another, depending on the hour.
             "NOVA_TASKS__TICK_EVERY_S": "86400",
         }
         fleet = Fleet(env, beat=True, log_dir=home / "logs")
@@ -69,7 +69,7 @@ def nova(fleet: Fleet, tmp_path: Path) -> Nova:
 
 @pytest.fixture
 def script() -> Callable[..., str]:
-    """Makes a message that the scripted engine plays."""
+    """Builds a message for the scripted engine."""
 
     def make(*items: dict[str, Any]) -> str:
         return json.dumps({"script": list(items)})

@@ -28,7 +28,7 @@ output_schema: {type: object}
 """
 
 
-def test_an_agent_is_kept_in_a_file(nova: Nova, tmp_path: Path) -> None:
+def test_an_agent_is_created_from_a_file_and_written_back(nova: Nova, tmp_path: Path) -> None:
     path = tmp_path / "agent.yaml"
     path.write_text(FILE)
     made = nova.good("agents", "create", "filed", "-f", str(path), "--json").json
@@ -52,7 +52,7 @@ def test_an_agent_is_kept_in_a_file(nova: Nova, tmp_path: Path) -> None:
     assert "Second." in nova.good("agents", "show", "filed", "--version", "1").out
 
 
-def test_history_tells_who_changed_what_and_diff_how(nova: Nova) -> None:
+def test_history_shows_authors_and_fields_and_diff_the_changes(nova: Nova) -> None:
     nova.good("agents", "create", "told", "--name", "Told", "--instructions", "one")
     nova.good("agents", "edit", "told", "--instructions", "two", "--model", "opus")
     nova.good("agents", "edit", "told", "--trust", "controlled")
@@ -97,7 +97,7 @@ def test_a_malformed_file_is_refused_with_its_field(nova: Nova) -> None:
     assert nova("agents", "show", "broken").code == 1
 
 
-def test_grants_are_added_changed_and_taken_away_one_by_one(nova: Nova, tmp_path: Path) -> None:
+def test_grants_are_added_changed_and_revoked_one_by_one(nova: Nova, tmp_path: Path) -> None:
     path = tmp_path / "agent.yaml"
     path.write_text("name: Granted\ncapabilities:\n  self: {}\n  agents: {config: {may_ask: [nova]}}\n")
     made = nova.good("agents", "create", "granted", "-f", str(path), "--capability", "memory=memory_list", "--json")
@@ -117,7 +117,7 @@ def test_grants_are_added_changed_and_taken_away_one_by_one(nova: Nova, tmp_path
     assert same["version"] == less["version"]
 
 
-def test_skills_are_added_and_taken_away_one_by_one(nova: Nova, tmp_path: Path) -> None:
+def test_skills_are_added_and_revoked_one_by_one(nova: Nova, tmp_path: Path) -> None:
     for name in ("sing", "dance"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: How to {name}.\n---\n{name}\n")

@@ -32,7 +32,7 @@ PROMPT = "(the prompt reads)"
 
 
 class Terminal:
-    """A child on a terminal of its own, as a person would use it."""
+    """A command on a pseudo-terminal of its own."""
 
     def __init__(self, nova: Nova, *arguments: str) -> None:
         self._master, slave = pty.openpty()
@@ -119,14 +119,14 @@ def test_chat_in_json_is_lines_only(nova: Nova) -> None:
     assert lines[-1]["text"] == "You said: one"
 
 
-def test_slash_commands_are_obeyed(nova: Nova) -> None:
+def test_slash_commands_are_executed(nova: Nova) -> None:
     done = nova.good("chat", stdin="/thread\n/help\n/nonsense\none\n/new\ntwo\n/quit\nthree\n")
     assert done.out == "You said: one\nYou said: two\n"
     assert "none yet" in done.err
     assert "'/nonsense' is not a command" in done.err
 
 
-def test_a_chat_that_cannot_begin_ends_at_once(nova: Nova) -> None:
+def test_a_chat_that_cannot_start_ends_at_once(nova: Nova) -> None:
     assert nova("chat", "--agent", "nobody", stdin="x\n").code == 1
     assert nova("chat", "--thread", "thr_nowhere", stdin="x\n").code == 1
     assert nova("chat", stdin="x\n", NOVA_API_URL="http://127.0.0.1:9").code == 1
@@ -195,7 +195,7 @@ ANSWERS = "/v1/runs/run_1/answers"
 
 
 async def _asking_server(server: ApiStub) -> None:
-    """Make it a fleet whose one run asks whether it may, and ends when it was told."""
+    """Let the server answer like a fleet whose run asks for permission, and ends once it is answered."""
     start = StreamStart(run_id="run_1", thread_id="thr_1", attempt=1, agent_id="nova")
     asks: list[Event] = [start, Waiting(kind="approval", question="Bash: rm -r build")]
     ends: list[Event] = [start, StreamEnd(run_id="run_1", final=True, status="succeeded", text="Done.")]
@@ -220,7 +220,9 @@ async def _asking_server(server: ApiStub) -> None:
 
 
 @pytest.mark.parametrize(("typed", "approve"), [("y", True), ("No", False)])
-async def test_a_call_is_permitted_or_refused_by_a_clear_word_only(tmp_path: Path, typed: str, approve: bool) -> None:
+async def test_a_call_is_permitted_or_refused_by_an_explicit_answer_only(
+    tmp_path: Path, typed: str, approve: bool
+) -> None:
     async with api_stub() as server:
         await _asking_server(server)
         nova = Nova({"NOVA_HOME": str(tmp_path), "NOVA_API_URL": server.url, "NOVA_API_KEY": "k", "NO_COLOR": "1"})

@@ -1,4 +1,4 @@
-"""The client's event stream on a network that misbehaves."""
+"""The client's event stream on an unreliable network."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -52,7 +52,7 @@ async def test_events_come_in_order_and_end_with_the_run(server: ApiStub, client
     assert "last-event-id" not in headers
 
 
-async def test_a_stream_that_is_cut_is_taken_up_after_the_last_event(server: ApiStub, client: NovaClient) -> None:
+async def test_a_cut_stream_is_resumed_after_the_last_event(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, streams(*FRAMES[:2], cut=True), streams(FRAMES[2], cut=True), streams(*FRAMES[3:]))
     assert [event for _, event in await _all(client)][1:4] == [Token(text="a"), Token(text="b"), Token(text="c")]
     assert [headers.get("last-event-id") for headers in server.asked("GET", EVENTS)] == [None, "1-2", "1-3"]
@@ -63,7 +63,7 @@ async def test_events_that_a_server_repeats_are_given_once(server: ApiStub, clie
     assert [cursor for cursor, _ in await _all(client)] == ["1-1", "1-2", "1-3", "1-4", "1-5"]
 
 
-async def test_a_server_that_closes_early_without_an_end_is_asked_again(server: ApiStub, client: NovaClient) -> None:
+async def test_a_stream_that_closes_without_an_end_is_requested_again(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, streams(*FRAMES[:2]), streams(), streams(*FRAMES[2:]))
     assert len(await _all(client)) == 5
 
@@ -75,33 +75,33 @@ async def test_a_follower_that_resumes_after_the_last_event_of_an_ended_run_gets
     assert await _all(client, EventCursor(attempt=1, seq=5)) == []
 
 
-async def test_a_stream_that_is_lost_too_often_says_how_to_take_it_up(server: ApiStub, client: NovaClient) -> None:
+async def test_a_stream_that_is_lost_too_often_fails_with_how_to_resume(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, streams(*FRAMES[:2], cut=True), streams(cut=True))
     with pytest.raises(Unavailable, match="nova runs tail run_1 --after 1-2"):
         await _all(client)
     assert len(server.asked("GET", EVENTS)) == 1 + PATIENT.attempts
 
 
-async def test_progress_renews_the_patience(server: ApiStub, client: NovaClient) -> None:
+async def test_progress_resets_the_count_of_failures(server: ApiStub, client: NovaClient) -> None:
     tokens = all_frames([START, *(Token(text=str(number)) for number in range(20)), END])
     server.on("GET", EVENTS, *(streams(part, cut=True) for part in tokens[:-1]), streams(tokens[-1]))
     assert len(await _all(client)) == 22
 
 
-async def test_a_server_that_is_busy_for_a_moment_is_asked_again(server: ApiStub, client: NovaClient) -> None:
+async def test_a_request_to_a_briefly_busy_server_is_repeated(server: ApiStub, client: NovaClient) -> None:
     busy = Problem(title="Unavailable", status=503, detail="Later.", code="unavailable")
     server.on("GET", EVENTS, says(busy, 503), streams(*FRAMES))
     assert len(await _all(client)) == 5
 
 
-async def test_a_run_that_is_not_there_is_not_asked_for_again(server: ApiStub, client: NovaClient) -> None:
+async def test_a_request_for_an_unknown_run_is_not_repeated(server: ApiStub, client: NovaClient) -> None:
     server.on("GET", EVENTS, says(Problem(title="x", status=404, detail="No run.", code="not_found"), 404))
     with pytest.raises(NotFound, match="No run"):
         await _all(client)
     assert len(server.asked("GET", EVENTS)) == 1
 
 
-async def test_event_types_of_a_newer_server_are_passed_over(server: ApiStub, client: NovaClient) -> None:
+async def test_event_types_of_a_newer_server_are_skipped(server: ApiStub, client: NovaClient) -> None:
     unknown = 'id: 1-2\nevent: hologram\ndata: {"type":"hologram"}\n\n'
     server.on("GET", EVENTS, streams(FRAMES[0], unknown, ": heartbeat\n\n", *FRAMES[2:]))
     assert [cursor for cursor, _ in await _all(client)] == ["1-1", "1-3", "1-4", "1-5"]
@@ -134,7 +134,7 @@ async def test_two_submissions_have_keys_of_their_own(server: ApiStub, client: N
     assert first["idempotency-key"] != second["idempotency-key"]
 
 
-async def test_a_refusal_keeps_what_the_server_told(server: ApiStub, client: NovaClient) -> None:
+async def test_a_refusal_has_the_servers_message(server: ApiStub, client: NovaClient) -> None:
     problem = Problem(
         title="Conflict", status=409, detail="Busy.", code="thread_busy", context={"active_run_id": "run_9"}
     )

@@ -42,7 +42,7 @@ def test_send_writes_the_answer_to_stdout_and_its_cost_to_stderr(nova: Nova) -> 
     assert "thread thr_" in done.err
 
 
-def test_send_streams_tokens_while_the_run_goes_on(nova: Nova, script: Script) -> None:
+def test_send_streams_tokens_during_the_run(nova: Nova, script: Script) -> None:
     with nova.child("send", script(SLOW, {"sleep_s": 20}, {"say": "end"})) as child:
         child.reads("one two")
         [run] = nova.good("runs", "list", "--status", "running", "--json").json["items"]
@@ -78,7 +78,7 @@ def test_ctrl_c_withdraws_a_queued_run(nova: Nova) -> None:
     assert done.lines[-1]["status"] == "canceled"
 
 
-def test_a_run_that_fails_says_why_and_exits_with_1(nova: Nova, script: Script) -> None:
+def test_a_failed_run_prints_its_error_and_exits_with_1(nova: Nova, script: Script) -> None:
     message = script({"say": "so far"}, {"error": {"kind": "auth_failure", "message": "no key"}})
     done = nova("send", message)
     assert done.code == 1
@@ -121,7 +121,7 @@ def test_send_without_waiting_writes_the_runs_id(nova: Nova) -> None:
     assert nova.good("send", "hi", "--no-wait", "--json").json["status"] == "queued"
 
 
-def test_send_with_a_start_says_it_and_does_not_wait(nova: Nova) -> None:
+def test_send_with_a_start_prints_it_and_does_not_wait(nova: Nova) -> None:
     sent = nova.good("send", "hi", "--at", "2026-01-01T00:00:00Z")
     assert _ended(nova, sent.out.strip())["text"] == "You said: hi"
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
@@ -142,7 +142,7 @@ def test_send_reads_stdin_and_carries_every_option(nova: Nova) -> None:
     assert run["priority"] == -7
 
 
-def test_send_goes_on_with_a_thread(nova: Nova) -> None:
+def test_send_continues_a_thread(nova: Nova) -> None:
     first = nova.good("send", "one", "--wait", "--json").json
     second = nova.good("send", "two", "--thread", first["thread_id"], "--wait", "--json").json
     assert second["thread_id"] == first["thread_id"]
@@ -182,7 +182,7 @@ def test_a_message_that_joins_a_turn_is_answered_there(nova: Nova, script: Scrip
     assert "begun" not in done.out
 
 
-def test_a_stream_goes_on_after_the_api_died_and_came_back(nova: Nova, fleet: Fleet, script: Script) -> None:
+def test_a_stream_continues_after_a_restart_of_the_api(nova: Nova, fleet: Fleet, script: Script) -> None:
     with nova.child("send", script({"say": "before "}, {"sleep_s": 4}, {"say": "after"})) as child:
         child.reads("before")
         assert fleet.api is not None
@@ -195,7 +195,7 @@ def test_a_stream_goes_on_after_the_api_died_and_came_back(nova: Nova, fleet: Fl
     assert done.out == "before after\n"
 
 
-def test_tail_tells_how_long_the_run_took_and_not_how_long_one_watched(nova: Nova, script: Script) -> None:
+def test_tail_shows_the_duration_of_the_run_and_not_of_watching(nova: Nova, script: Script) -> None:
     run_id = nova.good("send", script({"sleep_s": 1.2}, {"say": "slept"}), "--wait", "--json").json["id"]
     took_s = float(nova.good("runs", "tail", run_id).err.split(" s ")[0])
     assert 1.2 <= took_s < 20
@@ -230,7 +230,7 @@ def test_on_a_small_terminal_every_list_shows_its_ids_whole(
     assert {"triggers": "next", "keys": "state", "tasks": "status"}.get(kind, "id") in lines[0].split()
 
 
-def test_tail_shows_a_run_that_is_over_from_its_start(nova: Nova) -> None:
+def test_tail_shows_an_ended_run_from_its_start(nova: Nova) -> None:
     run_id = nova.good("send", "hi", "--wait", "--json").json["id"]
     assert nova.good("runs", "tail", run_id).out == "You said: hi\n"
     lines = nova.good("runs", "tail", run_id, "--json").lines
@@ -257,7 +257,7 @@ def test_queued_runs_are_edited_withdrawn_and_canceled(nova: Nova) -> None:
     assert _run(nova, ids[1])["status"] == "canceled"
 
 
-def test_everything_is_canceled_with_all_only(nova: Nova, script: Script) -> None:
+def test_all_runs_are_canceled_only_with_the_option(nova: Nova, script: Script) -> None:
     running = nova.good("send", script({"sleep_s": 60}), "--no-wait").out.strip()
     wait_for(lambda: _run(nova, running)["status"] == "running")
     assert "--all" in nova("runs", "cancel").err
@@ -285,7 +285,7 @@ def test_agents_are_made_changed_rolled_back_and_deleted(nova: Nova, tmp_path: P
     assert nova("agents", "show", "terse").code == 1
 
 
-def test_an_agent_is_made_of_what_show_writes(nova: Nova) -> None:
+def test_an_agent_is_created_from_the_output_of_show(nova: Nova) -> None:
     shown = nova.good("agents", "show", "nova", "--json").out
     copy = nova.good("agents", "create", "copy", "-f", "-", "--json", stdin=shown).json
     assert copy["spec"] == json.loads(shown)["spec"]
@@ -315,9 +315,7 @@ def test_an_agent_is_made_of_what_show_writes(nova: Nova) -> None:
         (("send", "x", "--metadata", "novalue"), "", "NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_done_is_reported_in_one_line(
-    nova: Nova, arguments: tuple[str, ...], stdin: str, shown: str
-) -> None:
+def test_a_failure_is_reported_in_one_line(nova: Nova, arguments: tuple[str, ...], stdin: str, shown: str) -> None:
     done = nova(*arguments, stdin=stdin)
     assert done.code == 1
     assert shown in done.err
@@ -395,7 +393,7 @@ def test_no_fleet_is_one_line_that_says_how_to_start_one(nova: Nova) -> None:
     )
 
 
-def test_a_missing_or_wrong_key_says_where_one_is_looked_for(nova: Nova) -> None:
+def test_an_error_about_a_key_names_its_possible_sources(nova: Nova) -> None:
     missing = nova("runs", "list", NOVA_API_KEY="")
     assert missing.code == 1
     assert "--api-key or NOVA_API_KEY" in missing.err

@@ -1,4 +1,4 @@
-"""What the doctor says of a database, without a fleet around it."""
+"""The doctor's checks of a database, without a fleet."""
 
 from nova_workers.cli.operations.checks import Finding, check_database
 from nova_workers.ledger.database import Database

@@ -1,4 +1,4 @@
-"""Ctrl-C where the API does not help: it hangs, or the command is between two requests."""
+"""Ctrl-C while the API hangs, or between two requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def _done(child: Child) -> Done:
     return await asyncio.to_thread(child.done)
 
 
-async def test_a_second_ctrl_c_leaves_although_the_cancel_hangs(server: ApiStub, nova: Nova) -> None:
+async def test_a_second_ctrl_c_exits_although_the_cancel_hangs(server: ApiStub, nova: Nova) -> None:
     server.on("GET", "/v1/runs/run_1/events", streams(*all_frames([START, Token(text="so far")]), hang=True))
     server.on("POST", "/v1/runs/run_1/cancel", _hang)
     with nova.child("send", "hi") as child:
@@ -76,7 +76,7 @@ async def test_a_ctrl_c_before_the_run_is_known_cancels_it_once_it_is(server: Ap
     assert len(server.asked("POST", "/v1/runs/run_1/cancel")) == 1
 
 
-async def test_a_press_is_kept_until_the_run_is_known(server: ApiStub) -> None:
+async def test_a_ctrl_c_is_applied_once_the_run_is_known(server: ApiStub) -> None:
     server.on("POST", "/v1/runs/run_1/cancel", says(run_view(status="canceled")))
     async with open_session(json_mode=True, api_url=server.url, api_key="k") as session:
         interrupt = Interrupt(session, None)
@@ -86,7 +86,7 @@ async def test_a_press_is_kept_until_the_run_is_known(server: ApiStub) -> None:
     assert len(server.asked("POST", "/v1/runs/run_1/cancel")) == 1
 
 
-async def test_ctrl_c_leaves_a_tail_and_its_run_alone(server: ApiStub, nova: Nova) -> None:
+async def test_ctrl_c_ends_a_tail_and_not_its_run(server: ApiStub, nova: Nova) -> None:
     server.on("GET", "/v1/runs/run_1/events", streams(*all_frames([START, Token(text="so far")]), hang=True))
     with nova.child("runs", "tail", "run_1") as child:
         await _reads(child, "so far")
@@ -97,7 +97,7 @@ async def test_ctrl_c_leaves_a_tail_and_its_run_alone(server: ApiStub, nova: Nov
     assert server.asked("POST", "/v1/runs/run_1/cancel") == []
 
 
-async def test_a_reader_that_leaves_early_is_no_error(server: ApiStub, nova: Nova) -> None:
+async def test_a_reader_that_closes_the_pipe_is_no_error(server: ApiStub, nova: Nova) -> None:
     server.on("GET", "/v1/runs", says(Page(items=[run_view(id=f"run_{at}" * 50) for at in range(1000)])))
     with nova.child("runs", "list") as child:
         child.stop_reading()

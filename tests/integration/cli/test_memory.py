@@ -10,7 +10,7 @@ from tests.support.processes.command_line import Nova, wait_for
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 
 
-def test_a_fact_is_remembered_listed_and_forgotten(nova: Nova) -> None:
+def test_a_memory_is_saved_listed_and_deleted(nova: Nova) -> None:
     fact = f"Likes tea {uuid.uuid4().hex}"
     made = nova.good("memories", "create", fact, "--json").json
     assert (made["content"], made["saved_by"]) == (fact, "person")
@@ -24,7 +24,7 @@ def test_a_fact_is_remembered_listed_and_forgotten(nova: Nova) -> None:
     assert f"There is no memory {made['id']!r}." in gone.err
 
 
-def test_what_was_said_is_found(nova: Nova) -> None:
+def test_messages_are_found_by_search(nova: Nova) -> None:
     word = f"heron{uuid.uuid4().hex[:8]}"
     thread_id = nova.good("send", f"We saw the {word} today", "--json").lines[0]["run"]["thread_id"]
 
@@ -41,7 +41,7 @@ def test_what_was_said_is_found(nova: Nova) -> None:
     assert nova.good("search", word, "--until", "2020-01-01").out == ""
 
 
-def test_a_search_that_cannot_be_is_refused(nova: Nova) -> None:
+def test_an_invalid_search_is_refused(nova: Nova) -> None:
     backwards = nova("search", "x", "--since", "2026-02-01", "--until", "2026-01-01")
     assert (backwards.code, "until is" in backwards.err) == (1, True)
     odd = nova("search", "x", "--since", "soon")

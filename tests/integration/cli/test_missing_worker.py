@@ -21,7 +21,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize("option", [None, "--wait", "--json"])
-async def test_a_command_that_waits_says_once_that_no_worker_is_alive(tmp_path: Path, option: str | None) -> None:
+async def test_a_waiting_command_reports_once_that_no_worker_is_alive(tmp_path: Path, option: str | None) -> None:
     async with api_stub() as server:
         noted = asyncio.Event()
 

@@ -70,7 +70,7 @@ def test_notes_are_written_shown_changed_and_deleted(nova: Nova, tmp_path: Path)
         (("files", "delete", "file_nowhere"), "file_nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_reported_in_one_line(nova: Nova, arguments: tuple[str, ...], shown: str) -> None:
+def test_a_failure_is_reported_in_one_line(nova: Nova, arguments: tuple[str, ...], shown: str) -> None:
     done = nova(*arguments)
     assert done.code == 1
     assert shown in done.err
@@ -100,7 +100,7 @@ def test_files_are_listed_fetched_and_deleted(
     assert nova("files", "get", sent.id).code == 1
 
 
-def test_the_inbox_shows_what_agents_handed_over(nova: Nova, sent: SentFileView) -> None:
+def test_the_inbox_shows_deliveries(nova: Nova, sent: SentFileView) -> None:
     shown = nova.good("inbox").out
     assert f"{sent.id} report.bin: For you" in shown
     assert "The report[2J is ready" in shown

@@ -1,4 +1,4 @@
-"""`nova secrets`: the value comes by stdin, and is nowhere in what is printed."""
+"""`nova secrets`: the value comes by stdin, and is never printed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OLD, NEW = _key("old"), _key("new")
 
 
 class CommandWithApi:
-    """The command, beside a served API on the test's own loop."""
+    """The command, with an API that is served on the test's own loop."""
 
     def __init__(self, nova: Nova) -> None:
         self._nova = nova
@@ -82,11 +82,13 @@ async def test_a_secret_is_set_from_stdin_listed_and_removed(
         (["remove", "NONE"], "", "There is no secret 'NONE'"),
     ],
 )
-async def test_what_is_wrong_is_said(line: CommandWithApi, words: list[str], stdin: str, says: str) -> None:
+async def test_an_error_is_printed_with_its_reason(
+    line: CommandWithApi, words: list[str], stdin: str, says: str
+) -> None:
     assert says in await line(*words, stdin=stdin, good=False)
 
 
-async def test_a_rotation_says_what_it_did(line: CommandWithApi, database: Database, tenant: Tenant) -> None:
+async def test_a_rotation_prints_its_result(line: CommandWithApi, database: Database, tenant: Tenant) -> None:
     secrets = Secrets(database, Vault.of([OLD]))
     for name in ("ONE", "TWO", "LOST"):
         await secrets.put(tenant.id, name, VALUE, by="person")

@@ -59,7 +59,7 @@ def test_a_directory_that_is_no_skill_is_refused_with_the_file_named(nova: Nova,
     assert "cannot be read" in nova("skills", "add", str(tmp_path / "nowhere")).err
 
 
-def test_a_trigger_is_made_looked_at_changed_and_deleted(nova: Nova) -> None:
+def test_a_trigger_is_created_shown_changed_and_deleted(nova: Nova) -> None:
     options = ("--cron", "30 9 * * mon-fri", "--timezone", "Asia/Kathmandu", "--title", "News")
     made = nova.good("triggers", "create", "nova", "Read the news.", *options, "--json").json
     trigger_id = made["id"]
@@ -82,7 +82,7 @@ def test_a_trigger_is_made_looked_at_changed_and_deleted(nova: Nova) -> None:
     assert nova("triggers", "show", trigger_id).code == 1
 
 
-def test_a_trigger_that_makes_no_sense_is_refused(nova: Nova) -> None:
+def test_an_invalid_trigger_is_refused(nova: Nova) -> None:
     assert "Say when" in nova("triggers", "create", "nova", "Hello").err
     assert "Give one of" in nova("triggers", "create", "nova", "Hello", "--every", "60", "--cron", "* * * * *").err
     refused = nova("triggers", "create", "nova", "Hello", "--cron", "0 0 31 feb *")
@@ -91,7 +91,7 @@ def test_a_trigger_that_makes_no_sense_is_refused(nova: Nova) -> None:
     assert "in the future" in nova("triggers", "create", "nova", "Hello", "--at", "2020-01-01T00:00:00Z").err
 
 
-def test_a_trigger_has_rules_fires_by_hand_and_shows_what_came_of_it(nova: Nova) -> None:
+def test_a_trigger_has_limits_fires_on_request_and_lists_its_firings(nova: Nova) -> None:
     rules = ("--overlap", "queue", "--jitter", "60", "--max-runs", "9", "--max-cost", "2.5", "--catchup", "each")
     gate = ("--gate", '{"kind": "idle", "for_s": 60}', "--catchup-window", "60", "--pause-after", "0")
     made = nova.good("triggers", "create", "nova", "Look.", "--every", "600", *rules, *gate, "--json").json

@@ -9,7 +9,7 @@ from tests.support.processes.command_line import Nova, wait_for
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 
 
-def test_a_task_is_made_shared_out_followed_and_ended(nova: Nova) -> None:
+def test_a_task_is_created_delegated_followed_and_ended(nova: Nova) -> None:
     made = nova.good(
         "tasks", "create", "Find a flat", "--step", "Look", "--step", "Visit", "--url", "https://example.org", "--json"
     ).json
@@ -73,7 +73,7 @@ def test_a_task_is_run_now_and_shows_when_it_is_worked_on_next(nova: Nova) -> No
     assert f"`nova runs tail {again.out.strip()}`" in again.err
 
 
-def test_what_is_open_below_ends_with_a_canceled_task(nova: Nova) -> None:
+def test_open_subtasks_are_canceled_with_a_task(nova: Nova) -> None:
     made = nova.good("tasks", "create", "Tidy", "--step", "Sweep", "--activate", "--json").json
     child = nova.good("tasks", "delegate", str(made["id"]), "1", "--json").json
     assert "canceled" in nova.good("tasks", "cancel", str(made["id"]), "--outcome", "Not now").out
@@ -83,7 +83,7 @@ def test_what_is_open_below_ends_with_a_canceled_task(nova: Nova) -> None:
     assert "there is no step 2" in nova("tasks", "check", str(made["id"]), "2").err
 
 
-def test_a_task_is_planned_anew_and_gets_more_to_work_with(nova: Nova) -> None:
+def test_a_task_gets_a_new_plan_and_further_resources(nova: Nova) -> None:
     made = nova.good("tasks", "create", "Paint", "--step", "Buy", "--step", "Mix", "--json").json
     number, [buy, mix] = str(made["id"]), [step["id"] for step in made["steps"]]
     nova.good("tasks", "check", number, "1")

@@ -1,4 +1,4 @@
-"""Who puts something into the outbox rings, once it is there."""
+"""A delivery is rung for once it is committed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.harness.workers import Doorbells
         (notes, "note_share", {"note_id": ""}),
     ],
 )
-async def test_a_tool_rings_for_what_it_handed_over(
+async def test_a_tool_rings_for_its_delivery(
     deliveries: DeliveryHarness, module: Any, tool: str, given: dict[str, Any]
 ) -> None:
     bells = Doorbells()

@@ -28,7 +28,7 @@ SCRIPT = json.dumps(
 
 
 @proves("outbox.at-least-once", "outbox.run-end", "webhooks.signed")
-async def test_a_fleet_tells_of_notifications_and_ends_and_tries_again(
+async def test_a_fleet_delivers_notifications_and_ends_of_runs_and_retries(
     settings: Settings, database: Database, receiving: Receiver, tmp_path: Path
 ) -> None:
     env = {

@@ -1,4 +1,4 @@
-"""The sender: tries, pauses, crashes, and addresses that do not answer."""
+"""The sender: attempts, pauses, crashes, and addresses that do not answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 
 @proves("outbox.backoff")
-async def test_tries_follow_with_longer_pauses_until_there_were_enough(deliveries: DeliveryHarness) -> None:
+async def test_attempts_have_growing_pauses_up_to_a_limit(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     deliveries.receiver.answers["/hook"] = 500
     await deliveries.say()
@@ -46,7 +46,7 @@ async def test_tries_follow_with_longer_pauses_until_there_were_enough(deliverie
     assert len(deliveries.receiver.got) == len(pauses) + 1
 
 
-def test_a_pause_is_up_to_a_fifth_longer_and_heeds_what_is_asked_within_an_hour() -> None:
+def test_a_pause_has_jitter_and_respects_a_requested_delay_up_to_an_hour() -> None:
     assert pause_s((5, 300), 1, spread=0.0) == 5
     assert pause_s((5, 300), 2, spread=1.0) == 360
     assert pause_s((5, 300), 1, spread=0.0, asked_s=120) == 120
@@ -55,7 +55,7 @@ def test_a_pause_is_up_to_a_fifth_longer_and_heeds_what_is_asked_within_an_hour(
 
 
 @proves("outbox.backoff")
-async def test_a_receiver_may_ask_for_a_longer_pause(deliveries: DeliveryHarness) -> None:
+async def test_a_receiver_may_request_a_longer_pause(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     deliveries.receiver.answers["/hook"] = "429 slow\r\nretry-after: 600"
     await deliveries.say()
@@ -66,7 +66,7 @@ async def test_a_receiver_may_ask_for_a_longer_pause(deliveries: DeliveryHarness
 
 @proves("outbox.at-least-once")
 @pytest.mark.parametrize("fault", ["crash_before", "refuse"])
-async def test_a_crash_between_the_answer_and_its_note_delivers_twice_under_one_id(
+async def test_a_crash_before_the_outcome_is_written_delivers_again_under_one_id(
     deliveries: DeliveryHarness, fault: Fault
 ) -> None:
     made = await deliveries.webhook()
@@ -111,7 +111,7 @@ async def test_a_crash_at_any_write_loses_nothing(deliveries: DeliveryHarness, f
 
 
 @proves("outbox.at-least-once")
-async def test_a_late_answer_changes_nothing_that_a_later_try_wrote(deliveries: DeliveryHarness) -> None:
+async def test_a_late_answer_does_not_overwrite_a_later_attempt(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     deliveries.receiver.answers["/hook"] = lambda before: None if before == 0 else 204
     await deliveries.say()
@@ -126,7 +126,7 @@ async def test_a_late_answer_changes_nothing_that_a_later_try_wrote(deliveries: 
 
 
 @proves("outbox.at-least-once")
-async def test_a_delivery_that_takes_its_worker_down_each_time_is_given_up(deliveries: DeliveryHarness) -> None:
+async def test_a_delivery_that_kills_its_worker_each_time_fails(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     await deliveries.say()
     await deliveries.route()
@@ -178,7 +178,7 @@ async def test_an_address_that_fails_rests_and_is_tried_one_at_a_time(deliveries
     await deliveries.database.execute("UPDATE webhooks SET rests_until = now()")
     await deliveries.sender.run_due()
     assert len(deliveries.receiver.got) == tried + 1
-    # Once it takes something it is well, and gets the rest.
+    # After one success it is healthy, and gets the rest.
     deliveries.receiver.answers["/hook"] = 204
     await deliveries.pass_time(400)
     await deliveries.sender.run_due()
@@ -189,7 +189,7 @@ async def test_an_address_that_fails_rests_and_is_tried_one_at_a_time(deliveries
 
 
 @proves("outbox.once-at-a-time")
-async def test_many_senders_at_once_send_each_thing_once(deliveries: DeliveryHarness) -> None:
+async def test_concurrent_senders_send_each_delivery_once(deliveries: DeliveryHarness) -> None:
     await deliveries.webhook("/one")
     await deliveries.webhook("/two")
     for number in range(40):
@@ -200,7 +200,9 @@ async def test_many_senders_at_once_send_each_thing_once(deliveries: DeliveryHar
     assert {row["status"] for row in await deliveries.rows()} == {"delivered"}
 
 
-async def test_the_tries_of_a_process_are_bounded_however_often_it_is_rung(deliveries: DeliveryHarness) -> None:
+async def test_concurrent_attempts_of_a_process_are_bounded_for_any_number_of_doorbells(
+    deliveries: DeliveryHarness,
+) -> None:
     settings = deliveries.settings.delivery.model_copy(update={"at_once": 3, "at_once_per_target": 2, "timeout_s": 0.5})
     sender = deliveries.another(settings=deliveries.settings.model_copy(update={"delivery": settings}))
     for path in ("/one", "/two", "/three"):
@@ -243,7 +245,7 @@ async def test_a_webhook_that_fails_for_a_day_is_disabled_with_one_message_to_th
     deliveries.receiver.answers["/hook"] = 500
     for number in range(20):
         await deliveries.say(f"{number}", run_id=f"run_{number}")
-    # However many fail, a short outage switches nothing off.
+    # However many attempts fail, a short outage disables nothing.
     for _ in range(20):
         await deliveries.pass_time(400)
         await deliveries.sender.run_due()
@@ -274,7 +276,7 @@ async def test_a_webhook_that_fails_for_a_day_is_disabled_with_one_message_to_th
 
 
 @proves("webhooks.disabled")
-async def test_an_address_that_says_gone_is_switched_off_at_once(deliveries: DeliveryHarness) -> None:
+async def test_a_webhook_that_answers_gone_is_disabled_at_once(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     deliveries.receiver.answers["/hook"] = 410
     await deliveries.say()
@@ -285,7 +287,7 @@ async def test_an_address_that_says_gone_is_switched_off_at_once(deliveries: Del
     assert "wants nothing any more" in (await deliveries.inbox())[-1]
 
 
-async def test_what_is_on_its_way_to_a_webhook_that_is_deleted_is_given_up(deliveries: DeliveryHarness) -> None:
+async def test_pending_deliveries_of_a_deleted_webhook_fail(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     deliveries.receiver.answers["/hook"] = 500
     await deliveries.say()
@@ -323,7 +325,7 @@ def _with(
 
 
 @proves("outbox.channels")
-async def test_an_agent_has_the_channels_that_it_is_given(deliveries: DeliveryHarness) -> None:
+async def test_an_agent_has_its_configured_channels(deliveries: DeliveryHarness) -> None:
     bot, mail = ThirdPartyChannel("bot"), ThirdPartyChannel("mail")
     sender = _with(deliveries, bot, mail, by_agent={"*": ("mail",), "nova": ("bot", "mail"), "quiet": ()})
     await deliveries.say("from nova")
@@ -339,7 +341,7 @@ async def test_an_agent_has_the_channels_that_it_is_given(deliveries: DeliveryHa
 
 
 @proves("outbox.channels")
-async def test_a_channel_says_whether_to_try_again_and_one_that_breaks_is_tried_again(
+async def test_a_channel_decides_about_retries_and_a_defect_is_retried(
     deliveries: DeliveryHarness,
 ) -> None:
     never = ThirdPartyChannel("never", DeliveryFailed("no such chat", retryable=False))
@@ -355,7 +357,7 @@ async def test_a_channel_says_whether_to_try_again_and_one_that_breaks_is_tried_
     }
 
 
-async def test_what_is_for_a_channel_that_a_process_has_not_waits_for_one_that_has(deliveries: DeliveryHarness) -> None:
+async def test_deliveries_wait_for_a_process_that_has_their_channel(deliveries: DeliveryHarness) -> None:
     bot = ThirdPartyChannel("bot")
     await deliveries.say()
     await deliveries.route(ChannelRoutes([bot], {"*": ("bot",)}))
@@ -365,7 +367,7 @@ async def test_what_is_for_a_channel_that_a_process_has_not_waits_for_one_that_h
     assert len(bot.got) == 1
 
 
-async def test_a_claim_costs_a_step_a_lane_however_long_each_is(deliveries: DeliveryHarness) -> None:
+async def test_a_claim_costs_one_step_per_target_whatever_their_lengths(deliveries: DeliveryHarness) -> None:
     hooks = [(await deliveries.webhook(f"/{number}")).webhook.id for number in range(3)]
     await deliveries.database.execute(
         "INSERT INTO deliveries (id, tenant_id, kind, target, webhook_id, payload, due_at)"

@@ -22,7 +22,7 @@ from tests.support.servers.webhook_receiver import signed_by
 
 
 @proves("webhooks.signed")
-async def test_a_notification_arrives_signed_as_the_standard_says(deliveries: DeliveryHarness) -> None:
+async def test_a_notification_is_signed_by_the_standard(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     await deliveries.say("The build is red")
     assert await deliveries.sender.run_due()
@@ -42,7 +42,7 @@ async def test_a_notification_arrives_signed_as_the_standard_says(deliveries: De
         "text": "The build is red",
     }
     assert (row["status"], row["response_status"], row["attempts"], row["error"]) == ("delivered", 204, 1, None)
-    # The inbox keeps its own, and what was passed on is not passed on again.
+    # The inbox keeps its item, and a routed item is not routed again.
     assert await deliveries.inbox() == ["The build is red"]
     assert await deliveries.sender.run_due() == 0
 
@@ -64,7 +64,7 @@ async def test_a_webhook_gets_only_the_kinds_that_it_subscribed_to(deliveries: D
 
 
 @proves("webhooks.tenants")
-async def test_a_webhook_hears_nothing_of_another_tenant(deliveries: DeliveryHarness) -> None:
+async def test_a_webhook_gets_nothing_of_another_tenant(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     await deliveries.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_b', 'b')")
     await notify(deliveries.database, Sender("ten_b", "nova", "thr_2", "run_2"), "a secret")
@@ -84,7 +84,7 @@ async def test_a_webhook_hears_nothing_of_another_tenant(deliveries: DeliveryHar
 
 
 @proves("webhooks.rotation")
-async def test_both_secrets_sign_until_the_grace_is_over(deliveries: DeliveryHarness) -> None:
+async def test_both_secrets_sign_until_the_grace_ends(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     rotated = await deliveries.webhooks.rotate(deliveries.tenant_id, made.webhook.id, grace_s=3600)
     assert rotated.secret != made.secret
@@ -109,7 +109,7 @@ async def test_both_secrets_sign_until_the_grace_is_over(deliveries: DeliveryHar
 
 
 @proves("webhooks.at-rest")
-async def test_a_secret_is_encrypted_and_opens_in_its_own_row_only(deliveries: DeliveryHarness) -> None:
+async def test_a_secret_is_encrypted_and_decrypted_in_its_own_row_only(deliveries: DeliveryHarness) -> None:
     one, two = await deliveries.webhook("/one"), await deliveries.webhook("/two")
     await deliveries.webhooks.rotate(deliveries.tenant_id, one.webhook.id, grace_s=60)
     table = str([dict(row) for row in await deliveries.database.fetch("SELECT * FROM webhooks")])
@@ -125,7 +125,7 @@ async def test_a_secret_is_encrypted_and_opens_in_its_own_row_only(deliveries: D
     assert [got.path for got in deliveries.receiver.got] == ["/two"]
     (row,) = await deliveries.rows(one.webhook.id)
     assert "cannot be opened" in row["error"]
-    # It is nothing that the address did.
+    # It is no failure of the address.
     assert (
         await deliveries.database.fetchval(
             "SELECT failures FROM webhooks WHERE id = :webhook_id", webhook_id=one.webhook.id
@@ -135,7 +135,7 @@ async def test_a_secret_is_encrypted_and_opens_in_its_own_row_only(deliveries: D
 
 
 @proves("webhooks.at-rest")
-async def test_without_a_master_key_no_webhook_is_made_and_the_error_says_why(deliveries: DeliveryHarness) -> None:
+async def test_without_a_master_key_a_webhook_is_refused_with_the_reason(deliveries: DeliveryHarness) -> None:
     keyless = Webhooks(deliveries.database, Vault([]), allow_hosts=(deliveries.receiver.host,))
     with pytest.raises(Conflict, match="NOVA_SECRETS__KEYS"):
         await keyless.create(deliveries.tenant_id, WebhookCreate(url=deliveries.receiver.url()))
@@ -143,7 +143,7 @@ async def test_without_a_master_key_no_webhook_is_made_and_the_error_says_why(de
 
 
 @proves("webhooks.at-rest")
-async def test_webhooks_come_under_a_new_master_key_and_still_sign(deliveries: DeliveryHarness) -> None:
+async def test_webhooks_are_encrypted_under_a_new_master_key_and_still_sign(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     rotated = await deliveries.webhooks.rotate(deliveries.tenant_id, made.webhook.id, grace_s=3600)
     old, new = ("k1", bytes(range(32))), ("k2", bytes(range(1, 33)))
@@ -175,9 +175,7 @@ async def test_webhooks_come_under_a_new_master_key_and_still_sign(deliveries: D
         "hook",
     ],
 )
-async def test_an_address_inside_or_in_the_clear_is_refused_when_it_is_given(
-    deliveries: DeliveryHarness, url: str
-) -> None:
+async def test_an_internal_or_plain_http_url_is_refused(deliveries: DeliveryHarness, url: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         await deliveries.webhooks.create(deliveries.tenant_id, WebhookCreate(url=url))
     assert refused.value.fields["field"] == "url"
@@ -186,7 +184,9 @@ async def test_an_address_inside_or_in_the_clear_is_refused_when_it_is_given(
 
 @proves("webhooks.guarded")
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "fd00::1", "::ffff:127.0.0.1"])
-async def test_a_name_that_leads_inside_is_refused_with_every_try(deliveries: DeliveryHarness, address: str) -> None:
+async def test_a_host_name_that_resolves_to_an_internal_address_is_refused_at_each_attempt(
+    deliveries: DeliveryHarness, address: str
+) -> None:
     async def inside(_host: str, _port: int) -> list[str]:
         return [address]
 
@@ -202,7 +202,7 @@ async def test_a_name_that_leads_inside_is_refused_with_every_try(deliveries: De
 
 
 @proves("webhooks.guarded")
-async def test_what_was_allowed_is_refused_once_the_operator_allows_it_no_more(deliveries: DeliveryHarness) -> None:
+async def test_a_host_is_refused_once_it_is_no_longer_allowed(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     await deliveries.say()
     strict = deliveries.settings.delivery.model_copy(update={"webhook_allow_hosts": ()})
@@ -248,7 +248,7 @@ async def test_a_delivery_is_replayed_under_its_id(deliveries: DeliveryHarness) 
         await deliveries.webhooks.test(deliveries.tenant_id, made.webhook.id)
 
 
-async def test_a_test_goes_to_its_webhook_alone_and_not_to_the_inbox(deliveries: DeliveryHarness) -> None:
+async def test_a_test_delivery_goes_only_to_its_webhook(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook("/one", kinds=("note",))
     await deliveries.webhook("/two")
     delivery = await deliveries.webhooks.test(deliveries.tenant_id, made.webhook.id)

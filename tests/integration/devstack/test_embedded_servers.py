@@ -1,4 +1,4 @@
-"""The embedded servers by themselves."""
+"""The embedded servers."""
 
 from __future__ import annotations
 

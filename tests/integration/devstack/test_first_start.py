@@ -1,4 +1,4 @@
-"""What the first start makes in a database, and what later starts leave alone."""
+"""The first start prepares a database, and later starts keep its data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_workers.ledger.tenants.keys import DEFAULT_TENANT_ID, find_key, hash_s
 from nova_workers.ledger.workspace.agents import list_agents
 
 
-async def test_the_first_start_makes_a_tenant_agents_and_a_key(
+async def test_the_first_start_creates_a_tenant_agents_and_a_key(
     settings: Settings, database: Database, database_url: str
 ) -> None:
     path = await prepare_database(settings, database_url)
@@ -64,7 +64,7 @@ async def test_the_first_tenant_has_the_time_zone_of_the_settings(
     assert await database.fetchval("SELECT timezone FROM tenants") == "Europe/Oslo"
 
 
-async def test_the_first_key_is_made_once_also_by_many_at_once(database: Database, database_url: str) -> None:
+async def test_concurrent_starts_create_the_first_key_once(database: Database, database_url: str) -> None:
     made = await asyncio.gather(*(make_first_key(database_url) for _ in range(4)))
     (key,) = [key for key in made if key is not None]
     async with database.connection() as connection:
@@ -72,7 +72,7 @@ async def test_the_first_key_is_made_once_also_by_many_at_once(database: Databas
     assert await make_first_key(database_url) is None
 
 
-async def test_a_database_that_does_not_answer_is_said(settings: Settings, tmp_path: Path) -> None:
+async def test_an_unreachable_database_is_reported(settings: Settings, tmp_path: Path) -> None:
     url = f"postgresql://nobody@/nova?host={tmp_path}"
     with pytest.raises(Unavailable, match="did not answer"):
         await prepare_database(settings.model_copy(update={"database_url": SecretStr(url)}), url)
@@ -82,14 +82,14 @@ def _read(path: Path) -> str:
     return path.read_text().strip()
 
 
-def test_a_home_gets_a_master_key_that_only_its_owner_reads_and_keeps_it(tmp_path: Path) -> None:
+def test_a_home_keeps_a_master_key_that_only_its_owner_can_read(tmp_path: Path) -> None:
     first = master_keys(tmp_path)
     assert master_keys(tmp_path) == first
     assert (tmp_path / MASTER_KEYS_FILE).stat().st_mode & 0o777 == 0o600
     assert Settings.model_validate({"secrets": {"keys": first}}).secrets.texts() == first
 
 
-def test_a_master_key_that_is_put_before_the_others_is_the_current_one(tmp_path: Path) -> None:
+def test_the_first_master_key_is_the_current_one(tmp_path: Path) -> None:
     (old,) = master_keys(tmp_path)
     newer = f"2027:{old.partition(':')[2]}"
     (tmp_path / MASTER_KEYS_FILE).write_text(f"{newer}\n{old}\n")

@@ -1,4 +1,4 @@
-"""`nova up` as an operator meets it: the whole stack in a process of its own."""
+"""`nova up`: the whole stack in a process of its own."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def nova_up(home: Path) -> Generator[tuple[subprocess.Popen[bytes], StackState, 
         process.wait()
 
 
-def test_it_starts_refuses_a_second_restarts_what_dies_and_leaves_nothing_behind(home: Path) -> None:
+def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_none_behind(home: Path) -> None:
     with nova_up(home) as (process, state, log):
         key_file = home / "api_key"
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
@@ -95,7 +95,7 @@ def test_it_starts_refuses_a_second_restarts_what_dies_and_leaves_nothing_behind
         assert read_state(home) is None
 
 
-def test_kill_9_leaves_no_orphan_and_the_next_start_finds_everything_as_it_was(home: Path) -> None:
+def test_kill_9_leaves_no_orphan_and_the_next_start_has_all_data(home: Path) -> None:
     with nova_up(home) as (process, _, log):
         key = (home / "api_key").read_text()
         everyone = descendants(process.pid)
@@ -113,7 +113,7 @@ def test_kill_9_leaves_no_orphan_and_the_next_start_finds_everything_as_it_was(h
         assert wait_until_gone(everyone, 5.0) == set(), log.read_text()
 
 
-def test_a_taken_port_is_said_with_what_to_do(home: Path) -> None:
+def test_a_taken_port_is_reported_with_what_to_do(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = [*COMMAND[:-1], str(port)]

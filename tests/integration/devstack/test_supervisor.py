@@ -72,7 +72,7 @@ time.sleep(300)
     assert supervisor.pids == {}
 
 
-async def test_a_process_that_dies_is_started_again() -> None:
+async def test_a_process_that_dies_is_restarted() -> None:
     lines = RecordingSink()
     supervisor = Supervisor(lines, QUICK)
     await supervisor.start([program("app", SLEEPS)])
@@ -125,7 +125,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_after_its_bound() -> Non
     assert lines.said == ["app did not stop within 0.3 s; killing it"]
 
 
-async def test_what_a_dead_process_left_in_its_group_is_killed_before_the_restart() -> None:
+async def test_the_rest_of_a_dead_processs_group_is_killed_before_the_restart() -> None:
     supervisor = Supervisor(RecordingSink(), RestartPolicy(first_delay_s=60.0))
     code = f"{LEAVES_A_CHILD}; import time; time.sleep(300)"
     await supervisor.start([program("app", code)])
@@ -147,7 +147,7 @@ async def test_stopping_does_not_wait_for_the_pause_before_a_restart() -> None:
     assert time.monotonic() - began_s < 20
 
 
-async def test_killing_ends_a_stop_that_takes_long() -> None:
+async def test_kill_ends_a_stop_that_takes_long() -> None:
     lines = RecordingSink()
     supervisor = Supervisor(lines, QUICK)
 
@@ -161,7 +161,7 @@ async def test_killing_ends_a_stop_that_takes_long() -> None:
     await asyncio.wait_for(stopping, 5)
 
 
-async def test_lines_come_whole_also_the_last_one_without_a_newline_and_odd_bytes() -> None:
+async def test_lines_are_whole_also_without_a_final_newline_and_with_odd_bytes() -> None:
     lines = RecordingSink()
     code = r"import sys; sys.stdout.buffer.write(b'one\ntwo \xff\n' + b'x' * 40000 + b'\nlast'); sys.stdout.flush()"
     supervisor = Supervisor(lines, RestartPolicy(first_delay_s=60.0))

@@ -11,7 +11,7 @@ __all__ = ["SeededRun", "effect", "make_due", "seed_run", "seed_thread"]
 
 @dataclass(frozen=True)
 class SeededRun:
-    """A finished run and what belongs to it."""
+    """A finished run and its rows."""
 
     tenant_id: str
     thread_id: str
@@ -115,5 +115,5 @@ async def effect(database: Database, run_id: str, kind: str) -> dict[str, object
 
 
 async def make_due(database: Database) -> None:
-    """Let the time pass for which effects wait, leases included."""
+    """Make all waiting effects due, also those with leases."""
     await database.execute("UPDATE effects SET due_at = now() WHERE status IN ('pending', 'running')")

@@ -47,7 +47,7 @@ async def test_many_runs_share_a_batch(database: Database, make_runner: MakeRunn
     assert sorted(len(batch) for batch in handler.batches) == [5, 10, 10]
 
 
-async def test_a_failed_effect_waits_and_the_one_behind_it_waits_as_long(
+async def test_a_failed_effect_and_those_after_it_wait(
     database: Database, make_runner: MakeRunner, metrics: Metrics
 ) -> None:
     run = await seed_run(database)
@@ -96,7 +96,7 @@ async def test_an_effect_is_failed_after_its_last_attempt_and_lets_the_next_one_
     assert await database.fetchval("SELECT status FROM runs WHERE id = :run_id", run_id=run.run_id) == "succeeded"
 
 
-async def test_an_effect_that_failed_comes_alone_so_that_it_holds_up_no_others(
+async def test_a_failed_effect_is_retried_alone_so_that_it_delays_no_other(
     database: Database, make_runner: MakeRunner
 ) -> None:
     runs = [await seed_run(database, effects=["embeddings"]) for _ in range(4)]
@@ -141,7 +141,7 @@ async def test_an_effect_whose_worker_died_is_done_by_another(database: Database
     assert (row["status"], row["attempts"]) == ("done", 2)
 
 
-async def test_a_late_failure_of_a_lost_try_changes_nothing(database: Database, make_runner: MakeRunner) -> None:
+async def test_a_late_failure_of_a_lost_attempt_changes_nothing(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     reached, go_on = asyncio.Event(), asyncio.Event()
 
@@ -161,7 +161,7 @@ async def test_a_late_failure_of_a_lost_try_changes_nothing(database: Database, 
     assert (row["status"], row["error"]) == ("done", None)
 
 
-async def test_an_effect_that_kills_every_worker_is_given_up(database: Database, make_runner: MakeRunner) -> None:
+async def test_an_effect_that_kills_every_worker_fails(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database)
     await database.execute("UPDATE effects SET attempts = 8, status = 'running' WHERE kind = 'embeddings'")
     handler = Recorder()
@@ -171,7 +171,7 @@ async def test_an_effect_that_kills_every_worker_is_given_up(database: Database,
     assert "lost in each of 8 attempts" in str(row["error"])
 
 
-async def test_a_worker_that_stops_gives_its_effects_back_uncounted(
+async def test_a_stopping_worker_releases_its_effects_without_counting_an_attempt(
     database: Database, make_runner: MakeRunner, metrics: Metrics
 ) -> None:
     run = await seed_run(database, effects=["embeddings"])
@@ -214,7 +214,7 @@ async def test_a_kind_without_a_handler_waits(database: Database, make_runner: M
     assert (await effect(database, run.run_id, "embeddings"))["status"] == "pending"
 
 
-async def test_effects_that_are_switched_off_stay_where_they_are(database: Database, make_runner: MakeRunner) -> None:
+async def test_disabled_effects_stay_pending(database: Database, make_runner: MakeRunner) -> None:
     await seed_run(database)
     handler = Recorder()
     assert await make_runner({"embeddings": handler}, settings=EffectSettings(enabled=False)).run_due() == 0
@@ -301,7 +301,9 @@ async def test_a_drain_releases_effects_in_progress_and_claims_no_more(
     assert (await effect(database, run.run_id, "embeddings"))["status"] == "pending"
 
 
-async def test_a_busy_kind_holds_few_rounds_and_no_other_kind(database: Database, make_runner: MakeRunner) -> None:
+async def test_a_busy_kind_has_few_claimed_batches_and_blocks_no_other_kind(
+    database: Database, make_runner: MakeRunner
+) -> None:
     free = asyncio.Event()
 
     class Busy(Recorder):
@@ -334,7 +336,7 @@ async def test_a_busy_kind_holds_few_rounds_and_no_other_kind(database: Database
     assert await database.fetchval("SELECT count(*) FROM effects WHERE status <> 'done'") == 0
 
 
-async def test_a_defect_in_one_batch_does_not_hold_up_the_others(
+async def test_a_defect_in_one_batch_does_not_block_the_others(
     database: Database, make_runner: MakeRunner, metrics: Metrics
 ) -> None:
     runs = [await seed_run(database, effects=["embeddings"]) for _ in range(2)]

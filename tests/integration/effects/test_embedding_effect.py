@@ -1,4 +1,4 @@
-"""What was said in a run gets words and vectors, by which it is found again; and loses them with its thread."""
+"""Messages of a run get words and vectors for search, and lose them with their thread."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ async def test_the_users_messages_and_the_answer_are_embedded_in_one_batch(
     assert {row["tenant_id"] for row in rows} == {run.tenant_id for run in runs}
 
 
-async def test_the_standing_words_of_work_on_a_task_are_not_found_what_came_of_it_is(
+async def test_the_standing_prompt_of_a_task_is_not_indexed_and_the_answer_is(
     database: Database, make_runner: MakeRunner
 ) -> None:
     said = [("query", "Work on task 7."), ("steering", "mind the gap"), ("response", "It is done.")]
@@ -79,7 +79,7 @@ async def test_texts_of_many_runs_go_out_in_calls_of_the_batch_size(
     assert await database.fetchval("SELECT count(*) FROM embeddings") == 8
 
 
-async def test_a_provider_that_is_away_is_asked_again(database: Database, make_runner: MakeRunner) -> None:
+async def test_an_unavailable_provider_is_called_again_later(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     provider = SeededEmbeddings()
     provider.fails = True
@@ -93,7 +93,7 @@ async def test_a_provider_that_is_away_is_asked_again(database: Database, make_r
     assert (await effect(database, run.run_id, "embeddings"))["attempts"] == 2
 
 
-async def test_while_the_provider_is_away_words_are_there_already(database: Database, make_runner: MakeRunner) -> None:
+async def test_words_are_indexed_while_the_provider_is_unavailable(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     provider = SeededEmbeddings()
     provider.fails = True
@@ -101,7 +101,7 @@ async def test_while_the_provider_is_away_words_are_there_already(database: Data
     assert await _kept(database, run) == (2, 0)
 
 
-async def test_while_the_model_is_busy_words_are_there_already(database: Database, make_runner: MakeRunner) -> None:
+async def test_words_are_indexed_while_the_model_is_busy(database: Database, make_runner: MakeRunner) -> None:
     model = LocalEmbeddings()
     await model.embed(["hello"])
     child = model.child_pid
@@ -122,9 +122,7 @@ async def test_while_the_model_is_busy_words_are_there_already(database: Databas
     assert [await _kept(database, run) for run in runs] == [(2, 2), (2, 2)]
 
 
-async def test_words_that_cannot_be_saved_cost_no_call_of_the_model(
-    database: Database, make_runner: MakeRunner
-) -> None:
+async def test_a_failed_write_of_words_costs_no_model_call(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     await database.execute("ALTER TABLE message_texts ADD CONSTRAINT none_today CHECK (false) NOT VALID")
     model = SeededEmbeddings()
@@ -134,14 +132,14 @@ async def test_words_that_cannot_be_saved_cost_no_call_of_the_model(
     assert "none_today" in str(row["error"])
 
 
-async def test_switched_off_it_is_done_with_words_alone(database: Database, make_runner: MakeRunner) -> None:
+async def test_with_embeddings_disabled_only_words_are_indexed(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     await make_runner({"embeddings": EmbeddingEffect(database, None, batch_size=32)}).run_due()
     assert (await effect(database, run.run_id, "embeddings"))["status"] == "done"
     assert await _kept(database, run) == (2, 0)
 
 
-async def test_of_a_long_text_the_beginning_is_kept(database: Database, make_runner: MakeRunner) -> None:
+async def test_the_beginning_of_a_long_text_is_indexed(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, [("query", "word " * 20_000)], effects=["embeddings"])
     provider = SeededEmbeddings()
     await make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=32)}).run_due()
@@ -151,9 +149,7 @@ async def test_of_a_long_text_the_beginning_is_kept(database: Database, make_run
 
 
 @proves("history.deleted")
-async def test_a_deleted_thread_takes_its_words_and_vectors_with_it(
-    database: Database, make_runner: MakeRunner
-) -> None:
+async def test_words_and_vectors_of_a_deleted_thread_are_deleted(database: Database, make_runner: MakeRunner) -> None:
     gone = await seed_run(database, effects=["embeddings"])
     stays = await seed_run(
         database, effects=["embeddings"], thread=await seed_thread(database, tenant_id=gone.tenant_id)
@@ -167,7 +163,7 @@ async def test_a_deleted_thread_takes_its_words_and_vectors_with_it(
     assert await _kept(database, stays) == (2, 2)
 
 
-async def test_a_foreign_tenant_forgets_nothing(database: Database, make_runner: MakeRunner) -> None:
+async def test_another_tenants_deletion_removes_nothing(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     await make_runner({"embeddings": EmbeddingEffect(database, SeededEmbeddings(), batch_size=32)}).run_due()
     async with database.transaction() as transaction:
@@ -176,9 +172,7 @@ async def test_a_foreign_tenant_forgets_nothing(database: Database, make_runner:
 
 
 @proves("history.deleted")
-async def test_an_effect_that_comes_after_the_deletion_writes_nothing(
-    database: Database, make_runner: MakeRunner
-) -> None:
+async def test_an_effect_after_the_deletion_writes_nothing(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     async with database.transaction() as transaction:
         await delete_thread(transaction, run.tenant_id, run.thread_id)
@@ -194,7 +188,7 @@ SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wai
 
 
 class _Held(SeededEmbeddings):
-    """A provider that stands still in the middle of a call."""
+    """A provider that blocks in the middle of a call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +202,7 @@ class _Held(SeededEmbeddings):
 
 
 @proves("history.deleted")
-async def test_a_thread_that_is_deleted_while_it_is_embedded_leaves_nothing(
+async def test_a_thread_that_is_deleted_during_embedding_leaves_no_vectors(
     database: Database, make_runner: MakeRunner
 ) -> None:
     run = await seed_run(database, effects=["embeddings"])

@@ -37,7 +37,7 @@ async def local() -> AsyncIterator[LocalEmbeddings]:
     await provider.close()
 
 
-async def test_texts_of_like_meaning_are_near(local: LocalEmbeddings) -> None:
+async def test_texts_of_similar_meaning_have_near_vectors(local: LocalEmbeddings) -> None:
     questions = ["How do I reset my password?", "It is raining in Paris", "The build fails with a linker error"]
     answers = ["I forgot my login credentials", "The weather in France is wet", "Undefined symbol while compiling C++"]
     vectors = await local.embed([*questions, *answers])
@@ -68,7 +68,7 @@ async def test_odd_texts_are_embedded(local: LocalEmbeddings) -> None:
     assert await local.embed([]) == []
 
 
-async def test_the_child_is_nice_and_in_a_session_of_its_own(local: LocalEmbeddings) -> None:
+async def test_the_child_has_low_priority_and_its_own_session(local: LocalEmbeddings) -> None:
     assert local.child_pid is None
     await local.embed(["hello"])
     assert local.child_pid is not None
@@ -136,7 +136,7 @@ async def test_closing_does_not_wait_for_the_child(local: LocalEmbeddings) -> No
     await until(lambda: not is_alive(pid))
 
 
-async def test_an_idle_child_is_let_go_and_started_again() -> None:
+async def test_an_idle_child_is_ended_and_started_again() -> None:
     local = LocalEmbeddings(idle_s=0.05)
     await local.embed(["hello"])
     pid = local.child_pid

@@ -1,4 +1,4 @@
-"""A thread gets its title once the user has spoken twice."""
+"""A thread gets its title after the user's second message."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from tests.integration.effects.ledger import effect, make_due, seed_run, seed_th
 
 
 class FixedAnswer:
-    """An engine that gives one answer, and remembers what it was asked."""
+    """An engine that gives one answer, and records its calls."""
 
     name = "says"
 
@@ -111,7 +111,7 @@ async def test_a_steering_message_counts_as_the_users(
     assert await _title(database, run.thread_id) == "Lost Password Recovery"
 
 
-async def test_rubbish_gives_way_to_the_users_first_words(
+async def test_an_unusable_title_is_replaced_by_the_users_first_words(
     database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     engine.text = "I'm sorry, I cannot name this conversation."
@@ -121,7 +121,7 @@ async def test_rubbish_gives_way_to_the_users_first_words(
     assert await _title(database, thread[1]) == "please help: I lost my password"
 
 
-async def test_a_title_that_the_user_gave_stays(
+async def test_a_title_that_the_user_gave_is_kept(
     database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     thread = await seed_thread(database, title="Mine")
@@ -131,7 +131,7 @@ async def test_a_title_that_the_user_gave_stays(
     assert engine.asked == []
 
 
-async def test_a_title_that_came_while_the_model_thought_stays(
+async def test_a_title_that_was_set_meanwhile_is_kept(
     database: Database, make_runner: MakeRunner, metrics: Metrics
 ) -> None:
     class Slow(FixedAnswer):
@@ -165,7 +165,7 @@ async def test_a_deleted_thread_costs_no_model_call(
     assert engine.asked == []
 
 
-async def test_a_model_that_fails_is_asked_again_later(
+async def test_a_failing_model_is_called_again_later(
     database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
 ) -> None:
     thread = await seed_thread(database)

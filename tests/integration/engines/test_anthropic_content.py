@@ -1,4 +1,4 @@
-"""What the anthropic engine sends and keeps beside plain text: thinking, images, documents, server tools."""
+"""Content besides plain text in the anthropic engine: thinking, images, documents, server tools."""
 
 import base64
 from typing import Any
@@ -82,7 +82,7 @@ async def test_thinking_goes_back_with_its_signature_while_tools_run(
 THOUGHTS = ({"type": "thinking", "thinking": "Hm", "signature": "s"}, {"type": "redacted_thinking", "data": "x"})
 
 
-async def test_thinking_that_nothing_follows_is_not_sent_from_an_old_conversation(
+async def test_trailing_thinking_of_an_old_conversation_is_not_sent(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     server.reply(HELLO)
@@ -101,7 +101,7 @@ async def test_thinking_that_nothing_follows_is_not_sent_from_an_old_conversatio
     ]
 
 
-async def test_a_response_that_was_cut_while_the_model_thought_leaves_nothing_to_send_again(
+async def test_a_response_cut_off_in_thinking_leaves_nothing_to_send(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     cut = Part("tool", ("toolu_1", "show", '{"a": "b'))
@@ -125,7 +125,7 @@ async def test_a_response_that_was_cut_while_the_model_thought_leaves_nothing_to
         ({"content": [text_block(" "), text_block("words"), text_block("")]}, [text_block("words")]),
     ],
 )
-async def test_a_result_without_a_word_is_sent_as_such(
+async def test_an_empty_result_is_sent_as_such(
     server: ModelServer, engine: AnthropicEngine, kept: dict[str, Any], sent: Any
 ) -> None:
     server.reply(HELLO)
@@ -140,9 +140,7 @@ async def test_a_result_without_a_word_is_sent_as_such(
     assert server.requests[0]["messages"][2]["content"] == [{**result, "content": sent}]
 
 
-async def test_a_tool_that_says_nothing_leaves_a_turn_that_goes_on(
-    server: ModelServer, engine: AnthropicEngine
-) -> None:
+async def test_a_turn_continues_after_an_empty_tool_result(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(Stream((Part("tool", ("toolu_1", "show", {})),)), HELLO)
     result = await engine.run("hi", EngineOptions(mcp_servers=_tool(TextContent(text=""))), "sandbox")
     assert result.text == "Hello"
@@ -177,7 +175,7 @@ async def test_images_and_documents_go_in(
     assert ("files-api" in betas) == (source["type"] == "file")
 
 
-async def test_a_file_in_a_tool_result_of_the_history_is_seen(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_a_file_in_a_tool_result_of_the_history_is_sent(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(HELLO)
     file = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
     history = (
@@ -252,7 +250,7 @@ async def test_a_long_result_is_cut_in_the_middle(server: ModelServer, engine: A
     assert f"{len(text) - 100:,} of {len(text):,} characters are left out" in note
 
 
-async def test_the_bound_on_a_result_holds_for_all_its_blocks_together(
+async def test_the_bound_on_a_result_is_for_all_its_blocks_together(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     note = TextResourceContents(uri="file:///a.txt", mime_type="text/plain", text="z" * 500)
@@ -263,7 +261,7 @@ async def test_the_bound_on_a_result_holds_for_all_its_blocks_together(
     assert sent[2]["text"].count("b") == 0
 
 
-async def test_blocks_of_server_tools_go_back_as_they_came(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_blocks_of_server_tools_are_sent_back_unchanged(server: ModelServer, engine: AnthropicEngine) -> None:
     call = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
     found = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
     asks = Part("block", (call, [{"type": "input_json_delta", "partial_json": '{"query": "tea"}'}]))
@@ -303,9 +301,7 @@ async def test_a_call_whose_input_is_no_json_is_a_tool_error(server: ModelServer
     assert "not a JSON object" in answer["content"][0]["text"]
 
 
-async def test_a_made_up_tool_name_is_answered_under_a_name_that_the_provider_takes(
-    server: ModelServer, engine: AnthropicEngine
-) -> None:
+async def test_an_invented_tool_name_is_replaced_by_a_valid_one(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(Stream((Part("tool", ("functions.show:0", "show me!", {})),)), HELLO)
     result = await engine.run("hi", EngineOptions(mcp_servers=_tool()), "sandbox")
     assert result.tool_calls[0].tool_name == "show me!"
@@ -313,9 +309,7 @@ async def test_a_made_up_tool_name_is_answered_under_a_name_that_the_provider_ta
     assert (call["id"], call["name"], answer["tool_use_id"]) == ("functions_show_0", "show_me_", "functions_show_0")
 
 
-async def test_a_server_that_speaks_in_half_characters_costs_no_turn(
-    server: ModelServer, engine: AnthropicEngine
-) -> None:
+async def test_lone_surrogates_of_a_server_do_not_fail_a_turn(server: ModelServer, engine: AnthropicEngine) -> None:
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
         schema = {"type": "object", "properties": {"n": {"default": float("nan"), "description": "\ud83d"}}}
         return ListToolsResult(tools=[Tool(name="show", description="\ud83d\x00", input_schema=schema)])
@@ -330,7 +324,7 @@ async def test_a_server_that_speaks_in_half_characters_costs_no_turn(
     assert server.requests[1]["messages"][-1]["content"][0]["content"] == [text_block("a\ufffdb \ufffd")]
 
 
-async def test_a_request_that_cannot_be_written_is_no_outage_of_the_provider(
+async def test_an_unserializable_request_is_no_outage_of_the_provider(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     result = await engine.run("hi", EngineOptions(system_prompt="\ud83d"), "sandbox")

@@ -76,25 +76,25 @@ async def test_an_error_in_mid_stream_maps_by_its_type(
     ],
     ids=["half-closed", "malformed", "out of order"],
 )
-async def test_a_broken_stream_may_be_tried_again(server: ModelServer, engine: AnthropicEngine, broken: Part) -> None:
+async def test_a_broken_stream_is_retryable(server: ModelServer, engine: AnthropicEngine, broken: Part) -> None:
     result, error = await _run(engine, server, Stream((SO_FAR, broken)))
     assert (error.kind, error.retryable, result.text) == ("model_error", True, "So far")
 
 
-async def test_a_stream_that_ends_without_saying_so_is_no_answer(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_a_stream_without_an_end_event_is_no_answer(server: ModelServer, engine: AnthropicEngine) -> None:
     result, error = await _run(engine, server, Stream((SO_FAR, Part("end"))))
     assert (error.kind, error.retryable, result.text) == ("model_error", True, "So far")
     assert "before the response was complete" in error.message
 
 
-async def test_half_a_call_is_not_run_and_leaves_no_trace(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_an_incomplete_call_is_not_run_and_not_kept(server: ModelServer, engine: AnthropicEngine) -> None:
     call = Part("tool", ("toolu_1", "count", {}))
     result, _ = await _run(engine, server, Stream((SO_FAR, call, Part("cut"))))
     assert result.messages == (Message("assistant", (text_block("So far"),)),)
     assert result.tool_calls == ()
 
 
-async def test_a_refusal_is_an_error_that_says_why(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_a_refusal_is_an_error_with_its_reason(server: ModelServer, engine: AnthropicEngine) -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "Not this"}
     _, error = await _run(engine, server, Stream((SO_FAR,), stop_reason="refusal", stop_details=details))
     assert (error.kind, error.retryable) == ("model_error", False)
@@ -109,7 +109,7 @@ async def test_a_refused_connection_is_retryable() -> None:
     assert (result.error.kind, result.error.retryable) == ("model_error", True)
 
 
-async def test_a_silent_provider_is_given_up(server: ModelServer) -> None:
+async def test_a_silent_provider_times_out(server: ModelServer) -> None:
     server.reply(Stream((SO_FAR, Part("stall"))))
     engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, request_timeout_s=0.3)
     result = await asyncio.wait_for(engine.run("hi", EngineOptions(), "sandbox"), 10)
@@ -120,7 +120,7 @@ async def test_a_silent_provider_is_given_up(server: ModelServer) -> None:
 
 @pytest.mark.parametrize("hang", [Hang(), Hang(pings=True)], ids=["silent", "pinging"])
 @pytest.mark.parametrize("trace_content", [False, True], ids=["raw", "helper"])
-async def test_a_provider_that_accepts_and_never_begins_is_given_up_long_before_its_silence_is(
+async def test_a_response_that_never_begins_times_out_sooner_than_silence_within_one(
     server: ModelServer, hang: Hang, *, trace_content: bool
 ) -> None:
     server.reply(hang)
@@ -136,7 +136,7 @@ async def test_a_provider_that_accepts_and_never_begins_is_given_up_long_before_
     await engine.close()
 
 
-async def test_a_response_that_has_begun_may_take_its_time(server: ModelServer) -> None:
+async def test_a_response_that_has_begun_may_take_longer(server: ModelServer) -> None:
     server.reply(Stream((Part("sleep", 1.5), SO_FAR)))
     engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, first_byte_timeout_s=1.0)
     result = await engine.run("hi", EngineOptions(), "sandbox")
@@ -144,7 +144,7 @@ async def test_a_response_that_has_begun_may_take_its_time(server: ModelServer) 
     assert (result.error, result.text) == (None, "So far")
 
 
-async def test_no_key_is_an_auth_failure_that_says_where_to_put_one(
+async def test_a_missing_key_is_an_auth_failure_that_names_the_setting(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -163,7 +163,7 @@ def test_credentials_that_cannot_be_read_stop_the_process(monkeypatch: pytest.Mo
         AnthropicEngine()
 
 
-async def test_it_is_tried_again_as_soon_as_the_provider_says(server: ModelServer) -> None:
+async def test_the_retry_waits_as_long_as_the_provider_requests(server: ModelServer) -> None:
     soon = {"retry-after-ms": "1"}
     overloaded = Status(529, "overloaded_error", "overloaded", headers=soon)
     server.reply(overloaded, Status(429, "rate_limit_error", "slow", headers=soon), Stream((SO_FAR,)))

@@ -1,4 +1,4 @@
-"""What the anthropic engine sends, and what it makes of what comes back."""
+"""The requests of the anthropic engine, and its reading of responses."""
 
 import asyncio
 from dataclasses import replace
@@ -93,7 +93,7 @@ async def test_aliases_are_resolved_and_other_names_pass_through(server: ModelSe
         ("opus", {"type": "adaptive", "display": "summarized"}, 9000 + 1024),
     ],
 )
-async def test_thinking_is_asked_for_as_the_model_wants_it(
+async def test_thinking_is_requested_in_the_form_of_the_model(
     server: ModelServer, engine: AnthropicEngine, model: str, thinking: dict[str, Any], max_tokens: int
 ) -> None:
     server.reply(HELLO)
@@ -102,7 +102,7 @@ async def test_thinking_is_asked_for_as_the_model_wants_it(
 
 
 @pytest.mark.parametrize("model", ["claude-haiku-4-5", "my-own-model"])
-async def test_a_temperature_goes_to_the_models_that_take_one(
+async def test_a_temperature_is_sent_to_models_that_accept_one(
     server: ModelServer, engine: AnthropicEngine, model: str
 ) -> None:
     server.reply(HELLO)
@@ -110,7 +110,7 @@ async def test_a_temperature_goes_to_the_models_that_take_one(
     assert server.requests[0]["temperature"] == 0.5
 
 
-async def test_a_temperature_for_a_model_that_takes_none_is_refused_before_it_is_asked(
+async def test_a_temperature_for_a_model_without_one_is_refused_before_the_call(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     result = await engine.run("hi", EngineOptions(model="opus", temperature=0.5), "sandbox")
@@ -157,7 +157,7 @@ async def test_usage_of_an_answer_that_was_cut_short_is_counted(server: ModelSer
     assert recorder.records[0].usage == result.usage.tokens
 
 
-async def test_a_response_that_was_cut_by_max_tokens_runs_no_half_call(
+async def test_a_response_cut_off_by_max_tokens_runs_no_incomplete_call(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     half = Part("tool", ("toolu_1", "count", '{"a": "unfin'))
@@ -167,7 +167,7 @@ async def test_a_response_that_was_cut_by_max_tokens_runs_no_half_call(
     assert_valid(result.messages)
 
 
-async def test_a_paused_response_goes_back_and_goes_on(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_a_paused_response_is_sent_back_and_continued(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(Stream((Part("text", ["Wait"]),), stop_reason="pause_turn"), HELLO)
     recorder = TurnRecorder()
     result = await engine.run("hi", EngineOptions(), "sandbox", callbacks=recorder.callbacks())

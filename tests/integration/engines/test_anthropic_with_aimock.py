@@ -108,7 +108,7 @@ async def test_parallel_calls_and_their_results_are_taken_back(engine: Anthropic
     assert_valid(result.messages)
 
 
-async def test_thinking_goes_back_as_it_came_or_the_server_would_refuse_it(engine: AnthropicEngine) -> None:
+async def test_thinking_is_sent_back_unchanged(engine: AnthropicEngine) -> None:
     options = replace(OPTIONS, mcp_servers=Bench().servers(), thinking_budget_tokens=2_000)
     result = await engine.run("think and count", options, "sandbox")
     assert (result.error, result.text) == (None, "Thought.")
@@ -124,7 +124,7 @@ async def test_text_after_a_call_in_the_same_response_is_kept_in_its_place(engin
     assert result.text == "It came."
 
 
-async def test_a_history_and_a_prompt_are_seen(engine: AnthropicEngine) -> None:
+async def test_a_history_and_a_prompt_are_sent(engine: AnthropicEngine) -> None:
     history = (Message("user", (text_block("hello"),)), Message("assistant", (text_block("Hello."),)))
     options = replace(OPTIONS, system_prompt="You are Nova. Be kind.", history=history)
     result = await engine.run("who am i", options, "sandbox")
@@ -134,12 +134,12 @@ async def test_a_history_and_a_prompt_are_seen(engine: AnthropicEngine) -> None:
 
 
 @pytest.mark.parametrize("question", ["limited", "overloaded", "broken"])
-async def test_a_failure_of_a_moment_is_tried_again(engine: AnthropicEngine, question: str) -> None:
+async def test_a_temporary_failure_is_retried(engine: AnthropicEngine, question: str) -> None:
     result = await engine.run(question, OPTIONS, "sandbox")
     assert (result.error, result.text, result.usage.turns) == (None, "At last.", 1)
 
 
-async def test_a_stream_that_is_cut_comes_anew(engine: AnthropicEngine) -> None:
+async def test_a_cut_stream_is_retried(engine: AnthropicEngine) -> None:
     result = await engine.run("cut short", OPTIONS, "sandbox")
     assert (result.error, result.text) == (None, "Whole.")
 

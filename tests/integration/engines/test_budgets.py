@@ -1,4 +1,4 @@
-"""Bounds on what a turn may use: it ends cleanly at the first step that reaches one."""
+"""Bounds on a turn's usage: it ends cleanly at the first step that reaches one."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ async def test_an_answer_that_reaches_the_bound_with_its_last_word_is_an_answer(
     assert (result.stop_reason, result.limit, result.text) == ("end_turn", None, "Done")
 
 
-async def test_what_earlier_attempts_used_counts(engine: AnthropicEngine, server: ModelServer) -> None:
+async def test_usage_of_earlier_attempts_counts(engine: AnthropicEngine, server: ModelServer) -> None:
     result = await _run(engine, server, token_budget=2_500, spent=TokenUsage(1_400, 100))
     assert (len(server.requests), result.limit) == (1, "tokens")
     assert result.usage.tokens.total_tokens == 1_000
@@ -79,7 +79,7 @@ async def test_a_bound_on_turns_is_distinguished(engine: AnthropicEngine, server
     assert (result.stop_reason, result.limit) == ("tool_use", "turns")
 
 
-async def test_a_bound_on_cost_that_cannot_be_kept_is_refused_before_anything_is_spent(
+async def test_a_cost_bound_without_a_known_price_is_refused_before_the_first_call(
     engine: AnthropicEngine, server: ModelServer
 ) -> None:
     result = await engine.run("hi", EngineOptions(model="my-own-model", cost_budget_usd=1.0), "sandbox")
@@ -90,7 +90,7 @@ async def test_a_bound_on_cost_that_cannot_be_kept_is_refused_before_anything_is
     assert "max_cost_usd_per_day of the tenant, the agent or the trigger" in result.error.message
 
 
-async def test_a_model_without_a_price_that_takes_over_ends_the_turn(
+async def test_a_fallback_without_a_price_ends_a_turn_with_a_cost_bound(
     engine: AnthropicEngine, server: ModelServer
 ) -> None:
     server.reply(Status(404, "not_found_error", "no such model"), _calls(0))

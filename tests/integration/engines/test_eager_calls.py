@@ -1,4 +1,4 @@
-"""Calls of tools that only read begin while the response still streams; nothing else changes."""
+"""Calls of read-only tools begin while the response still streams; nothing else changes."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ DONE = Stream((Part("text", ["Done"]),))
 
 @dataclass
 class TwoTools:
-    """A tool that only reads, one that may be repeated, and what became of them."""
+    """A read-only tool and an idempotent one, and their calls."""
 
     began: asyncio.Event = field(default_factory=asyncio.Event)
     release: asyncio.Event = field(default_factory=asyncio.Event)
@@ -97,7 +97,7 @@ async def test_a_call_is_authorized_once_and_before_it_runs(server: ModelServer,
     assert (result.tool_calls[0].status, result.tool_calls[0].error) == ("failed", "Close your eyes")
 
 
-async def test_a_response_that_breaks_off_takes_its_calls_with_it(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_calls_of_an_interrupted_response_are_canceled(server: ModelServer, engine: AnthropicEngine) -> None:
     room, recorder = TwoTools(), TurnRecorder()
     server.reply(Stream((LOOK, Part("wait", room.began), Part("cut"))))
     result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks()), 30)

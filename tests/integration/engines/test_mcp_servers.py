@@ -1,4 +1,4 @@
-"""MCP servers that are not of this process: shared, checked, replaced; and when they die the turn does not."""
+"""MCP servers of other processes: shared, checked, replaced; and their death does not end a turn."""
 
 import asyncio
 import fcntl
@@ -68,7 +68,7 @@ for line in sys.stdin:
 
 
 class Player:
-    """Plays scripts on one engine, as a worker process does."""
+    """Runs scripts on one engine, as a worker process does."""
 
     def __init__(self, **seconds: float) -> None:
         pool = ConnectionPool(**seconds)  # pyright: ignore[reportArgumentType] - its times only, by name
@@ -123,11 +123,11 @@ async def test_turns_share_a_child_process_that_ends_with_the_engine() -> None:
     ],
     ids=["another tenant", "another secret", "other arguments", "told not to"],
 )
-async def test_turns_that_do_not_agree_share_nothing(play: Player, other: StdioMcpServer) -> None:
+async def test_turns_with_different_configurations_share_no_process(play: Player, other: StdioMcpServer) -> None:
     assert await play.pid(CHILD) != await play.pid(other)
 
 
-async def test_an_allow_list_is_no_reason_not_to_share(play: Player) -> None:
+async def test_turns_with_different_allow_lists_share_a_process(play: Player) -> None:
     assert await play.pid(CHILD) == await play.pid(replace(CHILD, tools=("pid",), timeout_s=30.0))
 
 
@@ -195,9 +195,7 @@ async def test_a_server_that_does_not_answer_costs_the_turn_its_tools_only(play:
 
 
 @pytest.mark.parametrize(("avoid_s", "tries"), [(30.0, 1), (0.0, 2)])
-async def test_a_server_that_did_not_answer_is_left_alone_for_a_while(
-    tmp_path: Path, avoid_s: float, tries: int
-) -> None:
+async def test_a_server_that_did_not_answer_is_avoided_for_a_while(tmp_path: Path, avoid_s: float, tries: int) -> None:
     play = Player(avoid_s=avoid_s)
     log = tmp_path / "log"
     mute = StdioMcpServer(command="sh", args=("-c", f"echo started >> {log}; sleep 60"), timeout_s=1.5)
@@ -249,7 +247,7 @@ def _unread_bytes(pid: int) -> int:
         return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after_it(
+async def test_a_blocked_server_delays_neither_an_abort_nor_later_turns(
     play: Player, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nova_workers.engines.mcp.pool._CHECK_TIMEOUT_S", 0.3)
@@ -271,7 +269,7 @@ async def test_an_unwilling_server_holds_up_neither_an_abort_nor_the_turns_after
     await until(lambda: not is_alive(first) and not is_alive(second))
 
 
-async def test_an_error_with_the_code_of_a_closed_connection_is_the_servers_own(play: Player) -> None:
+async def test_a_servers_error_with_the_code_of_a_closed_connection_is_a_tool_error(play: Player) -> None:
     result = await play({"rude": MISBEHAVING}, PID, {"name": "refuse"}, PID)
     assert [call.status for call in result.tool_calls] == ["completed", "failed", "completed"]
     assert result.tool_calls[1].error == "refuse failed: no such customer"
@@ -312,7 +310,7 @@ def _with_escapee(server: StdioMcpServer, pids: Path) -> StdioMcpServer:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux is asked")
 @proves("child.descendants")
-async def test_what_a_server_started_ends_with_its_connection(play: Player, tmp_path: Path) -> None:
+async def test_processes_of_a_server_end_with_its_connection(play: Player, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     served_by = await play.pid(replace(_with_escapee(CHILD, pids), reuse=False))
     await until(lambda: pids.exists() and pids.read_text().endswith("\n"))
@@ -357,12 +355,12 @@ class Web:
         return f"http://127.0.0.1:{self._port}/mcp"
 
     async def start(self) -> None:
-        """Listen, at the port of the time before."""
+        """Listen again, at the same port."""
         self._serving = serving(self._tools().streamable_http_app(), port=self._port)
         self._port = int((await self._serving.__aenter__()).rpartition(":")[2])
 
     async def stop(self) -> None:
-        """Go away."""
+        """Stop listening."""
         await self._serving.__aexit__(None, None, None)
 
     def _tools(self) -> MCPServer:
@@ -420,12 +418,12 @@ async def test_an_abort_reaches_an_http_server(play: Player, web: Web) -> None:
     await asyncio.wait_for(web.canceled.wait(), 10)
 
 
-async def test_an_http_server_that_goes_away_and_comes_back_is_reached_again(web: Web) -> None:
+async def test_an_http_server_is_reached_again_after_a_restart(web: Web) -> None:
     play = Player(avoid_s=0.0)
     server = HttpMcpServer(web.url, headers={"x-secret": "s"}, timeout_s=5.0)
     assert _said(await play({"web": server}, {"name": "secret"})) == "s"
     await web.stop()
-    # What is not there cannot be called: the script's own tool takes its place.
+    # A missing tool cannot be called: the script's own tool is called instead.
     assert _said(await play({"web": server}, {"name": "secret", "result": "away"})) == "away"
     await web.start()
     assert _said(await play({"web": server}, {"name": "secret"})) == "s"

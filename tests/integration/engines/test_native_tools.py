@@ -1,4 +1,4 @@
-"""Native tools in whole turns: the model calls them over HTTP, and sees what came of it."""
+"""Native tools in whole turns: the model calls them over HTTP, and gets their results."""
 
 import asyncio
 import json
@@ -130,7 +130,7 @@ async def test_a_model_is_offered_the_tools_of_its_trust(
 
 @pytest.mark.parametrize("trust", ["sandbox", "controlled"])
 @pytest.mark.parametrize("asked", [True, False])
-async def test_a_call_that_a_model_invents_above_its_trust_does_nothing(
+async def test_an_invented_call_above_the_trust_does_nothing(
     server: ModelServer, engine: AnthropicEngine, work: Path, trust: TrustLevel, asked: bool
 ) -> None:
     server.reply(_calls(("Bash", {"command": f"touch {work}/made"})), DONE)
@@ -176,7 +176,7 @@ async def test_an_abort_ends_a_command_with_its_children_and_leaves_a_valid_tran
     assert not [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(work)]
 
 
-async def test_a_capabilitys_tool_of_a_native_name_goes_by_its_server(
+async def test_a_capabilitys_tool_with_a_native_name_is_qualified_by_its_server(
     server: ModelServer, engine: AnthropicEngine, work: Path
 ) -> None:
     async def list_tools(*_: Any) -> ListToolsResult:
@@ -207,7 +207,7 @@ async def test_a_capabilitys_tool_of_a_native_name_goes_by_its_server(
         ({"tool": "Web*", "decision": "never"}, False),
     ],
 )
-async def test_the_providers_search_is_offered_where_it_needs_no_approval(
+async def test_the_providers_search_is_offered_if_it_needs_no_approval(
     server: ModelServer, engine: AnthropicEngine, work: Path, rule: dict[str, str], offered: bool
 ) -> None:
     helper = SubagentConfig("Looks.", "You look.")
@@ -219,7 +219,7 @@ async def test_the_providers_search_is_offered_where_it_needs_no_approval(
         assert ("web_search" in {tool["name"] for tool in request["tools"]}) is offered
 
 
-async def test_a_tool_of_the_name_of_the_providers_search_goes_by_its_server(
+async def test_a_tool_with_the_name_of_the_providers_search_is_qualified_by_its_server(
     server: ModelServer, engine: AnthropicEngine, work: Path
 ) -> None:
     async def list_tools(*_: Any) -> ListToolsResult:
@@ -233,7 +233,7 @@ async def test_a_tool_of_the_name_of_the_providers_search_goes_by_its_server(
     assert names[-1] == "brave__web_search"
 
 
-async def test_what_the_providers_search_says_goes_back_as_it_came(
+async def test_results_of_the_providers_search_are_sent_back_unchanged(
     server: ModelServer, engine: AnthropicEngine, work: Path
 ) -> None:
     use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tea"}}

@@ -1,4 +1,4 @@
-"""Answers that must have a form: asked for, checked, sent back once, and then an error."""
+"""Answers with a schema: requested, checked, sent back once, and then an error."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ async def test_a_second_wrong_answer_is_an_error_of_the_model(server: ModelServe
     assert result.output is None
 
 
-async def test_a_resumed_turn_goes_on_after_the_answer_that_was_sent_back(
+async def test_a_resumed_turn_continues_after_the_answer_that_was_sent_back(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     server.reply(NO_JSON, RIGHT)
@@ -82,7 +82,7 @@ async def test_only_the_last_answer_is_checked(server: ModelServer, engine: Anth
     assert (result.output, text_of(result.messages[0].content)) == ({"city": "Ulm", "degrees": 7}, "Let me look")
 
 
-async def test_an_answer_that_was_cut_short_is_no_value(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_a_truncated_answer_is_no_value(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(Stream((Part("text", ['{"city": ']),), stop_reason="max_tokens"))
     result = await engine.run("hi", OPTIONS, "sandbox")
     assert (result.stop_reason, result.output, len(server.requests)) == ("max_tokens", None, 1)
@@ -109,7 +109,7 @@ async def test_an_invalid_schema_is_reported_before_the_first_model_call(
         ({}, '"free"'),
     ],
 )
-async def test_a_schema_that_the_grammar_cannot_express_is_asked_for_in_words(
+async def test_a_schema_that_the_grammar_cannot_express_is_in_the_prompt(
     server: ModelServer, engine: AnthropicEngine, schema: dict[str, Any], answer: str
 ) -> None:
     server.reply(Stream((Part("text", [answer]),)))
@@ -122,7 +122,7 @@ async def test_a_schema_that_the_grammar_cannot_express_is_asked_for_in_words(
     assert orjson.dumps(schema).decode() in system[-1]["text"]
 
 
-async def test_a_schema_that_the_grammar_expresses_is_not_said_twice(
+async def test_a_schema_that_the_grammar_expresses_is_not_in_the_prompt(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     server.reply(RIGHT)

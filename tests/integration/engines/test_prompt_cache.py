@@ -1,4 +1,4 @@
-"""Where the request is marked for the provider's prompt cache, and that what stands before the marks never changes."""
+"""The marks for the provider's prompt cache, and that the content before them never changes."""
 
 import itertools
 import json
@@ -56,7 +56,7 @@ async def _two_turns(server: ModelServer, engine: AnthropicEngine) -> list[Json]
     return server.requests
 
 
-async def test_four_marks_stand_where_what_changes_less_often_ends(
+async def test_four_cache_marks_end_the_parts_that_change_less_often(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     requests = await _two_turns(server, engine)
@@ -70,7 +70,7 @@ async def test_four_marks_stand_where_what_changes_less_often_ends(
     )
 
 
-async def test_tools_and_the_slow_part_of_the_prompt_are_the_same_bytes_in_every_turn_and_step(
+async def test_tools_and_the_stable_part_of_the_prompt_are_the_same_bytes_in_every_step(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
     requests = await _two_turns(server, engine)
@@ -91,7 +91,7 @@ async def test_each_conversation_begins_with_the_bytes_of_the_one_before(
         assert longer.startswith(shorter)
 
 
-async def test_marks_leave_the_transcript_alone(server: ModelServer, engine: AnthropicEngine) -> None:
+async def test_cache_marks_do_not_change_the_transcript(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(HELLO)
     block = text_block("one")
     await engine.run(

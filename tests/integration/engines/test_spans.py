@@ -1,4 +1,4 @@
-"""Spans of model calls and tool calls: one each, in the words of the conventions, and silent on what was said."""
+"""Spans of model calls and tool calls: one each, with the attributes of the conventions, and without content."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ def test_each_call_has_one_span_with_the_attributes_of_the_conventions_and_no_co
     assert "SECRET" not in json.dumps(spans)
 
 
-def test_calls_hang_together_in_one_trace(spans: list[Json]) -> None:
+def test_calls_of_a_turn_are_in_one_trace(spans: list[Json]) -> None:
     calls = [*_of(spans, "chat"), *_of(spans, "execute_tool")]
     assert len({span["context"]["trace_id"] for span in calls}) == 1
     by_name = {span["attributes"].get("gen_ai.tool.name"): span for span in _of(spans, "execute_tool")}

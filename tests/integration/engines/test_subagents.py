@@ -69,7 +69,7 @@ async def bench() -> Bench:
     return Bench()
 
 
-async def test_a_subagent_works_in_a_turn_of_its_own_and_reports_back(
+async def test_a_subagent_has_its_own_turn_and_returns_its_answer(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     server.reply(_tasks(("scout", "Find the key")), DONE)
@@ -108,7 +108,7 @@ async def test_events_name_their_subagent(server: ModelServer, engine: Anthropic
     ]
 
 
-async def test_what_subagents_use_is_part_of_the_step(
+async def test_usage_of_subagents_is_part_of_the_step(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     server.reply(_tasks(("scout", "one"), ("clerk", "two")), DONE)
@@ -124,7 +124,7 @@ async def test_what_subagents_use_is_part_of_the_step(
     assert result.usage.turns == 2
 
 
-async def test_subagents_that_are_called_together_work_at_the_same_time(
+async def test_subagents_of_one_step_run_concurrently(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     server.reply(_tasks(("clerk", "one"), ("clerk", "two")), DONE)
@@ -193,7 +193,7 @@ async def test_a_subagent_that_does_not_end_is_stopped_with_the_reason(
     assert text_of(result.tool_calls[0].result or ()) == "Again\n[scout was stopped before it was done: turns]"
 
 
-async def test_a_budget_holds_for_the_turn_and_its_subagents_together(
+async def test_a_budget_is_for_the_turn_and_its_subagents_together(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     server.reply(_tasks(("scout", "one")), DONE)
@@ -228,7 +228,7 @@ BEGUN = Stream((Part("text", ["Let me"]), Part("stall")), usage={"input_tokens":
 """Of its usage the start is known: 500 read, 1 produced."""
 
 
-async def test_what_a_subagent_used_is_counted_where_an_abort_cuts_its_response(
+async def test_a_subagents_usage_is_counted_if_an_abort_cuts_its_response(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     abort, watch = AbortSignal(), Watch()
@@ -250,7 +250,7 @@ async def test_what_a_subagent_used_is_counted_where_an_abort_cuts_its_response(
     assert result.usage.tokens.total_tokens == 15 + 501
 
 
-async def test_what_a_subagent_used_is_counted_where_the_limit_of_its_call_cuts_its_response(
+async def test_a_subagents_usage_is_counted_if_a_time_limit_cuts_its_response(
     server: ModelServer, bench: Bench
 ) -> None:
     watch = Watch()
@@ -266,7 +266,7 @@ async def test_what_a_subagent_used_is_counted_where_the_limit_of_its_call_cuts_
     assert result.usage.tokens.total_tokens == 15 + 2 * 501 + 15
 
 
-async def test_without_callbacks_of_its_own_a_subagents_tools_are_authorized_all_the_same(
+async def test_a_subagents_tools_are_authorized_also_without_callbacks_of_its_own(
     server: ModelServer, engine: AnthropicEngine, bench: Bench
 ) -> None:
     server.reply(_tasks(("scout", "one")), DONE)
@@ -279,7 +279,7 @@ async def test_without_callbacks_of_its_own_a_subagents_tools_are_authorized_all
 
 
 @proves("engine.subagents")
-async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_counts_with_them(
+async def test_a_subagents_calls_have_the_turns_policy_and_count_with_its_own(
     server: ModelServer, tmp_path: Path
 ) -> None:
     engine = AnthropicEngine(api_key="k", base_url=server.url, native=NativeTools(shell=ShellSettings()))
@@ -325,7 +325,9 @@ async def test_after_a_crash_a_subagent_is_interrupted_and_not_run_again(
     assert [call.status for call in calls] == ["interrupted"]
 
 
-async def test_without_agents_there_is_no_task(server: ModelServer, engine: AnthropicEngine, bench: Bench) -> None:
+async def test_without_subagents_there_is_no_task_tool(
+    server: ModelServer, engine: AnthropicEngine, bench: Bench
+) -> None:
     server.reply(DONE)
     await engine.run("hi", EngineOptions(mcp_servers=bench.servers()), "sandbox")
     assert "Task" not in [tool["name"] for tool in server.requests[0]["tools"]]

@@ -1,4 +1,4 @@
-"""What was said is found again: by words, by meaning, within its bounds."""
+"""Message search: by words, by meaning, within its bounds."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -35,7 +35,7 @@ async def local() -> AsyncIterator[LocalEmbeddings]:
 # Words
 
 
-async def test_a_rare_word_goes_before_many_common_ones(database: Database) -> None:
+async def test_a_rare_word_ranks_above_many_common_ones(database: Database) -> None:
     past = PastConversations(database)
     for number in range(12):
         await past.say(f"What is the state of the build number {number}?")
@@ -55,7 +55,7 @@ async def test_in_a_short_history_a_word_that_two_messages_have_is_not_common(da
     assert set((await past.find("where was the heron"))[:2]) == set(wanted.message_ids)
 
 
-async def test_of_two_messages_the_one_with_more_of_the_words_goes_first(database: Database) -> None:
+async def test_the_message_with_more_of_the_words_ranks_first(database: Database) -> None:
     past = PastConversations(database)
     one = await past.say("The invoice of March")
     both = await past.say("The invoice of the plumber")
@@ -85,16 +85,16 @@ async def test_names_codes_and_forms_of_words_are_found_in_any_language(
     assert await past.find(asked) == [run.message_ids[0]]
 
 
-async def test_a_word_that_every_message_has_is_found_if_it_is_all_that_was_asked(database: Database) -> None:
+async def test_a_word_of_every_message_is_found_if_it_is_the_whole_query(database: Database) -> None:
     past = PastConversations(database)
     runs = [await past.say(f"tea, number {number}", "Tea it is.") for number in range(6)]
-    # The newest first, as nothing else tells them apart.
+    # The newest first, as nothing else distinguishes them.
     assert (await past.find("tea"))[:2] == [runs[5].message_ids[1], runs[5].message_ids[0]]
     await database.execute("ANALYZE message_texts")
     assert len(await past.find("tea")) == 10
 
 
-async def test_words_that_the_statistics_know_as_common_are_left_out(database: Database) -> None:
+async def test_words_that_are_common_by_the_statistics_are_left_out(database: Database) -> None:
     past = PastConversations(database)
     for number in range(30):
         await past.say(f"and the list goes on to number {number}")
@@ -102,7 +102,7 @@ async def test_words_that_the_statistics_know_as_common_are_left_out(database: D
     await database.execute("ANALYZE message_texts")
     plans = await _plan(database, "and the heron", NOVA)
     assert await past.find("and the heron") == [wanted.message_ids[0]]
-    # One word is left, so nothing is asked for "all of them together".
+    # One word is left, so there is no query for "all of them together".
     scans = re.findall(r"Bitmap Index Scan on ix_message_texts__words.*loops=(\d+)", plans)
     assert max(int(loops) for loops in scans) == 1
 
@@ -126,7 +126,7 @@ async def test_a_long_text_is_shown_around_the_words(database: Database) -> None
 
 
 @proves("history.hybrid")
-async def test_what_was_meant_is_found_without_a_common_word(database: Database, local: LocalEmbeddings) -> None:
+async def test_meaning_is_found_without_a_common_word(database: Database, local: LocalEmbeddings) -> None:
     past = PastConversations(database, local)
     dog = await past.say("My puppy chewed the sofa again", "Poor sofa.")
     await past.say("The invoice is due on Friday", "I will remind you.")
@@ -136,7 +136,7 @@ async def test_what_was_meant_is_found_without_a_common_word(database: Database,
 
 
 @proves("history.hybrid")
-async def test_what_both_ways_find_goes_before_what_one_finds(database: Database, local: LocalEmbeddings) -> None:
+async def test_hits_of_both_searches_rank_above_hits_of_one(database: Database, local: LocalEmbeddings) -> None:
     past = PastConversations(database, local)
     meaning = await past.say("Our kitten is called Whiskers", "A fine name.")
     words = await past.say("The pet project at work is late", "Which one?")
@@ -152,7 +152,7 @@ async def test_what_both_ways_find_goes_before_what_one_finds(database: Database
     assert [hit.score for hit in result.items] == sorted((hit.score for hit in result.items), reverse=True)
 
 
-async def test_what_has_no_vector_yet_does_not_stand_behind_all_that_has_one(database: Database) -> None:
+async def test_messages_without_a_vector_do_not_rank_below_all_others(database: Database) -> None:
     provider = SeededEmbeddings()
     past = PastConversations(database, provider)
     for number in range(15):
@@ -165,7 +165,7 @@ async def test_what_has_no_vector_yet_does_not_stand_behind_all_that_has_one(dat
 
 
 @proves("history.hybrid")
-async def test_with_the_model_away_words_are_still_found_and_that_is_said(database: Database) -> None:
+async def test_without_the_model_words_are_found_and_the_result_states_it(database: Database) -> None:
     provider = SeededEmbeddings()
     past = PastConversations(database, provider)
     run = await past.say("The heron")
@@ -177,7 +177,7 @@ async def test_with_the_model_away_words_are_still_found_and_that_is_said(databa
     assert [log["event"] for log in logs] == ["search.without_meaning"]
 
 
-async def test_each_model_is_searched_by_itself(database: Database) -> None:
+async def test_vectors_of_each_model_are_searched_separately(database: Database) -> None:
     narrow, wide = SeededEmbeddings(), SeededEmbeddings(dimensions=1536, model="wide")
     run = await PastConversations(database, narrow).say("a b", "c d")
     past = PastConversations(database, wide)
@@ -207,7 +207,7 @@ async def test_a_search_stays_within_tenant_and_agent(database: Database) -> Non
 
 
 @proves("history.own")
-async def test_the_marks_of_others_are_no_words(database: Database) -> None:
+async def test_marks_of_tenants_and_agents_are_not_found_as_words(database: Database) -> None:
     past = PastConversations(database)
     await past.say("The heron", tenant_id="ten_2")
     mine = await past.say("'@ten_2' @ten_2/nova @ten_1/helper")
@@ -253,7 +253,7 @@ async def test_a_deleted_thread_is_not_found(database: Database) -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_characters="\x00", codec="utf-8"), min_size=1, max_size=60))
-async def test_any_text_may_be_said_and_asked_for(database: Database, text: str) -> None:
+async def test_any_text_may_be_stored_and_searched(database: Database, text: str) -> None:
     past = PastConversations(database)
     await past.say(text)
     # Whatever it holds (quotes, operators, backslashes) is a word or nothing; never a query of its own.
@@ -264,7 +264,7 @@ async def test_any_text_may_be_said_and_asked_for(database: Database, text: str)
 # Indexes
 
 
-async def test_a_large_history_is_walked_by_the_indexes(database: Database) -> None:
+async def test_a_large_history_is_searched_by_the_indexes(database: Database) -> None:
     await _many(database, 3_000, tenant_id="ten_1")
     plan = await _plan(database, "heron", NOVA, vector=seeded_vector("17"))
     assert "ix_embeddings__hnsw_384" in plan
@@ -273,7 +273,7 @@ async def test_a_large_history_is_walked_by_the_indexes(database: Database) -> N
     assert "Seq Scan on message_texts" not in plan
 
 
-async def test_the_vectors_of_an_agent_that_said_little_are_compared_one_by_one(database: Database) -> None:
+async def test_the_vectors_of_an_agent_with_few_messages_are_compared_one_by_one(database: Database) -> None:
     await _many(database, 3_000, tenant_id="ten_1")
     few = await _many(database, 20, tenant_id="ten_1", agent_id="quiet")
     which = MessageFilter("ten_1", "quiet")
@@ -284,8 +284,8 @@ async def test_the_vectors_of_an_agent_that_said_little_are_compared_one_by_one(
     assert {hit.message_id for hit in hits} == set(few)
 
 
-async def test_the_walk_of_the_vectors_goes_on_until_there_are_enough(database: Database) -> None:
-    """A small tenant's vectors are found behind a thousand of another's that are nearer."""
+async def test_the_vector_index_is_scanned_until_there_are_enough_hits(database: Database) -> None:
+    """A small tenant's vectors are found although a thousand of another's are nearer."""
     await _many(database, 1_200, tenant_id="ten_big", near=seeded_vector("query"))
     small = await _many(database, 5, tenant_id="ten_small")
     async with database.transaction() as transaction:

@@ -1,4 +1,4 @@
-"""What tests of what starts by itself begin with."""
+"""Fixtures for tests of scheduled work."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Conversations of some time ago, with what the ledger keeps of their runs."""
+"""Old conversations with the rows of their runs."""
 
 from datetime import timedelta
 from typing import Any
@@ -83,7 +83,7 @@ async def old_run(
 
 
 async def age_thread(database: Database, thread_id: str, days: float) -> None:
-    """Let a thread be so old, and untouched since."""
+    """Make a thread this old, and unused since."""
     await database.execute(
         "UPDATE threads SET created_at = now() - :ago::interval, updated_at = now() - :ago::interval"
         " WHERE id = :thread_id",

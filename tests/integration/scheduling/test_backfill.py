@@ -43,7 +43,7 @@ class RefusesOneText(SeededEmbeddings):
 
 
 class BackfillHarness:
-    """Makes backfills on one database."""
+    """Creates backfills on one database."""
 
     def __init__(self, database: Database, redis: Redis) -> None:
         self.database = database
@@ -60,7 +60,7 @@ class BackfillHarness:
         return await seed_thread(self.database, tenant_id=tenant_id)
 
     async def talk(self, runs: int, tenant_id: str = "ten_1") -> None:
-        """Have a thread with so many runs, a minute apart."""
+        """Insert a thread with this many runs, a minute apart."""
         thread = await self.thread(tenant_id)
         for number in range(runs):
             await old_run(
@@ -74,11 +74,11 @@ class BackfillHarness:
         )
 
     async def all_due(self) -> None:
-        """Let all pauses and leases pass, but the patience with another model."""
+        """End all pauses and leases, except the wait for another model."""
         await self.database.execute("UPDATE upkeep_cursors SET due_at = now()")
 
     async def left_alone(self) -> None:
-        """Let the cursors have been left alone."""
+        """Make the cursors untouched for long."""
         await self.database.execute("UPDATE upkeep_cursors SET due_at = now(), worked_at = now() - interval '1 hour'")
 
 
@@ -88,7 +88,7 @@ def harness(database: Database, redis: Redis) -> BackfillHarness:
 
 
 @proves("backfill.finds")
-async def test_what_was_said_while_effects_were_off_is_found_after_a_tick(harness: BackfillHarness) -> None:
+async def test_messages_of_a_time_without_effects_are_found_after_a_tick(harness: BackfillHarness) -> None:
     past, model = PastConversations(harness.database), SeededEmbeddings()
     thread = await harness.thread()
     run = await old_run(harness.database, "My cat is called Miro", "A fine name.", thread=thread)
@@ -101,7 +101,7 @@ async def test_what_was_said_while_effects_were_off_is_found_after_a_tick(harnes
 
 
 @proves("backfill.model")
-async def test_after_a_change_of_the_model_every_vector_is_made_anew_and_the_old_ones_go(
+async def test_after_a_change_of_the_model_every_vector_is_replaced(
     harness: BackfillHarness,
 ) -> None:
     await harness.talk(3)
@@ -117,7 +117,7 @@ async def test_after_a_change_of_the_model_every_vector_is_made_anew_and_the_old
 
 
 @proves("backfill.model")
-async def test_a_vector_of_another_model_stays_until_there_is_a_new_one(harness: BackfillHarness) -> None:
+async def test_a_vector_of_another_model_is_kept_until_there_is_a_new_one(harness: BackfillHarness) -> None:
     await harness.talk(2)
     await harness.backfill(SeededEmbeddings(model="old")).tick()
     away = SeededEmbeddings(model="new")
@@ -138,7 +138,7 @@ async def test_a_message_that_the_new_model_refuses_keeps_its_old_vector(harness
 
 
 @proves("backfill.resumes")
-async def test_it_goes_on_where_it_stood_and_looks_at_nothing_twice(harness: BackfillHarness) -> None:
+async def test_it_continues_at_its_cursor_and_reads_nothing_twice(harness: BackfillHarness) -> None:
     await harness.talk(250)
     model = SeededEmbeddings()
     first = harness.backfill(model, backfill_every_s=0.2)
@@ -155,7 +155,7 @@ async def test_it_goes_on_where_it_stood_and_looks_at_nothing_twice(harness: Bac
 
 
 @proves("backfill.resumes")
-async def test_a_worker_that_dies_in_the_middle_loses_only_its_place(harness: BackfillHarness) -> None:
+async def test_a_worker_that_dies_loses_only_its_progress(harness: BackfillHarness) -> None:
     class Dies(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             if len(self.calls) == 2:
@@ -172,7 +172,7 @@ async def test_a_worker_that_dies_in_the_middle_loses_only_its_place(harness: Ba
 
 
 @proves("backfill.resumes")
-async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_over(harness: BackfillHarness) -> None:
+async def test_a_cursor_of_a_killed_worker_is_taken_when_its_lease_expires(harness: BackfillHarness) -> None:
     await harness.talk(1)
     async with harness.database.connection() as connection:
         await upkeep_cursors.add_tenant_cursors(connection, variant="directions")
@@ -191,7 +191,7 @@ async def test_a_cursor_of_a_worker_that_was_killed_is_taken_when_its_lease_is_o
 
 
 @proves("backfill.shared")
-async def test_workers_at_once_make_each_vector_once(harness: BackfillHarness) -> None:
+async def test_concurrent_workers_make_each_vector_once(harness: BackfillHarness) -> None:
     for tenant in ("ten_1", "ten_2", "ten_3"):
         await harness.talk(40, tenant)
     models = [SeededEmbeddings() for _ in range(4)]
@@ -212,7 +212,7 @@ async def test_a_tenant_with_many_runs_does_not_block_others(harness: BackfillHa
 
 
 @proves("backfill.yields")
-async def test_live_work_goes_first(harness: BackfillHarness) -> None:
+async def test_live_work_has_priority(harness: BackfillHarness) -> None:
     await harness.talk(3)
     backfill = harness.backfill(SeededEmbeddings())
     live = await seed_run(harness.database)
@@ -230,7 +230,7 @@ async def test_live_work_goes_first(harness: BackfillHarness) -> None:
 
 
 @proves("backfill.yields")
-async def test_live_work_that_comes_in_the_middle_is_let_past(harness: BackfillHarness) -> None:
+async def test_live_work_that_comes_meanwhile_has_priority(harness: BackfillHarness) -> None:
     class Busy(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             await harness.redis.rpush(broker_queue("effects"), *["bell"] * 20)
@@ -265,13 +265,13 @@ async def test_it_stops_when_the_worker_drains_and_releases_its_tenant(harness: 
     assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 3, "at once, and not after the lease"
 
 
-async def test_a_text_that_the_model_refuses_holds_up_no_other(harness: BackfillHarness) -> None:
+async def test_a_text_that_the_model_refuses_blocks_no_other(harness: BackfillHarness) -> None:
     await harness.talk(3)
     done = await harness.backfill(RefusesOneText()).tick()
     assert (done.vectors, done.refused, done.runs) == (5, 1, 3)
 
 
-async def test_while_the_provider_is_away_words_are_made_and_nothing_is_passed(harness: BackfillHarness) -> None:
+async def test_without_the_provider_words_are_indexed_and_the_cursor_stays(harness: BackfillHarness) -> None:
     await harness.talk(2)
     model = SeededEmbeddings()
     model.fails = True
@@ -282,13 +282,13 @@ async def test_while_the_provider_is_away_words_are_made_and_nothing_is_passed(h
     assert (await harness.backfill(model).tick()).vectors == 4
 
 
-async def test_without_a_provider_words_are_made(harness: BackfillHarness) -> None:
+async def test_with_no_provider_configured_words_are_indexed(harness: BackfillHarness) -> None:
     await harness.talk(2)
     done = await harness.backfill(None).tick()
     assert (done.words, done.vectors) == (4, 0)
 
 
-async def test_runs_that_did_not_succeed_and_threads_that_are_gone_are_passed(harness: BackfillHarness) -> None:
+async def test_failed_runs_and_deleted_threads_are_skipped(harness: BackfillHarness) -> None:
     thread, gone = await harness.thread(), await harness.thread()
     await old_run(harness.database, "never answered", thread=thread, status="failed")
     await old_run(harness.database, "forgotten", thread=gone)
@@ -298,12 +298,12 @@ async def test_runs_that_did_not_succeed_and_threads_that_are_gone_are_passed(ha
     assert (done.runs, done.words, done.vectors) == (2, 0, 0)
 
 
-async def test_what_has_just_ended_is_left_to_the_effect(harness: BackfillHarness) -> None:
+async def test_runs_that_have_just_ended_are_left_to_the_effect(harness: BackfillHarness) -> None:
     await old_run(harness.database, "just now", thread=await harness.thread(), days_ago=0)
     assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 0
 
 
-async def test_what_the_effect_made_is_not_made_again(harness: BackfillHarness) -> None:
+async def test_search_data_of_the_effect_is_not_made_again(harness: BackfillHarness) -> None:
     run = await old_run(harness.database, "made", thread=await harness.thread())
     model = SeededEmbeddings()
     due = DueEffect("eff_1", run.tenant_id, run.run_id, run.thread_id, "embeddings", 1)
@@ -331,7 +331,7 @@ async def test_progress_can_be_seen(harness: BackfillHarness) -> None:
     assert harness.metrics.registry.get_sample_value("nova_backfilled_total", {"what": "vectors"}) == 2
 
 
-async def test_a_portion_is_read_from_the_index_however_long_the_past_is(harness: BackfillHarness) -> None:
+async def test_a_portion_is_read_from_the_index_for_a_history_of_any_length(harness: BackfillHarness) -> None:
     tenant, thread = await harness.thread()
     await harness.database.execute(
         "INSERT INTO usage (id, tenant_id, run_id, turn_id, thread_id, agent_id, created_at)"
@@ -366,7 +366,7 @@ async def test_a_portion_is_read_from_the_index_however_long_the_past_is(harness
 
 
 def _most_rows(plan: Any) -> int:
-    """Return the most rows that a node of a plan gave or passed over."""
+    """Return the most rows that a node of a plan returned or removed."""
 
     def walk(node: dict[str, Any]) -> int:
         own = int(node.get("Actual Rows", 0)) + int(node.get("Rows Removed by Filter", 0))
@@ -377,7 +377,7 @@ def _most_rows(plan: Any) -> int:
 
 
 @proves("backfill.fair")
-async def test_a_run_that_cannot_be_worked_on_is_passed_over(harness: BackfillHarness) -> None:
+async def test_a_run_that_cannot_be_indexed_is_skipped(harness: BackfillHarness) -> None:
     await harness.talk(3)
     await harness.talk(1, tenant_id="ten_2")
     await harness.database.execute(
@@ -394,7 +394,7 @@ async def test_a_run_that_cannot_be_worked_on_is_passed_over(harness: BackfillHa
 
 
 @proves("backfill.fair")
-async def test_a_tenant_whose_portion_fails_holds_up_no_other(harness: BackfillHarness) -> None:
+async def test_a_tenant_whose_portion_fails_blocks_no_other(harness: BackfillHarness) -> None:
     class Breaks(SeededEmbeddings):
         async def embed(self, texts: Sequence[str]) -> list[Vector]:
             if any("Boom" in text for text in texts):

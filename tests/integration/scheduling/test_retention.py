@@ -1,4 +1,4 @@
-"""What is too old goes, and nothing that a living row needs."""
+"""Retention deletes old rows, and none that another row needs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _again(database: Database) -> None:
 
 
 async def _fill(database: Database, thread: tuple[str, str], runs: list[SeededRun]) -> None:
-    """Give a thread what else a thread may have."""
+    """Add one row of each other kind to a thread."""
     async with database.connection() as connection:
         await save_texts(connection, [(run.tenant_id, run.run_id) for run in runs], max_chars=1000)
     tenant_id, thread_id = thread
@@ -85,7 +85,7 @@ async def _rows(database: Database, thread_id: str) -> dict[str, int]:
 
 
 async def _said(database: Database, tenant_id: str, thread_id: str) -> list[str]:
-    """Return what the model would be told of a thread."""
+    """Return the messages of a thread that the model would get."""
     async with database.connection() as connection:
         thread = await get_thread(connection, tenant_id, thread_id)
         assert thread.head_turn_id is not None
@@ -94,13 +94,13 @@ async def _said(database: Database, tenant_id: str, thread_id: str) -> list[str]
 
 
 async def _check_whole(database: Database) -> None:
-    """Check that what is left can be exported: an import refuses a history that leads nowhere."""
+    """Check that the remaining rows can be exported: an import refuses an incomplete history."""
     async with database.connection() as connection:
         await check_references(connection, "ten_1", (await load_tables(connection)).values())
 
 
 async def _shown(database: Database, tenant_id: str, thread_id: str) -> list[str]:
-    """Return what people are shown of a thread, page by page."""
+    """Return the messages of a thread that people see, page by page."""
     shown: list[str] = []
     after: tuple[int, int] | None = None
     async with database.connection() as connection:
@@ -157,7 +157,7 @@ async def _age_rows(database: Database, many: int) -> None:
 
 
 @proves("retention.aged")
-async def test_what_is_too_old_goes_and_the_rest_stays(database: Database) -> None:
+async def test_rows_beyond_their_age_are_deleted_and_others_kept(database: Database) -> None:
     await _age_rows(database, 6000)
     done = await _retention(database).tick()
     assert done == {"effects": 2000, "deliveries": 2000, "firings": 3000}
@@ -169,7 +169,7 @@ async def test_what_is_too_old_goes_and_the_rest_stays(database: Database) -> No
 
 
 @proves("retention.aged")
-async def test_the_inbox_is_kept_unless_the_operator_says_otherwise(database: Database) -> None:
+async def test_the_inbox_is_kept_by_default(database: Database) -> None:
     await _age_rows(database, 60)
     await database.execute("UPDATE deliveries SET target = 'user', status = 'pending', routed = id <> 'dlv_2'")
     assert "deliveries" not in await _retention(database).tick()
@@ -178,7 +178,7 @@ async def test_the_inbox_is_kept_unless_the_operator_says_otherwise(database: Da
 
 
 @proves("retention.aged")
-async def test_nought_days_keep_for_ever(database: Database) -> None:
+async def test_zero_days_keep_rows_for_ever(database: Database) -> None:
     await _age_rows(database, 60)
     kept = dict.fromkeys(RetentionSettings.model_fields.keys() - {"every_s", "busy"}, 0)
     assert await _retention(database, **kept).tick() == {}
@@ -199,7 +199,7 @@ async def test_a_batch_is_bounded_and_read_from_an_index(database: Database, wha
 
 
 @proves("retention.shared")
-async def test_workers_at_once_delete_what_is_due_once(database: Database) -> None:
+async def test_concurrent_workers_delete_due_rows_once(database: Database) -> None:
     await _age_rows(database, 6000)
     await add_agent(database, "ten_1", retention=NONE)
     for _ in range(10):
@@ -235,7 +235,7 @@ async def test_a_thread_unused_for_the_retention_period_is_deleted_except_its_us
 
 
 @proves("retention.whole")
-async def test_a_thread_that_people_deleted_goes_after_its_time(database: Database) -> None:
+async def test_a_deleted_thread_is_purged_after_its_time(database: Database) -> None:
     gone, runs = await old_thread(database, 2)
     late, _ = await old_thread(database, 2)
     await _fill(database, gone, runs)
@@ -308,7 +308,7 @@ async def test_a_thread_of_an_open_task_or_of_a_trigger_is_not_touched(
 
 
 @proves("retention.tenants")
-async def test_a_policy_is_of_one_agent_of_one_tenant(database: Database) -> None:
+async def test_a_policy_applies_to_one_agent_of_one_tenant(database: Database) -> None:
     await add_agent(database, "ten_1", retention=NONE)
     await add_agent(database, "ten_1", "other")
     await add_agent(database, "ten_2", retention=None)
@@ -323,7 +323,7 @@ async def test_a_policy_is_of_one_agent_of_one_tenant(database: Database) -> Non
         assert (await _rows(database, thread[1]))["turns"] == 1
 
 
-async def test_a_policy_that_was_taken_back_applies_no_more(database: Database) -> None:
+async def test_a_removed_policy_no_longer_applies(database: Database) -> None:
     await add_agent(database, "ten_1", retention=NONE)
     await _retention(database).tick()
     assert await count(database, "upkeep_cursors", "work = 'threads'") == 1
@@ -338,7 +338,7 @@ async def test_a_policy_that_was_taken_back_applies_no_more(database: Database) 
 
 
 @proves("retention.latest")
-async def test_a_thread_is_cut_down_to_its_latest_turn_and_goes_on_from_it(database: Database) -> None:
+async def test_a_thread_is_trimmed_to_its_latest_turn_and_continues_from_it(database: Database) -> None:
     await add_agent(database, "ten_1", retention=LATEST)
     thread, runs = await old_thread(database, 5)
     await _fill(database, thread, runs)
@@ -366,7 +366,7 @@ async def test_a_thread_is_cut_down_to_its_latest_turn_and_goes_on_from_it(datab
 
 
 @proves("retention.latest")
-async def test_a_thread_that_was_cut_is_left_alone_until_it_is_used_again(database: Database) -> None:
+async def test_a_trimmed_thread_is_not_touched_until_it_is_used_again(database: Database) -> None:
     await add_agent(database, "ten_1", retention=LATEST)
     thread, _ = await old_thread(database, 2)
     await _retention(database).tick()
@@ -382,7 +382,7 @@ async def test_a_thread_that_was_cut_is_left_alone_until_it_is_used_again(databa
 
 
 @proves("retention.latest")
-async def test_what_was_compacted_is_cut_behind_its_summary(database: Database) -> None:
+async def test_a_compacted_thread_is_trimmed_behind_its_summary(database: Database) -> None:
     await add_agent(database, "ten_1", retention=LATEST)
     thread, runs = await old_thread(database, 3)
     await database.execute(
@@ -405,7 +405,7 @@ async def test_what_was_compacted_is_cut_behind_its_summary(database: Database) 
 
 
 @proves("retention.forks")
-async def test_turns_that_a_fork_goes_on_from_stay_as_long_as_the_fork(database: Database) -> None:
+async def test_turns_that_a_fork_continues_from_are_kept_as_long_as_the_fork(database: Database) -> None:
     await add_agent(database, "ten_1", retention=NONE)
     trunk, runs = await old_thread(database, 5)
     await _fill(database, trunk, runs)
@@ -421,7 +421,7 @@ async def test_turns_that_a_fork_goes_on_from_stay_as_long_as_the_fork(database:
     kept = await _rows(database, trunk[1])
     assert (kept["turns"], kept["runs"], kept["message_texts"], kept["sent_files"]) == (3, 3, 0, 0)
     assert await count(database, "threads", "id = :id AND title IS NULL AND deleted_at IS NOT NULL", id=trunk[1]) == 1
-    # The deeper fork goes: what only it needed goes with it. Then the other, and nothing is left.
+    # The deeper fork is deleted with what only it needed. Then the other one, and nothing is left.
     await age_thread(database, fork.id, 40)
     await _again(database)
     await _retention(database).tick()
@@ -435,7 +435,7 @@ async def test_turns_that_a_fork_goes_on_from_stay_as_long_as_the_fork(database:
 
 
 @proves("retention.forks")
-async def test_a_thread_that_is_cut_keeps_what_its_forks_need(database: Database) -> None:
+async def test_a_trimmed_thread_keeps_the_turns_of_its_forks(database: Database) -> None:
     await add_agent(database, "ten_1", retention=LATEST)
     trunk, runs = await old_thread(database, 6)
     async with database.connection() as connection:
@@ -469,7 +469,7 @@ async def test_a_fork_that_is_trimmed_frees_the_thread_that_it_came_from(databas
 
 
 @proves("retention.forks")
-async def test_a_fork_that_is_just_being_made_is_waited_for(database: Database) -> None:
+async def test_a_fork_that_is_being_created_is_waited_for(database: Database) -> None:
     trunk, _ = await old_thread(database, 3)
     async with database.transaction() as forking:
         fork = await fork_thread(forking, *trunk)
@@ -524,7 +524,7 @@ async def test_a_long_thread_is_deleted_in_slices(database: Database) -> None:
 
 
 async def _lengthen(database: Database, thread: tuple[str, str], runs: list[SeededRun], *, to: int) -> None:
-    """Put turns between the first and the second of a thread, so that there are so many."""
+    """Insert turns between the first and the second of a thread, up to a number."""
     first, last = runs
     await database.execute("UPDATE turns SET depth = :depth WHERE id = :turn_id", turn_id=last.turn_id, depth=to - 1)
     for statement in (
@@ -557,7 +557,7 @@ async def test_it_stops_when_the_worker_drains(database: Database) -> None:
     assert await retention.tick() == {}
 
 
-async def test_a_key_that_is_taken_over_at_this_moment_is_not_deleted(database: Database) -> None:
+async def test_a_key_that_is_being_reused_is_not_deleted(database: Database) -> None:
     tenant, _ = await seed_thread(database)
     for key in ("taken", "left"):
         await database.execute(

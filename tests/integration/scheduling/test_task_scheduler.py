@@ -42,7 +42,7 @@ async def test_a_new_task_is_worked_on_at_once_and_then_every_hour(task_harness:
 
 
 @proves("work.once")
-async def test_any_number_of_schedulers_at_once_begin_one_run_a_task(task_harness: TaskHarness) -> None:
+async def test_concurrent_schedulers_start_one_run_per_task(task_harness: TaskHarness) -> None:
     tasks = [await task_harness.task("Sweep") for _ in range(4)]
     await asyncio.gather(*(task_harness.another().tick() for _ in range(8)))
     assert [len(await task_harness.runs(task)) for task in tasks] == [1, 1, 1, 1]
@@ -72,7 +72,7 @@ async def test_while_a_run_is_in_flight_no_other_is_begun(task_harness: TaskHarn
         await task_harness.pass_hour()
         assert await task_harness.tick() == 0
 
-    # What came due in the meantime is worked when that is over.
+    # Work that became due meanwhile is done after it.
     if asks:
         await task_harness.harness.waiting.answer(task_harness.tenant_id, run["id"], None, Answer(text="this one"))
     await task_harness.harness.settle(*task_harness.harness.workers)
@@ -80,8 +80,8 @@ async def test_while_a_run_is_in_flight_no_other_is_begun(task_harness: TaskHarn
     assert await task_harness.tick() == 1
 
 
-class _Deaf:
-    """A dispatcher of a process that dies before it rings."""
+class _SilentDispatcher:
+    """The dispatcher of a process that dies before it rings."""
 
     def ring_runs(self, bells: list[Doorbell]) -> None:
         raise Crashed
@@ -93,7 +93,7 @@ class _Deaf:
 @proves("work.crash")
 async def test_a_scheduler_that_dies_before_it_rings_loses_nothing(task_harness: TaskHarness) -> None:
     task = await task_harness.task("Sweep")
-    dying = TaskScheduler(task_harness.harness.database, _Deaf(), task_harness.harness.settings.tasks)  # pyright: ignore[reportArgumentType] - a sequence is a list here
+    dying = TaskScheduler(task_harness.harness.database, _SilentDispatcher(), task_harness.harness.settings.tasks)  # pyright: ignore[reportArgumentType] - a sequence is a list here
     with pytest.raises(Crashed):
         await dying.tick()
     assert await task_harness.tick() == 0
@@ -107,7 +107,7 @@ async def test_a_scheduler_that_dies_before_it_rings_loses_nothing(task_harness:
 
 @proves("work.crash")
 @pytest.mark.parametrize(("table", "refuses"), [("runs", "source <> 'task'"), ("tasks", "working_run_id IS NULL")])
-async def test_a_run_and_what_its_task_says_of_it_are_there_together_or_not_at_all(
+async def test_a_run_and_its_tasks_reference_are_written_together(
     task_harness: TaskHarness, table: str, refuses: str
 ) -> None:
     task = await task_harness.task("Sweep")
@@ -120,7 +120,7 @@ async def test_a_run_and_what_its_task_says_of_it_are_there_together_or_not_at_a
 
 
 @proves("work.parked")
-async def test_a_task_whose_steps_are_all_with_others_is_parked_until_one_of_them_ends(
+async def test_a_task_whose_steps_are_all_delegated_is_parked_until_a_subtask_ends(
     task_harness: TaskHarness,
 ) -> None:
     task = await task_harness.task("Sweep", "Mop")
@@ -139,7 +139,7 @@ async def test_a_task_whose_steps_are_all_with_others_is_parked_until_one_of_the
     woken = await task_harness.get(task)
     (run,) = await task_harness.runs(task)
     assert (woken.parked_reason, woken.working_run_id) == (None, run["id"])
-    # The message about the end is the invocation: there is no second one beside it.
+    # The message about the end is the invocation: there is no second one.
     assert await task_harness.tick() == 0
     await task_harness.work()
     await task_harness.pass_hour()
@@ -147,7 +147,7 @@ async def test_a_task_whose_steps_are_all_with_others_is_parked_until_one_of_the
 
 
 @proves("work.parked")
-async def test_a_task_that_gave_its_last_step_away_is_parked_when_its_run_ends(task_harness: TaskHarness) -> None:
+async def test_a_task_that_delegated_its_last_step_is_parked_when_its_run_ends(task_harness: TaskHarness) -> None:
     task = await task_harness.task("Sweep")
     await task_harness.tick()
     subtask = await task_harness.subtask(task, status="draft")
@@ -157,7 +157,7 @@ async def test_a_task_that_gave_its_last_step_away_is_parked_when_its_run_ends(t
 
 
 @proves("work.progress")
-async def test_a_task_that_nothing_moves_is_parked_with_a_notice(task_harness: TaskHarness) -> None:
+async def test_a_task_without_progress_is_parked_with_a_notice(task_harness: TaskHarness) -> None:
     task = await task_harness.task("Sweep")
     for idle in (1, 2):
         assert await task_harness.work() == 1
@@ -175,7 +175,7 @@ async def test_a_task_that_nothing_moves_is_parked_with_a_notice(task_harness: T
 
 
 @proves("work.progress")
-async def test_what_moves_is_not_parked(task_harness: TaskHarness) -> None:
+async def test_a_task_with_progress_is_not_parked(task_harness: TaskHarness) -> None:
     task = await task_harness.task("Sweep", "Mop", "Dust", "Rest", "Go home")
     for step in task.steps[:4]:
         assert await task_harness.tick() == 1
@@ -195,7 +195,7 @@ async def test_what_moves_is_not_parked(task_harness: TaskHarness) -> None:
     ("kind", "retryable", "idle"),
     [("rate_limit", True, 0), ("budget_exceeded", False, 0), ("auth_failure", False, 0), ("model_error", False, 1)],
 )
-async def test_a_failure_that_is_not_its_fault_says_nothing_about_a_task(
+async def test_a_temporary_failure_does_not_count_as_lack_of_progress(
     task_harness: TaskHarness, kind: str, retryable: bool, idle: int
 ) -> None:
     error = {"kind": kind, "message": "No", "retryable": retryable}
@@ -209,7 +209,7 @@ async def test_a_failure_that_is_not_its_fault_says_nothing_about_a_task(
 
 
 @proves("work.wake")
-async def test_what_a_person_changes_is_worked_on_at_once_and_what_an_agent_changes_in_its_time(
+async def test_a_persons_change_is_worked_on_at_once_and_an_agents_as_scheduled(
     task_harness: TaskHarness,
 ) -> None:
     task = await task_harness.task("Sweep")
@@ -230,7 +230,7 @@ async def test_what_a_person_changes_is_worked_on_at_once_and_what_an_agent_chan
 
 
 @proves("work.wake")
-async def test_a_wake_up_while_a_run_is_in_flight_is_worked_after_it(task_harness: TaskHarness) -> None:
+async def test_a_wake_during_a_run_is_worked_on_after_it(task_harness: TaskHarness) -> None:
     task = await task_harness.task("Sweep")
     await task_harness.tick()
     await task_harness.tasks.update(task_harness.tenant_id, PERSON, task.id, TaskPatch(title="Tidy up well"))
@@ -240,14 +240,14 @@ async def test_a_wake_up_while_a_run_is_in_flight_is_worked_after_it(task_harnes
 
 
 @proves("work.now")
-async def test_run_now_works_at_any_hour_and_on_what_is_parked(task_harness: TaskHarness) -> None:
+async def test_run_now_works_at_any_hour_and_on_parked_tasks(task_harness: TaskHarness) -> None:
     task = await task_harness.task("Sweep")
     for _ in range(3):
         await task_harness.work()
         await task_harness.pass_hour()
     await task_harness.close(task_harness.tenant_id)
     run_id = await task_harness.scheduler.run_now(task_harness.tenant_id, task.id)
-    # Asked again it is the same one, and so for two at once.
+    # Repeated it is the same run, also concurrently.
     again = await asyncio.gather(*(task_harness.another().run_now(task_harness.tenant_id, task.id) for _ in range(3)))
     assert set(again) == {run_id}
     assert [bell.run_id for bell in task_harness.harness.bells.waiting] == [run_id]
@@ -272,7 +272,7 @@ async def test_run_now_is_refused_where_no_agent_would_work(task_harness: TaskHa
 
 
 @proves("work.ended")
-async def test_of_an_ended_task_nothing_goes_on(task_harness: TaskHarness) -> None:
+async def test_no_work_continues_on_an_ended_task(task_harness: TaskHarness) -> None:
     task = await task_harness.task("Sweep")
     child = await task_harness.subtask(task)
     assert await task_harness.tick() == 1
@@ -320,7 +320,7 @@ async def test_a_task_of_a_deleted_agent_is_parked_until_it_has_another(task_har
 
 
 @pytest.mark.parametrize("scope", ["fleet", "tenant", "agent"])
-async def test_what_is_paused_is_not_begun(
+async def test_tasks_under_a_pause_are_not_begun(
     task_harness: TaskHarness, scope: Literal["fleet", "tenant", "agent"]
 ) -> None:
     await task_harness.task("Sweep")
@@ -333,7 +333,7 @@ async def test_what_is_paused_is_not_begun(
     assert await task_harness.tick() == 1
 
 
-async def test_a_task_that_names_another_tenant_s_run_learns_nothing_of_it(task_harness: TaskHarness) -> None:
+async def test_a_task_that_names_another_tenant_s_run_gets_nothing_of_it(task_harness: TaskHarness) -> None:
     """As in an archive written by hand."""
     task = await task_harness.task("Sweep")
     await task_harness.tick()
@@ -341,7 +341,7 @@ async def test_a_task_that_names_another_tenant_s_run_learns_nothing_of_it(task_
     await database.execute("INSERT INTO tenants (id, name) VALUES ('ten_else', 'Else')")
     await database.execute("UPDATE runs SET tenant_id = 'ten_else'")
     await database.execute("UPDATE tasks SET idle_invocations = 2, work_at = now()")
-    # To this tenant there is no such run: it is over, it did not count, and it is not told of.
+    # For this tenant there is no such run: it counts as ended, without effect, and is not reported.
     assert await task_harness.tick() == 1
     assert (await task_harness.get(task)).idle_invocations == 2
     assert await task_harness.notices() == []

@@ -1,4 +1,4 @@
-"""Tasks on a real fleet: beat ticks, a worker looks, an agent works."""
+"""Tasks on a real fleet: beat ticks, a worker schedules, an agent works."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PATIENCE_S = 60.0
 
 @pytest.fixture
 async def fleet(settings: Settings) -> AsyncIterator[Fleet]:
-    """Two workers and a metronome that ticks fast."""
+    """Two workers, and beat with short intervals."""
     env = {**fleet_env(settings), "NOVA_TASKS__TICK_EVERY_S": "0.3", "NOVA_RUNS__RECONCILE_EVERY_S": "1"}
     async with Fleet(env, workers=2, beat=True) as fleet:
         yield fleet
 
 
 async def _works_through(fleet: Fleet, *titles: str) -> TaskView:
-    """Make a draft whose owner plays a script that does its steps and ends it."""
+    """Create a draft whose owner plays a script that does its steps and ends it."""
     create = {"id": "clerk", "name": "Clerk", "engine": "scripted", "capabilities": {"tasks": {}}}
     await fleet.client.agents.create(AgentCreate.model_validate(create))
     given = {"title": "Tidy up", "owner_agent_id": "clerk", "steps": [{"title": title} for title in titles]}
@@ -66,7 +66,7 @@ async def test_an_active_task_is_worked_on_until_it_is_done(fleet: Fleet, databa
 
 
 @proves("work.now")
-async def test_a_task_that_is_run_now_does_not_wait_for_the_morning(fleet: Fleet, database: Database) -> None:
+async def test_run_now_does_not_wait_for_working_hours(fleet: Fleet, database: Database) -> None:
     hour = await database.fetchval("SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int")
     await database.execute(
         "UPDATE tenants SET work_from = :work_from, work_until = :work_until",

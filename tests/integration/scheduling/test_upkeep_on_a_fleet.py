@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 
 
 @proves("backfill.finds", "retention.whole")
-async def test_what_was_said_while_effects_were_off_is_found_and_later_forgotten(
+async def test_messages_of_a_time_without_effects_are_indexed_and_later_deleted(
     settings: Settings, database: Database
 ) -> None:
     env = fleet_env(settings)

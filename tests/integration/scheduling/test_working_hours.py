@@ -1,4 +1,4 @@
-"""Tasks are worked on by the clock on their tenant's wall."""
+"""Tasks are worked on in the hours of their tenant's time zone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPRING, AUTUMN, PLAIN = "2026-03-29", "2026-10-25", "2026-06-01"
 
 @pytest.fixture
 async def due(database: Database) -> Database:
-    """A tenant with a task that is long due."""
+    """A tenant with a task that has been due for long."""
     await add_tenants(database)
     await database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by, status, work_at)"
@@ -75,7 +75,7 @@ async def test_the_day_begins_and_ends_with_the_clocks_of_the_tenant(due: Databa
 
 
 @proves("work.hours")
-async def test_an_hour_that_is_left_out_is_not_worked_and_one_that_comes_twice_is_worked_twice(due: Database) -> None:
+async def test_a_skipped_hour_is_not_worked_and_a_repeated_one_is_worked_twice(due: Database) -> None:
     await _hours(due, 2, 3, "Europe/Berlin")
     quarters = [timedelta(minutes=15 * count) for count in range(96)]
     worked = {
@@ -119,7 +119,7 @@ async def test_a_zone_that_the_database_does_not_know_is_refused(due: Database) 
         await _hours(due, 6, 22, "Mars/Olympus")
 
 
-async def test_no_tenant_s_tasks_stand_before_all_of_another_s(due: Database) -> None:
+async def test_tasks_of_tenants_are_started_in_turn(due: Database) -> None:
     await due.execute("UPDATE tenants SET work_from = 0, work_until = 24")
     await due.execute("DELETE FROM tasks")
     await due.execute(
@@ -135,7 +135,7 @@ async def test_no_tenant_s_tasks_stand_before_all_of_another_s(due: Database) ->
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns"])
 @pytest.mark.parametrize(("start", "end"), [(2, 3), (20, 22), (5, 23)])
-async def test_a_task_shows_the_time_at_which_it_is_worked_on_in_truth(
+async def test_a_task_shows_the_time_at_which_it_is_actually_worked_on(
     due: Database, zone: str, start: int, end: int
 ) -> None:
     hour = datetime.now(ZoneInfo(zone)).hour

@@ -15,11 +15,11 @@ from tests.support.harness.fault_injection import Crashed, Fault, FaultInjector
 from tests.support.harness.workers import Harness
 
 STATEMENTS = ("settle_alone", "settle", "take_due", "lock_threads", "spent", "insert", "request", "move")
-"""Of a tick with all that there is in it, in the order in which they come."""
+"""The statements of a tick with every kind of trigger, in their order."""
 
 
 async def check_once(database: Database, expected: int) -> None:
-    """Check that so many occurrences came to something, each with its run, and no run without an occurrence."""
+    """Check the number of occurrences, each with its run, and no run without an occurrence."""
     assert await database.fetchval("SELECT count(*) FROM trigger_firings WHERE outcome = 'fired'") == expected
     assert await database.fetchval("SELECT count(*) FROM runs WHERE trigger_id IS NOT NULL") == expected
     strays = await database.fetch(
@@ -31,7 +31,7 @@ async def check_once(database: Database, expected: int) -> None:
 
 
 @proves("triggers.once", "beat.safe-to-double")
-async def test_many_tickers_at_once_fire_each_slot_once(triggers: TriggerHarness) -> None:
+async def test_concurrent_tickers_fire_each_occurrence_once(triggers: TriggerHarness) -> None:
     made = [await triggers.make(overlap="queue") for _ in range(40)]
     tickers = [triggers.ticker(batch=7) for _ in range(4)]
     worker = triggers.harness.worker()
@@ -45,7 +45,7 @@ async def test_many_tickers_at_once_fire_each_slot_once(triggers: TriggerHarness
 
 
 async def full_house(triggers: TriggerHarness) -> None:
-    """Make triggers of every kind, with an open run of one that cancels it, due all at once."""
+    """Create triggers of every kind, all due, and one open run of a trigger that cancels it."""
     thread_id = await triggers.harness.thread()
     canceling = await triggers.make(overlap="cancel_other")
     await triggers.firer.fire(triggers.harness.tenant_id, canceling)
@@ -62,7 +62,7 @@ async def full_house(triggers: TriggerHarness) -> None:
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
 @pytest.mark.parametrize("statement", STATEMENTS)
 @proves("triggers.crash")
-async def test_a_ticker_that_dies_at_any_statement_leaves_each_slot_to_fire_once(
+async def test_each_occurrence_fires_once_if_a_ticker_dies_at_any_statement(
     triggers: TriggerHarness, statement: str, fault: Fault
 ) -> None:
     await full_house(triggers)
@@ -85,7 +85,7 @@ async def test_a_ticker_that_dies_at_any_statement_leaves_each_slot_to_fire_once
 
 
 @proves("triggers.broker")
-async def test_with_the_broker_wiped_after_the_firing_the_runs_come_later(triggers: TriggerHarness) -> None:
+async def test_runs_start_later_if_the_broker_is_wiped_after_the_firing(triggers: TriggerHarness) -> None:
     await triggers.make()
     await triggers.pass_time(61)
     assert (await triggers.tick()).fired == 1
@@ -100,7 +100,7 @@ async def test_with_the_broker_wiped_after_the_firing_the_runs_come_later(trigge
 
 @proves("triggers.clock")
 @pytest.mark.parametrize("hours", [-1, 1])
-async def test_what_is_due_is_so_by_the_databases_clock(
+async def test_the_databases_clock_decides_what_is_due(
     triggers: TriggerHarness, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     """The process's own clock is an hour off here. Whole machines: tests/chaos/test_triggers.py."""
@@ -132,8 +132,8 @@ async def test_what_is_due_is_so_by_the_databases_clock(
 
 
 @proves("triggers.once")
-async def test_a_row_of_a_slot_that_is_there_already_keeps_it_from_firing_again(triggers: TriggerHarness) -> None:
-    """As after a restored backup of one table: uniqueness stands behind the lock."""
+async def test_an_existing_row_of_an_occurrence_prevents_another_firing(triggers: TriggerHarness) -> None:
+    """As after a restored backup of one table: the unique index backs up the lock."""
     trigger_id = await triggers.make()
     await triggers.pass_time(61)
     assert (await triggers.tick()).fired == 1
@@ -161,7 +161,7 @@ async def test_a_tick_waits_for_no_other_transaction(triggers: TriggerHarness) -
 
 @proves("triggers.many")
 @pytest.mark.timeout(120)
-async def test_ten_thousand_that_are_due_at_once_all_fire_once(triggers: TriggerHarness) -> None:
+async def test_ten_thousand_due_triggers_all_fire_once(triggers: TriggerHarness) -> None:
     await many(triggers.harness, 10_000)
     ticked = await asyncio.gather(triggers.tick(), triggers.ticker().tick())
     assert sum(each.fired for each in ticked) == 10_000
@@ -171,7 +171,7 @@ async def test_ten_thousand_that_are_due_at_once_all_fire_once(triggers: Trigger
 
 
 async def many(harness: Harness, count: int) -> None:
-    """Make so many triggers that are due now, each of an hour."""
+    """Create this many triggers that are due now, each with a period of an hour."""
     await harness.database.execute(
         "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, timezone, prompt, created_by, next_slot_at,"
         " next_fire_at) SELECT 'trg_' || lpad(n::text, 26, '0'), :tenant_id, 'planned', 'cron',"

@@ -1,4 +1,4 @@
-"""An occurrence comes, and a run begins: when, in which thread, with which words; and what ends it."""
+"""A due occurrence starts a run: when, in which thread, with which prompt; and what ends a trigger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.harness.workers import AGENT
 
 
 @proves("triggers.fires")
-async def test_a_slot_that_came_begins_a_run_in_a_new_thread(triggers: TriggerHarness) -> None:
+async def test_a_due_occurrence_starts_a_run_in_a_new_thread(triggers: TriggerHarness) -> None:
     trigger_id = await triggers.make(schedule="60", prompt="Look for orders.")
     assert (await triggers.tick()).fired == 0
     occurrence = (await triggers.get(trigger_id)).next_slot_at
@@ -35,13 +35,13 @@ async def test_a_slot_that_came_begins_a_run_in_a_new_thread(triggers: TriggerHa
     assert bell.run_id == run["id"]
     await triggers.harness.settle(triggers.harness.worker())
     assert await triggers.harness.status(run["id"]) == "succeeded"
-    # The next occurrence is one period on, however late this one was.
+    # The next occurrence is one period later, however late this one was.
     after = await triggers.get(trigger_id)
     assert after.next_slot_at == after.next_fire_at == firing["scheduled_for"] + timedelta(seconds=60)
     assert (await triggers.tick()).fired == 0
 
 
-async def test_a_fixed_thread_goes_on_in_the_order_of_its_line(triggers: TriggerHarness) -> None:
+async def test_a_fixed_thread_continues_in_the_order_of_its_queue(triggers: TriggerHarness) -> None:
     thread_id = await triggers.harness.thread()
     other = await triggers.harness.submit("before", thread_id)
     made = [await triggers.make(thread_id=thread_id, prompt=f"words {at}") for at in range(3)]
@@ -59,7 +59,7 @@ async def test_a_fixed_thread_goes_on_in_the_order_of_its_line(triggers: Trigger
     assert len(triggers.harness.engine.model_calls) == 5
 
 
-async def test_one_time_fires_once_and_is_switched_off(triggers: TriggerHarness) -> None:
+async def test_a_single_time_fires_once_and_is_disabled(triggers: TriggerHarness) -> None:
     at = datetime.now(UTC) + timedelta(seconds=3600)
     trigger_id = await triggers.make("at", at.isoformat())
     await triggers.pass_time(3601)
@@ -69,7 +69,7 @@ async def test_one_time_fires_once_and_is_switched_off(triggers: TriggerHarness)
     assert (done.enabled, done.next_slot_at, done.next_fire_at) == (False, None, None)
 
 
-async def test_the_last_slot_before_the_end_is_the_last(triggers: TriggerHarness) -> None:
+async def test_the_last_occurrence_before_the_end_is_the_last(triggers: TriggerHarness) -> None:
     ends = datetime.now(UTC) + timedelta(seconds=100)
     trigger_id = await triggers.make(schedule="60", ends_at=ends.isoformat())
     await triggers.pass_time(61)
@@ -79,7 +79,7 @@ async def test_the_last_slot_before_the_end_is_the_last(triggers: TriggerHarness
     assert (await triggers.tick()).fired == 0
 
 
-async def test_jitter_is_the_same_for_everybody_and_moves_no_occurrence(triggers: TriggerHarness) -> None:
+async def test_jitter_is_deterministic_and_moves_no_occurrence(triggers: TriggerHarness) -> None:
     trigger_id = await triggers.make(schedule="600", jitter_s=500)
     view = await triggers.get(trigger_id)
     assert view.next_slot_at is not None
@@ -95,7 +95,7 @@ async def test_jitter_is_the_same_for_everybody_and_moves_no_occurrence(triggers
     assert (after.next_slot_at - after.created_at) % timedelta(seconds=600) == timedelta()
 
 
-async def test_what_is_off_paused_or_deleted_does_not_fire(triggers: TriggerHarness) -> None:
+async def test_disabled_paused_and_deleted_triggers_do_not_fire(triggers: TriggerHarness) -> None:
     off, deleted, on = [await triggers.make() for _ in range(3)]
     view = await triggers.patch(off, enabled=False)
     assert view.next_fire_at is None
@@ -105,13 +105,15 @@ async def test_what_is_off_paused_or_deleted_does_not_fire(triggers: TriggerHarn
     await triggers.pass_time(61)
     assert (await triggers.tick()).fired == 1
     assert [len(await triggers.runs(each)) for each in (off, deleted, on)] == [0, 0, 1]
-    # Switched on again it begins anew: what it slept through does not count.
+    # Enabled again it starts anew: skipped occurrences do not count.
     again = await triggers.patch(off, enabled=True)
     assert again.next_slot_at is not None
     assert again.next_slot_at > datetime.now(UTC)
 
 
-async def test_a_change_of_words_keeps_the_slot_and_a_change_of_time_moves_it(triggers: TriggerHarness) -> None:
+async def test_a_change_of_the_prompt_keeps_the_next_occurrence_and_one_of_the_schedule_moves_it(
+    triggers: TriggerHarness,
+) -> None:
     trigger_id = await triggers.make(schedule="3600")
     before = (await triggers.get(trigger_id)).next_slot_at
     assert before is not None
@@ -156,7 +158,7 @@ async def test_a_deleted_agent_or_thread_pauses_the_trigger_with_the_reason(trig
 
 @pytest.mark.parametrize("scope", ["fleet", "tenant", "agent"])
 @proves("triggers.held")
-async def test_what_is_due_while_its_agent_is_paused_waits(triggers: TriggerHarness, scope: str) -> None:
+async def test_occurrences_wait_while_their_agent_is_paused(triggers: TriggerHarness, scope: str) -> None:
     trigger_id = await triggers.make()
     await triggers.database.execute(
         "INSERT INTO switches (scope, tenant_id, target) VALUES (:scope, :tenant_id, :target)",
@@ -197,7 +199,7 @@ async def test_a_manual_firing_starts_a_run_now_and_keeps_the_schedule(triggers:
         await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
 
 
-async def test_one_that_cannot_be_read_is_paused_and_holds_up_no_other(triggers: TriggerHarness) -> None:
+async def test_a_trigger_that_cannot_be_parsed_is_paused_and_blocks_no_other(triggers: TriggerHarness) -> None:
     broken, good = [await triggers.make("cron", "0 0 1 1 *") for _ in range(2)]
     await triggers.database.execute(
         "UPDATE triggers SET timezone = 'Mars/Olympus' WHERE id = :trigger_id", trigger_id=broken
@@ -210,7 +212,7 @@ async def test_one_that_cannot_be_read_is_paused_and_holds_up_no_other(triggers:
     assert len(await triggers.runs(good)) == 1
 
 
-async def test_one_that_breaks_its_batch_is_put_off_and_the_others_fire(triggers: TriggerHarness) -> None:
+async def test_a_trigger_that_breaks_its_batch_is_postponed_and_the_others_fire(triggers: TriggerHarness) -> None:
     good = [await triggers.make() for _ in range(3)]
     broken = await triggers.make()
     await triggers.pass_time(61)

@@ -1,4 +1,4 @@
-"""Gates: looked at before a run begins, outside of every transaction, and without a model."""
+"""Gates: evaluated before a run starts, outside of transactions, and without a model."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ async def test_an_address_that_answers_opens_the_gate(triggers: TriggerHarness, 
 
 
 @proves("triggers.gate")
-async def test_only_what_is_new_since_it_fired_opens_the_gate(triggers: TriggerHarness, server: WebServer) -> None:
+async def test_only_a_change_since_the_last_firing_opens_the_gate(triggers: TriggerHarness, server: WebServer) -> None:
     url = f"http://127.0.0.1:{server.port}/orders"
     trigger_id = await triggers.make(gate={"kind": "url", "url": url, "changed": True}, overlap="skip")
     for body in (b"one", b"one", b"two"):
         server.page("/orders", reply(body))
         await triggers.pass_time(60)
         await triggers.tick()
-    # The third was new, but a run was open: it is new still when that is over.
+    # The third was new, but a run was open: it is still new when that has ended.
     await triggers.end_runs()
     await triggers.pass_time(60)
     await triggers.tick()
@@ -52,7 +52,7 @@ async def test_only_what_is_new_since_it_fired_opens_the_gate(triggers: TriggerH
 
 
 @proves("triggers.gate")
-async def test_a_gate_that_does_not_answer_is_shut_and_holds_up_no_other(
+async def test_a_gate_without_an_answer_is_closed_and_delays_no_other(
     triggers: TriggerHarness, server: WebServer
 ) -> None:
     server.page("/slow", b"HTTP/1.1 200 OK\r\n\r\n<stall>")
@@ -66,14 +66,14 @@ async def test_a_gate_that_does_not_answer_is_shut_and_holds_up_no_other(
                 break
             await asyncio.sleep(0.01)
     assert not ticking.done()
-    # In the meantime others leave it alone.
+    # Meanwhile no other worker evaluates it.
     assert (await triggers.ticker().tick()).skipped == 0
     assert (await ticking).skipped == 1
     assert await triggers.outcomes(slow) == ["gate"]
 
 
 @proves("triggers.gate")
-async def test_a_gate_cannot_look_into_the_operators_network(triggers: TriggerHarness, server: WebServer) -> None:
+async def test_a_gate_cannot_reach_the_operators_network(triggers: TriggerHarness, server: WebServer) -> None:
     server.page("/", redirect("http://10.0.0.1/"))
     for url in ("http://169.254.169.254/", "http://localhost:1/", f"http://127.0.0.1:{server.port}/"):
         trigger_id = await triggers.make(gate={"kind": "url", "url": url})

@@ -23,6 +23,7 @@ WHOLE: dict[str, Any] = {
     "capabilities": {"memory": {"tools": ["memory_list"]}, "self": {}, "x": {"config": {"deep": [1, None]}}},
     "skills": ["juggling"],
     "trust": "unrestricted",
+    "native_tools": ["Bash", "Read"],
     "permissions": {
         "approvals": [{"tool": "mcp__*", "pattern": "*push*", "decision": "ask"}],
         "allow_commands": ["git *"],

@@ -1,4 +1,4 @@
-"""The engine in a fleet: sessions in Postgres, and turns that go on after a crash."""
+"""The engine in a fleet: sessions in Postgres, and turns that continue after a crash."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ async def harness(
     await harness.close()
 
 
-async def test_every_turn_resumes_the_session_of_the_one_before_on_whichever_worker(
-    harness: Harness, server: ModelServer
-) -> None:
+async def test_every_turn_resumes_the_previous_session_on_any_worker(harness: Harness, server: ModelServer) -> None:
     workers = (harness.worker(), harness.worker())
     thread = await harness.thread(AGENT)
     server.reply(
@@ -72,7 +70,7 @@ async def test_every_turn_resumes_the_session_of_the_one_before_on_whichever_wor
     await check_heads(harness.database)
 
 
-async def test_a_turn_goes_on_in_another_workers_program_after_a_crash(harness: Harness, server: ModelServer) -> None:
+async def test_a_turn_continues_in_another_workers_program_after_a_crash(harness: Harness, server: ModelServer) -> None:
     worker, other = harness.worker(), harness.worker()
     thread = await harness.thread(AGENT)
     server.reply(text_response("Hello."))
@@ -107,7 +105,7 @@ async def test_a_session_is_seen_by_its_tenant_and_its_engine_only(harness: Harn
         assert await load_session(connection, "ten_other", "claude_agent", "s2") is None
         assert await load_session(connection, harness.tenant_id, "other", "s2") is None
         assert await load_session(connection, harness.tenant_id, "claude_agent", "gone") is None
-        # Half a session is none.
+        # An incomplete session is not used.
         await connection.execute("DELETE FROM engine_sessions WHERE id = 's1'")
         assert await load_session(connection, harness.tenant_id, "claude_agent", "s2") is None
         await connection.execute("DELETE FROM threads WHERE id = :thread_id", thread_id=thread)

@@ -1,4 +1,4 @@
-"""Keys, cool-downs, other models and rate limits: the program is under what all engines of the provider share."""
+"""Keys, cool-downs, fallbacks and rate limits: the program shares them with all engines of the provider."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def _turn(engine: ClaudeAgentEngine, **given: Any) -> EngineResult:
 
 @pytest.mark.parametrize("trouble", [REFUSED, LIMITED], ids=["refused", "limited"])
 @proves("engine.keys")
-async def test_a_key_that_fails_gives_way_to_the_next_and_rests_for_all_engines(
+async def test_a_failing_key_is_replaced_by_the_next_and_rests_for_all_engines(
     make_engine: MakeEngine, server: ModelServer, trouble: Status
 ) -> None:
     server.reply_when(_with_key("key-main"), trouble)
@@ -71,9 +71,7 @@ async def test_a_key_that_fails_gives_way_to_the_next_and_rests_for_all_engines(
     assert _keys_used(server)[-1] == "spare"
 
 
-async def test_a_key_that_fails_in_the_middle_of_a_turn_costs_no_word_of_it(
-    make_engine: MakeEngine, server: ModelServer
-) -> None:
+async def test_a_key_that_fails_in_mid_turn_loses_no_text(make_engine: MakeEngine, server: ModelServer) -> None:
     server.reply_when(_with_key("key-main"), tool_response(("mcp__nova__count", {})), LIMITED)
     server.reply(text_response("Counted."))
     bench = Bench()
@@ -85,7 +83,7 @@ async def test_a_key_that_fails_in_the_middle_of_a_turn_costs_no_word_of_it(
     assert result.usage.turns == 2
 
 
-async def test_when_every_key_is_refused_the_turn_fails_as_what_it_is(
+async def test_if_every_key_is_refused_the_turn_fails_as_an_auth_failure(
     make_engine: MakeEngine, server: ModelServer
 ) -> None:
     server.reply(REFUSED)
@@ -98,7 +96,7 @@ async def test_when_every_key_is_refused_the_turn_fails_as_what_it_is(
         assert len(server.requests) == asked
 
 
-async def test_a_model_that_cannot_be_had_gives_way_to_the_next(make_engine: MakeEngine, server: ModelServer) -> None:
+async def test_an_unavailable_model_is_replaced_by_the_next(make_engine: MakeEngine, server: ModelServer) -> None:
     server.reply_when(lambda _, body: body["model"] == MODEL, Status(404, "not_found_error", f"model: {MODEL}"))
     server.reply(text_response("Well done"))
     result = await _turn(make_engine(profiles=PROFILES, resilience=_shared()), fallback_models=(SPARE,))
@@ -106,7 +104,9 @@ async def test_a_model_that_cannot_be_had_gives_way_to_the_next(make_engine: Mak
     assert {body["model"] for body in server.requests} == {MODEL, SPARE}
 
 
-async def test_an_open_breaker_keeps_the_program_from_asking(make_engine: MakeEngine, server: ModelServer) -> None:
+async def test_an_open_breaker_keeps_the_program_from_calling_the_model(
+    make_engine: MakeEngine, server: ModelServer
+) -> None:
     shared = _shared(max_retries=0, breaker_patience_s=0.0)
     server.reply(Status(529, "overloaded_error", "Overloaded"))
     engine = make_engine(profiles=PROFILES, resilience=shared)

@@ -1,4 +1,4 @@
-"""The program as a child of the worker: what it may reach, and that nothing of it outlives its turn."""
+"""The program as a child of the worker: what it can reach, and that none of its processes outlives its turn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ asyncio.run(engine.run("hi", EngineOptions(model="claude-sonnet-5", cwd=sys.argv
 
 @pytest.fixture(autouse=True)
 def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's turns have their private homes; other tests run beside it."""
+    """The folder of this test's private homes; other tests run concurrently."""
     path = tmp_path / "homes"
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
@@ -45,7 +45,7 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def family(homes: Path) -> set[int]:
-    """Return all living processes that came of this test's turns."""
+    """Return all living processes of this test's turns."""
     found: set[int] = set()
     for process in psutil.process_iter():
         try:
@@ -58,12 +58,12 @@ def family(homes: Path) -> set[int]:
 
 
 def whole_family(homes: Path) -> set[int]:
-    """Return its processes when all have begun."""
+    """Return its processes once all have started."""
     found = family(homes)
     return found if len(found) >= 6 else set()
 
 
-async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
+async def test_an_abort_ends_the_program_and_all_processes_of_its_shell(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, homes: Path
 ) -> None:
     abort = AbortSignal()
@@ -77,7 +77,7 @@ async def test_an_abort_ends_the_program_and_all_that_its_shell_began(
     assert wait_until_gone(before, 2) == set()
 
 
-async def test_what_a_shell_leaves_behind_ends_with_the_turn(
+async def test_background_processes_of_a_shell_end_with_the_turn(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     command = "(setsid sleep 310 >/dev/null 2>&1 &); pgrep -f 'sleep 310' > pids"
@@ -90,7 +90,7 @@ async def test_what_a_shell_leaves_behind_ends_with_the_turn(
 
 
 @proves("child.killed-worker")
-async def test_a_killed_worker_takes_the_program_and_all_that_it_started_with_it(
+async def test_the_program_and_its_processes_end_with_a_killed_worker(
     server: ModelServer, workspace: Path, homes: Path
 ) -> None:
     server.reply(tool_response(("Bash", {"command": _FAMILY})), text_response("never"))
@@ -162,7 +162,7 @@ async def test_a_tool_of_a_qualified_server_has_the_same_name_as_with_any_engine
     assert [call.tool_name for call in result.tool_calls] == asked
 
 
-async def test_more_turns_than_places_wait_for_each_other(make_engine: MakeEngine, server: ModelServer) -> None:
+async def test_turns_beyond_the_limit_wait(make_engine: MakeEngine, server: ModelServer) -> None:
     engine = make_engine(max_processes=1)
     most = 0
 
@@ -177,7 +177,7 @@ async def test_more_turns_than_places_wait_for_each_other(make_engine: MakeEngin
     assert most == 1
 
 
-async def test_a_home_that_a_killed_worker_left_is_swept_away_days_later(make_engine: MakeEngine, homes: Path) -> None:
+async def test_the_home_of_a_killed_worker_is_deleted_days_later(make_engine: MakeEngine, homes: Path) -> None:
     for name, age_s in (("nova-claude-old", 3 * 86_400), ("nova-claude-new", 60), ("another-old", 3 * 86_400)):
         (homes / name).mkdir()
         then_s = time.time() - age_s
@@ -186,14 +186,14 @@ async def test_a_home_that_a_killed_worker_left_is_swept_away_days_later(make_en
     assert sorted(os.listdir(homes)) == ["another-old", "nova-claude-new"]
 
 
-async def test_a_directory_that_is_not_there_is_said_so(engine: ClaudeAgentEngine) -> None:
+async def test_a_missing_directory_is_reported(engine: ClaudeAgentEngine) -> None:
     result = await engine.run("hi", options(cwd="/nowhere/at/all"), "controlled")
     assert result.error is not None
     assert "'/nowhere/at/all'" in result.error.message
     assert result.error.retryable is False
 
 
-async def test_a_program_that_is_not_there_fails_the_turn_and_no_worker(make_engine: MakeEngine) -> None:
+async def test_a_missing_program_fails_the_turn_and_not_the_worker(make_engine: MakeEngine) -> None:
     result = await make_engine(program=Path("/nowhere/claude")).run("hi", options(), "sandbox")
     assert (result.stop_reason, result.text) == ("error", "")
     assert result.error is not None

@@ -1,4 +1,4 @@
-"""Sessions: any worker goes on with any of them, and none is missed where it is gone."""
+"""Sessions: any worker continues any of them, and a missing one is replaced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_another_worker_resumes_the_session(
     assert [saved.parent_id for saved in sessions.saved.values()] == [None, first.session_id, second.session_id]
 
 
-async def test_a_session_goes_on_from_where_it_was_then(
+async def test_a_session_continues_from_the_given_turn(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:
     given, engine = options(sessions=sessions), make_engine()
@@ -55,7 +55,7 @@ async def test_a_session_goes_on_from_where_it_was_then(
     assert conversation_of(server) == [("user", "a"), ("assistant", "A."), ("user", "c")]
 
 
-async def test_a_session_that_the_program_cannot_read_becomes_a_new_one_from_the_ledger(
+async def test_an_unreadable_session_is_replaced_by_one_from_the_ledger(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:
     engine, history = make_engine(), (Message("user", (text_block("a"),)), Message("assistant", (text_block("A."),)))
@@ -70,7 +70,7 @@ async def test_a_session_that_the_program_cannot_read_becomes_a_new_one_from_the
     assert conversation_of(server) == [("user", "a"), ("assistant", "A."), ("user", "b")]
 
 
-async def test_a_session_that_tells_another_story_than_the_ledger_is_not_resumed(
+async def test_a_session_that_differs_from_the_ledger_is_not_resumed(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:
     engine = make_engine()
@@ -94,14 +94,14 @@ async def test_a_session_that_tells_another_story_than_the_ledger_is_not_resumed
         ("assistant", "Looked."),
         ("user", "b"),
     ]
-    # The new session has it all, and fits the ledger from now on.
+    # The new session is complete, and equals the ledger from now on.
     history += (Message("user", (text_block("b"),)), *second.messages)
     await engine.run("c", options(sessions=sessions, history=history), "sandbox", session_id=second.session_id)
     assert conversation_of(server)[-3:] == [("user", "b"), ("assistant", "B."), ("user", "c")]
     assert list(sessions.saved.values())[-1].parent_id == second.session_id
 
 
-async def test_an_aborted_turn_leaves_a_session_that_goes_on(
+async def test_an_aborted_turn_leaves_a_session_that_can_be_resumed(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:
     engine, abort = make_engine(), AbortSignal()

@@ -1,4 +1,4 @@
-"""Skills that the turn brings, as the real program takes them."""
+"""A turn's skills in the real program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RHYME = SkillDirectory(
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where the next turn's skills will be: its home is made at a known place."""
+    """The folder of the next turn's skills: its home is created at a known path."""
     home = tmp_path / "home"
 
     def make(prefix: str) -> str:
@@ -89,7 +89,7 @@ async def test_a_skill_gives_an_agent_no_more_than_its_trust(
     assert not (workspace / "hooked").exists()
 
 
-async def test_scripts_of_a_skill_run_where_there_is_a_shell(
+async def test_scripts_of_a_skill_run_if_there_is_a_shell(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, library: Path
 ) -> None:
     server.reply(tool_response(("Bash", {"command": str(library / "run.sh")})), text_response("ok"))
@@ -97,7 +97,7 @@ async def test_scripts_of_a_skill_run_where_there_is_a_shell(
     assert [(status, text.strip()) for status, text in results(result)] == [("completed", "rhymed aloud")]
 
 
-async def test_the_turns_own_skills_stand_beside_those_of_the_working_directory_and_win(
+async def test_the_turns_own_skills_override_those_of_the_working_directory(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     for name in ("rhyme", "whistle"):
@@ -119,7 +119,7 @@ async def test_a_sandbox_has_no_skill_files(engine: ClaudeAgentEngine, server: M
     assert "Greets people" not in request_text(server)
 
 
-def test_a_disk_that_takes_no_skills_fails_the_turn_and_leaves_nothing(
+def test_skills_that_cannot_be_written_fail_the_turn_and_leave_no_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

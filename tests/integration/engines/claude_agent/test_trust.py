@@ -79,7 +79,7 @@ async def test_controlled_trust_works_on_files_within_the_roots_and_has_no_shell
     assert not (workspace / ".claude").exists()
 
 
-async def test_unrestricted_trust_has_a_shell_that_knows_no_secret(
+async def test_unrestricted_trust_has_a_shell_without_secrets(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, tmp_path: Path
 ) -> None:
     calls = (
@@ -98,7 +98,7 @@ async def test_unrestricted_trust_has_a_shell_that_knows_no_secret(
 
 
 @pytest.mark.parametrize("trust", ["controlled", "unrestricted"])
-async def test_every_call_is_authorized_even_where_permissions_are_skipped(
+async def test_every_call_is_authorized_even_if_permissions_are_skipped(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, trust: TrustLevel
 ) -> None:
     asked: list[str] = []
@@ -118,7 +118,7 @@ async def test_every_call_is_authorized_even_where_permissions_are_skipped(
 
 
 @proves("engine.subagents")
-async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_counts_with_them(
+async def test_a_subagents_calls_have_the_turns_policy_and_count_with_its_own(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     policy = ToolPolicy("unrestricted", CommandPolicy(Permissions(deny_commands=("make *",))))
@@ -144,7 +144,7 @@ async def test_a_subagents_call_passes_the_same_policy_as_the_turns_own_and_coun
     assert (workspace / "ran").read_text() == "same\n" * 3
 
 
-async def test_what_a_user_writes_is_no_command_to_the_program(
+async def test_a_users_message_is_no_command_to_the_program(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     server.reply(text_response("ok"))
@@ -172,7 +172,7 @@ async def test_skills_of_the_working_directory_are_offered_and_its_hooks_are_not
     assert not (workspace / "hooked").exists()
 
 
-def test_trust_is_said_as_the_engine_contract_has_it(tmp_path: Path) -> None:
+def test_trust_has_the_permissions_of_the_engine_contract(tmp_path: Path) -> None:
     sandbox = permissions("sandbox", (tmp_path,), skills=True, subagents=False)
     assert (sandbox.mode, sandbox.tools, sandbox.allowed, sandbox.skip) == ("dontAsk", (), ("mcp__nova",), False)
     controlled = permissions("controlled", (tmp_path,), skills=False, subagents=False)
@@ -183,12 +183,12 @@ def test_trust_is_said_as_the_engine_contract_has_it(tmp_path: Path) -> None:
     assert set(sandbox.tools) < set(controlled.tools) < set(unrestricted.tools)
 
 
-def test_a_root_that_a_rule_could_not_name_is_refused(tmp_path: Path) -> None:
+def test_a_root_that_a_rule_cannot_express_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineFailure, match="permission rules"):
         permissions("controlled", (tmp_path / "a,b",), skills=False, subagents=False)
 
 
-async def test_where_commands_are_confined_the_program_has_no_shell_of_its_own(
+async def test_if_commands_are_confined_the_program_has_no_shell_of_its_own(
     make_engine: MakeEngine, server: ModelServer, workspace: Path, tmp_path: Path
 ) -> None:
     """The sandbox is a stand-in that leaves a mark and runs the command; what it confines is tested with bubblewrap."""

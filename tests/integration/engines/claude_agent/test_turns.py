@@ -1,4 +1,4 @@
-"""What the shared contract suite does not ask: how the program's ways come out in the contract's words."""
+"""Behaviour beyond the shared contract suite: the program's own ways in the terms of the contract."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ from tests.support.waiting import stays
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
 
-async def test_steering_is_before_the_model_at_its_very_next_call(
-    engine: ClaudeAgentEngine, server: ModelServer
-) -> None:
+async def test_steering_is_in_the_next_model_call(engine: ClaudeAgentEngine, server: ModelServer) -> None:
     recorder, bench = TurnRecorder(), Bench()
     recorder.steering = [(Message("user", (text_block("and be brief"),)),)]
     server.reply(tool_response(("mcp__nova__count", {})), text_response("Ok."))
@@ -94,7 +92,7 @@ async def test_usage_has_cache_and_reasoning_tokens_and_a_price(engine: ClaudeAg
     assert server.requests[0]["thinking"]["type"] == "enabled"
 
 
-async def test_the_operators_price_holds_where_the_answer_has_another_name(
+async def test_the_operators_price_applies_if_the_answering_model_has_another_name(
     make_engine: MakeEngine, server: ModelServer
 ) -> None:
     engine = make_engine(prices={"house-model": ModelPrice(input=1.0, output=10.0, cache_read=0.1, cache_write=2.0)})
@@ -105,7 +103,9 @@ async def test_the_operators_price_holds_where_the_answer_has_another_name(
     assert result.usage.tokens.cost_usd == pytest.approx(0.00102)
 
 
-async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgentEngine, server: ModelServer) -> None:
+async def test_a_subagents_events_are_published_and_its_tokens_counted(
+    engine: ClaudeAgentEngine, server: ModelServer
+) -> None:
     begun: list[tuple[str, str]] = []
     heard: list[str] = []
     used: list[str] = []
@@ -134,7 +134,7 @@ async def test_a_subagent_is_seen_and_its_tokens_are_counted(engine: ClaudeAgent
     assert "There is one." in results(result)[0][1]
     assert result.usage.tokens.input_tokens == 40
     assert result.usage.turns == 2
-    # The conversation is no longer for what the subagent read.
+    # The subagent's input does not lengthen the conversation.
     assert [(step.usage.input_tokens, step.tool_usage.input_tokens) for step in recorder.records] == [(10, 0), (10, 20)]
 
 
@@ -146,7 +146,7 @@ async def test_images_go_to_the_model(engine: ClaudeAgentEngine, server: ModelSe
     assert PIXEL in request_text(server)
 
 
-async def test_an_answer_of_the_wrong_form_is_sent_back_in_the_same_program(
+async def test_an_invalid_answer_is_sent_back_in_the_same_program(
     engine: ClaudeAgentEngine, server: ModelServer
 ) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -174,7 +174,7 @@ async def test_an_error_of_the_provider_is_reported_by_kind(
     assert (result.stop_reason, result.error.kind, result.error.retryable) == ("error", kind, retryable)
 
 
-async def test_an_answer_that_breaks_off_is_kept_and_gone_on_with(make_engine: MakeEngine, server: ModelServer) -> None:
+async def test_an_interrupted_answer_is_kept_and_continued(make_engine: MakeEngine, server: ModelServer) -> None:
     recorder = TurnRecorder()
     server.reply(Stream((Part("text", ["Half an"]), Part("sleep", 0.5), Part("cut"))), text_response(" answer."))
     engine = make_engine(max_retries=2)
@@ -185,7 +185,7 @@ async def test_an_answer_that_breaks_off_is_kept_and_gone_on_with(make_engine: M
     assert ("assistant", "Half an") in conversation_of(server)
 
 
-async def test_without_a_key_the_turn_fails_as_what_it_is(make_engine: MakeEngine) -> None:
+async def test_without_a_key_the_turn_fails_as_an_auth_failure(make_engine: MakeEngine) -> None:
     result = await make_engine(api_key=None).run("hi", options(), "sandbox")
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("auth_failure", False)
@@ -206,7 +206,7 @@ async def test_calls_of_the_programs_own_tools_are_reported_with_a_summary(
     assert "inside" in results(result)[0][1]
 
 
-async def test_calls_that_cannot_be_kept_are_tool_errors_and_two_with_one_id_are_two(
+async def test_unstorable_calls_are_tool_errors_and_two_with_one_id_are_two(
     engine: ClaudeAgentEngine, server: ModelServer
 ) -> None:
     def call(call_id: str, given: object) -> Part:
@@ -228,7 +228,7 @@ async def test_calls_that_cannot_be_kept_are_tool_errors_and_two_with_one_id_are
     assert "not a JSON object" in request_text(server, len(server.requests) - 1)
 
 
-async def test_the_model_sees_of_long_results_what_the_ledger_has_and_no_preview(
+async def test_the_model_gets_long_results_as_the_ledger_has_them(
     engine: ClaudeAgentEngine, server: ModelServer
 ) -> None:
     calls = [("mcp__nova__read", {"line": f"{at:07d}\n"}) for at in range(3)]
@@ -251,7 +251,7 @@ def _long_server(lines: int) -> InProcessMcpServer:
     return InProcessMcpServer(Server("long", on_list_tools=list_tools, on_call_tool=call_tool))
 
 
-async def test_the_program_itself_leaves_out_an_image_that_the_provider_refuses(
+async def test_the_program_leaves_out_an_image_that_the_provider_refuses(
     engine: ClaudeAgentEngine, server: ModelServer
 ) -> None:
     server.reply_when(

@@ -1,4 +1,4 @@
-"""Calls whose results come from outside: the program ends, and another goes on when the result is there."""
+"""Calls whose results come from outside: the program ends, and another continues when the result is there."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _programs(marker: Path) -> list[psutil.Process]:
 
 
 def _answered(record: StepRecord, result: EngineResult, call_id: str, status: ToolCallStatus, text: str) -> StepRecord:
-    """Return the step as the ledger has it when the answer is there."""
+    """Return the step in the ledger's form once it is answered."""
     ended = {call.id: call for call in result.tool_calls if call.result is not None}
     content = (text_block(text),) if status == "completed" else None
     calls = tuple(
@@ -70,7 +70,7 @@ def _answered(record: StepRecord, result: EngineResult, call_id: str, status: To
 
 
 @proves("engine.waits")
-async def test_a_call_that_waits_for_a_person_ends_the_program_and_another_goes_on_with_the_answer(
+async def test_a_waiting_call_ends_the_program_and_another_continues_with_the_answer(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
 ) -> None:
     recorder = TurnRecorder()
@@ -93,7 +93,7 @@ async def test_a_call_that_waits_for_a_person_ends_the_program_and_another_goes_
     assert_valid(result.messages)
 
 
-async def test_a_command_that_waited_for_permission_is_carried_out_when_it_is_there(
+async def test_a_command_that_waited_for_permission_runs_once_it_is_given(
     make_engine: MakeEngine, server: ModelServer, workspace: Path
 ) -> None:
     engine = make_engine(shell=ShellSettings())

@@ -40,19 +40,19 @@ async def server() -> AsyncIterator[ModelServer]:
 
 @pytest.fixture
 def counts() -> CountingMetrics:
-    """What is counted, by all engines of the test."""
+    """The counts of all engines of the test."""
     return CountingMetrics()
 
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """A clock that stands until it is moved."""
+    """A clock that stands still until it is moved."""
     return FakeClock()
 
 
 @pytest.fixture
 def health_keys() -> HealthKeys:
-    """Where the state lives."""
+    """The prefix of the state's keys."""
     return HealthKeys(
         breaker=lambda model: keys.model_breaker("anthropic", model),
         cooldown=lambda profile, model: keys.profile_cooldown("anthropic", profile, "00", model),
@@ -61,7 +61,7 @@ def health_keys() -> HealthKeys:
 
 @pytest.fixture
 async def make(server: ModelServer, counts: CountingMetrics, health_keys: HealthKeys) -> AsyncIterator[MakeEngine]:
-    """Build engines, each as a worker of its own: one that shares Redis has a client of its own."""
+    """Build engines, each like that of another worker: an engine that shares Redis has its own client."""
     engines: list[AnthropicEngine] = []
 
     def build(

@@ -1,4 +1,4 @@
-"""A model that fails three times in a row is left alone for a while, by the whole fleet; then one call tries."""
+"""After three consecutive failures a model is not called for a while, by the whole fleet; then one call probes."""
 
 import asyncio
 from dataclasses import replace
@@ -45,9 +45,7 @@ async def test_three_failures_of_different_workers_stop_all_of_them(
     assert counts.breaker[-1] == ("claude-sonnet-5-5", True)
 
 
-async def test_a_success_between_failures_starts_the_count_anew(
-    server: ModelServer, make: MakeEngine, redis: Redis
-) -> None:
+async def test_a_success_between_failures_resets_the_count(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     engine = make(redis=redis, policy=FALLS_AT_ONCE)
     server.reply(BROKEN, BROKEN, FINE, BROKEN, BROKEN, FINE, FINE)
     for _ in range(2):
@@ -57,7 +55,7 @@ async def test_a_success_between_failures_starts_the_count_anew(
     assert len(server.requests) == 6
 
 
-async def test_another_model_is_not_concerned(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
+async def test_another_model_is_not_affected(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(BROKEN, BROKEN, BROKEN, FINE)
     engine = make(redis=redis, policy=FALLS_AT_ONCE)
     for _ in range(3):
@@ -65,7 +63,7 @@ async def test_another_model_is_not_concerned(server: ModelServer, make: MakeEng
     assert (await turn(engine, model="claude-haiku-4-5")).text == "Well done"
 
 
-async def test_a_turn_waits_for_the_breaker_and_goes_on(
+async def test_a_turn_waits_for_the_breaker_and_continues(
     server: ModelServer, make: MakeEngine, redis: Redis, counts: CountingMetrics
 ) -> None:
     server.reply(BROKEN, BROKEN, BROKEN, FINE)
@@ -74,7 +72,7 @@ async def test_a_turn_waits_for_the_breaker_and_goes_on(
     assert counts.breaker[-1] == ("claude-sonnet-5-5", False)
 
 
-async def test_of_all_who_wait_one_tries_first(
+async def test_one_of_all_waiting_calls_probes(
     server: ModelServer, make: MakeEngine, redis: Redis, counts: CountingMetrics
 ) -> None:
     opener = make(redis=redis, policy=FALLS_AT_ONCE)
@@ -95,7 +93,7 @@ async def test_of_all_who_wait_one_tries_first(
     assert [result.text for result in results] == ["Well done"] * 9
 
 
-async def test_a_probe_that_begins_to_answer_lets_the_others_go(
+async def test_a_probe_that_begins_to_answer_admits_the_others(
     server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     engine = await _half_open(server, make, redis)
@@ -130,7 +128,7 @@ async def test_failures_while_others_begin_to_answer_are_not_consecutive(
     assert [(await answer).text for answer in answers] == ["0", "1", "2", "3"]
 
 
-async def test_a_model_that_breaks_off_what_it_began_is_asked_again_and_not_left_alone(
+async def test_interrupted_responses_are_retried_and_do_not_open_the_breaker(
     server: ModelServer, make: MakeEngine, counts: CountingMetrics
 ) -> None:
     server.reply(*[Stream((Part("text", ["So"]), Part("cut")))] * 4, FINE)
@@ -190,7 +188,7 @@ async def test_an_open_breaker_sends_a_turn_to_the_next_model(
 
 
 async def _half_open(server: ModelServer, make: MakeEngine, redis: Redis) -> AnthropicEngine:
-    """Return an engine before a breaker that lets one call through now, and the next in a minute."""
+    """Return an engine with a breaker that admits one call now, and the next in a minute."""
     opener = make(redis=redis, policy=FALLS_AT_ONCE)
     server.reply(BROKEN)
     for _ in range(3):
@@ -200,13 +198,13 @@ async def _half_open(server: ModelServer, make: MakeEngine, redis: Redis) -> Ant
 
 
 async def _end_open_time(redis: Redis) -> None:
-    """Let the time pass for which the breaker is open: a test cannot move the clock of Redis."""
+    """End the breaker's open time: a test cannot move the clock of Redis."""
     breaker = keys.model_breaker("anthropic", "claude-sonnet-5-5")
     await redis.hset(breaker, "open_until", "0")
 
 
 @proves("engine.probe")
-async def test_a_probe_that_is_aborted_makes_room_for_the_next_at_once(
+async def test_an_aborted_probe_lets_the_next_call_probe_at_once(
     server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     engine = await _half_open(server, make, redis)
@@ -220,7 +218,7 @@ async def test_a_probe_that_is_aborted_makes_room_for_the_next_at_once(
     assert (result.text, len(server.requests)) == ("Well done", 5)
 
 
-async def test_a_probe_whose_key_is_refused_is_made_again_with_the_next_key(
+async def test_a_probe_whose_key_is_refused_is_repeated_with_the_next_key(
     server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     await _half_open(server, make, redis)

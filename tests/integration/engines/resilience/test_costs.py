@@ -1,4 +1,4 @@
-"""What a call costs: by the operator's price, else by the list; else tokens are counted and the cost is not known."""
+"""The cost of a call: by the operator's price, else by the list; else tokens are counted and the cost is unknown."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ PRICE = ModelPrice(input=1.0, output=10.0, cache_read=0.1, cache_write=2.0)
 DEAR = ModelPrice(input=1_000.0, output=1_000.0, cache_read=1_000.0, cache_write=1_000.0)
 
 
-async def test_a_model_of_the_operators_own_has_the_operators_price(server: ModelServer, make: MakeEngine) -> None:
+async def test_a_custom_model_has_the_operators_price(server: ModelServer, make: MakeEngine) -> None:
     server.reply(USED)
     result = await turn(make(prices={"house-model": PRICE}), model="house-model")
     assert result.usage.tokens == TokenUsage(1_000, 2_000, 3_000, 4_000, cost_usd=0.0293)
@@ -44,7 +44,7 @@ async def test_an_alias_stands_for_its_model(server: ModelServer, make: MakeEngi
         pytest.param({}, "claude-haiku-4-5", "house-1", 0.0163, id="the list's, as asked"),
     ],
 )
-async def test_a_price_is_found_by_the_name_of_the_model_that_answered_or_of_the_one_that_was_asked(
+async def test_a_price_is_found_by_the_name_of_the_answering_or_of_the_requested_model(
     server: ModelServer, make: MakeEngine, prices: dict[str, ModelPrice], asked: str, answers: str, cost_usd: float
 ) -> None:
     server.reply(replace(USED, model=answers))
@@ -53,7 +53,7 @@ async def test_a_price_is_found_by_the_name_of_the_model_that_answered_or_of_the
     assert result.model == answers
 
 
-async def test_an_unknown_price_is_said_once(server: ModelServer, make: MakeEngine) -> None:
+async def test_an_unknown_price_is_logged_once(server: ModelServer, make: MakeEngine) -> None:
     server.reply(USED)
     engine = make()
     with capture_logs() as logs:
@@ -69,14 +69,14 @@ SEARCHED = Stream(
 )
 
 
-async def test_the_providers_web_searches_cost_what_the_list_says(server: ModelServer, make: MakeEngine) -> None:
+async def test_the_providers_web_searches_have_the_built_in_price(server: ModelServer, make: MakeEngine) -> None:
     server.reply(USED, SEARCHED)
     engine = make()
     plain, searched = [(await turn(engine)).usage.tokens.cost_usd or 0.0 for _ in range(2)]
     assert searched - plain == pytest.approx(0.03)
 
 
-async def test_the_providers_web_searches_cost_what_the_operator_says(server: ModelServer, make: MakeEngine) -> None:
+async def test_the_providers_web_searches_have_the_operators_price(server: ModelServer, make: MakeEngine) -> None:
     server.reply(SEARCHED)
     engine = make(prices={"house-model": replace(PRICE, web_search=100.0)})
     assert (await turn(engine, model="house-model")).usage.tokens.cost_usd == pytest.approx(0.0293 + 0.3)

@@ -1,4 +1,4 @@
-"""When a model cannot be had, the next of the chain answers, if the conversation fits."""
+"""If a model is unavailable, the next of the chain answers, if the conversation fits."""
 
 import asyncio
 from dataclasses import replace
@@ -56,7 +56,7 @@ async def test_the_turn_stays_with_the_model_that_it_fell_back_to(server: ModelS
     assert models_asked(server).count(SONNET) == 3
 
 
-async def test_the_chain_goes_on_to_its_end(server: ModelServer, make: MakeEngine) -> None:
+async def test_all_models_of_the_chain_are_tried(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(model(SONNET), LIMITED)
     server.reply_when(model(HAIKU), LIMITED)
     server.reply(FINE)
@@ -64,7 +64,7 @@ async def test_the_chain_goes_on_to_its_end(server: ModelServer, make: MakeEngin
 
 
 @proves("engine.first-byte")
-async def test_a_model_whose_server_never_begins_to_answer_gives_way_to_the_next(
+async def test_a_model_whose_server_never_answers_is_replaced_by_the_next(
     server: ModelServer, make: MakeEngine, counts: CountingMetrics
 ) -> None:
     server.reply_when(model(SONNET), Hang())
@@ -100,7 +100,7 @@ async def test_thinking_shrinks_with_the_response(server: ModelServer, make: Mak
     assert asked["thinking"]["budget_tokens"] == asked["max_tokens"] - 1_024
 
 
-async def test_a_model_that_does_not_take_the_conversation_is_left_out(
+async def test_a_model_whose_window_is_too_small_is_skipped(
     server: ModelServer, make: MakeEngine, counts: CountingMetrics
 ) -> None:
     server.reply_when(model(SONNET), BROKEN)
@@ -111,20 +111,20 @@ async def test_a_model_that_does_not_take_the_conversation_is_left_out(
     assert counts.fallbacks == [(SONNET, OPUS)]
 
 
-async def test_with_no_model_that_fits_the_first_one_is_waited_for(server: ModelServer, make: MakeEngine) -> None:
+async def test_if_no_model_fits_the_first_one_is_waited_for(server: ModelServer, make: MakeEngine) -> None:
     short = Status(429, "rate_limit_error", "slow", headers={"retry-after-ms": "20"})
     server.reply_when(model(SONNET), short, FINE)
     result = await turn(make(context_windows={HAIKU: 1_000}), fallback_models=(HAIKU,))
     assert (result.text, models_asked(server)) == ("Well done", [SONNET, SONNET])
 
 
-async def test_aliases_stand_in_the_chain(server: ModelServer, make: MakeEngine) -> None:
+async def test_a_chain_may_have_aliases(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Status(404, "not_found_error", "model: gone"), FINE)
     await turn(make(aliases={"swift": HAIKU}), fallback_models=("swift",))
     assert models_asked(server) == [SONNET, HAIKU]
 
 
-async def test_what_was_seen_of_the_first_model_is_taken_back(server: ModelServer, make: MakeEngine) -> None:
+async def test_streamed_text_of_the_first_model_becomes_void(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(model(SONNET), Stream((Part("text", ["So far"]), Part("cut"))))
     server.reply(FINE)
     seen: list[str] = []

@@ -60,14 +60,14 @@ async def test_it_opens_at_the_third_failure(stage: Stage) -> None:
     assert health.failures == 3
 
 
-async def test_failures_that_come_in_while_it_is_open_do_not_lengthen_it(stage: Stage) -> None:
+async def test_failures_while_it_is_open_do_not_extend_the_time(stage: Stage) -> None:
     await _open(stage.store)
     await stage.passes(0.15)
     assert await stage.store.fail("m") is True
     assert (await stage.store.admit("m", ["p"])).wait_s <= 0.06
 
 
-async def test_after_its_time_one_call_is_let_through(stage: Stage) -> None:
+async def test_after_its_time_one_call_is_admitted(stage: Stage) -> None:
     await _open(stage.store)
     await stage.passes(0.21)
     waits = [(await stage.store.admit("m", ["p"])).wait_s for _ in range(3)]
@@ -83,7 +83,7 @@ async def test_a_probe_that_never_reports_is_replaced(stage: Stage) -> None:
     assert (await stage.store.admit("m", ["p"])).wait_s == 0
 
 
-async def test_a_probe_that_fails_opens_it_for_its_whole_time(stage: Stage) -> None:
+async def test_a_failed_probe_opens_it_for_its_whole_time(stage: Stage) -> None:
     await _open(stage.store)
     await stage.passes(0.21)
     await stage.store.admit("m", ["p"])
@@ -99,7 +99,7 @@ async def test_a_probe_that_succeeds_closes_it(stage: Stage) -> None:
     assert await stage.store.admit("m", ["p"]) == replace(await stage.store.admit("m", ["p"]), wait_s=0, failures=0)
 
 
-async def test_no_probe_is_given_to_a_call_without_a_key(stage: Stage) -> None:
+async def test_a_call_without_a_key_is_no_probe(stage: Stage) -> None:
     await _open(stage.store)
     await stage.store.cool("p", None, "auth", None)
     await stage.passes(0.21)
@@ -124,7 +124,7 @@ async def test_a_key_rests_for_one_model_or_for_all(stage: Stage) -> None:
     assert here.cooling["p"].until_s == pytest.approx(stage.now_s() + 5.0, abs=0.5)
 
 
-async def test_rests_double_up_to_their_cap_and_start_over_after_a_good_while(stage: Stage) -> None:
+async def test_rests_double_up_to_a_cap_and_reset_after_a_while(stage: Stage) -> None:
     rests: list[float] = []
     for _ in range(4):
         rests.append(await stage.store.cool("p", "m", "rate_limit", None))
@@ -134,12 +134,12 @@ async def test_rests_double_up_to_their_cap_and_start_over_after_a_good_while(st
     assert await stage.store.cool("p", "m", "rate_limit", None) == pytest.approx(0.1, abs=0.01)
 
 
-async def test_calls_that_fail_together_are_one_failure(stage: Stage) -> None:
+async def test_concurrent_failures_count_once(stage: Stage) -> None:
     rests = [await stage.store.cool("p", "m", "rate_limit", None) for _ in range(5)]
     assert all(rest_s <= 0.101 for rest_s in rests)
 
 
-async def test_the_providers_word_goes_before_ours_and_may_lengthen_a_rest(stage: Stage) -> None:
+async def test_a_rest_that_the_provider_requests_overrides_and_may_extend_ours(stage: Stage) -> None:
     assert await stage.store.cool("p", "m", "rate_limit", 2.0) == pytest.approx(2.0, abs=0.01)
     assert await stage.store.cool("p", "m", "rate_limit", 5.0) == pytest.approx(5.0, abs=0.01)
     assert await stage.store.cool("p", "m", "rate_limit", 1.0) == pytest.approx(5.0, abs=0.1)
@@ -160,7 +160,7 @@ class CountingHealth(MemoryHealth):
         return await super().admit(*args)  # type: ignore[arg-type]  # as above
 
 
-async def test_a_model_that_is_well_is_asked_for_once_in_a_while(clock: FakeClock) -> None:
+async def test_a_healthy_model_is_checked_rarely(clock: FakeClock) -> None:
     shared = CountingHealth(POLICY, clock)
     health = SharedHealth(cast("HealthStore", shared), POLICY, clock)
     for _ in range(10):
@@ -196,7 +196,7 @@ async def test_an_answer_is_reported_only_where_failures_are_known(clock: FakeCl
     assert (await health.admit("m", ["p"])).failures == 0
 
 
-async def test_a_probe_that_was_stopped_makes_room_for_the_next(stage: Stage) -> None:
+async def test_a_stopped_probe_is_released(stage: Stage) -> None:
     await _open(stage.store)
     await stage.passes(0.21)
     assert (await stage.store.admit("m", ["p"])).probe

@@ -1,4 +1,4 @@
-"""Several keys: one that is refused or over its limit rests, for all workers, and the next takes its place."""
+"""Several keys: one that is refused or over its limit rests, for all workers, and the next is used."""
 
 import asyncio
 from dataclasses import replace
@@ -30,7 +30,7 @@ MODEL = "claude-sonnet-5-5"
 
 
 @pytest.mark.parametrize("spent", [REFUSED, FORBIDDEN, LIMITED, Status(402, "billing_error", "no credit")])
-async def test_the_next_key_takes_over_in_the_same_step(
+async def test_the_next_key_is_used_in_the_same_step(
     server: ModelServer, make: MakeEngine, counts: CountingMetrics, spent: Status
 ) -> None:
     server.reply_when(key("a"), spent)
@@ -43,9 +43,7 @@ async def test_the_next_key_takes_over_in_the_same_step(
     assert counts.cooldowns == [("a", "rate_limit" if spent is LIMITED else "auth")]
 
 
-async def test_all_workers_leave_a_key_alone_that_one_of_them_found_spent(
-    server: ModelServer, make: MakeEngine, redis: Redis
-) -> None:
+async def test_a_spent_key_rests_for_all_workers(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply_when(key("a"), LIMITED)
     server.reply(FINE)
     await turn(make("a", "b", redis=redis))
@@ -65,7 +63,7 @@ async def test_a_rest_ends_and_its_key_is_preferred_again(
     assert keys_used(server) == ["a", "b", "a"]
 
 
-async def test_a_key_over_its_limit_for_one_model_is_good_for_another(
+async def test_a_key_over_its_limit_for_one_model_is_used_for_another(
     server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     server.reply(LIMITED, FINE)
@@ -74,14 +72,14 @@ async def test_a_key_over_its_limit_for_one_model_is_good_for_another(
     assert (result.text, result.model) == ("Well done", "claude-haiku-4-5")
 
 
-async def test_a_limit_in_mid_stream_moves_on_to_the_next_key(server: ModelServer, make: MakeEngine) -> None:
+async def test_a_limit_in_mid_stream_switches_to_the_next_key(server: ModelServer, make: MakeEngine) -> None:
     event = Part("event", ("error", {"error": {"type": "rate_limit_error", "message": "slow down"}}))
     server.reply_when(key("a"), Stream((event,)))
     server.reply(FINE)
     assert (await turn(make("a", "b"))).text == "Well done"
 
 
-async def test_when_all_keys_are_refused_the_turn_says_which(server: ModelServer, make: MakeEngine) -> None:
+async def test_if_all_keys_are_refused_the_error_names_them(server: ModelServer, make: MakeEngine) -> None:
     server.reply(REFUSED)
     engine = make("first", "second")
     error = error_of(await turn(engine))
@@ -94,16 +92,16 @@ async def test_when_all_keys_are_refused_the_turn_says_which(server: ModelServer
     assert (again.kind, len(server.requests)) == ("auth_failure", 2)
 
 
-async def test_when_all_keys_are_over_their_limit_it_is_a_rate_limit(server: ModelServer, make: MakeEngine) -> None:
+async def test_if_all_keys_are_over_their_limit_the_error_is_a_rate_limit(
+    server: ModelServer, make: MakeEngine
+) -> None:
     server.reply(Status(429, "rate_limit_error", "slow down", headers={"retry-after": "3600"}))
     error = error_of(await turn(make("a", "b")))
     assert (error.kind, error.retryable) == ("rate_limit", True)
     assert "'a' (over its rate limit, rests 3600 s)" in error.message
 
 
-async def test_a_refused_key_beside_a_limited_one_is_an_auth_failure_that_may_pass(
-    server: ModelServer, make: MakeEngine
-) -> None:
+async def test_a_refused_and_a_limited_key_are_a_retryable_auth_failure(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(key("a"), REFUSED)
     server.reply(Status(429, "rate_limit_error", "slow down", headers={"retry-after": "3600"}))
     error = error_of(await turn(make("a", "b")))
@@ -134,7 +132,7 @@ async def test_an_abort_ends_the_wait_for_a_key(server: ModelServer, make: MakeE
     assert (await asyncio.wait_for(running, 20)).stop_reason == "aborted"
 
 
-async def test_without_redis_a_process_remembers_what_it_saw_itself(server: ModelServer, make: MakeEngine) -> None:
+async def test_without_redis_a_process_keeps_its_own_rests(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(key("a"), LIMITED)
     server.reply(FINE)
     away = Redis.from_url("unix:///nowhere/valkey.sock")
@@ -145,7 +143,7 @@ async def test_without_redis_a_process_remembers_what_it_saw_itself(server: Mode
     await away.aclose()
 
 
-async def test_a_redis_that_hangs_holds_no_turn_up_for_long(server: ModelServer, make: MakeEngine) -> None:
+async def test_a_hanging_redis_delays_turns_only_briefly(server: ModelServer, make: MakeEngine) -> None:
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -161,7 +159,7 @@ async def test_a_redis_that_hangs_holds_no_turn_up_for_long(server: ModelServer,
     hole.close()
 
 
-async def test_everything_that_is_remembered_has_an_end(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
+async def test_all_health_keys_have_a_ttl(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(LIMITED, REFUSED, OVERLOADED, OVERLOADED, FINE)
     await turn(make("a", "b", "c", redis=redis))
     left = [name async for name in redis.scan_iter("nova:*")]

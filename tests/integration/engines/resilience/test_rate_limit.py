@@ -18,7 +18,7 @@ THREE = {"*": RateLimit(requests=3)}
 
 
 class Arrivals:
-    """When requests came."""
+    """The times of requests."""
 
     def __init__(self, server: ModelServer) -> None:
         self.times_s: list[float] = []
@@ -29,7 +29,7 @@ class Arrivals:
         return True
 
     def most_in(self, window_s: float) -> int:
-        """Return the most that came in any window."""
+        """Return the most requests of any window."""
         return max(sum(start <= at < start + window_s for at in self.times_s) for start in self.times_s)
 
 
@@ -55,7 +55,7 @@ async def test_two_workers_together_never_exceed_it_and_no_turn_fails(
     assert max(waited_s for _, waited_s in counts.waits) > 1
 
 
-async def test_the_calls_of_a_process_wait_in_the_order_of_their_coming(server: ModelServer, make: MakeEngine) -> None:
+async def test_the_calls_of_a_process_wait_in_order(server: ModelServer, make: MakeEngine) -> None:
     server.reply(FINE)
     engine = make(limits={"*": RateLimit(requests=2)})
     await asyncio.gather(*(turn(engine, str(number)) for number in range(5)))
@@ -85,7 +85,7 @@ async def test_a_model_without_a_limit_does_not_wait(
     assert counts.waits == []
 
 
-async def test_tokens_that_were_used_keep_the_next_call_waiting(
+async def test_used_tokens_make_the_next_call_wait(
     server: ModelServer, make: MakeEngine, redis: Redis, counts: CountingMetrics
 ) -> None:
     server.reply(Stream(FINE.parts, usage={"input_tokens": 900, "output_tokens": 100}))
@@ -106,7 +106,7 @@ async def test_estimated_tokens_that_were_not_used_are_returned(
             await turn(engine, "z" * 1_400)
 
 
-async def test_what_the_cache_gave_does_not_count(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
+async def test_tokens_read_from_the_cache_do_not_count(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     usage = {"input_tokens": 5, "output_tokens": 5, "cache_read_input_tokens": 50_000}
     server.reply(Stream(FINE.parts, usage=usage))
     engine = make(redis=redis, limits={"*": RateLimit(tokens=1_000)}, window_s=60)
@@ -147,7 +147,7 @@ async def test_waiting_for_the_rate_limit_counts_as_waiting_for_the_model(
     assert (await turn(engine, reasoning_timeout_s=0.1)).stop_reason == "timeout"
 
 
-async def test_without_redis_a_process_keeps_the_limit_for_itself(server: ModelServer, make: MakeEngine) -> None:
+async def test_without_redis_a_process_applies_the_limit_by_itself(server: ModelServer, make: MakeEngine) -> None:
     arrivals = Arrivals(server)
     away = Redis.from_url("unix:///nowhere/valkey.sock")
     engine = make(redis=away, limits=THREE, window_s=2)
@@ -157,7 +157,7 @@ async def test_without_redis_a_process_keeps_the_limit_for_itself(server: ModelS
     await away.aclose()
 
 
-async def test_the_window_leaves_nothing_behind(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
+async def test_the_keys_of_a_window_expire(server: ModelServer, make: MakeEngine, redis: Redis) -> None:
     server.reply(Stream((Part("text", ["x"]),)))
     await turn(make(redis=redis, limits={"*": RateLimit(requests=5, tokens=10_000)}, window_s=60))
     names = [name async for name in redis.scan_iter("*limits*")]

@@ -1,4 +1,4 @@
-"""A provider or a network that is out of order for a moment costs a pause and no turn."""
+"""A short failure of the provider or the network costs a pause and not the turn."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ USED = {"input_tokens": 7, "output_tokens": 3}
 
 
 class Reader:
-    """What a reader of the stream has before it."""
+    """The text that a reader of the stream sees."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -69,7 +69,7 @@ class Reader:
     ],
     ids=["500", "502", "503", "504", "529", "no word", "half-closed", "ends early", "malformed", "disorder", "event"],
 )
-async def test_what_breaks_before_the_first_word_is_tried_again(
+async def test_a_failure_before_the_first_token_is_retried(
     server: ModelServer, make: MakeEngine, counts: CountingMetrics, broken: Reply
 ) -> None:
     server.reply(broken, broken, FINE)
@@ -80,7 +80,7 @@ async def test_what_breaks_before_the_first_word_is_tried_again(
     assert counts.retries == [("claude-sonnet-5-5", "transport")] * 2
 
 
-async def test_it_is_tried_five_times_again_and_not_more(server: ModelServer, make: MakeEngine) -> None:
+async def test_there_are_at_most_five_retries(server: ModelServer, make: MakeEngine) -> None:
     server.reply(BROKEN)
     error = error_of(await turn(make(policy=NO_BREAKER)))
     assert (error.kind, error.retryable, len(server.requests)) == ("model_error", True, 6)
@@ -92,33 +92,33 @@ async def test_a_refused_connection_is_retried(make: MakeEngine, counts: Countin
     assert (error.kind, error.retryable, len(counts.retries)) == ("model_error", True, 5)
 
 
-async def test_a_provider_that_says_nothing_in_time_is_asked_again(server: ModelServer, make: MakeEngine) -> None:
+async def test_a_response_that_does_not_begin_in_time_is_retried(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Stream((Part("stall"),)), FINE)
     result = await turn(make(policy=NO_BREAKER, request_timeout_s=0.8))
     assert (result.text, len(server.requests)) == ("Well done", 2)
 
 
 @pytest.mark.parametrize("status", [Status(400, "invalid_request_error", "no"), Status(413, "request_too_large", "no")])
-async def test_what_fails_everywhere_is_not_tried_again(server: ModelServer, make: MakeEngine, status: Status) -> None:
+async def test_permanent_failures_are_not_retried(server: ModelServer, make: MakeEngine, status: Status) -> None:
     server.reply(status)
     error_of(await turn(make("a", "b"), fallback_models=("claude-haiku-4-5",)))
     assert len(server.requests) == 1
 
 
-async def test_a_refusal_is_not_taken_elsewhere(server: ModelServer, make: MakeEngine) -> None:
+async def test_a_refusal_is_not_retried_with_another_model(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Stream((THE_TEXT,), stop_reason="refusal"))
     error_of(await turn(make("a", "b"), fallback_models=("claude-haiku-4-5",)))
     assert len(server.requests) == 1
 
 
-async def test_the_provider_says_how_long_to_wait(server: ModelServer, make: MakeEngine) -> None:
+async def test_a_requested_delay_of_the_provider_is_respected(server: ModelServer, make: MakeEngine) -> None:
     patient = replace(NO_BREAKER, backoff_s=60.0, backoff_cap_s=60.0)
     server.reply(Status(529, "overloaded_error", "overloaded", headers={"retry-after-ms": "1"}), FINE)
     assert (await turn(make(policy=patient))).text == "Well done"
 
 
 @pytest.mark.parametrize("broken", [Part("cut"), MALFORMED, IN_MID_STREAM, Part("end")])
-async def test_words_that_a_reader_saw_are_taken_back_before_they_come_again(
+async def test_streamed_text_becomes_void_before_a_retry_streams(
     server: ModelServer, make: MakeEngine, broken: Part
 ) -> None:
     thinking = Part("thinking", ["Hmm"])
@@ -129,9 +129,7 @@ async def test_words_that_a_reader_saw_are_taken_back_before_they_come_again(
     assert [message.role for message in result.messages] == ["assistant"]
 
 
-async def test_without_a_way_to_take_words_back_the_turn_fails_with_what_there_was(
-    server: ModelServer, make: MakeEngine
-) -> None:
+async def test_without_on_restart_the_turn_fails_with_its_partial_text(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Stream((THE_TEXT, Part("cut"))), FINE)
     tokens: list[str] = []
     result = await turn(
@@ -142,7 +140,7 @@ async def test_without_a_way_to_take_words_back_the_turn_fails_with_what_there_w
 
 
 @pytest.mark.parametrize("ends", [Stream(FINE.parts, usage=USED), Stream((THE_TEXT, Part("stall")), usage=USED)])
-async def test_what_a_broken_response_used_is_counted_apart_from_the_one_that_came_anew(
+async def test_usage_of_an_interrupted_response_is_counted_beside_that_of_the_retry(
     server: ModelServer, make: MakeEngine, ends: Stream
 ) -> None:
     server.reply(Stream((THE_TEXT, Part("cut")), usage=USED), ends)

@@ -1,4 +1,4 @@
-"""What the operator sets arrives at the engine of a worker."""
+"""The operator's settings reach the engine of a worker."""
 
 import socket
 from typing import Any
@@ -25,7 +25,7 @@ async def _run(settings: Settings, server: ModelServer, turns: int = 1, **model:
 PROFILES = [{"name": "main", "api_key": "key-main"}, {"name": "spare", "api_key": "key-spare"}]
 
 
-async def test_profiles_rest_in_redis_under_no_name_that_tells_a_key(
+async def test_redis_keys_of_profiles_do_not_reveal_a_key(
     settings: Settings, server: ModelServer, redis: Redis
 ) -> None:
     server.reply_when(key("main"), LIMITED)
@@ -38,9 +38,7 @@ async def test_profiles_rest_in_redis_under_no_name_that_tells_a_key(
     assert "key-main" not in names[0]
 
 
-async def test_a_key_that_was_replaced_does_not_inherit_the_rest_of_the_old_one(
-    settings: Settings, server: ModelServer
-) -> None:
+async def test_a_replaced_key_does_not_inherit_the_rest_of_the_old_one(settings: Settings, server: ModelServer) -> None:
     server.reply_when(key("old"), REFUSED)
     server.reply(FINE)
     (refused,) = await _run(settings, server, api_key="key-old")
@@ -49,7 +47,7 @@ async def test_a_key_that_was_replaced_does_not_inherit_the_rest_of_the_old_one(
     assert (refused.error.kind, fine.text) == ("auth_failure", "Well done")
 
 
-async def test_prices_of_the_operator_go_before_the_list(settings: Settings, server: ModelServer) -> None:
+async def test_the_operators_prices_override_the_list(settings: Settings, server: ModelServer) -> None:
     usage = {
         "input_tokens": 1_000_000,
         "output_tokens": 100_000,
@@ -61,7 +59,7 @@ async def test_prices_of_the_operator_go_before_the_list(settings: Settings, ser
     assert result.usage.tokens.cost_usd == 2.0 + 1.0 + 0.2
 
 
-async def test_a_worker_asks_redis_about_a_model_that_is_well_once_in_a_while(
+async def test_a_worker_asks_redis_rarely_about_a_healthy_model(
     settings: Settings, server: ModelServer, redis: Redis
 ) -> None:
     server.reply(FINE)
@@ -79,7 +77,7 @@ async def test_a_worker_asks_redis_about_a_model_that_is_well_once_in_a_while(
     assert 1 <= asked <= 2
 
 
-async def test_a_worker_serves_its_metrics_where_the_operator_says(settings: Settings) -> None:
+async def test_a_worker_serves_its_metrics_at_the_configured_address(settings: Settings) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -94,7 +92,7 @@ async def test_a_worker_serves_its_metrics_where_the_operator_says(settings: Set
             await worker.aclose()
 
 
-async def test_a_response_that_does_not_begin_in_the_operators_time_is_given_up(
+async def test_a_response_that_does_not_begin_within_the_setting_times_out(
     settings: Settings, server: ModelServer
 ) -> None:
     server.reply(Hang())

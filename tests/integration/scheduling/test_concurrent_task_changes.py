@@ -1,4 +1,4 @@
-"""Schedulers, people and workers at the same tree of tasks at once."""
+"""Concurrent schedulers, people and workers on one tree of tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.requirements import proves
 
 
 @proves("work.once", "work.ended")
-async def test_nothing_is_begun_twice_and_nothing_locks_up(task_harness: TaskHarness) -> None:
+async def test_concurrent_changes_start_nothing_twice_and_do_not_deadlock(task_harness: TaskHarness) -> None:
     trees = [await task_harness.task("Sweep", "Mop", "Dust") for _ in range(3)]
     children = [await task_harness.subtask(tree, at) for tree in trees for at in range(2)]
 

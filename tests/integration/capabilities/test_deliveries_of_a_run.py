@@ -1,4 +1,4 @@
-"""A whole agent with the real engine: what its model hands over while it works is there, and the next turn sees it."""
+"""A whole agent with the real engine: its deliveries during a run exist, and the next turn gets them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _calls(*calls: tuple[str, Json]) -> Stream:
 
 
 def _results(request: Json) -> list[str]:
-    """Return what the tools said last, as the model hears it."""
+    """Return the latest tool results in a request."""
     blocks = [block for block in request["messages"][-1]["content"] if block["type"] == "tool_result"]
     return ["".join(part["text"] for part in block["content"]) for block in blocks]
 
