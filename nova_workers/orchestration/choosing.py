@@ -10,7 +10,7 @@ from typing import Protocol
 
 from nova_workers.errors import ModelNotAvailableError
 from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.vocabulary import AgentRole, Complexity, TaskCategory
+from nova_workers.vocabulary import AgentRole, Complexity, ReasoningEffort, TaskCategory
 
 __all__ = ["ChosenModel", "ModelChooser", "NamedModels"]
 
@@ -22,6 +22,7 @@ class ChosenModel:
     model: str | None
     engine: str | None = None
     category: TaskCategory | None = None
+    reasoning_effort: ReasoningEffort | None = None
 
 
 class ModelChooser(Protocol):

@@ -16,11 +16,23 @@ from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.choosing import ChosenModel
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.prompts.orchestration import expert_words, master_words, role_words
-from nova_workers.vocabulary import AgentRole
+from nova_workers.vocabulary import AgentRole, ReasoningEffort
 
 __all__ = ["agent_spec", "check_cwd", "check_tools", "expert_descriptions"]
 
 _READ_ONLY_ROLES: tuple[AgentRole, ...] = ("MASTER", "EXPERT", "REVIEWER")
+
+
+_THINKING_TOKENS: Mapping[ReasoningEffort, int | None] = {
+    "none": None,
+    "minimal": 1_024,
+    "low": 4_096,
+    "medium": 16_384,
+    "high": 32_768,
+    "xhigh": 65_536,
+    "max": 131_072,
+}
+"""Low and medium as the engine `openai` translates budgets in the other direction."""
 
 
 def agent_spec(
@@ -56,6 +68,7 @@ def agent_spec(
             "native_tools": _tools(owner, request),
             "model": chosen.model or owner.model,
             "engine": chosen.engine or owner.engine,
+            **_reasoning(owner, chosen),
             "subagents": {},
             "output_schema": None,
             "retention": None,
@@ -63,6 +76,19 @@ def agent_spec(
             "max_cost_usd_per_day": None,
         }
     )
+
+
+def _reasoning(owner: AgentSpec, chosen: ChosenModel) -> dict[str, object]:
+    """Return the fields that ask for a reasoning effort. Engines other than `openai` take a budget of tokens."""
+    effort = chosen.reasoning_effort
+    if effort is None:
+        return {}
+    if chosen.engine == "openai":
+        return {"engine_config": {**owner.engine_config, "reasoning_effort": effort}, "thinking_budget_tokens": None}
+    budget_tokens = _THINKING_TOKENS[effort]
+    # A model that thinks takes no temperature.
+    temperature = owner.temperature if budget_tokens is None else None
+    return {"thinking_budget_tokens": budget_tokens, "temperature": temperature}
 
 
 def expert_descriptions(config: OrchestrationConfig) -> dict[str, str]:

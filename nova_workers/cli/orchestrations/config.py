@@ -116,7 +116,7 @@ def _parse(file: str, text: str, models_text: str) -> OrchestrationConfig:
 
 def _facts(config: OrchestrationConfig) -> Iterable[tuple[str, str]]:
     engine, defaults = config.engine, config.defaults
-    yield "agents", f"at most {engine.max_concurrent_agents} at once, {engine.max_agent_depth} levels below each other"
+    yield "agents", f"at most {engine.max_concurrent_agents} at once, {engine.max_agent_depth} levels below the master"
     yield "time", f"{engine.agent_timeout_seconds:g} s of reasoning, {engine.tool_call_timeout_seconds:g} s a tool call"
     yield "providers", ", ".join(sorted(config.providers))
     for field in ("model", "master_model", "peer_model"):

@@ -8,7 +8,7 @@ from nova_workers.orchestration.models.capability import ModelCapability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.choice import ModelSelector, Recommendation
 from nova_workers.orchestration.models.classifying import classify
-from nova_workers.vocabulary import AgentRole, TaskCategory
+from nova_workers.vocabulary import AgentRole, ReasoningEffort, TaskCategory
 
 __all__ = ["RankedModels"]
 
@@ -48,9 +48,11 @@ class RankedModels:
             if complexity is None and (is_master or not selector.peer_models):
                 return ChosenModel(None, category=category)
             return _chosen(selector.choose(category, complexity), config, category)
-        model_id = config.model(name).model_id
-        found = selector.for_master(model_id) if is_master else selector.check(model_id, complexity)
-        return _chosen(found, config, category)
+        named = config.model(name)
+        found = selector.for_master(named.model_id) if is_master else selector.check(named.model_id, complexity)
+        # A model that takes the place of another is not asked for the effort that was meant for that one.
+        effort = named.reasoning_effort if found.model_id == named.model_id else None
+        return _chosen(found, config, category, effort)
 
     async def recommend(
         self, tenant_id: str, config: OrchestrationConfig, task_description: str, complexity: str | None = None
@@ -65,6 +67,11 @@ class RankedModels:
         return selector.recommend(task_description, complexity)
 
 
-def _chosen(model: ModelCapability, config: OrchestrationConfig, category: TaskCategory) -> ChosenModel:
+def _chosen(
+    model: ModelCapability,
+    config: OrchestrationConfig,
+    category: TaskCategory,
+    effort: ReasoningEffort | None = None,
+) -> ChosenModel:
     provider = config.providers[model.provider]
-    return ChosenModel(provider.model_name(model.model_id), provider.engine, category)
+    return ChosenModel(provider.model_name(model.model_id), provider.engine, category, effort)

@@ -107,7 +107,9 @@ async def test_failures_of_the_fleet_do_not_count(forest: Forest) -> None:
 
 CONFIG = """
 providers: {local: {engine: openai, profile: ollama}}
-models: {small: {provider: local, model_id: qwen3-8b}}
+models:
+  small: {provider: local, model_id: qwen3-8b}
+  deep: {model_id: opus, reasoning_effort: high}
 defaults: {master_model: opus, peer_models: [small, sonnet, opus]}
 """
 
@@ -129,6 +131,7 @@ async def test_agents_get_models_that_fit_and_that_the_fleet_has(database: Datab
     opus = config.model("opus").model_id
     assert await choose(master=True) == ChosenModel(opus, "anthropic", "coding")
     assert await choose("small") == ChosenModel("ollama/qwen3-8b", "openai", "coding")
+    assert await choose("deep") == ChosenModel(opus, "anthropic", "coding", "high")
     assert (await choose(complexity="simple")).model == "ollama/qwen3-8b"
     assert (await choose(complexity="expert")).model == opus
     assert (await choose()).model == config.model("sonnet").model_id, "coding is complex"
