@@ -5,6 +5,7 @@ It uses the low-level `Server`: building one costs 6 µs, so each run gets its o
 schemas are derived here once, when the process starts.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,17 +27,21 @@ from nova_workers.capabilities.seam import (
     CapabilityContext,
     DeclaredServer,
     ToolDeclaration,
+    ToolInput,
     ToolReply,
     input_schema,
 )
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
-from nova_workers.errors import NovaError
+from nova_workers.errors import NovaError, Unavailable
 from nova_workers.observability.redaction import current_redactor
 
 __all__ = ["ToolServer"]
 
 _log = structlog.get_logger(__name__)
+
+_PAUSES_S = (0.1, 0.5, 2.0, 5.0)
+"""Between two tries of an idempotent tool."""
 
 
 class ToolServer:
@@ -85,13 +90,24 @@ async def _call(
     except ValidationError as error:
         return _error(_explain(name, error))
     try:
-        return _result(await tool.run(context, given))
+        return _result(await _run(tool, context, given))
     except NovaError as error:
         return _error(error.message)
     except Exception:
         # The head of a tool: a bug in it must not end the turn, nor show the model our insides.
         _log.exception("tool_crashed", tool=name, run_id=context.run_id)
         return _error(f"{name} failed for a reason of its own. Trying again is not likely to help.")
+
+
+async def _run(tool: ToolDeclaration[Any], context: CapabilityContext, given: ToolInput) -> ToolReply:
+    """Run a tool. An idempotent one is run again while the database does not answer: a reply may have been lost."""
+    for pause_s in _PAUSES_S if tool.idempotent else ():
+        try:
+            return await tool.run(context, given)
+        except Unavailable as error:
+            _log.warning("tool_waits", tool=tool.name, run_id=context.run_id, pause_s=pause_s, error=error.message)
+            await asyncio.sleep(pause_s)
+    return await tool.run(context, given)
 
 
 def _describe(tool: ToolDeclaration[Any]) -> Tool:
