@@ -15,6 +15,7 @@ from api.routes import reference
 from api.routes.operations import fleet, health, keys, tenant, tenants, usage
 from api.routes.orchestrations import config as orchestration_config
 from api.routes.orchestrations import models as orchestration_models
+from api.routes.orchestrations import trees as orchestration_trees
 from api.routes.runs import answers, events, runs, submissions, threads
 from api.routes.workspace import (
     agents,
@@ -77,6 +78,7 @@ _ROUTERS = (
     triggers.router,
     orchestration_config.router,
     orchestration_models.router,
+    orchestration_trees.router,
     webhooks.router,
 )
 

@@ -20,6 +20,7 @@ __all__ = [
     "KeyIdPath",
     "MemoryIdPath",
     "NoteIdPath",
+    "OrchestrationIdPath",
     "ResourceIdPath",
     "RunIdPath",
     "SecretNamePath",
@@ -66,6 +67,9 @@ FileIdPath = Annotated[str, Path(description="A file's id."), AfterValidator(_kn
 KeyIdPath = Annotated[str, Path(description="A key's id."), AfterValidator(_known_form("key"))]
 MemoryIdPath = Annotated[str, Path(description="A memory's id."), AfterValidator(_known_form("memory"))]
 NoteIdPath = Annotated[str, Path(description="A note's id."), AfterValidator(_known_form("note"))]
+OrchestrationIdPath = Annotated[
+    str, Path(description="An orchestration's id."), AfterValidator(_known_form("orchestration"))
+]
 RunIdPath = Annotated[str, Path(description="A run's id."), AfterValidator(_known_form("run"))]
 ResourceIdPath = Annotated[str, Path(description="A resource's id."), AfterValidator(_known_form("resource"))]
 SecretNamePath = Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Header
 
+from nova_workers.contracts.bodies import Body
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.http.wire import (
     IDEMPOTENCY_KEY_PATTERN,
@@ -20,7 +21,7 @@ from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import InvalidInput
 from nova_workers.media import MEDIA_TYPES, media_problem
 
-__all__ = ["IdempotencyKey", "accepted_view", "content_of", "to_submission"]
+__all__ = ["IdempotencyKey", "accepted_view", "content_of", "hash_of", "to_submission"]
 
 IdempotencyKey = Annotated[
     str | None,
@@ -96,7 +97,7 @@ def to_submission(
         priority=body.priority,
         metadata=body.metadata,
         idempotency_key=idempotency_key,
-        body_hash=None if idempotency_key is None else _hash(path, body),
+        body_hash=None if idempotency_key is None else hash_of(path, body),
         traceparent=traceparent,
         start_at=body.start_at,
         collect_ms=body.collect_ms if body.on_busy == "collect" else None,
@@ -249,7 +250,7 @@ def _quote(value: object) -> str:
     return repr(value)[:80]
 
 
-def _hash(path: str, body: RunCreate) -> bytes:
+def hash_of(path: str, body: Body) -> bytes:
     """Hash the meaning of a body, not its spelling. Defaults are left out: a new field with one changes no hash.
 
     An item of a batch has the hash of the same single message.

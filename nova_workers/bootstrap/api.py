@@ -24,6 +24,8 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.models.catalog import ModelCatalog
+from nova_workers.orchestration.models.ranked import RankedModels
+from nova_workers.orchestration.service import Orchestrations
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
@@ -66,6 +68,7 @@ class ApiServices:
     agent_moves: AgentMoves
     orchestration_configs: OrchestrationConfigs
     model_catalog: ModelCatalog
+    orchestrations: Orchestrations
     tasks: Tasks
     task_scheduler: TaskScheduler
     triggers: TriggerFirer
@@ -112,6 +115,7 @@ def build_api(settings: Settings) -> ApiServices:
     scheduled = Scheduled(database, dispatcher, publisher)
     embeddings = remote_embeddings(settings.effects)
     capabilities = default_registry(database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
+    catalog = build_catalog(database, settings)
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -130,7 +134,14 @@ def build_api(settings: Settings) -> ApiServices:
         agents=Agents(database, capabilities.validate),
         agent_moves=AgentMoves(database, dispatcher),
         orchestration_configs=build_configs(database, settings),
-        model_catalog=build_catalog(database, settings),
+        model_catalog=catalog,
+        orchestrations=Orchestrations(
+            database,
+            dispatcher,
+            canceller,
+            RankedModels(catalog),
+            idempotency_ttl_s=settings.runs.idempotency_ttl_s,
+        ),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics),

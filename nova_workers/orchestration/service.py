@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits, SpawnRequest
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
-from nova_workers.errors import AgentSpawnError, Gone, MessageRoutingError, NotFound
+from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, InvalidInput, MessageRoutingError, NotFound
+from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.agents import NewAgent
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
+from nova_workers.ledger.orchestrations.trees import orchestration_of_run
+from nova_workers.ledger.runs.submit import find_idempotent, take_idempotency_key
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate, activate_with_prompts
 from nova_workers.orchestration.choosing import ModelChooser
@@ -24,7 +28,7 @@ from nova_workers.orchestration.transitions import apply_change
 from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ENDED_AGENTS, RunQueue, RunSource
 
-__all__ = ["NewOrchestration", "Orchestrations", "Started", "find_agent"]
+__all__ = ["NewOrchestration", "Orchestrations", "Started", "find_agent", "narrowed_limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class NewOrchestration:
         agent_id: The agent whose trust, directories, permissions and daily budget bound the tree.
         limits: None takes those of the configuration.
         source_run_id: The run whose agent starts it.
+        idempotency_key: A request with a key that was used before returns the first one's orchestration.
+        body_hash: Hash of the request's body; compared if the key is used again.
     """
 
     tenant_id: str
@@ -49,23 +55,37 @@ class NewOrchestration:
     source: RunSource = "api"
     source_run_id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    idempotency_key: str | None = None
+    body_hash: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An orchestration that was started or continued, and its master's run."""
+    """An orchestration that was started or continued, and its master's run.
+
+    Attributes:
+        replayed: It existed already, under the same idempotency key.
+    """
 
     orchestration_id: str
     master_id: str
     run_id: str
+    replayed: bool = False
 
 
 class Orchestrations:
     """Starts, continues, prompts and kills. One object per process."""
 
     def __init__(
-        self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, models: ModelChooser
+        self,
+        database: Database,
+        dispatcher: Dispatcher,
+        notifier: CancelNotifier,
+        models: ModelChooser,
+        *,
+        idempotency_ttl_s: float = 86_400.0,
     ) -> None:
+        self._idempotency_ttl_s = idempotency_ttl_s
         self._database = database
         self._dispatcher = dispatcher
         self._notifier = notifier
@@ -79,6 +99,8 @@ class Orchestrations:
             AgentSpawnError: The working directory is not one of the agent's.
             ModelNotAvailableError: See `ModelChooser.choose`.
             ProviderNotAvailableError: See `ModelChooser.choose`.
+            IdempotencyMismatch: The key was used before with another body.
+            Gone: The agent was deleted, or what the key was used for.
         """
         async with self._database.connection() as connection:
             owner = (await get_agent(connection, new.tenant_id, new.agent_id)).spec
@@ -102,7 +124,17 @@ class Orchestrations:
             category=chosen.category,
         )
         limits = new.limits or limits_of(new.config)
-        async with self._database.connection() as connection:
+        run_id = new_id("run")
+        async with self._database.transaction() as connection:
+            if new.idempotency_key is not None and not await take_idempotency_key(
+                connection,
+                new.tenant_id,
+                new.idempotency_key,
+                body_hash=new.body_hash,
+                run_id=run_id,
+                ttl_s=self._idempotency_ttl_s,
+            ):
+                return await _replay(connection, new, new.idempotency_key)
             inserted = await ledger.insert_tree(
                 connection,
                 master,
@@ -115,9 +147,10 @@ class Orchestrations:
                 queue=new.queue,
                 source=new.source,
                 metadata=new.metadata,
+                run_id=run_id,
             )
-        if inserted is None:
-            raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
+            if inserted is None:
+                raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
         orchestration_id, master_id, bell = inserted
         self._dispatcher.ring_runs([bell])
         return Started(orchestration_id, master_id, bell.run_id)
@@ -194,6 +227,21 @@ class Orchestrations:
         await apply_change(self._dispatcher, self._notifier, after)
 
 
+async def _replay(connection: Connection, new: NewOrchestration, key: str) -> Started:
+    """Return the orchestration of an idempotency key's first use."""
+    found = await find_idempotent(connection, new.tenant_id, key)
+    if found is not None and found[0] != new.body_hash:
+        raise IdempotencyMismatch(
+            f"Idempotency-Key {key!r} was used for run {found[1].run_id!r} with another body. "
+            "Send the same body to get the same orchestration, or use a new key.",
+            run_id=found[1].run_id,
+        )
+    ids = None if found is None else await orchestration_of_run(connection, new.tenant_id, found[1].run_id)
+    if found is None or ids is None:
+        raise Gone(f"Idempotency-Key {key!r} belongs to an orchestration that was deleted. Use a new key.", key=key)
+    return Started(*ids, found[1].run_id, replayed=True)
+
+
 def limits_of(config: OrchestrationConfig) -> OrchestrationLimits:
     """Return the limits that a configuration sets."""
     engine = config.engine
@@ -203,6 +251,25 @@ def limits_of(config: OrchestrationConfig) -> OrchestrationLimits:
         agent_timeout_seconds=engine.agent_timeout_seconds,
         tool_call_timeout_seconds=engine.tool_call_timeout_seconds,
     )
+
+
+def narrowed_limits(config: OrchestrationConfig, wanted: OrchestrationCreate) -> OrchestrationLimits:
+    """Return the limits of a new orchestration: its own budgets, and bounds that may be lower than the configuration's.
+
+    Raises:
+        InvalidInput: A bound is higher than the configuration permits.
+    """
+    limits = limits_of(config)
+    budgets = wanted.model_dump(include={"token_budget", "cost_budget_usd", "time_budget_s"})
+    bounds = wanted.model_dump(include=set(OrchestrationLimits.model_fields), exclude=set(budgets), exclude_none=True)
+    for field_name, bound in bounds.items():
+        if bound > (highest := getattr(limits, field_name)):
+            raise InvalidInput(
+                f"{field_name}: {bound!r} is more than the configuration permits, {highest:g}. Give a lower one, or "
+                "change `engine` with PUT /v1/orchestrations/config.",
+                field=field_name,
+            )
+    return limits.model_copy(update={**budgets, **bounds})
 
 
 async def find_agent(

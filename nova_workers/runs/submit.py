@@ -76,7 +76,12 @@ class Submitter:
     async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
         key = submission.idempotency_key
         if key is not None and not await ledger.take_idempotency_key(
-            connection, submission, run_id, self._idempotency_ttl_s
+            connection,
+            submission.tenant_id,
+            key,
+            body_hash=submission.body_hash,
+            run_id=run_id,
+            ttl_s=self._idempotency_ttl_s,
         ):
             return await self._replay(connection, submission, key)
         interrupted: str | None = None

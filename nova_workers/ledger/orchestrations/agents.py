@@ -192,13 +192,14 @@ async def insert_tree(
     queue: str,
     source: RunSource,
     metadata: Mapping[str, Any],
+    run_id: str,
 ) -> tuple[str, str, Doorbell] | None:
-    """Insert an orchestration with its master, whose run is queued.
+    """Insert an orchestration with its master, whose run `run_id` is queued.
 
     Returns:
         Ids of the orchestration and the master, and the doorbell of the run; None if there is no such agent.
     """
-    ids = _ids(new_id("orc"))
+    ids = {**_ids(new_id("orc")), "run_id": run_id}
     run = await connection.fetchval(
         _INSERT_TREE,
         **_values(master),

@@ -143,14 +143,16 @@ async def insert_run_on_new_thread(connection: Connection, submission: Submissio
     return _accepted(row)
 
 
-async def take_idempotency_key(connection: Connection, submission: Submission, run_id: str, ttl_s: float) -> bool:
-    """Bind the submission's key to a run. False if a valid key is bound to another run."""
+async def take_idempotency_key(
+    connection: Connection, tenant_id: str, key: str, *, body_hash: bytes | None, run_id: str, ttl_s: float
+) -> bool:
+    """Bind a key to a run. False if a valid key is bound to another run."""
     taken = await connection.fetchval(
         _TAKE_KEY,
-        tenant_id=submission.tenant_id,
-        key=submission.idempotency_key,
+        tenant_id=tenant_id,
+        key=key,
         run_id=run_id,
-        body_hash=submission.body_hash,
+        body_hash=body_hash,
         ttl=timedelta(seconds=ttl_s),
     )
     return taken is not None

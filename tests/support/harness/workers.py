@@ -206,7 +206,13 @@ class Harness:
             canceller=self.canceller,
             scheduled=self.scheduled,
         )
-        self.orchestrations = Orchestrations(database, self.bells, self.canceller, NamedModels())
+        self.orchestrations = Orchestrations(
+            database,
+            self.bells,
+            self.canceller,
+            NamedModels(),
+            idempotency_ttl_s=settings.runs.idempotency_ttl_s,
+        )
         self.ticker = OrchestrationTicker(database, self.bells, self.canceller, SystemClock())
         self.workers: list[Worker] = []
         self._publishing: asyncio.Task[None] | None = None

@@ -1,0 +1,162 @@
+"""``/v1/orchestrations``: start, follow up, prompt and kill trees of agents, and see what they do."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from api.auth import RunsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import AgentIdQuery, OrchestrationIdPath
+from api.state import State
+from api.submitting import IdempotencyKey, hash_of
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.orchestrations import (
+    AgentKill,
+    AgentPrompt,
+    OrchestrationContinue,
+    OrchestrationCreate,
+    OrchestrationMessageView,
+    OrchestrationTree,
+    OrchestrationView,
+)
+from nova_workers.ledger.orchestrations import trees as ledger
+from nova_workers.orchestration.service import NewOrchestration, narrowed_limits
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_class=StrictRoute)
+
+TreeAgentPath = Annotated[
+    str, Path(description="An agent's id, or a part of it that no other agent's id has.", max_length=80)
+]
+OpenQuery = Annotated[bool | None, Query(description="True: only open ones. False: only those that have ended.")]
+
+
+@router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
+async def start_orchestration(
+    *,
+    body: OrchestrationCreate,
+    caller: RunsCaller,
+    state: State,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> OrchestrationView:
+    """Start a tree of agents: its master's run is queued. The tenant's stored configuration applies, as it is now."""
+    services = state.services
+    config, version = await services.orchestration_configs.load(caller.tenant_id)
+    started = await services.orchestrations.start(
+        NewOrchestration(
+            caller.tenant_id,
+            body.agent_id,
+            body.task,
+            config=config,
+            config_version=version or None,
+            limits=narrowed_limits(config, body),
+            model=body.model,
+            cwd=body.cwd,
+            queue=body.queue,
+            metadata=body.metadata,
+            idempotency_key=idempotency_key,
+            body_hash=None if idempotency_key is None else hash_of(request.url.path, body),
+        )
+    )
+    response.headers["location"] = f"/v1/orchestrations/{started.orchestration_id}"
+    if started.replayed:
+        response.headers["idempotent-replayed"] = "true"
+    return await get_orchestration(started.orchestration_id, caller, state)
+
+
+@router.get("", responses=problems(400, 422))
+async def list_orchestrations(
+    *,
+    caller: RunsCaller,
+    state: State,
+    open: OpenQuery = None,
+    agent_id: AgentIdQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[OrchestrationView]:
+    """List orchestrations, newest first."""
+    pager = Pager(caller.tenant_id, "orchestrations", (str,), (open, agent_id))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await ledger.list_orchestrations(
+            connection,
+            caller.tenant_id,
+            open=open,
+            agent_id=agent_id,
+            before=None if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda view: [view.id])
+
+
+@router.get("/{orchestration_id}", responses=problems(404))
+async def get_orchestration(
+    orchestration_id: OrchestrationIdPath, caller: RunsCaller, state: State
+) -> OrchestrationView:
+    """Get an orchestration: state, result, what it has used, its limits, and which agents wait for which."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_orchestration(connection, caller.tenant_id, orchestration_id)
+
+
+@router.get("/{orchestration_id}/tree", responses=problems(404))
+async def get_orchestration_tree(
+    orchestration_id: OrchestrationIdPath, caller: RunsCaller, state: State
+) -> OrchestrationTree:
+    """Get all agents of an orchestration with state, model, usage, progress, and what they wait for."""
+    async with state.services.database.connection() as connection:
+        return await ledger.get_tree(connection, caller.tenant_id, orchestration_id)
+
+
+@router.get("/{orchestration_id}/messages", responses=problems(400, 404, 422))
+async def list_orchestration_messages(
+    orchestration_id: OrchestrationIdPath,
+    caller: RunsCaller,
+    state: State,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[OrchestrationMessageView]:
+    """List the messages between the agents of an orchestration, oldest first."""
+    pager = Pager(caller.tenant_id, "orchestration_messages", (str,), (orchestration_id,))
+    position = pager.read(cursor)
+    async with state.services.database.connection() as connection:
+        await ledger.tree_head(connection, caller.tenant_id, orchestration_id)
+        rows = await ledger.list_messages(
+            connection,
+            caller.tenant_id,
+            orchestration_id,
+            after="" if position is None else str(position[0]),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda message: [message.id])
+
+
+@router.post("/{orchestration_id}/continue", responses=problems(404, 409, body=True))
+async def continue_orchestration(
+    orchestration_id: OrchestrationIdPath, body: OrchestrationContinue, caller: RunsCaller, state: State
+) -> OrchestrationView:
+    """Give an ended master a follow-up task. It keeps its identity, its conversation and its children."""
+    await state.services.orchestrations.continue_(caller.tenant_id, orchestration_id, body.task)
+    return await get_orchestration(orchestration_id, caller, state)
+
+
+@router.post("/{orchestration_id}/kill", responses=problems(404, body=True))
+async def kill_orchestration(
+    orchestration_id: OrchestrationIdPath, body: AgentKill, caller: RunsCaller, state: State
+) -> OrchestrationView:
+    """Kill an agent and all below it, or the whole tree. Partial output is kept; killing twice changes nothing."""
+    await state.services.orchestrations.kill(caller.tenant_id, orchestration_id, body.agent_id, body.reason)
+    return await get_orchestration(orchestration_id, caller, state)
+
+
+@router.post("/{orchestration_id}/agents/{agent}/prompt", responses=problems(404, 409, body=True))
+async def prompt_orchestration_agent(
+    orchestration_id: OrchestrationIdPath, agent: TreeAgentPath, body: AgentPrompt, caller: RunsCaller, state: State
+) -> OrchestrationView:
+    """Send an agent a message: it ends its `wait_for_message`, and restarts a master that has ended."""
+    await state.services.orchestrations.prompt(caller.tenant_id, orchestration_id, agent, body.text)
+    return await get_orchestration(orchestration_id, caller, state)

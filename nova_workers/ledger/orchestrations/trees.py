@@ -1,0 +1,260 @@
+"""Reads of orchestrations for people and programs: lists, trees, messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nova_workers.contracts.http.orchestrations import (
+    AgentProgress,
+    OrchestrationError,
+    OrchestrationMessageView,
+    OrchestrationTree,
+    OrchestrationView,
+    TreeAgent,
+    TreeAgentBrief,
+)
+from nova_workers.contracts.http.wire import UsageView
+from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.contracts.waits import ANSWERABLE, WaitView
+from nova_workers.errors import NotFound
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = [
+    "TreeHead",
+    "get_orchestration",
+    "get_tree",
+    "list_messages",
+    "list_orchestrations",
+    "orchestration_of_run",
+    "tree_head",
+]
+
+# Sums of turns; cost is null if no turn has a known price.
+_USED = """
+COALESCE(sum(t.input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(t.output_tokens), 0)::bigint AS output_tokens,
+COALESCE(sum(t.cache_read_tokens), 0)::bigint AS cache_read_tokens,
+COALESCE(sum(t.cache_write_tokens), 0)::bigint AS cache_write_tokens,
+COALESCE(sum(t.reasoning_tokens), 0)::bigint AS reasoning_tokens, sum(t.cost_usd)::float8 AS cost_usd
+"""
+
+# Waits are those of the run of an agent's latest activation.
+_WAITED_FOR = """
+SELECT COALESCE(jsonb_agg(DISTINCT e.id), '[]')
+  FROM runs r JOIN run_waits w ON w.run_id = r.id AND w.status = 'open' AND w.kind = 'message',
+       jsonb_array_elements_text(w.request->'agent_ids') AS e(id)
+ WHERE r.id = a.run_id AND r.status = 'waiting'
+"""
+
+_ORCHESTRATIONS = f"""
+SELECT o.id, o.agent_id, o.master_id, o.thread_id, o.task, o.queue, o.source, o.config_version, o.limits, o.meta,
+       o.created_at, o.deadline_at, o.finished_at,
+       m.run_id, m.state, m.summary, m.error_code, m.error_message, m.model, used.*,
+       (SELECT jsonb_object_agg(c.state, c.agents)
+          FROM (SELECT a.state, count(*) AS agents FROM orchestration_agents a
+                 WHERE a.orchestration_id = o.id GROUP BY a.state) c) AS agents,
+       (SELECT jsonb_agg(jsonb_build_object('agent_id', a.id, 'name', a.name, 'state', a.state,
+                                            'waits_for', ({_WAITED_FOR})) ORDER BY a.id)
+          FROM orchestration_agents a
+         WHERE a.orchestration_id = o.id
+           AND a.state IN ('WAITING_FOR_PARENT', 'WAITING_FOR_CHILD', 'WAITING_FOR_EXPERT')) AS waiting
+  FROM orchestrations o
+  JOIN orchestration_agents m ON m.id = o.master_id
+  CROSS JOIN LATERAL (
+      SELECT {_USED} FROM orchestration_agents a JOIN turns t ON t.thread_id = a.thread_id
+       WHERE a.orchestration_id = o.id) used
+ WHERE o.tenant_id = :tenant_id
+"""
+_GET = f"{_ORCHESTRATIONS} AND o.id = :id"
+_LIST = f"""
+{_ORCHESTRATIONS}
+   AND (:before::text IS NULL OR o.id < :before)
+   AND (:open::bool IS NULL OR (o.finished_at IS NULL) = :open)
+   AND (:agent_id::text IS NULL OR o.agent_id = :agent_id)
+ ORDER BY o.id DESC
+ LIMIT :limit
+"""
+
+_HEAD = "SELECT o.id, o.created_at, o.finished_at FROM orchestrations o WHERE o.tenant_id = :tenant_id AND o.id = :id"
+
+_TREE = f"""
+SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.prompt, a.model, a.cwd, a.tools, a.plugins,
+       a.permission_mode, a.expert_id, a.thread_id, a.run_id, a.activations, a.summary, a.artifacts, a.error_code,
+       a.error_message, a.progress, a.state_at, a.created_at, a.ended_at, used.*, ({_WAITED_FOR}) AS waits_for,
+       (SELECT jsonb_agg(jsonb_build_object(
+                   'id', w.id, 'run_id', r.id, 'thread_id', r.thread_id, 'agent_id', r.agent_id,
+                   'tool_call_id', w.tool_call_id, 'request', w.request, 'child_run_id', w.child_run_id,
+                   'due_at', w.due_at, 'created_at', w.created_at) ORDER BY w.id)
+          FROM runs r JOIN run_waits w ON w.run_id = r.id AND w.status = 'open' AND w.kind = ANY(:kinds::text[])
+         WHERE r.id = a.run_id AND r.status = 'waiting') AS waits
+  FROM orchestration_agents a
+  CROSS JOIN LATERAL (SELECT {_USED} FROM turns t WHERE t.thread_id = a.thread_id) used
+ WHERE a.tenant_id = :tenant_id AND a.orchestration_id = :id
+ ORDER BY a.id
+"""
+
+_MESSAGES = """
+SELECT m.id, m.type, m.source_id, m.target_id, m.correlation_id, m.payload, m.created_at, m.delivered_at
+  FROM orchestration_messages m
+ WHERE m.tenant_id = :tenant_id AND m.orchestration_id = :id AND m.id > :after
+ ORDER BY m.id
+ LIMIT :limit
+"""
+
+# For an idempotency key, which is bound to the run that the request made.
+_OF_RUN = """
+SELECT o.id, o.master_id FROM runs r JOIN orchestrations o ON o.thread_id = r.thread_id
+ WHERE r.tenant_id = :tenant_id AND r.id = :run_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeHead:
+    """When an orchestration began and ended, as streams of its events need it."""
+
+    id: str
+    created_at: datetime
+    finished_at: datetime | None
+
+
+async def get_orchestration(connection: Connection, tenant_id: str, orchestration_id: str) -> OrchestrationView:
+    """Return an orchestration.
+
+    Raises:
+        NotFound: There is no such orchestration.
+    """
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, id=orchestration_id)
+    if row is None:
+        raise _missing(orchestration_id)
+    return _view(row)
+
+
+async def list_orchestrations(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    open: bool | None,
+    agent_id: str | None,
+    before: str | None,
+    limit: int,
+) -> list[OrchestrationView]:
+    """Return orchestrations, newest first, those before `before`."""
+    rows = await connection.fetch(_LIST, tenant_id=tenant_id, open=open, agent_id=agent_id, before=before, limit=limit)
+    return [_view(row) for row in rows]
+
+
+async def tree_head(connection: Connection, tenant_id: str, orchestration_id: str) -> TreeHead:
+    """Return when an orchestration began and ended.
+
+    Raises:
+        NotFound: There is no such orchestration.
+    """
+    row = await connection.fetchrow(_HEAD, tenant_id=tenant_id, id=orchestration_id)
+    if row is None:
+        raise _missing(orchestration_id)
+    return TreeHead(**dict(row))
+
+
+async def get_tree(connection: Connection, tenant_id: str, orchestration_id: str) -> OrchestrationTree:
+    """Return all agents of an orchestration, in the order in which they were spawned.
+
+    Raises:
+        NotFound: There is no such orchestration.
+    """
+    rows = await connection.fetch(_TREE, tenant_id=tenant_id, id=orchestration_id, kinds=list(ANSWERABLE))
+    if not rows:
+        raise _missing(orchestration_id)
+    # An orchestration is inserted with its master, whose id is the lowest.
+    return OrchestrationTree(id=orchestration_id, master_id=rows[0]["id"], agents=[_agent(row) for row in rows])
+
+
+async def list_messages(
+    connection: Connection, tenant_id: str, orchestration_id: str, *, after: str, limit: int
+) -> list[OrchestrationMessageView]:
+    """Return messages of an orchestration after `after`, oldest first."""
+    rows = await connection.fetch(_MESSAGES, tenant_id=tenant_id, id=orchestration_id, after=after, limit=limit)
+    return [OrchestrationMessageView(**dict(row)) for row in rows]
+
+
+async def orchestration_of_run(connection: Connection, tenant_id: str, run_id: str) -> tuple[str, str] | None:
+    """Return the orchestration whose master has this run, and the master; None if it is gone."""
+    row = await connection.fetchrow(_OF_RUN, tenant_id=tenant_id, run_id=run_id)
+    return None if row is None else (row["id"], row["master_id"])
+
+
+def _missing(orchestration_id: str) -> NotFound:
+    return NotFound(f"There is no orchestration {orchestration_id!r}.", kind="orchestration")
+
+
+def _view(row: Row) -> OrchestrationView:
+    return OrchestrationView(
+        id=row["id"],
+        agent_id=row["agent_id"],
+        master_id=row["master_id"],
+        thread_id=row["thread_id"],
+        run_id=row["run_id"],
+        task=row["task"],
+        state=row["state"],
+        summary=row["summary"],
+        error=_error(row),
+        model=row["model"],
+        queue=row["queue"],
+        source=row["source"],
+        config_version=row["config_version"],
+        limits=OrchestrationLimits.model_validate(row["limits"]),
+        usage=_usage(row),
+        agents=row["agents"] or {},
+        waiting=[TreeAgentBrief(**each) for each in row["waiting"] or ()],
+        metadata=row["meta"],
+        created_at=row["created_at"],
+        deadline_at=row["deadline_at"],
+        finished_at=row["finished_at"],
+    )
+
+
+def _agent(row: Row) -> TreeAgent:
+    return TreeAgent(
+        id=row["id"],
+        parent_id=row["parent_id"],
+        depth=row["depth"],
+        role=row["role"],
+        name=row["name"],
+        state=row["state"],
+        prompt=row["prompt"],
+        model=row["model"],
+        cwd=row["cwd"],
+        tools=row["tools"],
+        plugins=row["plugins"],
+        permission_mode=row["permission_mode"],
+        expert_id=row["expert_id"],
+        thread_id=row["thread_id"],
+        run_id=row["run_id"],
+        activations=row["activations"],
+        summary=row["summary"],
+        artifacts=row["artifacts"],
+        error=_error(row),
+        progress=None if row["progress"] is None else AgentProgress(**row["progress"]),
+        waits_for=row["waits_for"],
+        waits=[WaitView.model_validate(wait) for wait in row["waits"] or ()],
+        usage=_usage(row),
+        state_at=row["state_at"],
+        created_at=row["created_at"],
+        ended_at=row["ended_at"],
+    )
+
+
+def _error(row: Row) -> OrchestrationError | None:
+    if row["error_code"] is None:
+        return None
+    return OrchestrationError(code=row["error_code"], message=row["error_message"] or "")
+
+
+def _usage(row: Row) -> UsageView:
+    return UsageView(
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cache_read_tokens=row["cache_read_tokens"],
+        cache_write_tokens=row["cache_write_tokens"],
+        reasoning_tokens=row["reasoning_tokens"],
+        cost_usd=row["cost_usd"],
+    )

@@ -1,0 +1,1 @@
+"""Orchestrations over HTTP."""
