@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from urllib.parse import urlsplit
@@ -17,7 +16,7 @@ from nova_workers.bootstrap.openai import build_openai, openai_catalog
 from nova_workers.bootstrap.pricing import model_price
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
-from nova_workers.config.models import ModelSettings
+from nova_workers.config.models import ModelRateLimit, ModelSettings
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.anthropic import AnthropicEngine, Profile, Windows
 from nova_workers.engines.mcp.pool import ConnectionPool
@@ -49,7 +48,8 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
     native = _native_tools(settings)
     connected = (redis, clock, metrics)
     by_name = [(profile.name, profile.api_key or "") for profile in profiles]
-    resilience = _resilience("anthropic", model, by_name, partial(resolve_model, overrides=model.aliases), connected)
+    limits = {resolve_model(name, model.aliases): limit for name, limit in model.rate_limits.items()}
+    resilience = _resilience("anthropic", model, by_name, limits, connected)
     engines: dict[str, Engine] = {
         "anthropic": AnthropicEngine(
             profiles=profiles,
@@ -69,7 +69,8 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
     }
     catalog = openai_catalog(settings)
     if catalog is not None:
-        shared = _resilience("openai", model, catalog.profiles(), catalog.id, connected)
+        limits = {name: limit for name, limit in model.rate_limits.items() if name == ANY_MODEL or "/" in name}
+        shared = _resilience("openai", model, catalog.profiles(), limits, connected)
         engines["openai"] = build_openai(settings, catalog, shared, native, connections)
     if settings.environment != "production":
         engines["scripted"] = ScriptedEngine(environment=settings.environment, connections=connections)
@@ -131,7 +132,7 @@ def _resilience(
     provider: str,
     model: ModelSettings,
     profiles: Iterable[tuple[str, str]],
-    resolve: Callable[[str], str],
+    rate_limits: Mapping[str, ModelRateLimit],
     connected: tuple[Redis, Clock, Metrics],
 ) -> Resilience:
     """Return the state of a provider's keys and models that all workers share.
@@ -140,7 +141,7 @@ def _resilience(
         provider: Its name in keys of Redis.
         model: The policy.
         profiles: Names of keys, and the keys: a replaced key starts without the cool-down of the old one.
-        resolve: Returns the id of a model by its name in the settings.
+        rate_limits: By the id of a model; ``*`` is for each model that is not named.
         connected: What the state is stored in, and measured with.
     """
     redis, clock, metrics = connected
@@ -152,10 +153,7 @@ def _resilience(
         breaker=lambda name: keys.model_breaker(provider, name),
         cooldown=lambda profile, name: keys.profile_cooldown(provider, profile, digests[profile], name),
     )
-    rates = {
-        name if name == ANY_MODEL else resolve(name): RateLimit(limit.requests_per_minute, limit.tokens_per_minute)
-        for name, limit in model.rate_limits.items()
-    }
+    rates = {name: RateLimit(limit.requests_per_minute, limit.tokens_per_minute) for name, limit in rate_limits.items()}
     return Resilience(
         policy,
         SharedHealth(RedisHealth(redis, names, policy, clock.monotonic_s), policy, clock.monotonic_s),

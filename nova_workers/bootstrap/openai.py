@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,7 @@ from nova_workers.bootstrap.pricing import model_price
 from nova_workers.config import OpenAIProviderSetting, OpenAISettings, Settings
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.models import ALIASES
 from nova_workers.engines.native import NativeTools
 from nova_workers.engines.prices import listed_provider
 from nova_workers.engines.resilience import Resilience
@@ -64,10 +66,15 @@ def openai_catalog(settings: Settings) -> Any:
     module = import_module("nova_workers.engines.openai")
     return module.Catalog(
         _providers(own, module),
-        default_model=own.model,
-        aliases={**settings.model.aliases, **own.aliases},
+        # What the contract's aliases mean with Anthropic's models says nothing here.
+        aliases={**dict.fromkeys(ALIASES, own.model), **_own_names(settings.model.aliases), **own.aliases},
         unknown_tokens=settings.model.context_window_tokens,
     )
+
+
+def _own_names(aliases: Mapping[str, str]) -> dict[str, str]:
+    """Return the aliases that the operator named."""
+    return {name: model for name, model in aliases.items() if name not in ALIASES}
 
 
 def _providers(own: OpenAISettings, module: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from nova_workers.contracts.engine import Engine
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.effects.setup import embedding_provider
+from nova_workers.errors import ConfigurationError
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
@@ -156,7 +157,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         database,
         settings.effects,
         provider=provider,
-        engine=engines[settings.default_engine],
+        engine=_default_engine(settings, engines),
         metrics=metrics,
         routes=routes,
         dispatcher=dispatcher,
@@ -226,6 +227,16 @@ def build_worker(settings: Settings) -> WorkerServices:
         tracing=tracing,
         metrics_server=_metrics_server(settings, metrics),
     )
+
+
+def _default_engine(settings: Settings, engines: Mapping[str, Engine]) -> Engine:
+    engine = engines.get(settings.default_engine)
+    if engine is None:
+        raise ConfigurationError(
+            f"NOVA_DEFAULT_ENGINE is {settings.default_engine!r}, but this worker has only {sorted(engines)}. "
+            "'openai' needs NOVA_OPENAI__MODEL, 'claude_agent' its extra; 'scripted' is not for production."
+        )
+    return engine
 
 
 def _metrics_server(settings: Settings, metrics: Metrics) -> MetricsServer | None:

@@ -57,8 +57,10 @@ class OpenAISettings(Section):
     """What ``haiku``, ``sonnet`` and ``opus`` mean with this engine where `aliases` does not say: titles and summaries
     ask for them too. Without it the workers have no such engine, and do not import its SDK (0.4 s of CPU and 21 MB)."""
     aliases: dict[str, str] = Field(default_factory=dict[str, str])
-    """Models by alias, with this engine; they go before those of `ModelSettings`."""
-    fallbacks: tuple[str, ...] | None = None
-    """Models to go on with when the wanted one cannot be had. None: those of `ModelSettings`."""
+    """Models by alias, with this engine; they go before those of `ModelSettings`, whose ``haiku``, ``sonnet`` and
+    ``opus`` are Anthropic's."""
+    fallbacks: tuple[str, ...] = ()
+    """Models to go on with, in this order, when the wanted one cannot be had. Those of `ModelSettings` are other
+    engines'."""
     providers: dict[ProviderName, OpenAIProviderSetting] = Field(default_factory=dict[str, OpenAIProviderSetting])
     """Servers by name. ``openai`` is there in any case."""

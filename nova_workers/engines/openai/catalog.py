@@ -13,8 +13,8 @@ from nova_workers.errors import ConfigurationError, EngineFailure
 __all__ = ["Catalog", "Target"]
 
 _UNKNOWN_TOKENS = 200_000
-_WITHOUT_TEMPERATURE = re.compile(r"o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)")
-"""OpenAI's reasoning models, which refuse a request with a temperature."""
+_REASONING = re.compile(r"o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)")
+"""OpenAI's models that reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Target:
         return f"{self.provider.name}/{self.model}"
 
     @property
-    def takes_temperature(self) -> bool:
-        """Whether the provider accepts a temperature for the model."""
-        return not (self.provider.is_openai and _WITHOUT_TEMPERATURE.match(self.model))
+    def reasons(self) -> bool:
+        """Whether this is one of OpenAI's own models that reason: they refuse a temperature."""
+        return self.provider.is_openai and _REASONING.match(self.model) is not None
 
 
 class Catalog:

@@ -155,6 +155,9 @@ def _part(part: Text | Media) -> JsonObject:
         case Media(kind="image", url=url, file_id=file_id):
             image: dict[str, Any] = {"url": url} if file_id is None else {"file_id": file_id}
             return {"type": "image_url", "image_url": image}
+        case Media(url=url, file_id=None) if not url.startswith("data:"):
+            # Chat completions take a document's content, and no address.
+            return {"type": "text", "text": f"[A document is at {url}]"}
         case Media(url=url, file_id=file_id, name=name):
             file = {"filename": name, "file_data": url} if file_id is None else {"file_id": file_id}
             return {"type": "file", "file": file}

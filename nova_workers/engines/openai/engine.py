@@ -143,7 +143,7 @@ class OpenAIEngine:
 
 def _untempered(options: EngineOptions, target: Target) -> EngineError | None:
     """Return an error for a temperature that the model does not support, instead of ignoring the temperature."""
-    if options.temperature is None or target.takes_temperature:
+    if options.temperature is None or not target.reasons:
         return None
     return EngineError(
         "unknown",

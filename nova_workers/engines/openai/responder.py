@@ -163,7 +163,7 @@ class OpenAIResponder:
     def _usage(self, turn: TurnRequest, reader: Reader[Any], ask: Ask, draft: Draft) -> TokenUsage:
         """Return what the provider counted; an estimate where a response began and the provider sent no counts."""
         tokens = reader.counted
-        if tokens is None:
+        if tokens is None or not tokens.total_tokens:
             if not reader.begun:
                 return TokenUsage()
             tokens = TokenUsage(

@@ -21,6 +21,8 @@ _EventT_contra = TypeVar("_EventT_contra", contravariant=True)
 
 _ANSWER_TOKENS = 1_024
 """Tokens reserved for the answer besides the reasoning, since the limit covers both."""
+_LEAST_REASONING_TOKENS = 2_048
+"""A model that always reasons would not come to its answer within a limit that is meant for a short one."""
 _LOW_TOKENS, _MEDIUM_TOKENS = 4_096, 16_384
 """Thinking budgets up to which low and medium effort are asked for: these providers take no budget in tokens."""
 
@@ -70,12 +72,14 @@ class TurnRequest:
         wanted = self.options.max_tokens or self.default_max_tokens
         if self.options.thinking_budget_tokens:
             wanted = max(wanted, self.options.thinking_budget_tokens + _ANSWER_TOKENS)
+        if self.target.reasons:
+            wanted = max(wanted, _LEAST_REASONING_TOKENS)
         return wanted if cap is None else min(wanted, cap)
 
     @property
     def temperature(self) -> float | None:
         """The temperature, if the model takes one."""
-        return self.options.temperature if self.target.takes_temperature else None
+        return None if self.target.reasons else self.options.temperature
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,16 @@ def test_long_names_that_begin_alike_stay_apart() -> None:
     assert wire_name("x" * 70 + "a") != wire_name("x" * 70 + "b")
 
 
+@pytest.mark.parametrize(
+    ("model", "asked", "sent"), [("gpt-5", 64, 2_048), ("gpt-5", 4_000, 4_000), ("gpt-4.1", 64, 64)]
+)
+def test_a_model_that_reasons_has_room_for_it(model: str, asked: int, sent: int) -> None:
+    turn = TurnRequest(
+        Target(OpenAIProvider(), model), EngineOptions(max_tokens=asked), (), ToolNames(()), (), 8_192, 0
+    )
+    assert responses_body(turn, (), None)["max_output_tokens"] == sent
+
+
 def _cache_key(first: str, prompt: str, provider: OpenAIProvider | None = None) -> str | None:
     target = Target(provider or OpenAIProvider(), "gpt-5")
     options = EngineOptions(system_prompt=prompt, stable_prompt_chars=6)

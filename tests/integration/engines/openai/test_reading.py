@@ -165,8 +165,11 @@ async def test_cached_tokens_are_counted_apart_and_cost_their_own_price(
     assert replace(result.usage.tokens, cost_usd=None) == TokenUsage(1_000, 100, 5_000, 200, 40, None)
 
 
-async def test_a_server_that_sends_no_counts_is_estimated(server: ModelServer, engine: OpenAIEngine) -> None:
-    result = await _turn(engine, server, Stream((Part("text", ["word " * 700]),), usage={}))
+@pytest.mark.parametrize("usage", [{}, {"input_tokens": 0, "output_tokens": 0}])
+async def test_a_server_that_sends_no_counts_is_estimated(
+    server: ModelServer, engine: OpenAIEngine, usage: dict[str, int]
+) -> None:
+    result = await _turn(engine, server, Stream((Part("text", ["word " * 700]),), usage=usage))
     assert 900 < result.usage.tokens.output_tokens < 1_100
     assert result.usage.tokens.input_tokens > 0
     assert result.usage.tokens.cost_usd is None

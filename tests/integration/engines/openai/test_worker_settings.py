@@ -109,3 +109,29 @@ def test_a_provider_that_cannot_be_used_is_refused_at_the_start(
 ) -> None:
     with pytest.raises((ConfigurationError, ValueError), match=problem):
         build_worker(_with(settings, monkeypatch, MODEL="mine/m", PROVIDERS=json.dumps({"mine": provider})))
+
+
+async def test_what_aliases_fallbacks_and_limits_mean_for_anthropics_models_does_not_count(
+    settings: Settings, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.reply(FINE)
+    model = {
+        "aliases": {"sonnet": "claude-sonnet-4-5", "fast": "mine/small"},
+        "fallbacks": ["claude-haiku-4-5"],
+        "rate_limits": {"sonnet": {"requests_per_minute": 1}, "mine/small": {"requests_per_minute": 60}},
+    }
+    settings = Settings.model_validate({**settings.model_dump(), "model": model})
+    provider = {"base_url": f"{server.url}/v1"}
+    settings = _with(settings, monkeypatch, MODEL="mine/large", PROVIDERS=json.dumps({"mine": provider}))
+    await _run(settings, turns=2)
+    worker = build_worker(settings)
+    for name in ("fast", "haiku"):
+        result = await worker.engines["openai"].run("hi", EngineOptions(model=name), "sandbox")
+        assert result.error is None
+    await worker.aclose()
+    assert [request["model"] for request in server.requests] == ["large", "large", "small", "large"]
+
+
+def test_a_default_engine_that_the_worker_lacks_is_refused_at_the_start(settings: Settings) -> None:
+    with pytest.raises(ConfigurationError, match="NOVA_DEFAULT_ENGINE is 'openai', but this worker has only"):
+        build_worker(settings.model_copy(update={"default_engine": "openai"}))

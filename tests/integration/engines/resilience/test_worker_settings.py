@@ -47,6 +47,14 @@ async def test_a_replaced_key_does_not_inherit_the_rest_of_the_old_one(settings:
     assert (refused.error.kind, fine.text) == ("auth_failure", "Well done")
 
 
+async def test_a_rate_limit_by_alias_counts_for_the_model_that_it_means(
+    settings: Settings, server: ModelServer, redis: Redis
+) -> None:
+    server.reply(FINE)
+    await _run(settings, server, api_key="k", rate_limits={"sonnet": {"requests_per_minute": 100}})
+    assert [name async for name in redis.scan_iter("nova:model:anthropic:limits*")]
+
+
 async def test_the_operators_prices_override_the_list(settings: Settings, server: ModelServer) -> None:
     usage = {
         "input_tokens": 1_000_000,
