@@ -84,6 +84,8 @@ __all__ = [
 # Runs
 
 DueRunStatus = Literal["queued", "running", "waiting"]
+"""What makes a thread, agent, trigger or task busy. A run that is only scheduled does not: an idle gate opens beside
+it, and the next message of its thread does not wait. Runs of triggers and tasks are never scheduled."""
 OpenRunStatus = Literal["scheduled", DueRunStatus]
 """``scheduled``: its start time is in the future, and it is not queued on its thread yet."""
 FinishStatus = Literal["succeeded", "failed", "canceled"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nova_workers.contracts.http.fleet import QueueDepth, SwitchView
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import DUE_RUNS, OPEN_RUNS, RUN_QUEUES, PauseScope, sql_list
+from nova_workers.vocabulary import OPEN_RUNS, RUN_QUEUES, PauseScope, sql_list
 
 __all__ = ["Depth", "Switch", "first_queued_runs", "fleet_depth", "list_switches", "pause", "resume"]
 
@@ -83,7 +83,7 @@ class Depth:
 
 async def fleet_depth(connection: Connection, tenant_id: str | None) -> Depth:
     """Return the numbers of runs and the depths of queues, of one tenant or of all."""
-    runs: dict[str, int] = dict.fromkeys(DUE_RUNS, 0)
+    runs: dict[str, int] = dict.fromkeys(OPEN_RUNS, 0)
     lines: dict[str, QueueDepth] = {
         queue: QueueDepth(queue=queue, queued=0, oldest_queued_age_s=None) for queue in RUN_QUEUES
     }

@@ -27,5 +27,5 @@ async def has_active_task(connection: Connection, tenant_id: str, agent_id: str)
 
 
 async def was_busy(connection: Connection, tenant_id: str, agent_id: str, *, within_s: int) -> bool:
-    """Whether an agent has an open run, or had one within the last `within_s` seconds."""
+    """Whether an agent has a run that is queued, running or waiting, or had one within the last `within_s` seconds."""
     return await connection.fetchval(_WAS_BUSY, tenant_id=tenant_id, agent_id=agent_id, within_s=within_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -122,6 +123,15 @@ async def test_an_agent_that_was_busy_is_left_alone(triggers: TriggerHarness) ->
         await triggers.pass_time(60)
         await triggers.tick()
     assert await triggers.outcomes(trigger_id) == ["gate", "gate", "fired"]
+
+
+async def test_an_agent_whose_only_run_is_scheduled_for_later_is_idle(triggers: TriggerHarness) -> None:
+    trigger_id = await triggers.make(gate={"kind": "idle", "for_s": 300})
+    later = await triggers.harness.submit("hello", start_at=datetime.now(UTC) + timedelta(hours=1))
+    await triggers.pass_time(60)
+    await triggers.tick()
+    assert await triggers.outcomes(trigger_id) == ["fired"]
+    assert await triggers.harness.status(later.run_id) == "scheduled"
 
 
 @proves("triggers.crash", "triggers.gate")

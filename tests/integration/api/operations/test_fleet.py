@@ -19,7 +19,7 @@ async def test_the_fleet_view_shows_queued_and_running_runs(api: Api, worker: Ma
     await worker.claim(one)
     await api.run(two, queue="background")
     fleet = (await api.http.get("/v1/fleet")).json()
-    assert fleet["runs"] == {"queued": 1, "running": 1, "waiting": 0, "succeeded": 1}
+    assert fleet["runs"] == {"scheduled": 0, "queued": 1, "running": 1, "waiting": 0, "succeeded": 1}
     assert fleet["queues"] == [
         {"queue": "interactive", "queued": 0, "oldest_queued_age_s": None},
         {"queue": "background", "queued": 1, "oldest_queued_age_s": IsFloat(ge=0)},
@@ -35,7 +35,7 @@ async def test_statuses_come_in_the_same_order_every_time(api: Api, database: Da
             "UPDATE runs SET status = :status, finished_at = now() WHERE id = :run_id", run_id=run_id, status=status
         )
     fleet = (await api.http.get("/v1/fleet")).json()
-    assert list(fleet["runs"]) == ["queued", "running", "waiting", *sorted(ended)]
+    assert list(fleet["runs"]) == ["scheduled", "queued", "running", "waiting", *sorted(ended)]
 
 
 async def test_an_operator_sees_all_tenants_and_the_workers_others_their_own(
