@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from nova_workers.contracts.content import ContentBlock, Message, storable, storable_json, text_block
 
-__all__ = ["REPLACEABLE", "fingerprint_of", "note_for", "with_notes"]
+__all__ = ["REPLACEABLE", "fingerprint_of", "kind_of", "note_for", "with_notes"]
 
 REPLACEABLE = frozenset({"image", "document", "search_result"})
 """Kinds of blocks that a note may replace: no other block refers to them, and they contain no text of a person."""
@@ -28,6 +28,11 @@ def fingerprint_of(block: ContentBlock) -> str:
 def note_for(block: ContentBlock, reason: str) -> str:
     """Return the note that replaces the block."""
     return f"{_NOTE}{block.get('type')}. {storable(reason)[:_MAX_REASON_CHARS]}]"
+
+
+def kind_of(note: str) -> str:
+    """Return the kind of the block that a note replaces."""
+    return note.removeprefix(_NOTE).partition(".")[0]
 
 
 def with_notes(messages: Sequence[Message], refused: Mapping[str, str]) -> tuple[Message, ...]:

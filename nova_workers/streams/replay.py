@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nova_workers.contracts.events import (
     AssistantMessage,
+    Compaction,
+    ContentLeftOut,
     Event,
     EventCursor,
     Steered,
@@ -16,7 +18,8 @@ from nova_workers.contracts.events import (
     ToolStatus,
     Usage,
 )
-from nova_workers.ledger.runs.replay import RecordedCall, RecordedRun, RecordedStep
+from nova_workers.contracts.refusals import kind_of
+from nova_workers.ledger.runs.replay import RecordedCall, RecordedCompaction, RecordedRun, RecordedStep
 
 __all__ = ["replay", "replay_steps"]
 
@@ -38,7 +41,7 @@ def replay(run: RecordedRun, after: EventCursor) -> Iterator[tuple[EventCursor, 
     yield from _start(run, before, final.attempt, after)
     # The last step was committed with the run's end; its live events had the ids just before.
     closing = [step for step in run.steps if step.closed_by is None or step.closed_by.key() >= final.key()]
-    events = [event for step in closing for event in _step_events(step)]
+    events = [event for step in closing for event in _step_events(run, step)]
     yield from _numbered([*events, *_ending(run)], final, before)
 
 
@@ -53,7 +56,7 @@ def replay_steps(run: RecordedRun, after: EventCursor, upto: EventCursor) -> Ite
             return
         yield from _start(run, before, step.closed_by.attempt, after)
         if step.closed_by.key() > after.key():
-            yield from _numbered(_step_events(step), step.closed_by, before)
+            yield from _numbered(_step_events(run, step), step.closed_by, before)
         before = step.closed_by
 
 
@@ -79,8 +82,9 @@ def _start(
         )
 
 
-def _step_events(step: RecordedStep) -> list[Event]:
-    events: list[Event] = []
+def _step_events(run: RecordedRun, step: RecordedStep) -> list[Event]:
+    events = [*_left_out(run)] if step is run.steps[0] else []
+    events.extend(_compaction_events(step.compactions))
     if step.text:
         events.append(AssistantMessage(text=step.text, at=step.said_at))
     for call in step.calls:
@@ -91,6 +95,19 @@ def _step_events(step: RecordedStep) -> list[Event]:
         events.append(Usage.of(step.used).model_copy(update={"at": step.closed_at}))
     events.append(Step(index=step.index, at=step.closed_at))
     return events
+
+
+def _left_out(run: RecordedRun) -> Iterator[Event]:
+    for note in run.left_out:
+        yield ContentLeftOut(kind=kind_of(note), note=note)
+
+
+def _compaction_events(compactions: Sequence[RecordedCompaction]) -> Iterator[Event]:
+    for made in compactions:
+        yield Compaction(phase="start", tokens_before=made.tokens_before, at=made.began_at)
+        yield Compaction(
+            phase="end", tokens_before=made.tokens_before, tokens_after=made.tokens_after, at=made.ended_at
+        )
 
 
 def _call_events(call: RecordedCall) -> Iterator[Event]:
@@ -105,7 +122,8 @@ def _call_events(call: RecordedCall) -> Iterator[Event]:
 
 
 def _ending(run: RecordedRun) -> list[Event]:
-    events: list[Event] = []
+    events = [] if run.steps else [*_left_out(run)]
+    events.extend(_compaction_events(run.compactions))
     if run.error is not None:
         kind, message, retryable = run.error
         partial = bool(run.text)

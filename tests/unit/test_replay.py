@@ -1,12 +1,17 @@
 """Replay of a run's events from the ledger."""
 
+from datetime import UTC, datetime
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ledger.runs.replay import RecordedCall, RecordedRun, RecordedStep
+from nova_workers.ledger.runs.replay import RecordedCall, RecordedCompaction, RecordedRun, RecordedStep
 from nova_workers.streams.replay import replay, replay_steps
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+COMPACTION = RecordedCompaction(900, 400, NOW, NOW)
 
 
 @st.composite
@@ -14,6 +19,7 @@ def recorded_runs(draw: st.DrawFn) -> RecordedRun:
     """Runs that are over, with steps over one or more attempts."""
     attempt, seq = 1, 1
     steps: list[RecordedStep] = []
+    left_out = ("[Left out, since the model provider refused it: image. Too small.]",) * draw(st.integers(0, 1))
     for index in range(draw(st.integers(0, 5))):
         if draw(st.booleans()):
             attempt, seq = attempt + 1, 1
@@ -23,11 +29,13 @@ def recorded_runs(draw: st.DrawFn) -> RecordedRun:
         )
         # A live step has an event for each of its own, at the least.
         used = draw(st.sampled_from([None, TokenUsage(input_tokens=10)]))
-        seq += 3 + 2 * len(calls) + draw(st.integers(0, 30))
-        steps.append(RecordedStep(index, EventCursor(attempt=attempt, seq=seq), f"text {index}", calls, (), used))
+        compactions = (COMPACTION,) * draw(st.integers(0, 1))
+        seq += 3 + 2 * len(calls) + 2 * len(compactions) + len(left_out) + draw(st.integers(0, 30))
+        closed_by = EventCursor(attempt=attempt, seq=seq)
+        steps.append(RecordedStep(index, closed_by, f"text {index}", calls, (), used, compactions=compactions))
     if draw(st.booleans()):
         attempt, seq = attempt + 1, 1
-    final = EventCursor(attempt=attempt, seq=seq + 4)
+    final = EventCursor(attempt=attempt, seq=seq + 4 + 2 + len(left_out))
     last = RecordedStep(len(steps), final, "the end", (), ())
     return RecordedRun(
         run_id="run_1",
@@ -44,6 +52,8 @@ def recorded_runs(draw: st.DrawFn) -> RecordedRun:
         usage=TokenUsage(),
         final_event=final,
         steps=(*steps, last),
+        left_out=left_out,
+        compactions=(COMPACTION,) * draw(st.integers(0, 1)),
     )
 
 

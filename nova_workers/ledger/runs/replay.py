@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nova_workers.contracts.content import ContentBlock
@@ -12,7 +13,7 @@ from nova_workers.contracts.events import DeliveryTarget, EventCursor
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["RecordedCall", "RecordedRun", "RecordedStep", "load_recorded_run"]
+__all__ = ["RecordedCall", "RecordedCompaction", "RecordedRun", "RecordedStep", "load_recorded_run"]
 
 _RUN = """
 SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_into, r.stop_reason,
@@ -21,7 +22,7 @@ SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_i
        left(r.meta->>'channel', 64) AS channel, left(r.meta->>'to', 256) AS recipient, h.label,
        COALESCE(t.model, r.model) AS model,
        COALESCE(t.steps, 0) AS steps,
-       t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
+       t.refused_blocks, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
        t.cost_usd::float8 AS cost_usd
   FROM runs r JOIN threads h ON h.id = r.thread_id LEFT JOIN turns t ON t.id = r.turn_id
  WHERE r.tenant_id = :tenant_id AND r.id = :run_id
@@ -36,6 +37,29 @@ _CALLS = """
 SELECT call_id, step, tool_name, status, started_at, completed_at
   FROM tool_calls WHERE turn_id = :turn_id ORDER BY sequence
 """
+
+# A run's compactions stand directly above its turn; one of an earlier run that left no turn is older than this run.
+_COMPACTIONS = """
+WITH RECURSIVE above AS (
+    SELECT parent_turn_id AS id FROM turns WHERE id = :turn_id
+     UNION ALL
+    SELECT t.parent_turn_id FROM above a JOIN turns t ON t.id = a.id AND t.type = 'compaction'
+)
+SELECT c.tokens_before, c.tokens_after, c.created_at - c.duration_ms * interval '1 ms' AS began_at, c.created_at
+  FROM above a JOIN compactions c ON c.turn_id = a.id
+ WHERE c.created_at >= :started_at
+ ORDER BY c.created_at
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCompaction:
+    """A compaction that the run made, between two steps or before the first."""
+
+    tokens_before: int
+    tokens_after: int
+    began_at: datetime
+    ended_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +83,7 @@ class RecordedStep:
         used: The turn's usage so far. None for the last step, whose usage is the run's.
         said_at: When its response was committed.
         closed_at: When the whole step was committed.
+        compactions: Compactions between the step before and this one, in order.
     """
 
     index: int
@@ -69,11 +94,18 @@ class RecordedStep:
     used: TokenUsage | None = None
     said_at: datetime | None = None
     closed_at: datetime | None = None
+    compactions: tuple[RecordedCompaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run and its committed steps, in order. `final_event` is None while the run is open."""
+    """A run and its committed steps, in order.
+
+    Attributes:
+        final_event: Id of the last event; None while the run is open.
+        left_out: Notes for the blocks that the provider refused. In which step is not known.
+        compactions: Compactions after the last step.
+    """
 
     run_id: str
     thread_id: str
@@ -94,6 +126,8 @@ class RecordedRun:
     target: DeliveryTarget | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    left_out: tuple[str, ...] = ()
+    compactions: tuple[RecordedCompaction, ...] = ()
 
 
 async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str) -> RecordedRun | None:
@@ -102,10 +136,12 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
     if row is None:
         return None
     steps: tuple[RecordedStep, ...] = ()
+    compactions: tuple[RecordedCompaction, ...] = ()
     if row["turn_id"] is not None:
         messages = await connection.fetch(_MESSAGES, turn_id=row["turn_id"])
         calls = await connection.fetch(_CALLS, turn_id=row["turn_id"])
-        steps = _steps(messages, calls, committed=row["steps"])
+        rows = await connection.fetch(_COMPACTIONS, turn_id=row["turn_id"], started_at=row["started_at"])
+        steps, compactions = _placed(_steps(messages, calls, committed=row["steps"]), map(_compaction, rows))
     error = None
     if row["error_kind"] is not None:
         error = (row["error_kind"], row["error_message"] or "", bool(row["error_retryable"]))
@@ -128,7 +164,23 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
         target=DeliveryTarget.of(row["channel"], row["recipient"], row["parent_run_id"]),
         started_at=row["started_at"],
         finished_at=row["finished_at"],
+        left_out=tuple((row["refused_blocks"] or {}).values()),
+        compactions=compactions,
     )
+
+
+def _placed(
+    steps: Sequence[RecordedStep], compactions: Iterable[RecordedCompaction]
+) -> tuple[tuple[RecordedStep, ...], tuple[RecordedCompaction, ...]]:
+    """Return the steps, each with the compactions before it, and the compactions after the last."""
+    left = deque(compactions)
+    placed: list[RecordedStep] = []
+    for step in steps:
+        before: list[RecordedCompaction] = []
+        while left and step.said_at is not None and left[0].ended_at <= step.said_at:
+            before.append(left.popleft())
+        placed.append(replace(step, compactions=tuple(before)))
+    return tuple(placed), tuple(left)
 
 
 def _steps(messages: list[Row], calls: list[Row], *, committed: int) -> tuple[RecordedStep, ...]:
@@ -154,6 +206,10 @@ def _steps(messages: list[Row], calls: list[Row], *, committed: int) -> tuple[Re
         )
         for index, rows in sorted(rows_of.items())
     )
+
+
+def _compaction(row: Row) -> RecordedCompaction:
+    return RecordedCompaction(row["tokens_before"], row["tokens_after"], row["began_at"], row["created_at"])
 
 
 def _call(row: Row) -> RecordedCall:

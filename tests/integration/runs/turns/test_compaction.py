@@ -10,11 +10,12 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import EngineWindows
 from nova_workers.config import ModelSettings, Settings
-from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.runs import Submission
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.threads.history import HistoryTurn, load_history_turns
 from nova_workers.runs.turns.compaction import turn_sizes
+from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time, check_heads
 from tests.support.harness.workers import Harness
@@ -92,6 +93,28 @@ async def test_a_turn_after_a_full_window_begins_with_a_summary(small_harness: H
     assert sorted(row["run_id"] is None for row in usages) == [False, False, False, True]
     await check_any_time(small_harness.database)
     await check_heads(small_harness.database)
+
+
+async def test_a_replay_from_the_ledger_has_the_compactions_of_its_own_run(small_harness: Harness):
+    thread_id = await _send(small_harness, _answer("x" * 1300, context_tokens=400))
+    for _ in range(2):
+        await _send(small_harness, _answer("short", context_tokens=900), thread_id)
+    runs = await small_harness.database.fetch("SELECT id FROM runs ORDER BY id")
+    for run in runs:
+        live, again = await events_of(small_harness, run["id"]), await replay_of(small_harness, run["id"])
+        assert _compactions(live) == _compactions(again)
+    assert len(_compactions(await replay_of(small_harness, runs[-1]["id"]))) == 2
+
+
+def _compactions(events: list[JsonObject]) -> list[JsonObject]:
+    """Return the compaction events without their times, each with the number of steps before it."""
+    steps = 0
+    found: list[JsonObject] = []
+    for event in events:
+        steps += event["type"] == "step"
+        if event["type"] == "compaction":
+            found.append({**event, "at": steps})
+    return found
 
 
 async def test_a_conversation_can_be_compacted_repeatedly(small_harness: Harness):

@@ -11,6 +11,7 @@ from nova_workers.config import Settings
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.threads.history import load_history_turns
 from nova_workers.prompts import is_event_block
+from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time, check_heads
 from tests.support.harness.workers import Harness, Worker
@@ -88,6 +89,10 @@ async def test_a_turn_that_overflows_continues_after_a_summary_of_its_first_step
     record = await harness.database.fetchrow("SELECT * FROM compactions")
     assert record is not None
     assert (record["trigger"], record["through_step"]) == ("overflow_recovery", 2)
+    for events in (await events_of(harness, run_id), await replay_of(harness, run_id)):
+        places = [event["type"] for event in events if event["type"] in ("step", "compaction")]
+        # The ledger has a step for the answer as well, which closes with the stream when it is live.
+        assert places[:5] == ["step"] * 3 + ["compaction"] * 2
     assert record["summarized_through_turn_id"] == row["turn_id"]
     assert await harness.database.fetchval("SELECT count(*) FROM tool_calls WHERE result IS NOT NULL") == 3
     steps = await harness.database.fetchval("SELECT steps FROM turns WHERE id = :turn_id", turn_id=row["turn_id"])

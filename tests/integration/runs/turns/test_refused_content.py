@@ -11,7 +11,7 @@ import pytest
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.runs import Submission
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.keys import run_events
+from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.workers import Harness
@@ -71,8 +71,9 @@ async def test_a_refused_image_is_replaced_by_a_note_in_this_and_in_later_turns(
     assert server.requests[2]["messages"][0]["content"][2]["text"] == note["text"]
     kept = (await harness.transcript(run_id))[0]["content"]
     assert kept[1] == _image(BAD)
-    await worker.publisher.drain(5)
-    assert "content_left_out" in str(await harness.redis.xrange(run_events(run_id)))
+    for events in (await events_of(harness, run_id), await replay_of(harness, run_id)):
+        (event,) = [event for event in events if event["type"] == "content_left_out"]
+        assert (event["kind"], event["note"]) == ("image", note["text"])
     await check_any_time(harness.database)
 
 
