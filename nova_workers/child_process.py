@@ -1,9 +1,9 @@
-"""Runs a program to its end, in bounds: of time, of output, and of what it leaves behind.
+"""Runs a program to its end, with limits on time and output, and without leaving processes behind.
 
-On Linux every program runs under a supervisor of its own (`child_supervisor`), which ends the program and all that it
-started, whatever session, environment or parent that has by then: when the program ends, when its time is up, when the
-caller is canceled, and when this process is killed. Elsewhere the program leads a process group, which is killed in
-the first three cases; what left the group, and what runs when this process is killed, goes on.
+On Linux every program runs under a supervisor of its own (`child_supervisor`), which ends the program and all its
+descendants, whatever their session, environment or parent: when the program ends, when its time is up, when the caller
+is canceled, and when this process is killed. Elsewhere the program leads a process group, which is killed in the first
+three cases; processes that left the group, or that run when this process is killed, continue.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class ChildResult:
 def supervised(
     command: Sequence[str], env: Mapping[str, str], *, grace_s: float = 0.0, own_session: bool = True
 ) -> list[str]:
-    """Return the command that runs `command` under a supervisor; where there is none (not Linux), `command` itself.
+    """Return the command that runs `command` under a supervisor; without one (not Linux), `command` itself.
 
     It must be started by this process, which the supervisor watches. `end_supervised` ends it.
 
@@ -112,7 +112,7 @@ async def run_child(
     passed: Sequence[int] = (),
     with_errors: bool = False,
 ) -> ChildResult:
-    """Run a program and return what came of it.
+    """Run a program and return its result.
 
     Args:
         command: The program and its arguments; no shell is involved.

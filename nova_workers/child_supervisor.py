@@ -1,12 +1,12 @@
-"""Runs one command and lets nothing of it outlive the command, an order to end, or the process that wanted it.
+"""Runs one command, and ends all its processes with the command, at SIGTERM, or with the process that requested it.
 
     python -I -S -B child_supervisor.py PARENT_PID GRACE_S own|shared COMMAND…
 
-A script of its own that imports nothing of ours and little of the standard library: 10 ms of CPU. Linux only.
+A script that imports nothing of ours and little of the standard library: 10 ms of CPU. Linux only.
 
-The supervisor is a *subreaper*: whatever the command starts, also what leaves its process group and session, clears its
-environment or loses its parents, stays a descendant of the supervisor. So a walk over descendants finds all of it, and
-"no child left" means that nothing is left. It ends all descendants when
+The supervisor is a *subreaper*: every process of the command stays its descendant, also one that leaves its process
+group and session, clears its environment or loses its parents. So a walk over descendants finds all of them, and "no
+child left" means that none is left. It ends all descendants when
 
 - the command ended: with the command's exit code, or 128 and the number of the signal that ended it;
 - SIGTERM came: after GRACE_S, in which the command may end by itself;
@@ -136,7 +136,7 @@ def _reap(leader: int) -> int | None:
 
 
 def end_descendants() -> None:
-    """Kill all descendants of this process; return when there is none.
+    """Kill all descendants of this process; return when none is left.
 
     Each is stopped before the next look: what stands still starts nothing, so the last look finds all.
     """

@@ -30,7 +30,7 @@
     ├── Unavailable         try again later (HTTP 503); nothing was half-written
     ├── Unstorable          the database refuses a value: a defect, and trying again meets it again (HTTP 500)
     ├── RunLost             this worker no longer owns the run: stop at once, write nothing
-    ├── ToolFailure         tell the model; the turn goes on
+    ├── ToolFailure         report it to the model; the turn continues
     ├── OutboundFailed      a request to an outside server; `refused` says whether it was never sent
     ├── DeliveryFailed      a channel did not hand something over; `retryable` says whether to try again
     ├── EngineFailure       the turn failed; `retryable` says whether trying again can help

@@ -25,7 +25,7 @@ _TAIL_BYTES = 1_024
 _RIFF_HEADER_BYTES = 8
 _JPEG_SCAN = b"\xff\xda"
 _JPEG_WITHOUT_SIZE = frozenset({0xC4, 0xC8, 0xCC})
-"""Markers among the frame headers, C0 to CF, that are none."""
+"""Markers from C0 to CF that are not frame headers."""
 
 Size = tuple[int, int]
 

@@ -41,7 +41,7 @@ def leave_on_interrupt() -> None:
     """Let Ctrl-C end this process at once, without a traceback.
 
     For the moments in which a `KeyboardInterrupt` would break an import in half, or come after everything that could
-    handle it. A process that ignores Ctrl-C, as a job in the background does, goes on doing so.
+    handle it. A process that ignores Ctrl-C, as a background job does, keeps ignoring it.
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _leave)

@@ -21,7 +21,7 @@ class OrchestrationConfigs:
         self._transport = transport
 
     async def get(self) -> OrchestrationConfigView:
-        """Return the configuration as it stands; version 0 if none was stored."""
+        """Return the newest configuration; version 0 if none was stored."""
         return await self._transport.fetch(OrchestrationConfigView, "GET", _CONFIG)
 
     async def put(self, config: OrchestrationConfigPut, *, if_version: int | None = None) -> OrchestrationConfigView:

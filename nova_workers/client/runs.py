@@ -246,7 +246,7 @@ def _parse(data: str) -> Event | None:
 
 def _lost(run_id: str, seen: EventCursor, failures: int) -> Unavailable:
     return Unavailable(
-        f"The event stream of {run_id} was lost {failures} times in a row. The run itself goes on; "
+        f"The event stream of {run_id} was lost {failures} times in a row. The run itself continues; "
         f"take it up again with `nova runs tail {run_id} --after {seen}`.",
         run_id=run_id,
     )

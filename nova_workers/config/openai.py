@@ -60,7 +60,7 @@ class OpenAISettings(Section):
     """Models by alias, with this engine; they go before those of `ModelSettings`, whose ``haiku``, ``sonnet`` and
     ``opus`` are Anthropic's."""
     fallbacks: tuple[str, ...] = ()
-    """Models to go on with, in this order, when the wanted one cannot be had. Those of `ModelSettings` are other
+    """Models to use instead, in this order, if the wanted one is unavailable. Those of `ModelSettings` are other
     engines'."""
     providers: dict[ProviderName, OpenAIProviderSetting] = Field(default_factory=dict[str, OpenAIProviderSetting])
     """Servers by name. ``openai`` is there in any case."""

@@ -14,6 +14,6 @@ class OrchestrationSettings(Section):
     update_clis: bool = False
     """Whether these programs are updated first: that changes the machine."""
     rankings_every_s: Seconds = 86_400.0
-    """How old a tenant's rankings of models may be before they are computed again; looked at every hour."""
+    """How old a tenant's rankings of models may be before they are computed again; checked every hour."""
     rankings_days: Count = 90
     """How far back runs count."""

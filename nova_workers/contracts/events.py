@@ -204,7 +204,7 @@ class Compaction(_Event):
 
 
 class ContentLeftOut(_Event):
-    """The provider refused a block of the conversation: this turn and later ones have `note` in its place."""
+    """The provider refused a block of the conversation: this turn and later ones have `note` instead."""
 
     type: Literal["content_left_out"] = "content_left_out"
     kind: str

@@ -75,7 +75,7 @@ class TurnListener:
     async def on_content_refused(self, block: ContentBlock, note: str) -> None:
         """The provider refused a block of the conversation. Awaited; may raise `RunLost`.
 
-        The turn continues with `note` in its place. Store that decision: later turns should not send the block again.
+        The turn continues with `note` instead. Store that decision: later turns should not send the block again.
         """
 
     async def on_tool_calls(self, step: StepRecord) -> None:

@@ -36,7 +36,7 @@ def kind_of(note: str) -> str:
 
 
 def with_notes(messages: Sequence[Message], refused: Mapping[str, str]) -> tuple[Message, ...]:
-    """Return messages with a note in the place of each refused block.
+    """Return messages with a note instead of each refused block.
 
     Args:
         messages: The messages.

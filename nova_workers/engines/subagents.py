@@ -1,7 +1,7 @@
 """The `Task` tool: lets a turn call a subagent, which runs as a nested turn inside the call.
 
 A subagent uses those of the turn's tools that its allow-list permits, but not `Task`: there is only one level. It sees
-its prompt, and nothing of the conversation. Its steps are not journalled: after a crash the whole call is reported as
+its prompt, without the conversation. Its steps are not journalled: after a crash the whole call is reported as
 interrupted. Its usage counts against the turn's budget and is part of the step's usage.
 """
 

@@ -182,8 +182,8 @@ class Database:
         """Check out a connection on which each statement commits by itself.
 
         Raises:
-            Unavailable: The database cannot be reached, or went away. A statement that was sent may have been
-                committed.
+            Unavailable: The database cannot be reached, or the connection was lost. A statement that was sent may have
+                been committed.
             Unstorable: It refuses a value; nothing was written.
         """
         pool = await self._require_pool()
@@ -205,8 +205,8 @@ class Database:
         """Check out a connection inside a transaction, committed if the block does not raise.
 
         Raises:
-            Unavailable: The database cannot be reached, or went away; the transaction did not happen, unless the
-                connection broke during the commit itself.
+            Unavailable: The database cannot be reached, or the connection was lost; the transaction did not happen,
+                unless the connection broke during the commit itself.
             Unstorable: The database refuses a value; nothing was written.
         """
         pool = await self._require_pool()
@@ -227,7 +227,7 @@ class Database:
         """Check out a connection with a read-only snapshot of the database.
 
         Raises:
-            Unavailable: The database cannot be reached, or went away.
+            Unavailable: The database cannot be reached, or the connection was lost.
         """
         pool = await self._require_pool()
         try:

@@ -92,7 +92,7 @@ async def promote_due(connection: Connection, *, thread_id: str | None = None, l
     Args:
         connection: One statement.
         thread_id: Only of this thread.
-        limit: How many due runs are looked at.
+        limit: Most due runs to queue.
     """
     rows = await connection.fetch(_PROMOTE, thread_id=thread_id, limit=limit, most=MAX_COLLECTED)
     return [Promoted(Doorbell(row["id"], row["thread_id"], row["queue"]), tuple(row["joined"])) for row in rows]

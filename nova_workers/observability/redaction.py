@@ -1,4 +1,4 @@
-"""Secrets never reach a log line: what counts as one, and what stands in its place.
+"""Keeps secrets out of log lines: how they are recognized, and their replacement.
 
 Two kinds count: what has the form of a key or a password, and the values that the present run's `Redactor` knows. The
 redactor travels with the context, so that every task and thread of a run finds it.

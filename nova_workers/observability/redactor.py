@@ -17,18 +17,18 @@ from urllib.parse import quote, quote_plus
 __all__ = ["MIN_SECRET_CHARS", "Redactor", "TextStream", "placeholder"]
 
 MIN_SECRET_CHARS: Final = 6
-"""A shorter text stands in too many places where it is no secret."""
+"""A shorter text occurs too often where it is no secret."""
 
 _MANY_FORMS: Final = 200
-"""From here on one look at each place of a text is faster than one search for each form (measured: 54 µs a form and
-100,000 characters)."""
+"""From here on one check at each position of a text is faster than one search for each form (measured: 54 µs per form
+and 100,000 characters)."""
 
 _PERCENT: Final = re.compile(r"%[0-9A-F]{2}")
 _PLACEHOLDER: Final = re.compile(r"\[secret:([A-Za-z][A-Za-z0-9_]*)\]")
 
 
 def placeholder(name: str) -> str:
-    """Return what stands in the place of a secret's value."""
+    """Return the placeholder for a secret's value."""
     return f"[secret:{name}]"
 
 
@@ -39,7 +39,7 @@ class _Span(NamedTuple):
 
 
 class Redactor:
-    """The secrets of one run. It learns more as the run goes on; as long as it knows none it costs nothing."""
+    """The secrets of one run, which may grow during the run. Without secrets it costs nothing."""
 
     def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
         self._names: dict[str, str] = {}
@@ -51,11 +51,11 @@ class Redactor:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it knows no secret."""
+        """Whether it has no secret."""
         return not self._names
 
     def learn(self, name: str, value: str, *, readable: bool = False) -> None:
-        """Take out this value from now on.
+        """Redact this value from now on.
 
         Args:
             name: What to call it.
@@ -71,7 +71,7 @@ class Redactor:
                     self._by_start.setdefault(form[:chars], []).append(form)
 
     def watch(self, secret_fields: Mapping[str, tuple[str, ...]]) -> None:
-        """Take what these tools are given in these fields for secrets.
+        """Treat the values of these tools' fields as secrets.
 
         Args:
             secret_fields: Fields by the name of the tool.
@@ -79,7 +79,7 @@ class Redactor:
         self._secret_fields |= secret_fields
 
     def learn_call(self, tool_name: str, params: Mapping[str, Any]) -> None:
-        """Learn the secrets that a call gives to a tool that is watched, as soon as the model has made it.
+        """Learn the secrets in a call of a watched tool, as soon as the model has made it.
 
         Args:
             tool_name: As the model calls it: engines put the server's name before it where names collide.
@@ -99,13 +99,13 @@ class Redactor:
         return next((self._secret_fields[name] for name in named), ())
 
     def text(self, text: str) -> str:
-        """Return the text with a placeholder in the place of each secret."""
+        """Return the text with a placeholder for each secret."""
         if self.is_empty:
             return text
         return _replace(text, _merge(self._find(text)))
 
     def json(self, value: Any) -> Any:
-        """Return a JSON value with every string, and every key, as `text` gives it.
+        """Return a JSON value with every string and every key redacted by `text`.
 
         A block that cannot have a placeholder in its middle is dealt with as a whole: an image or a document in Base64
         becomes a note, and a thought is left out of its list, since its signature is for the words as they were.
@@ -257,7 +257,7 @@ def _url_forms(plain: str) -> set[str]:
 
 
 def _base64_forms(plain: str) -> set[str]:
-    """Return what stands in Base64 for the value, after 0, 1 or 2 bytes of something else in its group of three."""
+    """Return the Base64 forms of the value, after 0, 1 or 2 other bytes in its group of three."""
     data = plain.encode("utf-8", "replace")
     forms: set[str] = set()
     for before in range(3):

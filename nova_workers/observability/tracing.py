@@ -102,7 +102,7 @@ class Tracing:
     ) -> Generator[Span]:
         """Make a span that is current within the block.
 
-        An exception ends it as an error with the exception's type and redacted message, and goes on.
+        An exception ends it as an error with the exception's type and redacted message, and propagates.
 
         Args:
             name: Low in cardinality: what is done, never to which object.

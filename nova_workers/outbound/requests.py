@@ -1,6 +1,6 @@
 """Requests to external servers, at addresses that a model or a user chose.
 
-The guard stands in the transport, under the client: every request passes it, a redirect as much as the first. It
+The guard is in the transport, under the client: every request passes it, also redirects. It
 resolves the name once, refuses unless *every* address is public, and connects to one of those that it checked. So a
 name cannot answer the check with one address and the connection with another. The name stays in the Host header and in
 TLS, where the certificate is verified against it.

@@ -1,9 +1,9 @@
 """Builds an agent's system prompt.
 
-One pure function: the same input gives the same bytes. What changes with each turn is not in it, but in front of the
-turn's message (see `nova_workers.prompts.event`). Sections stand in a fixed order, from what changes with the agent's
-configuration to what changes with its memories and its task, so that two prompts of one agent share the longest
-possible prefix and the provider's prompt cache can hold it.
+One pure function: the same input gives the same bytes. What changes with each turn is not in it, but before the
+turn's message (see `nova_workers.prompts.event`). Sections have a fixed order, from those that change with the agent's
+configuration to those that change with its memories and its task, so that two prompts of one agent share the longest
+possible prefix, which the provider's prompt cache can hold.
 """
 
 import re
@@ -31,16 +31,16 @@ def build_system_prompt(
     """Return the system prompt. A section without content is absent; with none at all the prompt is empty.
 
     Content cannot close its section or open another: a tag in it that is one of ours has its ``<`` escaped. Any
-    other markup stays as it is. Nothing is to be appended to the result: what a prompt has to say has its section.
+    other markup stays as it is. Append nothing to the result: all content has a section.
 
     Args:
         agent: Gives identity, instructions, responsibilities and directories.
-        agent_id: By which tools and other agents name it; stands at the end of its identity.
-        skills: What the agent may read up on; stands at the end of its instructions.
-        storage: Where the agent may keep what it makes.
-        formatting: How answers should look where they are read.
-        background: How a person is reached from a run without a reader.
-        memories: What is remembered, one fact each.
+        agent_id: Its id for tools and other agents, at the end of its identity.
+        skills: Its skills, at the end of its instructions.
+        storage: Where the agent may store files.
+        formatting: The format of answers.
+        background: How a run without a reader reaches a person.
+        memories: The memories, one fact each.
         task: The task of the thread.
     """
     named = f"You are agent {one_line(agent_id)} ({one_line(agent.name)})." if agent_id else ""

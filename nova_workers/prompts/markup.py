@@ -19,7 +19,7 @@ SECTIONS = (
 """The tags of a system prompt, in their order."""
 
 STABLE_SECTIONS = 6
-"""The first so many follow the agent's configuration; the others its tools on the queue, its memories and its task."""
+"""This many sections depend on the agent's configuration; the others on its tools, its memories and its task."""
 
 CONTEXT = "Context"
 """The tag of the block in front of a message."""

@@ -35,7 +35,7 @@ WAYS = {
 
 
 def storage_words(cwd: str | None) -> str:
-    """Return the Storage section: for an agent without native tools there is none."""
+    """Return the Storage section; empty for an agent without native tools."""
     if cwd is None:
         return ""
     return (
@@ -61,12 +61,12 @@ def formatting_words(channel: str | None, given: Mapping[str, str], *, fixed_for
 
 
 def background_words(*, ways: Collection[tuple[str, str]], can_ask: bool = False) -> str:
-    """Return the Background section: how a run in the background reaches a person. Without a way there is none.
+    """Return the Background section: how a background run reaches a person. Empty if it cannot.
 
     It follows the run's tools and not its queue, so that all runs with these tools have the same prompt.
 
     Args:
-        ways: Those of `WAYS` that are open to the run.
+        ways: The members of `WAYS` that the run has.
         can_ask: Whether the run has `ASK_USER`.
     """
     open_ways = [words for way, words in WAYS.items() if way in ways]

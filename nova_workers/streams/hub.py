@@ -203,8 +203,8 @@ class StreamHub:
         run_id = name.removeprefix("nova:run:").removesuffix(":live")
         feeds = self._feeds.get(run_id, ())
         if message["type"] == "subscribe":
-            # Also heard after every reconnect: whatever was published in between is in the stream. And heard when the
-            # last follower has just left: the next may come before the channel is given up.
+            # Also received after every reconnect: events that were published in between are in the stream. And received
+            # when the last follower has just left: the next may come before the channel is unsubscribed.
             if run_id in self._wanted:
                 self._subscribed.add(run_id)
             for feed in feeds:

@@ -92,7 +92,7 @@ def read_command(text: str) -> CommandLine:
         simple = list(_simple_commands(text))
         open_ended = False
     except ValueError:
-        # An apostrophe in a here-document, or a trick. What can be seen is looked at all the same.
+        # An apostrophe in a here-document, or a trick. The visible words are checked nevertheless.
         simple = [words for part in _ANY_SEPARATOR.split(text) if (words := part.split())]
         open_ended = True
     bare = tuple(_bare(simple))
@@ -151,7 +151,7 @@ def _bare(simple: Iterable[Sequence[str]], depth: int = 0) -> Iterator[list[str]
 
 
 def _inner(words: Sequence[str]) -> str | None:
-    """Return what a shell or ``eval`` or ``sudo`` is given to run."""
+    """Return the command that a shell, ``eval`` or ``sudo`` runs."""
     if words[0] in _SHELLS:
         at = next((at for at, word in enumerate(words) if re.match(r"^-[a-z]*c$", word)), None)
         return words[at + 1] if at is not None and at + 1 < len(words) else None

@@ -84,12 +84,12 @@ class CommandPolicy:
         self._built_in = built_in
 
     def judge(self, command: str, *, approved: bool = False) -> Verdict:
-        """Return what the patterns say of a command line.
+        """Return the verdict of the patterns on a command line.
 
         Args:
             command: The line.
-            approved: Whether a rule of the agent allows it already, so that only what is denied, or asked by the
-                operator, can stand in its way.
+            approved: Whether a rule of the agent allows it already, so that only a deny pattern, or an ask pattern of
+                the operator, applies.
         """
         read = read_command(command) if len(command) <= MAX_LINE_CHARS else None
         if read is None or len(read.bare) > MAX_COMMANDS:

@@ -1,6 +1,6 @@
 """Moves the rows of renamed agents to their new ids: at once in the process that renames, and by ticks of upkeep.
 
-A tick goes on where another process stopped. It also looks again at renames that are done, since a transaction that
+A tick continues where another process stopped. It also checks completed renames again, since a transaction that
 began before one may have written the former id after it.
 """
 

@@ -94,7 +94,7 @@ class Backfill:
         """Work for a while, unless live work waits or nothing is left. Goes on where the last tick stopped.
 
         Raises:
-            Unavailable: The database cannot be reached; the next tick goes on.
+            Unavailable: The database cannot be reached; the next tick continues.
         """
         done = Backfilled()
         if self._draining or not (self._settings.enabled and self._settings.backfill):

@@ -97,7 +97,7 @@ class Retention:
         """Delete for a while what is too old. Returns how many rows of what.
 
         Raises:
-            Unavailable: The database cannot be reached; the next tick goes on.
+            Unavailable: The database cannot be reached; the next tick continues.
         """
         tick = _Tick(self._clock.monotonic_s() + self._settings.every_s * self._settings.busy)
         async with self._database.connection() as connection:

@@ -30,7 +30,7 @@ def up(
     """Start the whole fleet on this machine.
 
     Postgres, Valkey, migrations, API, worker, beat and Flower, with data under NOVA_HOME. NOVA_DATABASE_URL and
-    NOVA_REDIS_URL take the place of the embedded servers. Ctrl-C stops all of it.
+    NOVA_REDIS_URL replace the embedded servers. Ctrl-C stops all of it.
     """
     _read_settings()
     arguments = [sys.executable, "-m", "nova_workers.devstack"]

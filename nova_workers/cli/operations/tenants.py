@@ -63,7 +63,9 @@ async def edit(
     session: Session,
     tenant: TenantArgument,
     name: Annotated[str | None, typer.Option(help="What it is called.")] = None,
-    paused: Annotated[bool | None, typer.Option("--pause/--resume", help="Start nothing new, or go on.")] = None,
+    paused: Annotated[
+        bool | None, typer.Option("--pause/--resume", help="Start no new runs, or allow them again.")
+    ] = None,
     timezone: Annotated[str | None, typer.Option(help="IANA name, such as Europe/Berlin.")] = None,
     weight: Annotated[int | None, typer.Option(help="Share of a busy fleet.")] = None,
     max_running: Annotated[str | None, typer.Option(help="Most runs at once, or `none`.")] = None,

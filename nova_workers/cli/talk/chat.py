@@ -56,7 +56,7 @@ async def chat(
         elif not talk.command(text.strip()):
             break
     if not session.out.json and talk.thread:
-        session.out.note(f"go on with `nova chat --thread {talk.thread}`")
+        session.out.note(f"continue with `nova chat --thread {talk.thread}`")
 
 
 class _Talk:

@@ -161,9 +161,9 @@ class LiveView:
         if self._waited:
             self._waited, self.asked = False, None
         elif self._step_has_text:
-            self.note("↻ another worker goes on from the last step; the text since then comes again", "yellow")
+            self.note("↻ another worker continues from the last step; the text since then comes again", "yellow")
         elif attempt > 1:
-            self.note("↻ another worker goes on")
+            self.note("↻ another worker continues")
         self._close_step()
         self._calls.clear()
         self.doing("running")

@@ -30,7 +30,7 @@ async def send(
     agent: Annotated[str | None, typer.Option(help="The agent of a new thread. Default: nova.")] = None,
     on_busy: Annotated[OnBusy, typer.Option(help="When the thread has an active run.")] = "enqueue",
     model: Annotated[str | None, typer.Option(help="A model or an alias, for this run only.")] = None,
-    queue: Annotated[RunQueue, typer.Option(help="Which line it stands in.")] = "interactive",
+    queue: Annotated[RunQueue, typer.Option(help="The queue of its run.")] = "interactive",
     priority: Annotated[
         int | None, typer.Option(min=-100, max=100, help="Higher goes first among the tenant's runs. Default: 0.")
     ] = None,

@@ -42,7 +42,7 @@ TitleOption = Annotated[str | None, typer.Option(help="A title for people.")]
 ThreadOption = Annotated[str | None, typer.Option(help="Go on with this thread each time. Default: a new one.")]
 StartsOption = Annotated[str | None, typer.Option(help="Nothing fires before this time.")]
 EndsOption = Annotated[str | None, typer.Option(help="Nothing fires after this time.")]
-JitterOption = Annotated[int | None, typer.Option(help="Fire up to so many seconds later, by chance.")]
+JitterOption = Annotated[int | None, typer.Option(help="Fire up to this many seconds later, at random.")]
 OverlapOption = Annotated[
     str | None, typer.Option(help="While an earlier run is open: skip, queue or cancel_other. Default: skip.")
 ]
@@ -55,7 +55,7 @@ CatchupWindowOption = Annotated[
 MaxRunsOption = Annotated[int | None, typer.Option(help="Most runs of a day; 0 for no limit.")]
 MaxCostOption = Annotated[float | None, typer.Option(help="US dollars of a day; 0 for no limit.")]
 PauseAfterOption = Annotated[
-    int | None, typer.Option(help="Pause after so many failed runs in a row; 0 is never. Default: 5.")
+    int | None, typer.Option(help="Pause after this many consecutive failed runs; 0 is never. Default: 5.")
 ]
 GateOption = Annotated[
     str | None,

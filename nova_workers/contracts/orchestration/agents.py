@@ -86,7 +86,7 @@ class SpawnRequest:
 
 @dataclass(frozen=True, slots=True)
 class AgentDescriptor:
-    """An agent of an orchestration as it stands."""
+    """The current state of an agent of an orchestration."""
 
     id: str
     tenant_id: str

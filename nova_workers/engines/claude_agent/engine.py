@@ -12,20 +12,21 @@ step. So any worker can continue any conversation, including one that another en
 **Limits of the program**, and how they are handled:
 
 - `temperature`: it has no such option; a turn with one is refused.
-- A key and a model are a program's for its life. Keys, cool-downs, breakers, rate limits and other models are those of
-  all engines of the provider; where another key or model is to be taken, a new program goes on from the conversation,
-  without the old one's own notes. So that one moment of trouble does not cost a program, it asks again itself first,
-  twice; but not where there is another key. Calls of subagents are not counted against the rate limit.
-- A call whose result comes from outside ends the program. Another goes on from the ledger when it is there. Tools of
-  the program's own that waited for permission are then carried out by ours of the same name.
-- An answer that was cut at `max_tokens` the program asks for again by itself. The step is committed, but the program
-  does not wait for that; a drain or a crash at that moment may pay for the same model call twice.
-- Tools of its own (files, Bash) run at the same time only where the program thinks it safe.
-- A call of its own tools that exceeds `tool_timeout_s` is given up in the ledger, but ends in the program only by its
+- A program has one key and one model. Keys, cool-downs, breakers, rate limits and fallbacks are shared with all engines
+  of the provider; to use another key or model, a new program continues from the conversation, without the old one's own
+  notes. To survive a short failure the program retries twice itself first, unless there is another key. Calls of
+  subagents are not counted against the rate limit.
+- A call whose result comes from outside ends the program. Another continues from the ledger when it is there. The
+  program's own tools that waited for permission are then executed by ours of the same name.
+- After an answer that was cut off at `max_tokens` the program calls the model again by itself. The step is committed,
+  but the program does not wait for that; a drain or a crash at that moment may pay for the same model call twice.
+- Its own tools (files, Bash) run concurrently only if the program considers it safe.
+- A call of its own tools that exceeds `tool_timeout_s` has timed out in the ledger, but ends in the program only by its
   own limit, or with the turn.
-- Subagents are seen (text, thinking, calls) and authorized, but not journalled: one that was cut is begun anew. What
-  they used is added to the turn's last step. `SubagentConfig.max_turns` is passed on.
-- What it puts before the model beside the conversation (environment, skills, reminders) is in sessions, not the ledger.
+- Subagents are published (text, thinking, calls) and authorized, but not journalled: an interrupted one starts again.
+  Their usage is added to the turn's last step. `SubagentConfig.max_turns` is passed on.
+- What it sends to the model besides the conversation (environment, skills, reminders) is in sessions, not in the
+  ledger.
 - Its own compaction is on; the ledger's comes first as long as the fleet compacts below the program's threshold.
 """
 

@@ -22,7 +22,7 @@ __all__ = ["Launcher", "ProgramSettings"]
 
 _DEFAULT_MODEL = "sonnet"
 _RESUME_INTERRUPTED = "CLAUDE_CODE_RESUME_INTERRUPTED_TURN"
-"""Makes the program go on with a session that ends in tool results, without a new message from the user."""
+"""Makes the program continue a session that ends in tool results, without a new message from the user."""
 _MCP = json.dumps({"mcpServers": {BRIDGE: {"type": "sdk", "name": BRIDGE}}})
 _SETTINGS = json.dumps({"skipWebFetchPreflight": True, "includeCoAuthoredBy": False})
 

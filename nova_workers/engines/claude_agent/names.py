@@ -11,7 +11,7 @@ BRIDGE_PATTERN = f"mcp__{BRIDGE}"
 
 SUBAGENT_TOOL = "Agent"
 BUILT_IN = frozenset({*FILE_TOOLS, SHELL_TOOL, "WebSearch", "Skill", SUBAGENT_TOOL})
-"""Tools that the program runs itself. WebFetch is none of them: see `nova_workers.engines.claude_agent.trust`."""
+"""Tools that the program runs itself. WebFetch is not one of them: see `nova_workers.engines.claude_agent.trust`."""
 
 _PREFIX = f"{BRIDGE_PATTERN}__"
 

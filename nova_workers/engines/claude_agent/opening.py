@@ -29,13 +29,13 @@ _CONTINUE = (text_block("Continue from where you left off."),)
 
 @dataclass(frozen=True, slots=True)
 class _Beginning:
-    """What the program begins with.
+    """The conversation with which the program starts.
 
     Attributes:
-        parent_id: The stored session that it goes on with.
+        parent_id: The stored session that it continues.
         base: That session's entries.
-        past: Messages that are put in its transcript after them.
-        prompt: What is said to it; None where the transcript ends with the model to speak.
+        past: Messages that are added to its transcript after them.
+        prompt: The message to it; None if it is the model's turn at the end of the transcript.
     """
 
     parent_id: str | None

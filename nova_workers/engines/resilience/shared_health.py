@@ -21,7 +21,7 @@ class SharedHealth:
     """
 
     def __init__(self, shared: HealthStore | None, policy: Policy, clock: Callable[[], float]) -> None:
-        """Take the shared store (None: there is none), the policy, and a monotonic clock in seconds."""
+        """Keep the shared store, if any, the policy, and a monotonic clock in seconds."""
         self._shared = shared
         self._own = MemoryHealth(policy, clock)
         self._policy = policy

@@ -73,7 +73,7 @@ class ScriptedEngine:
         responder = Echo() if responses is None else Player(responses, options.run_id or "local")
         try:
             with Interruption(abort, options.timeout_s) as interruption:
-                # A script stands in the message alone, and an echo says what the user said.
+                # Only the message can contain a script, and an echo repeats the user's text.
                 plain = replace(options, event_context=None)
                 turn = Turn(responder, tools, plain, listener, interruption)
                 result = await turn.play(content, provider=self.name)

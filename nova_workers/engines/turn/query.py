@@ -9,7 +9,7 @@ __all__ = ["query_message"]
 
 
 def query_message(message: str | tuple[ContentBlock, ...], options: EngineOptions) -> Message:
-    """Return the message as the model is given it: the event context in a block of its own, then the content."""
+    """Return the message as the model gets it: the event context in a block of its own, then the content."""
     content = (text_block(message),) if isinstance(message, str) else message
     if options.event_context:
         content = (text_block(options.event_context), *content)

@@ -62,7 +62,7 @@ async def read_archive(snapshot: Snapshot, tenant_id: str, *, with_secrets: bool
 
     Raises:
         Conflict: An agent is being renamed, so rows name it by two ids.
-        Unavailable: The database went away.
+        Unavailable: The connection to the database was lost.
     """
     moving = await snapshot.fetchval(_MOVING, tenant_id=tenant_id)
     if moving is not None:

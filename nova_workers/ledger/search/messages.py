@@ -19,7 +19,7 @@ _CANDIDATES = 50
 """Most candidates of each of the two ways; lower ranks would hardly count."""
 
 _FEW = 10
-"""A word in at most so many messages is significant, however short the history is."""
+"""A word in at most this many messages is significant, however short the history is."""
 
 _EXCERPT_CHARS = 700
 """Of a longer text the excerpt shows the fragments around the words, or the beginning."""
@@ -56,12 +56,6 @@ tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
 # words that more than a quarter of the messages here have (or 1,000, where there are as many) do not count, unless
 # nothing rarer was found. A word in few messages is never frequent. The weight of a word is its rarity: Postgres' own
 # ranks ignore rarity, and its stop words cover one language each.
-#
-# What each brings is bounded, so that the cost has a bound. A word that many messages have says little, and costs most.
-# So those that the table's own statistics have in more than a tenth of all messages are left out, unless there is no
-# other; and what more than a quarter of the messages here have (or 1,000, where there are as many) does not count,
-# unless nothing rarer was found. What a few have is neither. What counts, counts by its rarity. Postgres' own ranks
-# know nothing of rarity, and its lists of stop words know one language each.
 _BY_WORDS = rf"""
 common AS (
     SELECT e.lexeme, e.share, e.share * t.reltuples AS spread

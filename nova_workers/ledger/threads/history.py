@@ -44,13 +44,13 @@ SELECT l.id, l.type, l.status, l.error_message, l.refused_blocks, m.role, m.cont
 
 @dataclass(frozen=True, slots=True)
 class HistoryTurn:
-    """One turn of a conversation, as it stands in the ledger.
+    """One turn of a conversation, as stored in the ledger.
 
     Attributes:
         summary: It is a compaction's.
         stopped: A person stopped it.
-        error: Why it failed; None where it did not.
-        event: What caused it, beside its first message.
+        error: Why it failed; None if it did not.
+        event: What caused it; belongs to its first message.
     """
 
     id: str

@@ -232,12 +232,12 @@ async def fork_thread(
     title: str | None = None,
     label: str | None = None,
 ) -> ThreadView:
-    """Make a thread that goes on from a finished turn of this one, or from its head. Nothing is copied.
+    """Insert a thread that continues from a finished turn of this one, or from its head. Nothing is copied.
 
     Raises:
         NotFound: There is no such thread, or no such turn in its history.
         Gone: The thread was deleted.
-        Conflict: Another thread has the label, or there is no turn yet to go on from.
+        Conflict: Another thread has the label, or there is no turn yet to continue from.
     """
     try:
         row = await connection.fetchrow(

@@ -201,7 +201,7 @@ def expect_version(agent: AgentView, expected: int | None) -> None:
 
 
 async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> AgentView:
-    """Return an agent as it stands.
+    """Return an agent.
 
     Raises:
         NotFound: There is no such agent.
@@ -219,7 +219,7 @@ async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> Ag
 
 
 async def lock_agent(connection: Connection, tenant_id: str, agent_id: str) -> AgentView:
-    """Return an agent as it stands, and keep others from changing it until the transaction ends.
+    """Return an agent, locked until the transaction ends.
 
     Raises:
         NotFound: There is no such agent.

@@ -77,7 +77,7 @@ LATE: Final = (
     ("notes", "agent_id"),
     ("tasks", "owner_agent_id"),
 )
-"""Columns that are looked at again after the rename, by their indexes: a transaction that read the agent's id before
+"""Columns that are checked again after the rename, by their indexes: a transaction that read the agent's id before
 its thread moved may write it later."""
 
 SWEPT: Final = (

@@ -21,7 +21,7 @@ async def export_archive(database: Database, tenant_id: str, *, with_secrets: bo
 
     Raises:
         Conflict: An agent is being renamed.
-        Unavailable: The database went away.
+        Unavailable: The connection to the database was lost.
     """
     async with (
         database.snapshot() as snapshot,

@@ -1,4 +1,4 @@
-"""Any tree, whatever its agents do to each other and whoever is killed: it ends, by legal moves, within its limits.
+"""Any tree, whatever its agents do to each other and whichever is killed: it ends, by legal moves, within its limits.
 
 More, with fresh random examples: `TEST_EXAMPLES=500 pytest tests/integration/orchestration/test_any_tree.py`
 """
