@@ -71,6 +71,16 @@ class Pager:
             )
         return position
 
+    def read_text(self, cursor: str | None) -> str | None:
+        """Return the position of a cursor of a list whose sort key is one text. Raises as `read`."""
+        position = self.read(cursor)
+        return None if position is None else str(position[0])
+
+    def read_number(self, cursor: str | None) -> int | None:
+        """Return the position of a cursor of a list whose sort key is one number. Raises as `read`."""
+        position = self.read(cursor)
+        return None if position is None else int(position[0])
+
     def page(self, rows: Sequence[T], limit: int, position_of: Callable[[T], Position]) -> Page[T]:
         """Return a page of rows that were read with ``limit + 1``: the extra row shows that there are more."""
         items = list(rows[:limit])

@@ -38,11 +38,9 @@ async def create_key(body: KeyCreate, caller: KeysCaller, state: State) -> KeyCr
 async def list_keys(caller: KeysCaller, state: State, cursor: Cursor = None, limit: Limit = 50) -> Page[KeyView]:
     """List keys, newest first, without their secrets."""
     pager = Pager(caller.tenant_id, "keys", (str,))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
-        rows = await ledger.list_keys(
-            connection, caller.tenant_id, before=None if position is None else str(position[0]), limit=limit + 1
-        )
+        rows = await ledger.list_keys(connection, caller.tenant_id, before=before, limit=limit + 1)
     return pager.page(rows, limit, lambda key: [key.id])
 
 

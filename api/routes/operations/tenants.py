@@ -37,11 +37,9 @@ async def list_tenants(
 ) -> Page[TenantView]:
     """List all tenants by id."""
     pager = Pager(caller.tenant_id, "tenants", (str,))
-    position = pager.read(cursor)
+    after = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
-        rows = await ledger.list_tenants(
-            connection, after=None if position is None else str(position[0]), limit=limit + 1
-        )
+        rows = await ledger.list_tenants(connection, after=after, limit=limit + 1)
     return pager.page(rows, limit, lambda tenant: [tenant.id])
 
 

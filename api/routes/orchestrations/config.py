@@ -56,12 +56,12 @@ async def list_orchestration_config_versions(
 ) -> Page[OrchestrationConfigInfo]:
     """List the versions of the configuration, newest first, without their texts."""
     pager = Pager(caller.tenant_id, "orchestration_configs", (int,))
-    position = pager.read(cursor)
+    before = pager.read_number(cursor)
     async with state.services.database.connection() as connection:
         rows = await ledger.list_config_versions(
             connection,
             caller.tenant_id,
-            before=None if position is None else int(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda row: [row.version])

@@ -81,14 +81,14 @@ async def list_orchestrations(
 ) -> Page[OrchestrationView]:
     """List orchestrations, newest first."""
     pager = Pager(caller.tenant_id, "orchestrations", (str,), (open, agent_id))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         rows = await ledger.list_orchestrations(
             connection,
             caller.tenant_id,
             open=open,
             agent_id=agent_id,
-            before=None if position is None else str(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda view: [view.id])

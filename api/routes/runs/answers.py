@@ -37,14 +37,14 @@ async def list_open_waits(
     """List what runs wait for, newest first: by default questions and calls that need permission."""
     kinds = ANSWERABLE if kind is None else (kind,)
     pager = Pager(caller.tenant_id, "waits", (str,), (kind, agent_id))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         waits = await list_waits(
             connection,
             caller.tenant_id,
             kinds=kinds,
-            before=None if position is None else str(position[0]),
+            before=before,
             agent_id=agent_id,
             limit=limit + 1,
         )

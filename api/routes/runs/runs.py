@@ -40,14 +40,14 @@ async def list_runs(
     """List runs, newest first."""
     which = run_reads.RunFilter(thread_id=thread_id, agent_id=agent_id, status=status, queue=queue)
     pager = Pager(caller.tenant_id, "runs", (str,), (thread_id, agent_id, status, queue))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await run_reads.list_runs(
             connection,
             caller.tenant_id,
             which,
-            before=None if position is None else str(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda run: [run.id])

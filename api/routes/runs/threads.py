@@ -55,7 +55,7 @@ async def list_threads(
 ) -> Page[ThreadView]:
     """List threads, newest first."""
     pager = Pager(caller.tenant_id, "threads", (str,), (agent_id, label))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await ledger.list_threads(
@@ -63,7 +63,7 @@ async def list_threads(
             caller.tenant_id,
             agent_id=agent_id,
             label=label,
-            before=None if position is None else str(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda thread: [thread.id])
@@ -126,14 +126,14 @@ async def list_turns(
 ) -> Page[TurnView]:
     """List the turns of a conversation, newest first, with those inherited by a fork."""
     pager = Pager(caller.tenant_id, "turns", (int,), (thread_id,))
-    position = pager.read(cursor)
+    below_depth = pager.read_number(cursor)
     async with state.services.database.connection() as connection:
         await ledger.get_thread(connection, caller.tenant_id, thread_id)
         rows = await lineage.list_turns(
             connection,
             caller.tenant_id,
             thread_id,
-            below_depth=None if position is None else int(position[0]),
+            below_depth=below_depth,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda turn: [turn.depth])
@@ -145,14 +145,14 @@ async def list_thread_runs(
 ) -> Page[RunView]:
     """List the runs of a thread in reverse order of its queue."""
     pager = Pager(caller.tenant_id, "thread_runs", (int,), (thread_id,))
-    position = pager.read(cursor)
+    before_seq = pager.read_number(cursor)
     async with state.services.database.connection() as connection:
         await ledger.get_thread(connection, caller.tenant_id, thread_id)
         rows = await run_reads.list_thread_runs(
             connection,
             caller.tenant_id,
             thread_id,
-            before_seq=None if position is None else int(position[0]),
+            before_seq=before_seq,
             limit=limit + 1,
         )
     page = pager.page(rows, limit, lambda row: [row[1]])

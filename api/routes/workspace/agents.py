@@ -48,8 +48,7 @@ async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, re
 async def list_agents(caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50) -> Page[AgentView]:
     """List agents, by id."""
     pager = Pager(caller.tenant_id, "agents", (str,))
-    position = pager.read(cursor)
-    after = None if position is None else str(position[0])
+    after = pager.read_text(cursor)
     rows = await state.services.agents.list(caller.tenant_id, after=after, limit=limit + 1)
     return pager.page(rows, limit, lambda agent: [agent.id])
 
@@ -106,13 +105,13 @@ async def list_agent_versions(
 ) -> Page[AgentView]:
     """List the versions of an agent, newest first, with their authors."""
     pager = Pager(caller.tenant_id, "agent_versions", (int,), (agent_id,))
-    position = pager.read(cursor)
+    before = pager.read_number(cursor)
     async with state.services.database.connection() as connection:
         rows = await ledger.list_versions(
             connection,
             caller.tenant_id,
             agent_id,
-            before=None if position is None else int(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda agent: [agent.version])

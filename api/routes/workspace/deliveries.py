@@ -59,7 +59,7 @@ async def list_all_deliveries(
     """
     target = webhook_id or channel or INBOX
     pager = Pager(caller.tenant_id, "deliveries", (str,), (kind, status, agent_id, target))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_deliveries(
@@ -69,7 +69,7 @@ async def list_all_deliveries(
             kind=kind,
             status=status,
             agent_id=agent_id,
-            before=None if position is None else str(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda delivery: [delivery.id])
@@ -109,7 +109,7 @@ async def list_sent_files(
 ) -> Page[SentFileView]:
     """List the files that agents sent, newest first."""
     pager = Pager(caller.tenant_id, "files", (str,), (agent_id, thread_id))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_files(
@@ -117,7 +117,7 @@ async def list_sent_files(
             caller.tenant_id,
             agent_id=agent_id,
             thread_id=thread_id,
-            before=None if position is None else str(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda file: [file.id])

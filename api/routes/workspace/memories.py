@@ -48,13 +48,13 @@ async def list_memories(
 ) -> Page[MemoryView]:
     """List memories, newest first."""
     pager = Pager(caller.tenant_id, "memories", (str,), (contains,))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         rows = await ledger.list_memories(
             connection,
             caller.tenant_id,
             contains=contains,
-            before=None if position is None else str(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page([_view(row) for row in rows], limit, lambda memory: [memory.id])

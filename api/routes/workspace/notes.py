@@ -49,7 +49,7 @@ async def list_all_notes(
 ) -> Page[NoteSummary]:
     """List notes without their content, newest first, also drafts, which are not shared."""
     pager = Pager(caller.tenant_id, "notes", (str,), (agent_id, pinned, shared))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_notes(
@@ -58,7 +58,7 @@ async def list_all_notes(
             agent_id=agent_id,
             pinned=pinned,
             shared=shared,
-            before=None if position is None else str(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda note: [note.id])

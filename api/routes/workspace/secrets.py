@@ -40,8 +40,7 @@ async def list_secrets(
 ) -> Page[SecretView]:
     """List secrets, by name, without their values."""
     pager = Pager(caller.tenant_id, "secrets", (str,))
-    position = pager.read(cursor)
-    after = None if position is None else str(position[0])
+    after = pager.read_text(cursor)
     rows = await state.services.secrets.list(caller.tenant_id, after=after, limit=limit + 1)
     return pager.page(rows, limit, lambda secret: [secret.name])
 

@@ -32,11 +32,9 @@ async def list_skills(
 ) -> Page[SkillView]:
     """List skills, by name."""
     pager = Pager(caller.tenant_id, "skills", (str,))
-    position = pager.read(cursor)
+    after = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
-        rows = await ledger.list_skills(
-            connection, caller.tenant_id, after=None if position is None else str(position[0]), limit=limit + 1
-        )
+        rows = await ledger.list_skills(connection, caller.tenant_id, after=after, limit=limit + 1)
     return pager.page(rows, limit, lambda skill: [skill.name])
 
 

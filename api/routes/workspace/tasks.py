@@ -58,7 +58,7 @@ async def list_tasks(
 ) -> Page[TaskSummary]:
     """List tasks, newest first."""
     pager = Pager(caller.tenant_id, "tasks", (int,), (status, owner_agent_id, parent_task_id))
-    position = pager.read(cursor)
+    before = pager.read_number(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, owner_agent_id)
     rows = await state.services.tasks.list(
@@ -66,7 +66,7 @@ async def list_tasks(
         status=status,
         owner_agent_id=owner_agent_id,
         parent_task_id=parent_task_id,
-        before=None if position is None else int(position[0]),
+        before=before,
         limit=limit + 1,
     )
     return pager.page(rows, limit, lambda task: [task.id])
@@ -119,10 +119,8 @@ async def list_task_history(
 ) -> Page[TaskChangeView]:
     """List a task's changes, newest first."""
     pager = Pager(caller.tenant_id, "task_history", (int,), (task_id,))
-    position = pager.read(cursor)
-    rows = await state.services.tasks.history(
-        caller.tenant_id, task_id, before=None if position is None else int(position[0]), limit=limit + 1
-    )
+    before = pager.read_number(cursor)
+    rows = await state.services.tasks.history(caller.tenant_id, task_id, before=before, limit=limit + 1)
     return pager.page(rows, limit, lambda change: [change.revision])
 
 

@@ -56,14 +56,14 @@ async def list_triggers(
 ) -> Page[TriggerView]:
     """List triggers, newest first."""
     pager = Pager(caller.tenant_id, "triggers", (str,), (agent_id,))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await ledger.list_triggers(
             connection,
             caller.tenant_id,
             agent_id=agent_id,
-            before=None if position is None else str(position[0]),
+            before=before,
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda trigger: [trigger.id])

@@ -30,11 +30,9 @@ async def list_webhooks(
 ) -> Page[WebhookView]:
     """List webhooks, newest first."""
     pager = Pager(caller.tenant_id, "webhooks", (str,))
-    position = pager.read(cursor)
+    before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
-        rows = await ledger.list_webhooks(
-            connection, caller.tenant_id, before=None if position is None else str(position[0]), limit=limit + 1
-        )
+        rows = await ledger.list_webhooks(connection, caller.tenant_id, before=before, limit=limit + 1)
     return pager.page(rows, limit, lambda webhook: [webhook.id])
 
 
