@@ -88,6 +88,8 @@ class AgentMoves:
                 await asyncio.sleep(_PAUSE_S)
         except Unavailable as error:
             _log.warning("agent.move_left_to_upkeep", agent_id=rename.to_id, why=str(error))
+        except Exception:
+            _log.exception("agent.not_moved", tenant_id=rename.tenant_id, agent_id=rename.to_id)
 
     async def _batch(self, rename: Rename) -> bool:
         """Move some rows, threads first. False where nothing is left, or all that is left is in use."""
