@@ -22,6 +22,7 @@ from nova_workers.contracts.http.orchestrations import (
     OrchestrationView,
 )
 from nova_workers.ledger.orchestrations import trees as ledger
+from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.orchestration.service import NewOrchestration, narrowed_limits
 
 __all__ = ["router"]
@@ -69,7 +70,7 @@ async def start_orchestration(
     return await get_orchestration(started.orchestration_id, caller, state)
 
 
-@router.get("", responses=problems(400, 422))
+@router.get("", responses=problems(400, 410, 422))
 async def list_orchestrations(
     *,
     caller: RunsCaller,
@@ -83,6 +84,7 @@ async def list_orchestrations(
     pager = Pager(caller.tenant_id, "orchestrations", (str,), (open, agent_id))
     before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await ledger.list_orchestrations(
             connection,
             caller.tenant_id,

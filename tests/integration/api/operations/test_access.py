@@ -19,6 +19,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("DELETE", "/v1/agents/{agent_id}", None),
     ("GET", "/v1/agents/{agent_id}/versions", None),
     ("POST", "/v1/agents/{agent_id}/rollback", {"version": 1}),
+    ("POST", "/v1/agents/{agent_id}/rename", {"to": "mine-now"}),
     ("GET", "/v1/threads/{thread_id}", None),
     ("PATCH", "/v1/threads/{thread_id}", {"title": "mine now"}),
     ("DELETE", "/v1/threads/{thread_id}", None),

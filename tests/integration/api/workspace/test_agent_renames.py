@@ -158,6 +158,7 @@ async def test_a_former_id_names_the_new_one_everywhere(api: Api) -> None:
         ("POST", f"agents/{OLD}/rename", {"to": "third"}),
         ("POST", "runs", {"agent_id": OLD, "message": "hello"}),
         ("POST", "threads", {"agent_id": OLD}),
+        ("POST", "orchestrations", {"agent_id": OLD, "task": "x"}),
         ("POST", "notes", {"agent_id": OLD, "title": "x", "content": "x"}),
         ("POST", "tasks", {"owner_agent_id": OLD, "title": "x"}),
         ("POST", "triggers", {"agent_id": OLD, "kind": "every", "schedule": "3600", "prompt": "x"}),
@@ -167,8 +168,8 @@ async def test_a_former_id_names_the_new_one_everywhere(api: Api) -> None:
         *(
             ("GET", f"{path}agent_id={OLD}", None)
             for path in (
-                "runs?", "threads?", "tasks?owner_", "triggers?", "notes?", "files?", "deliveries?", "waits?",
-                "search?q=x&",
+                "runs?", "orchestrations?", "threads?", "tasks?owner_", "triggers?", "notes?", "files?",
+                "deliveries?", "waits?", "search?q=x&",
             )
         ),
     ]  # fmt: skip
