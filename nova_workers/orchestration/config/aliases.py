@@ -3,12 +3,15 @@
 import difflib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from nova_workers.orchestration.config.reading import Path
 from nova_workers.orchestration.config.values import ModelAlias, ModelOverride, ResolvedModel
-from nova_workers.vocabulary import ReasoningEffort
 
 __all__ = ["Resolution", "nearest", "resolve_models"]
+
+_MAX_CHAIN: Final = 20
+"""Aliases from a name to its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class _Resolver:
         self._providers = providers
         self._unreadable = unreadable
         self._known: Mapping[str, ResolvedModel] = known
+        self._order = {name: at for at, name in enumerate(aliases)}
         self.models = dict(known)
         self.complaints: list[tuple[Path, str]] = []
 
@@ -94,28 +98,39 @@ class _Resolver:
         while True:
             entry = self._aliases[chain[-1]]
             effort = effort or entry.reasoning_effort
-            target = entry.model_id
-            if entry.provider is not None:
-                self._end(name, ResolvedModel(provider=entry.provider, model_id=target), effort, first=len(chain) == 1)
+            found = self._model_of(chain[-1], entry)
+            if found is not None:
+                break
+            if entry.model_id in chain or entry.model_id not in self._aliases or len(chain) == _MAX_CHAIN:
+                self._complain_of_chain(chain, entry.model_id)
                 return
-            if target in self._known and (target not in self._aliases or target == chain[-1]):
-                self._end(name, self._known[target], effort, first=False)
-                return
-            if target in chain:
-                if target == name:
-                    self._complain(("models", name), f"it stands for itself: {' → '.join([*chain, target])}")
-                return
-            if target not in self._aliases:
-                if len(chain) == 1 and target not in self._unreadable:
-                    self._complain_of_target(name, target)
-                return
-            chain.append(target)
-
-    def _end(self, name: str, found: ResolvedModel, effort: ReasoningEffort | None, *, first: bool) -> None:
+            chain.append(entry.model_id)
         if found.provider in self._providers:
             self.models[name] = found.model_copy(update={"reasoning_effort": effort or found.reasoning_effort})
-        elif first:
+        elif len(chain) == 1:
             self._complain_of_provider(("models", name, "provider"), found.provider)
+
+    def _model_of(self, name: str, entry: ModelAlias) -> ResolvedModel | None:
+        """Return the model that an entry names itself, or None if it names another alias."""
+        if entry.provider is not None:
+            return ResolvedModel(provider=entry.provider, model_id=entry.model_id)
+        is_alias = entry.model_id in self._aliases and entry.model_id != name
+        return None if is_alias else self._known.get(entry.model_id)
+
+    def _complain_of_chain(self, chain: list[str], target: str) -> None:
+        name, path = chain[0], ("models", chain[0])
+        if target in chain:
+            # A cycle is reported once, with the first of its aliases.
+            if target == name == min(chain, key=self._order.__getitem__):
+                self._complain(path, f"it stands for itself: {' → '.join([*chain, target])}")
+        elif target in self._aliases:
+            self._complain(path, f"it leads through more than {_MAX_CHAIN} aliases; name a model itself")
+        elif len(chain) == 1 and target not in self._unreadable:
+            hint = nearest(target, {*self._aliases, *self._known} - {name}) or "."
+            self._complain(
+                path,
+                f"there is no model or alias {target!r}{hint} If it is a model's id, add the `provider` that has it",
+            )
 
     def _complain(self, path: Path, message: str) -> None:
         self.complaints.append((path, message))
@@ -124,10 +139,3 @@ class _Resolver:
         hint = nearest(name, self._providers) or "."
         known = ", ".join(sorted(self._providers))
         self._complain(path, f"there is no provider {name!r}{hint} The providers are: {known}")
-
-    def _complain_of_target(self, name: str, target: str) -> None:
-        hint = nearest(target, {*self._aliases, *self._known} - {name}) or "."
-        self._complain(
-            ("models", name),
-            f"there is no model or alias {target!r}{hint} If it is a model's id, add the `provider` that has it",
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from nova_workers.contracts.http.orchestration_config import OrchestrationModelView, RankedScoreView
@@ -33,7 +34,7 @@ class ModelCatalog:
 
     async def selector(self, tenant_id: str, config: OrchestrationConfig) -> ModelSelector:
         """Return what chooses models for the agents of a tenant's orchestration."""
-        return _selector(config, self.availability, await self._rankings(tenant_id))
+        return await self._selector(config, await self._rankings(tenant_id))
 
     async def describe(self, tenant_id: str, configs: OrchestrationConfigs) -> list[OrchestrationModelView]:
         """Return every model with its scores, by provider, tier and id.
@@ -43,25 +44,22 @@ class ModelCatalog:
         """
         config, _ = await configs.load(tenant_id)
         rankings = await self._rankings(tenant_id)
-        selector = _selector(config, self.availability, rankings)
+        selector = await self._selector(config, rankings)
         names: dict[str, list[str]] = {}
         for name, model in config.models.items():
             if name != model.model_id:
                 names.setdefault(model.model_id, []).append(name)
         return [_view(model, selector, rankings, sorted(names.get(model.model_id, ()))) for model in selector.registry]
 
+    async def _selector(self, config: OrchestrationConfig, rankings: Rankings) -> ModelSelector:
+        # The first use in a process reads the price list: up to 0.4 s.
+        registry = await asyncio.to_thread(ModelRegistry.of, config)
+        unavailable = unavailable_providers(config.providers, self.availability)
+        return ModelSelector(registry, unavailable, config.peers(), rankings.score)
+
     async def _rankings(self, tenant_id: str) -> Rankings:
         async with self.database.connection() as connection:
             return Rankings(await list_rankings(connection, tenant_id))
-
-
-def _selector(config: OrchestrationConfig, availability: Availability, rankings: Rankings) -> ModelSelector:
-    return ModelSelector(
-        ModelRegistry.of(config),
-        unavailable_providers(config.providers, availability),
-        config.peers(),
-        rankings.score,
-    )
 
 
 def _view(

@@ -119,7 +119,6 @@ plugins:
         "models.yaml:3:1 engine",
         "orchestration.yaml:2:3 engine.max_agent_dept",
         "orchestration.yaml:4:6 models.a",
-        "orchestration.yaml:5:6 models.b",
         "orchestration.yaml:6:17 models.c.provider",
         "orchestration.yaml:7:6 models.e",
         "orchestration.yaml:10:5 experts.reviewer.system_prompt",
@@ -164,6 +163,20 @@ def test_the_message_has_one_line_for_each_error() -> None:
 def test_what_is_no_plain_value_is_refused(text: str, message: str) -> None:
     (found,) = problems(text)
     assert message in found
+
+
+def test_many_aliases_in_a_row_are_bounded() -> None:
+    row = "".join(f"  m{at}: m{at + 1}\n" for at in range(25))
+    found = problems(f"models:\n{row}  m25: opus\n  opus: claude-opus-5\n")
+    assert [each.partition(": ")[0] for each in found] == [
+        f"orchestration.yaml:{at + 2}:7 models.m{at}" for at in range(7)
+    ]
+    assert all("more than 20 aliases" in each for each in found)
+
+
+def test_a_long_cycle_is_one_error() -> None:
+    (found,) = problems("models:\n" + "".join(f"  m{at}: m{(at + 1) % 10}\n" for at in range(10)))
+    assert "m0 → m1 → " in found
 
 
 def test_aliases_of_yaml_cannot_expand_a_short_text_into_a_large_value() -> None:
