@@ -46,11 +46,17 @@ class TreeChange:
     victims: list[str] = field(default_factory=list[str])
 
 
-async def deliver(change: TreeChange) -> None:
-    """End every wait of the tree's agents that pending messages end."""
-    waits = [wait for wait in await messages.open_waits(change.connection, change.tree.id) if wait.messages is not None]
+async def deliver(change: TreeChange, known: Sequence[OpenWait] | None = None) -> list[OpenWait]:
+    """End every wait of the tree's agents that pending messages end, and return the waits that stay open.
+
+    Args:
+        change: The change.
+        known: All open waits of the tree, if the caller has read them.
+    """
+    still_open = list(await messages.open_waits(change.connection, change.tree.id) if known is None else known)
+    waits = [wait for wait in still_open if wait.messages is not None]
     if not waits:
-        return
+        return still_open
     pending: dict[str, list[RoutedMessage]] = {wait.waiter: [] for wait in waits}
     for message in await messages.pending(change.connection, list(pending)):
         pending[message.target_id].append(message)
@@ -58,8 +64,10 @@ async def deliver(change: TreeChange) -> None:
         assert wait.messages is not None  # noqa: S101 - narrows the type; the others are filtered above
         found = match(wait.messages, pending[wait.waiter])
         if found is not None and await _end_wait(change, wait, found):
+            still_open.remove(wait)
             taken = {message.id for message in found.messages}
             pending[wait.waiter] = [message for message in pending[wait.waiter] if message.id not in taken]
+    return still_open
 
 
 async def _end_wait(change: TreeChange, wait: OpenWait, found: Match) -> bool:
@@ -77,12 +85,15 @@ async def _end_wait(change: TreeChange, wait: OpenWait, found: Match) -> bool:
     return True
 
 
-async def report_end(change: TreeChange, agent: AgentDescriptor, result: AgentResult) -> None:
+async def report_end(
+    change: TreeChange, agent: AgentDescriptor, result: AgentResult, *, has_children: bool = True
+) -> None:
     """Report the end of an agent's activation to its parent, end its active children, and deliver.
 
     The agent's state has been moved. Reporting the same activation again changes nothing.
     """
-    await _kill_children(change, agent, "its parent ended")
+    if has_children:
+        await _kill_children(change, agent, "its parent ended")
     if agent.parent_id is None:
         await ledger.close_tree(change.connection, change.tree.id)
         return
@@ -181,10 +192,14 @@ def _below(agent_id: str, agents: Iterable[AgentDescriptor]) -> list[AgentDescri
     return found
 
 
-async def break_deadlocks(change: TreeChange) -> None:
-    """End the deepest agent of each cycle of waits, until there is none. Messages must have been delivered."""
+async def break_deadlocks(change: TreeChange, waits: Sequence[OpenWait]) -> None:
+    """End the deepest agent of each cycle of waits, until there is none.
+
+    Args:
+        change: The change.
+        waits: All open waits of the tree, after messages were delivered.
+    """
     while True:
-        waits = await messages.open_waits(change.connection, change.tree.id)
         if not any(wait.messages is not None for wait in waits):
             return
         agents = {a.id: a for a in await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)}
@@ -197,6 +212,7 @@ async def break_deadlocks(change: TreeChange) -> None:
         if not await end_agent(change, agents[victim], code=error.code, why=error.message):
             return
         change.victims.append(victim)
+        waits = await messages.open_waits(change.connection, change.tree.id)
 
 
 def _waiters(waits: Iterable[OpenWait], agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:

@@ -16,10 +16,10 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.locking import skip_locked_trees
-from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, kill_branch, report_end
 from nova_workers.orchestration.transitions import apply_change
 from nova_workers.runs.orchestrated import AfterTransition
+from nova_workers.vocabulary import ACTIVE_AGENTS
 
 __all__ = ["OrchestrationTicker"]
 
@@ -64,8 +64,7 @@ class OrchestrationTicker:
                 if tree.deadline_at is not None and tree.deadline_at <= self._clock.now():
                     await self._end_overdue(change)
                 else:
-                    await deliver(change)
-                    await break_deadlocks(change)
+                    await break_deadlocks(change, await deliver(change))
         except Unavailable:
             raise
         except Exception:
@@ -83,21 +82,25 @@ class OrchestrationTicker:
             state = "COMPLETED" if succeeded else "KILLED" if canceled else "FAILED"
             code = None if succeeded else "killed" if canceled else row["error_kind"] or "unknown"
             why = None if succeeded else row["error_message"] or f"Its run ended: {row['status']}."
-            moved = await ledger.move(
+            ended = await ledger.end_activation(
                 change.connection,
-                [row["agent_id"]],
+                row["agent_id"],
+                row["run_id"],
                 state,
-                legal_sources("FAILED") if not succeeded else (*legal_sources("COMPLETED"), *legal_sources("FAILED")),
-                run_id=row["run_id"],
+                ACTIVE_AGENTS,
+                summary=row["result_text"] or "",
                 error_code=code,
                 error_message=why,
             )
-            agent = await ledger.get_agent(change.connection, tree.tenant_id, row["agent_id"])
-            if moved and agent is not None:
-                summary = agent.summary or row["result_text"] or ""
-                await ledger.record_end(change.connection, agent.id, agent.run_id, summary)
+            if ended is not None and ended.moved:
+                agent = ended.agent
                 result = AgentResult(
-                    agent.id, success=succeeded, summary=summary, artifacts=agent.artifacts, error_code=code, error=why
+                    agent.id,
+                    success=succeeded,
+                    summary=agent.summary or "",
+                    artifacts=agent.artifacts,
+                    error_code=code,
+                    error=why,
                 )
                 await report_end(change, agent, result)
 

@@ -37,9 +37,9 @@ class TreeTransitions:
         self._dispatcher = dispatcher
         self._notifier = notifier
 
-    async def lock(self, connection: Connection, claim: Claim) -> None:
+    async def lock(self, connection: Connection, claim: Claim) -> LockedTree:
         """Lock the tree."""
-        await _lock(connection, claim)
+        return await lock_tree(connection, claim.tenant_id, _place(claim).orchestration_id)
 
     async def starting(self, connection: Connection, claim: Claim) -> None:
         """Move a new activation from PENDING to STARTING."""
@@ -54,50 +54,49 @@ class TreeTransitions:
         sources = legal_sources(state) if state == "RUNNING" else ("PENDING",)
         await ledger.move(connection, [place.agent_id], state, sources, run_id=claim.run_id)
 
-    async def suspended(self, connection: Connection, claim: Claim, reasoning_ms: int) -> AfterTransition:
+    async def suspended(
+        self, connection: Connection, tree: LockedTree, claim: Claim, reasoning_ms: int
+    ) -> AfterTransition:
         """Move the agent to the state that says what it waits for, deliver what is there, and look for a deadlock."""
-        place, tree = _place(claim), await _lock(connection, claim)
-        change = TreeChange(connection, tree)
+        place, change = _place(claim), TreeChange(connection, tree)
         await ledger.add_reasoning(connection, place.agent_id, claim.run_id, reasoning_ms)
         waits = await messages.open_waits(connection, tree.id)
         own = [wait.messages.sender for wait in waits if wait.waiter == place.agent_id and wait.messages is not None]
         if own:
             state = _WAITING_FOR.get(own[0]) or await _state_of_any(connection, tree, place)
             await ledger.move(connection, [place.agent_id], state, legal_sources(state), run_id=claim.run_id)
-            await deliver(change)
-            await break_deadlocks(change)
+            await break_deadlocks(change, await deliver(change, waits))
         return _after(change)
 
-    async def finished(self, connection: Connection, claim: Claim, finish: Finish) -> AfterTransition:
+    async def finished(self, connection: Connection, tree: LockedTree, claim: Claim, finish: Finish) -> AfterTransition:
         """Record the end of an activation, report it to the parent, and continue with prompts that came meanwhile."""
-        place, tree = _place(claim), await _lock(connection, claim)
-        change = TreeChange(connection, tree)
+        place, change = _place(claim), TreeChange(connection, tree)
         succeeded = finish.status == "succeeded" and finish.limit is None
         state: AgentState = "COMPLETED" if succeeded else "KILLED" if finish.status == "canceled" else "FAILED"
         code, why = _failure(finish) if state == "FAILED" else (None, None)
-        moved = await ledger.move(
+        ended = await ledger.end_activation(
             connection,
-            [place.agent_id],
+            place.agent_id,
+            claim.run_id,
             state,
             legal_sources(state) if state != "KILLED" else legal_sources("FAILED"),
-            run_id=claim.run_id,
+            summary=finish.text,
             error_code="killed" if state == "KILLED" else code,
             error_message="Its run was canceled." if state == "KILLED" else why,
         )
-        await ledger.record_end(connection, place.agent_id, claim.run_id, finish.text)
-        agent = await ledger.get_agent(connection, tree.tenant_id, place.agent_id)
-        if not moved or agent is None:
+        if ended is None or not ended.moved:
             # It was killed, or failed to break a deadlock, and has been reported.
             return _after(change)
+        agent = ended.agent
         result = AgentResult(
             agent.id,
             success=succeeded,
-            summary=agent.summary or finish.text,
+            summary=agent.summary or "",
             artifacts=agent.artifacts,
             error_code=agent.error_code,
             error=agent.error_message,
         )
-        await report_end(change, agent, result)
+        await report_end(change, agent, result, has_children=ended.has_active_children)
         if state != "KILLED":
             await activate_with_prompts(change, agent)
         return _after(change)
@@ -125,10 +124,6 @@ def _after(change: TreeChange) -> AfterTransition:
 def _place(claim: Claim) -> OrchestrationPlace:
     assert claim.place is not None  # noqa: S101 - see `OrchestratedRuns`
     return claim.place
-
-
-async def _lock(connection: Connection, claim: Claim) -> LockedTree:
-    return await lock_tree(connection, claim.tenant_id, _place(claim).orchestration_id)
 
 
 async def _state_of_any(connection: Connection, tree: LockedTree, place: OrchestrationPlace) -> AgentState:

@@ -140,9 +140,9 @@ class AttemptRunner:
         async def write(connection: Connection) -> tuple[Suspended, AfterTransition]:
             if claim.place is None:
                 return await suspend_run(connection, claim, waits, result.deferred_usage, facts), AfterTransition()
-            await parts.orchestrated.lock(connection, claim)
+            tree = await parts.orchestrated.lock(connection, claim)
             suspended = await suspend_run(connection, claim, waits, result.deferred_usage, facts)
-            return suspended, await parts.orchestrated.suspended(connection, claim, result.usage.reasoning_ms)
+            return suspended, await parts.orchestrated.suspended(connection, tree, claim, result.usage.reasoning_ms)
 
         suspended, after = await persist(parts.database, run.abort, write, transaction=claim.place is not None)
         # The response with these calls is committed, so what was streamed of it is valid.
@@ -167,11 +167,10 @@ class AttemptRunner:
         run.ending = True
 
         async def write(connection: Connection) -> tuple[Finished, AfterTransition]:
-            if orchestrated:
-                await parts.orchestrated.lock(connection, claim)
+            tree = await parts.orchestrated.lock(connection, claim) if orchestrated else None
             done = await finish_run(connection, claim, finish, seq=recorder.seq)
-            if orchestrated:
-                return done, await parts.orchestrated.finished(connection, claim, finish)
+            if tree is not None:
+                return done, await parts.orchestrated.finished(connection, tree, claim, finish)
             parents = await resolve_parents(connection, [claim.run_id]) if has_parent else []
             return done, AfterTransition(tuple(parents))
 

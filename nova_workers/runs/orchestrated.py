@@ -11,6 +11,7 @@ from typing import Protocol
 
 from nova_workers.contracts.runs import CancelRequest, Claim, Doorbell, Finish
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.orchestrations.locking import LockedTree
 
 __all__ = ["AfterTransition", "OrchestratedRuns"]
 
@@ -26,7 +27,7 @@ class AfterTransition:
 class OrchestratedRuns(Protocol):
     """What an orchestration does when a run of one of its agents makes a transition."""
 
-    async def lock(self, connection: Connection, claim: Claim) -> None:
+    async def lock(self, connection: Connection, claim: Claim) -> LockedTree:
         """Lock the tree. The first statement of a transaction that suspends or finishes a run."""
         ...
 
@@ -38,11 +39,13 @@ class OrchestratedRuns(Protocol):
         """The engine is about to be called. One statement, outside a transaction."""
         ...
 
-    async def suspended(self, connection: Connection, claim: Claim, reasoning_ms: int) -> AfterTransition:
+    async def suspended(
+        self, connection: Connection, tree: LockedTree, claim: Claim, reasoning_ms: int
+    ) -> AfterTransition:
         """The run was suspended in this transaction, after `reasoning_ms` of model time."""
         ...
 
-    async def finished(self, connection: Connection, claim: Claim, finish: Finish) -> AfterTransition:
+    async def finished(self, connection: Connection, tree: LockedTree, claim: Claim, finish: Finish) -> AfterTransition:
         """The run was finished in this transaction."""
         ...
 

@@ -14,20 +14,21 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.orchestrations.locking import LockedTree
-from nova_workers.vocabulary import ENDED_AGENTS, AgentRole, AgentState, PermissionMode, RunSource
+from nova_workers.vocabulary import ENDED_AGENTS, AgentRole, AgentState, PermissionMode, RunSource, sql_list
 
 __all__ = [
+    "Ended",
     "NewAgent",
     "add_reasoning",
     "agents_of",
     "close_tree",
+    "end_activation",
     "get_agent",
     "insert_agent",
     "insert_tree",
     "move",
     "open_trees",
     "reactivate",
-    "record_end",
     "set_progress",
     "set_summary",
     "tree_spending",
@@ -113,6 +114,32 @@ UPDATE orchestration_agents
 RETURNING id
 """
 
+# The end of an activation: a move, with its final text unless it recorded a summary. An agent that was ended before
+# keeps its state, and gets its partial text.
+_END = f"""
+WITH before AS (
+    SELECT id, state = ANY(:sources::text[]) AS moves
+      FROM orchestration_agents WHERE id = :id AND run_id = :run_id
+       FOR UPDATE
+), ended AS (
+    UPDATE orchestration_agents a
+       SET state = CASE WHEN moves THEN :state ELSE a.state END,
+           state_at = CASE WHEN moves THEN now() ELSE a.state_at END,
+           ended_at = CASE WHEN moves THEN now() ELSE a.ended_at END,
+           error_code = CASE WHEN moves THEN :error_code ELSE a.error_code END,
+           error_message = CASE WHEN moves THEN :error_message ELSE a.error_message END,
+           summary = COALESCE(a.summary, :summary)
+      FROM before
+     WHERE a.id = before.id
+    RETURNING a.*, before.moves
+)
+SELECT {_COLUMNS}, a.moves,
+       EXISTS (SELECT 1 FROM orchestration_agents c
+                WHERE c.orchestration_id = a.orchestration_id AND c.parent_id = a.id
+                  AND c.state NOT IN {sql_list(ENDED_AGENTS)}) AS has_active_children
+  FROM ended a
+"""
+
 # A new activation of an ended agent: a run at the end of its thread.
 _REACTIVATE = """
 UPDATE orchestration_agents
@@ -135,10 +162,6 @@ RETURNING id
 """
 _REASONING = """
 UPDATE orchestration_agents SET reasoning_ms = reasoning_ms + :reasoning_ms WHERE id = :id AND run_id = :run_id
-"""
-
-_END = """
-UPDATE orchestration_agents SET summary = COALESCE(summary, :summary) WHERE id = :id AND run_id = :run_id
 """
 
 _CLOSE = "UPDATE orchestrations SET finished_at = now() WHERE id = :id AND finished_at IS NULL"
@@ -177,6 +200,15 @@ class NewAgent:
     permission_mode: PermissionMode = "DEFAULT"
     expert_id: str | None = None
     category: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An agent at the end of an activation. `moved` is False if it had been ended before."""
+
+    agent: AgentDescriptor
+    moved: bool
+    has_active_children: bool
 
 
 async def insert_tree(
@@ -336,9 +368,47 @@ async def set_summary(
     return row is not None
 
 
-async def record_end(connection: Connection, agent_id: str, run_id: str, summary: str) -> None:
-    """Record the final text of an activation, unless it recorded a summary."""
-    await connection.execute(_END, id=agent_id, run_id=run_id, summary=storable(summary))
+async def end_activation(
+    connection: Connection,
+    agent_id: str,
+    run_id: str,
+    state: AgentState,
+    sources: Iterable[AgentState],
+    *,
+    summary: str,
+    error_code: str | None = None,
+    error_message: str | None = None,
+) -> Ended | None:
+    """Record the end of an activation with its final text, which a recorded summary precedes.
+
+    Args:
+        connection: The ledger.
+        agent_id: The agent.
+        run_id: The run of the activation.
+        state: The agent's new state.
+        sources: The states from which the move is legal; an agent in another state keeps it.
+        summary: The final text.
+        error_code: Of a failure.
+        error_message: Of a failure.
+
+    Returns:
+        The agent as it stands; None if the run is not of its latest activation.
+    """
+    row = await connection.fetchrow(
+        _END,
+        id=agent_id,
+        run_id=run_id,
+        state=state,
+        sources=list(sources),
+        summary=storable(summary),
+        error_code=error_code,
+        error_message=None if error_message is None else storable(error_message),
+    )
+    if row is None:
+        return None
+    values = dict(row)
+    moved, has_active_children = values.pop("moves"), values.pop("has_active_children")
+    return Ended(_agent(values), moved, has_active_children)
 
 
 async def set_progress(connection: Connection, agent_id: str, run_id: str, status: str, percent: float | None) -> bool:
@@ -375,7 +445,10 @@ def _descriptors(rows: Iterable[Row]) -> list[AgentDescriptor]:
 
 
 def _descriptor(row: Row) -> AgentDescriptor:
-    values = dict(row)
-    values["tools"] = None if row["tools"] is None else tuple(row["tools"])
-    values["plugins"] = tuple(row["plugins"])
+    return _agent(dict(row))
+
+
+def _agent(values: dict[str, Any]) -> AgentDescriptor:
+    values["tools"] = None if values["tools"] is None else tuple(values["tools"])
+    values["plugins"] = tuple(values["plugins"])
     return AgentDescriptor(**values)
