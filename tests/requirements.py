@@ -253,6 +253,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "child.descendants": "Nothing that a command started outlives its call, whatever session or environment it took.",
     "child.killed-worker": "The death of a worker also ends all processes that its commands and servers started.",
     "engine.mcp-away": "A dead or silent server costs a turn that server's tools, and does not end it.",
+    "engine.origin": "Reasoning that only its model understands goes back to that model, and to no other.",
+    "engine.key-scope": "A key of one model provider is sent to no other.",
     "engine.first-byte": "A provider that accepts and never answers times out, and the next model, if any, is used.",
     "engine.keys": "A failing key is replaced by the next in the same turn, and rests for all engines and workers.",
     "engine.probe": "A probe of a model that was down, if it is stopped, lets the next call probe at once.",

@@ -19,6 +19,7 @@ from nova_workers.engines.openai.provider import WireForm
 from nova_workers.engines.prices import ModelPrice
 from tests.contract.engines.stage import Bench, TurnRecorder
 from tests.integration.engines.openai.conftest import MakeEngine
+from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Reply, Status, Stream
 
 THINKS = Part("thinking", ["Let me ", "think."])
@@ -39,6 +40,7 @@ async def _turn(
     return await asyncio.wait_for(engine.run(message, options, "sandbox"), 20)
 
 
+@proves("engine.origin")
 async def test_encrypted_reasoning_goes_back_to_the_model_that_made_it_and_to_no_other(
     server: ModelServer, make_engine: MakeEngine
 ) -> None:

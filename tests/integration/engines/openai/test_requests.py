@@ -13,6 +13,7 @@ from nova_workers.engines.openai import Key, OpenAIEngine
 from nova_workers.engines.openai.provider import WireForm
 from tests.contract.engines.stage import Bench
 from tests.integration.engines.openai.conftest import MakeEngine
+from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
 FINE = Stream((Part("text", ["Well"]),))
@@ -210,6 +211,7 @@ async def test_thinking_asks_for_effort_and_summaries(server: ModelServer, make_
     assert "reasoning_effort" not in await _asked(make_engine("chat"), server)
 
 
+@proves("engine.key-scope")
 async def test_a_server_without_a_key_gets_none_of_the_environment(
     server: ModelServer, make_engine: MakeEngine, api: WireForm, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,8 @@ def test_a_worker_without_a_model_for_it_has_no_such_engine(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-for-something-else")
     assert "openai" not in build_worker(settings).engines
+    # A compose file gives an empty text for what is not set.
+    assert "openai" not in build_worker(_with(settings, monkeypatch, MODEL="")).engines
     settings = _with(settings, monkeypatch, PROVIDERS='{"mine": {"base_url": "http://127.0.0.1:1/v1"}}')
     with pytest.raises(ConfigurationError, match="NOVA_OPENAI__MODEL is not set"):
         build_worker(settings)
