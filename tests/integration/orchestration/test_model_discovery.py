@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nova_workers.bootstrap.model_choice import build_configs, build_discovery
+from nova_workers.bootstrap.worker import build_worker
 from nova_workers.config import Settings
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
 from nova_workers.ledger.database import Database
@@ -69,3 +70,19 @@ async def test_discovery_can_be_switched_off(database: Database, settings: Setti
     )
     await build_configs(database, off).put(tenant.id, OrchestrationConfigPut(text=""), actor="person")
     assert await build_discovery(database, off, ManualClock()).tick() == 0
+
+
+async def test_the_daily_tick_of_a_worker_ranks_and_discovers(
+    database: Database, settings: Settings, codex: Path
+) -> None:
+    list_models(codex, "gpt-7-sol")
+    tenant = await make_tenant(database)
+    await build_configs(database, settings).put(tenant.id, OrchestrationConfigPut(text="engine: {}"), actor="person")
+    worker = build_worker(settings)
+    try:
+        await worker.learn_about_models()
+        await worker.learn_about_models()
+    finally:
+        await worker.aclose()
+    stored = await build_configs(database, settings).get(tenant.id)
+    assert (stored.version, stored.created_by, stored.text) == (2, "discovery", "engine: {}")
