@@ -42,6 +42,8 @@ __all__ = [
     "FinishStatus",
     "FiringOutcome",
     "HeadMove",
+    "HistoryDetail",
+    "HistoryEntryType",
     "KeptTurns",
     "Limit",
     "LiveQueue",
@@ -210,6 +212,10 @@ RoutedMessageType = Literal[
 ]
 AwaitedSender = Literal["parent", "child", "expert", "any"]
 """Whose message a waiting agent needs. ``any`` is `wait_for_message`."""
+HistoryEntryType = Literal["TEXT", "THINKING", "TOOL_CALL", "TOOL_RESULT", "USER_MESSAGE"]
+"""What an entry of an agent's conversation is."""
+HistoryDetail = Literal["full", "summary"]
+"""How much of a conversation is shown: everything, or texts and the names of tools."""
 TaskCategory = Literal[
     "architecture",
     "complex-reasoning",

@@ -17,7 +17,6 @@ from nova_workers.contracts.runs import PlannedEffect
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
-from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.tools import OrchestrationCapability
 from nova_workers.runs.attempt import ExecutorParts
 from nova_workers.runs.executor import RunExecutor
@@ -51,7 +50,7 @@ def build_executor(
     metrics: Metrics,
     tracing: Tracing,
     orchestrated: OrchestratedRuns,
-    actions: AgentActions,
+    orchestrator: OrchestrationCapability,
     embedder: Embedder | None = None,
 ) -> RunExecutor:
     """Build the executor of a worker process.
@@ -71,13 +70,13 @@ def build_executor(
         metrics: Of the process.
         tracing: Of the process.
         orchestrated: What orchestrations do at transitions of their agents' runs.
-        actions: What agents of orchestrations do by their tools.
+        orchestrator: The tools of agents of orchestrations.
         embedder: Makes the vectors of message searches; without it they go by words alone.
     """
     capabilities = default_registry(
         database, settings, clock, embedder=embedder, dispatcher=dispatcher, serve=ToolServer()
     )
-    capabilities.add(OrchestrationCapability(actions))
+    capabilities.add(orchestrator)
     turns = TurnRunner(
         TurnAssembler(
             database,

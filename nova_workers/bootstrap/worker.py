@@ -17,6 +17,7 @@ from nova_workers.bootstrap.effects import declare_effects
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.model_choice import build_discovery, build_model_chooser
+from nova_workers.bootstrap.orchestrations import build_orchestrator
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
@@ -32,7 +33,6 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
-from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.models.discovering import ModelDiscovery
 from nova_workers.orchestration.models.refreshing import RankingRefresher
 from nova_workers.orchestration.tick import OrchestrationTicker
@@ -178,7 +178,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         metrics=metrics,
         tracing=tracing,
         orchestrated=TreeTransitions(dispatcher, canceller),
-        actions=AgentActions(database, dispatcher, canceller, chooser),
+        orchestrator=build_orchestrator(database, dispatcher, canceller, chooser),
         embedder=provider,
     )
     return WorkerServices(

@@ -30,12 +30,12 @@ from nova_workers.ledger.orchestrations.agents import NewAgent
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree_of_run
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate
-from nova_workers.orchestration.choosing import ChosenModel, ModelChooser
 from nova_workers.orchestration.config.plugins import resolve_plugins
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
+from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser
 from nova_workers.orchestration.profile import agent_spec, check_cwd, check_tools
 from nova_workers.orchestration.routing import TreeChange, deliver
-from nova_workers.orchestration.service import find_agent
+from nova_workers.orchestration.service import find_agent, pick_agent
 from nova_workers.orchestration.transitions import apply_change
 from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ENDED_AGENTS
@@ -392,22 +392,18 @@ class AgentActions:
         Raises:
             MessageRoutingError: None can, except from a person. Waiting would never end.
         """
-        own, children = await self.family(caller)
-        if own.parent_id is not None or any(child.state not in ENDED_AGENTS for child in children):
-            return
         async with self._database.connection() as connection:
+            agents = await ledger.agents_of(connection, caller.tenant_id, caller.orchestration_id)
+            own = pick_agent(agents, caller.agent_id, what="agent")
+            if own.parent_id is not None or any(
+                agent.parent_id == own.id and agent.state not in ENDED_AGENTS for agent in agents
+            ):
+                return
             if not await messages.pending(connection, [own.id]):
                 raise MessageRoutingError(
                     "You have no active children and no unread messages, so none would arrive. Spawn a child, or "
                     "complete the task."
                 )
-
-    async def family(self, caller: Caller) -> tuple[AgentDescriptor, list[AgentDescriptor]]:
-        """Return the agent and its children as they stand."""
-        async with self._database.connection() as connection:
-            agents = await ledger.agents_of(connection, caller.tenant_id, caller.orchestration_id)
-        own = next(agent for agent in agents if agent.id == caller.agent_id)
-        return own, [agent for agent in agents if agent.parent_id == caller.agent_id]
 
     @asynccontextmanager
     async def _changed(self, caller: Caller) -> AsyncGenerator[TreeChange]:

@@ -13,8 +13,8 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.orchestration import READ_TOOLS, SpawnRequest
 from nova_workers.errors import AgentSpawnError
-from nova_workers.orchestration.choosing import ChosenModel
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
+from nova_workers.orchestration.models.choosing import ChosenModel
 from nova_workers.prompts.orchestration import expert_words, master_words, role_words
 from nova_workers.vocabulary import AgentRole, ReasoningEffort
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +20,15 @@ from nova_workers.ledger.orchestrations.trees import orchestration_of_run
 from nova_workers.ledger.runs.submit import find_idempotent, take_idempotency_key
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate, activate_with_prompts
-from nova_workers.orchestration.choosing import ModelChooser
 from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.profile import agent_spec, check_cwd
 from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch
 from nova_workers.orchestration.transitions import apply_change
 from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ENDED_AGENTS, RunQueue, RunSource
 
-__all__ = ["NewOrchestration", "Orchestrations", "Started", "find_agent", "narrowed_limits"]
+__all__ = ["NewOrchestration", "Orchestrations", "Started", "find_agent", "narrowed_limits", "pick_agent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,18 +286,24 @@ async def find_agent(
     Raises:
         NotFound: There is none, or there are several.
     """
-    agents = [
-        agent
-        for agent in await ledger.agents_of(connection, tree.tenant_id, tree.id)
-        if below is None or agent.parent_id == below
-    ]
+    agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
+    if below is None:
+        return pick_agent(agents, part, what="agent")
+    return pick_agent([agent for agent in agents if agent.parent_id == below], part, what="child")
+
+
+def pick_agent(agents: Sequence[AgentDescriptor], part: str, *, what: str) -> AgentDescriptor:
+    """Return the agent with an id, or a unique part of it.
+
+    Raises:
+        NotFound: There is none, or there are several.
+    """
     wanted = part.strip().casefold()
     found = [agent for agent in agents if agent.id.casefold() == wanted] or [
         agent for agent in agents if wanted and wanted in agent.id.casefold()
     ]
     if len(found) == 1:
         return found[0]
-    what = "child" if below is not None else "agent"
     known = ", ".join(agent.id for agent in (found or agents)) or "none"
     if found:
         raise NotFound(f"Several agents match {part!r}: {known}. Give more of the id.", kind="agent")

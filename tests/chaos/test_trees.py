@@ -10,7 +10,9 @@ import pytest
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.agents import agents_of
-from nova_workers.orchestration.choosing import NamedModels
+from nova_workers.orchestration.models.availability import FleetAvailability
+from nova_workers.orchestration.models.catalog import ModelCatalog
+from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.service import NewOrchestration, Orchestrations, Started
 from nova_workers.vocabulary import ENDED_AGENTS
 from tests.support.harness.trees import call, complete, script
@@ -45,7 +47,8 @@ async def _start(fleet: Fleet, database: Database) -> Started:
     children = [{"prompt": _branch(f"b{at}"), "name": f"b{at}"} for at in range(3)]
     task = script(call("spawn_children_parallel", children=children), complete("All parts are done."))
     assert fleet.tenant_id is not None
-    service = Orchestrations(database, Doorbells(), _NoNotifier(), NamedModels())
+    models = RankedModels(ModelCatalog(database, FleetAvailability({"scripted"})))
+    service = Orchestrations(database, Doorbells(), _NoNotifier(), models)
     return await service.start(NewOrchestration(fleet.tenant_id, "nova", task))
 
 

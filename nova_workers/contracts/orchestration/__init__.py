@@ -11,6 +11,7 @@ from nova_workers.contracts.orchestration.agents import (
     RoutedMessage,
     SpawnRequest,
 )
+from nova_workers.contracts.orchestration.history import HistoryEntry, Rationale
 from nova_workers.contracts.orchestration.limits import OrchestrationLimits, TreeSpending
 
 __all__ = [
@@ -20,8 +21,10 @@ __all__ = [
     "TASK_COMPLETE",
     "AgentDescriptor",
     "AgentResult",
+    "HistoryEntry",
     "OrchestrationLimits",
     "OrchestrationPlace",
+    "Rationale",
     "RoutedMessage",
     "SpawnRequest",
     "TreeSpending",

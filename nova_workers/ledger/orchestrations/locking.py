@@ -1,4 +1,4 @@
-"""Locks a tree: the first statement of every transaction that changes it."""
+"""Locks a tree: the first statement of every transaction that changes it. And reads what no transaction changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_workers.errors import NotFound, RunLost
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.vocabulary import RunQueue
 
-__all__ = ["LockedTree", "lock_tree", "lock_tree_of_run", "skip_locked_trees"]
+__all__ = ["LockedTree", "frozen_config", "lock_tree", "lock_tree_of_run", "skip_locked_trees"]
 
 _COLUMNS = """
 o.id, o.tenant_id, o.agent_id, o.master_id, o.config, o.limits, o.queue, o.deadline_at, o.finished_at
@@ -33,6 +33,8 @@ SELECT {_COLUMNS}
 
 _SKIP_LOCKED = f"SELECT {_COLUMNS} FROM orchestrations o WHERE o.id = :id FOR UPDATE SKIP LOCKED"
 
+_CONFIG = "SELECT config FROM orchestrations WHERE tenant_id = :tenant_id AND id = :id"
+
 
 @dataclass(frozen=True, slots=True)
 class LockedTree:
@@ -48,6 +50,19 @@ class LockedTree:
     queue: RunQueue
     deadline_at: datetime | None
     finished_at: datetime | None
+
+
+async def frozen_config(connection: Connection, tenant_id: str, orchestration_id: str) -> JsonObject:
+    """Return the configuration of an orchestration, as it was frozen at its start.
+
+    Raises:
+        NotFound: No such orchestration in this tenant.
+    """
+    row = await connection.fetchrow(_CONFIG, tenant_id=tenant_id, id=orchestration_id)
+    if row is None:
+        raise NotFound(f"No orchestration {orchestration_id!r}.", kind="orchestration")
+    config: JsonObject = row["config"]
+    return config
 
 
 async def lock_tree(connection: Connection, tenant_id: str, orchestration_id: str) -> LockedTree:

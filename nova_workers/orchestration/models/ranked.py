@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nova_workers.orchestration.choosing import ChosenModel
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.capability import ModelCapability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.choice import ModelSelector, Recommendation
+from nova_workers.orchestration.models.choosing import ChosenModel
 from nova_workers.orchestration.models.classifying import classify
 from nova_workers.vocabulary import AgentRole, ReasoningEffort, TaskCategory
 
@@ -14,7 +14,7 @@ __all__ = ["RankedModels"]
 
 
 class RankedModels:
-    """Implements `nova_workers.orchestration.choosing.ModelChooser`."""
+    """Implements `nova_workers.orchestration.models.choosing.ModelChooser`."""
 
     def __init__(self, catalog: ModelCatalog) -> None:
         self._catalog = catalog

@@ -12,7 +12,9 @@ from nova_workers.broker.dispatcher import CeleryDispatcher
 from nova_workers.contracts.events import StreamEnd, Thinking
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.observability.metrics import Metrics
-from nova_workers.orchestration.choosing import NamedModels
+from nova_workers.orchestration.models.availability import FleetAvailability
+from nova_workers.orchestration.models.catalog import ModelCatalog
+from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.service import NewOrchestration, Orchestrations, Started
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.stage import Bench, Stage, scripted
@@ -63,7 +65,12 @@ async def _service(stage: Stage) -> AsyncGenerator[Orchestrations]:
     celery = build_celery(stage.fleet.env["NOVA_REDIS_URL"], fail_fast=True)
     dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=2)
     try:
-        yield Orchestrations(stage.database, dispatcher, _NoNotifier(), NamedModels())
+        yield Orchestrations(
+            stage.database,
+            dispatcher,
+            _NoNotifier(),
+            RankedModels(ModelCatalog(stage.database, FleetAvailability({"scripted"}))),
+        )
     finally:
         await asyncio.to_thread(dispatcher.close)
 

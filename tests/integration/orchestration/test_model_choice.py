@@ -10,10 +10,10 @@ import pytest
 from nova_workers.errors import ModelNotAvailableError, ProviderNotAvailableError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.rankings import list_rankings, refresh_rankings
-from nova_workers.orchestration.choosing import ChosenModel
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.models.availability import FleetAvailability
 from nova_workers.orchestration.models.catalog import ModelCatalog
+from nova_workers.orchestration.models.choosing import ChosenModel
 from nova_workers.orchestration.models.installed import known_models
 from nova_workers.orchestration.models.ranked import RankedModels
 from tests.requirements import proves

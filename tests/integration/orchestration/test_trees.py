@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_workers.contracts.orchestration import OrchestrationLimits
-from tests.support.harness.trees import Forest, call, complete, script, spawn
+from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
 
 async def test_a_master_waits_for_its_child_and_gets_its_result(forest: Forest) -> None:
@@ -93,6 +93,7 @@ async def test_an_idle_child_takes_the_prompt_before_an_ended_one(forest: Forest
         call("wait_for_message", timeout=0.01),
         spawn(complete("unused"), name="a", model="scripted-2"),
         complete("done"),
+        config=MODELS,
     )
     while await forest.harness.waiting.sweep() == 0:
         continue

@@ -8,10 +8,24 @@ import orjson
 
 from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits
 from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.service import NewOrchestration, Started
 from tests.support.harness.workers import Harness
 
-__all__ = ["Forest", "call", "complete", "script", "spawn"]
+__all__ = ["MODELS", "Forest", "call", "complete", "script", "spawn"]
+
+MODELS = OrchestrationConfig.model_validate(
+    {
+        "providers": {"local": {"engine": "scripted"}, "away": {"engine": "anthropic"}},
+        "models": {
+            "small": {"provider": "local", "model_id": "scripted-mini"},
+            "scripted-2": {"provider": "local", "model_id": "scripted-2"},
+            "big": {"provider": "local", "model_id": "scripted-opus"},
+            "gone": {"provider": "away", "model_id": "claude-opus-5"},
+        },
+    }
+)
+"""A configuration with models that the harness has, and with one that it has not."""
 
 
 def script(*items: dict[str, Any]) -> str:

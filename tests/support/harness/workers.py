@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.executor import build_executor
+from nova_workers.bootstrap.orchestrations import build_orchestrator
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
@@ -21,8 +22,9 @@ from nova_workers.keys import CONTROL_CHANNEL
 from nova_workers.ledger.database import Database, Row
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
-from nova_workers.orchestration.actions import AgentActions
-from nova_workers.orchestration.choosing import NamedModels
+from nova_workers.orchestration.models.availability import FleetAvailability
+from nova_workers.orchestration.models.catalog import ModelCatalog
+from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.service import Orchestrations
 from nova_workers.orchestration.tick import OrchestrationTicker
 from nova_workers.orchestration.transitions import TreeTransitions
@@ -104,7 +106,7 @@ class Worker:
             metrics=self.metrics,
             tracing=tracing,
             orchestrated=TreeTransitions(harness.bells, harness.canceller),
-            actions=AgentActions(database, harness.bells, harness.canceller, NamedModels()),
+            orchestrator=build_orchestrator(database, harness.bells, harness.canceller, harness.models),
         )
         self._control = ControlChannel(self.redis)
         self._background: list[asyncio.Task[None]] = []
@@ -186,6 +188,8 @@ class Harness:
             "planned": self.engine,
             "scripted": ScriptedEngine(environment="development"),
         }
+        self.models = RankedModels(ModelCatalog(database, FleetAvailability({"scripted"})))
+        """Every other engine counts as missing."""
         self.bells = Doorbells()
         self.metrics = Metrics(CollectorRegistry())
         self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())
@@ -210,7 +214,7 @@ class Harness:
             database,
             self.bells,
             self.canceller,
-            NamedModels(),
+            self.models,
             idempotency_ttl_s=settings.runs.idempotency_ttl_s,
         )
         self.ticker = OrchestrationTicker(database, self.bells, self.canceller, SystemClock())

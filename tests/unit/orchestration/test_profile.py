@@ -6,8 +6,8 @@ import pytest
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import SpawnRequest
-from nova_workers.orchestration.choosing import ChosenModel
 from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.models.choosing import ChosenModel
 from nova_workers.orchestration.profile import agent_spec
 
 OWNER = AgentSpec(name="Owner", temperature=0.5, engine_config={"kept": 1})

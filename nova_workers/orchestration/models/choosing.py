@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from nova_workers.errors import ModelNotAvailableError
 from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.models.choice import Recommendation
 from nova_workers.vocabulary import AgentRole, Complexity, ReasoningEffort, TaskCategory
 
-__all__ = ["ChosenModel", "ModelChooser", "NamedModels"]
+__all__ = ["ChosenModel", "ModelChooser"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +54,13 @@ class ModelChooser(Protocol):
         """
         ...
 
+    async def recommend(
+        self, tenant_id: str, config: OrchestrationConfig, task_description: str, complexity: str | None = None
+    ) -> Recommendation:
+        """Return the model that fits a described piece of work best, and why.
 
-class NamedModels:
-    """Takes the model that was asked for, or the configuration's default, without a registry."""
-
-    async def choose(
-        self,
-        tenant_id: str,
-        config: OrchestrationConfig,
-        *,
-        role: AgentRole,
-        task: str,
-        model: str | None,
-        complexity: Complexity | None,
-    ) -> ChosenModel:
-        """Return the model by name. See `ModelChooser`."""
-        default = config.defaults.master_model if role == "MASTER" else None
-        name = model or default or config.defaults.model
-        if name is None:
-            return ChosenModel(None)
-        found = config.models.get(name)
-        model_id = name if found is None else found.model_id
-        peers = config.peers()
-        if role != "MASTER" and peers and model_id not in peers:
-            raise ModelNotAvailableError(
-                f"Model {name!r} is not among the models that agents of this orchestration may use: "
-                f"{', '.join(sorted(peers))}.",
-                model=name,
-            )
-        engine = None if found is None else config.providers[found.provider].engine
-        return ChosenModel(model_id, engine)
+        Raises:
+            InvalidInput: There is no such complexity.
+            ModelNotAvailableError: No model that is permitted and available suffices.
+        """
+        ...

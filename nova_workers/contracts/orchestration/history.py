@@ -1,0 +1,51 @@
+"""The conversation of an agent as its parent, the API and the search for rationales read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.vocabulary import HistoryEntryType
+
+__all__ = ["HistoryEntry", "Rationale"]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One entry of an agent's conversation.
+
+    Attributes:
+        run_id: The activation that it belongs to.
+        text: Of a text, a thought, a message or a tool's result; empty for a call.
+        call_id: Of a call, and of its result.
+        tool_name: Of a call, and of its result.
+        params: Of a call.
+        failed: Whether the result is an error.
+    """
+
+    type: HistoryEntryType
+    run_id: str | None
+    at: datetime
+    text: str = ""
+    call_id: str | None = None
+    tool_name: str | None = None
+    params: JsonObject | None = None
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rationale:
+    """Why an agent changed a file.
+
+    Attributes:
+        call_id: The tool call that changed it.
+        tool_name: The tool.
+        path: The file, as the call names it.
+        rationale: What the agent wrote or thought before the call; None if none of it gives a reason.
+    """
+
+    call_id: str
+    tool_name: str
+    path: str
+    rationale: str | None

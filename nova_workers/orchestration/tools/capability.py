@@ -1,0 +1,65 @@
+"""The capability that gives every agent of an orchestration the tools of its role."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import BaseModel
+
+from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, NoConfig, Servers
+from nova_workers.orchestration.actions import AgentActions
+from nova_workers.orchestration.tools.children import child_tools
+from nova_workers.orchestration.tools.conversation import conversation_tools
+from nova_workers.orchestration.tools.experts import expert_tools
+from nova_workers.orchestration.tools.intelligence import intelligence_tools
+from nova_workers.orchestration.tools.lifecycle import lifecycle_tools
+from nova_workers.orchestration.tools.observing import observing_tools
+from nova_workers.orchestration.tools.seam import Declarations
+from nova_workers.orchestration.views import AgentViews
+from nova_workers.vocabulary import AgentRole
+
+__all__ = ["CAPABILITY", "OrchestrationCapability"]
+
+CAPABILITY = "orchestrator"
+"""Name of the MCP server of these tools."""
+
+_CHILD_ONLY = frozenset({"ask_parent", "report_progress"})
+_EXPERT_TOOLS = frozenset({"ask_parent", "report_progress", "task_complete"})
+
+
+class OrchestrationCapability:
+    """Gives every agent of an orchestration the tools of its role. It is never granted.
+
+    A call that is repeated after a crash finds what the first one did, so the tools are idempotent.
+    """
+
+    name = CAPABILITY
+    description = "Lets agents of an orchestration spawn, ask, prompt and watch other agents."
+    config: type[BaseModel] = NoConfig
+
+    def __init__(self, actions: AgentActions, views: AgentViews) -> None:
+        self.tools: Declarations = (
+            *conversation_tools(actions),
+            *child_tools(actions),
+            *expert_tools(actions),
+            *lifecycle_tools(actions),
+            *observing_tools(views),
+            *intelligence_tools(views),
+        )
+
+    @staticmethod
+    def injected(context: CapabilityContext) -> bool:
+        """Whether the run is one of an orchestration's agent."""
+        return context.place is not None
+
+    async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
+        """Return the tools of the agent's role."""
+        role: AgentRole = "WORKER" if context.place is None else context.place.role
+        tools = tuple(tool for tool in self.tools if _has(role, tool.name))
+        return DeclaredServer(CAPABILITY, tools, replace(context, config=config))
+
+
+def _has(role: AgentRole, tool: str) -> bool:
+    if role == "EXPERT":
+        return tool in _EXPERT_TOOLS
+    return role != "MASTER" or tool not in _CHILD_ONLY
