@@ -57,7 +57,7 @@ class RunExecutor:
         self._answering += 1
         try:
             tried: set[str] = set()
-            if not await self._parts.fair_queue.is_crowded(bell.queue, max(self.slots - self._answering, 0)):
+            if not await self._parts.fair_queue.has_backlog(bell.queue, max(self.slots - self._answering, 0)):
                 if await self._work_on(bell):
                     return
                 tried.add(bell.thread_id)

@@ -65,7 +65,7 @@ class FairQueue:
         self._choosing = asyncio.Lock()
         self._chosen: set[str] = set()
 
-    async def is_crowded(self, queue: str, free_slots: int) -> bool:
+    async def has_backlog(self, queue: str, free_slots: int) -> bool:
         """Whether more doorbells wait on a queue than this process has free slots.
 
         If not, every waiting doorbell is served at once and there is nothing to choose.

@@ -39,15 +39,15 @@ class BareCelery:
         publishes_s: How long each `send_task` took.
         pings_s: From before a publish to the word that its task has ended, one at a time.
         tasks_per_s: No-ops of a full queue.
-        crowd_s: Wall time of as many sleeping tasks as the row has turns.
+        concurrent_s: Wall time of as many sleeping tasks as the row has turns.
         slot_mb: Memory of a task that sleeps.
     """
 
     publishes_s: Sequence[float]
     pings_s: Sequence[float]
     tasks_per_s: float
-    crowd_s: float
-    large_crowd_s: float
+    concurrent_s: float
+    many_concurrent_s: float
     slot_mb: float
 
 
@@ -61,20 +61,20 @@ async def measure_bare_celery(servers: Servers, sizes: Sizes) -> BareCelery:
         # The queue is filled before there is a worker: so the one does not take CPU from the other.
         filled = _key()
         publishes_s = await asyncio.to_thread(_fill, celery, filled, sizes.bare_tasks)
-        async with _worker(url, slots=max(sizes.large_crowd, sizes.in_flight) + 24) as worker:
-            drained_s = await _told(redis, filled)
+        async with _worker(url, slots=max(sizes.many_concurrent, sizes.in_flight) + 24) as worker:
+            drained_s = await _recorded(redis, filled)
             pings_s = [await _ping(celery, redis) for _ in range(sizes.bare_pings)]
             idle_mb = pss_mb(worker.pid)
-            busy = asyncio.create_task(_crowd(celery, redis, sizes.in_flight, sizes.turn_s))
+            busy = asyncio.create_task(_run_concurrent(celery, redis, sizes.in_flight, sizes.turn_s))
             await asyncio.sleep(sizes.turn_s * 0.9)
             slot_mb = (pss_mb(worker.pid) - idle_mb) / sizes.in_flight
             await busy
-            crowd_s = await _crowd(celery, redis, sizes.crowd, sizes.turn_s)
-            large_crowd_s = await _crowd(celery, redis, sizes.large_crowd, sizes.turn_s)
+            concurrent_s = await _run_concurrent(celery, redis, sizes.concurrent, sizes.turn_s)
+            many_concurrent_s = await _run_concurrent(celery, redis, sizes.many_concurrent, sizes.turn_s)
     finally:
         await redis.aclose()
         celery.close()
-    return BareCelery(publishes_s, pings_s, sizes.bare_tasks / drained_s, crowd_s, large_crowd_s, slot_mb)
+    return BareCelery(publishes_s, pings_s, sizes.bare_tasks / drained_s, concurrent_s, many_concurrent_s, slot_mb)
 
 
 @asynccontextmanager
@@ -107,11 +107,11 @@ async def _ping(celery: Celery, redis: Redis) -> float:
     key = _key()
     began_s = time.perf_counter()
     celery.send_task(PING, kwargs={"key": key}, queue=_QUEUE, ignore_result=True)
-    await _told(redis, key)
+    await _recorded(redis, key)
     return time.perf_counter() - began_s
 
 
-async def _crowd(celery: Celery, redis: Redis, count: int, seconds: float) -> float:
+async def _run_concurrent(celery: Celery, redis: Redis, count: int, seconds: float) -> float:
     key = _key()
     began_s = time.perf_counter()
 
@@ -121,11 +121,11 @@ async def _crowd(celery: Celery, redis: Redis, count: int, seconds: float) -> fl
             celery.send_task(SLEEP, kwargs=kwargs, queue=_QUEUE, ignore_result=True)
 
     await asyncio.to_thread(publish)
-    await _told(redis, key)
+    await _recorded(redis, key)
     return time.perf_counter() - began_s
 
 
-async def _told(redis: Redis, key: str) -> float:
+async def _recorded(redis: Redis, key: str) -> float:
     answer = await redis.brpop([key], timeout=_TIMEOUT_S)
     if answer is None:
         raise TimeoutError(f"bare Celery did not end {key!r} within {_TIMEOUT_S} s")

@@ -24,7 +24,7 @@ _ended: dict[str, "itertools.count[int]"] = {}
 _first_s: dict[str, float] = {}
 
 
-def _tell(key: str, value: float) -> None:
+def _record(key: str, value: float) -> None:
     _redis.lpush(key, value)
     _redis.expire(key, _TTL_S)
 
@@ -34,13 +34,13 @@ def count(key: str, total: int) -> None:
     """Do nothing; the last of `total` tells how long all took, from the first one's start."""
     began_s = _first_s.setdefault(key, time.monotonic())
     if next(_ended.setdefault(key, itertools.count(1))) == total:
-        _tell(key, time.monotonic() - began_s)
+        _record(key, time.monotonic() - began_s)
 
 
 @app.task(name=PING)
 def ping(key: str) -> None:
     """Do nothing but say so."""
-    _tell(key, 0.0)
+    _record(key, 0.0)
 
 
 @app.task(name=SLEEP)
@@ -48,4 +48,4 @@ def sleep(key: str, total: int, seconds: float) -> None:
     """Sleep; the last of `total` reports the end."""
     time.sleep(seconds)
     if next(_ended.setdefault(key, itertools.count(1))) == total:
-        _tell(key, 0.0)
+        _record(key, 0.0)

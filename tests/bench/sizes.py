@@ -17,8 +17,8 @@ class Sizes:
     tokens: int = 200
     turns_s: float = 12.0
     clients: int = 32
-    crowd: int = 200
-    large_crowd: int = 1_000
+    concurrent: int = 200
+    many_concurrent: int = 1_000
     turn_s: float = 2.0
     in_flight: int = 500
     lost_runs: int = 40
@@ -28,7 +28,7 @@ class Sizes:
     few_finished_runs: int = 1_000
     claims: int = 400
     queued: int = 10_000
-    beside_the_crowd: int = 60
+    beside_a_backlog: int = 60
     picks: int = 100
     searched_messages: int = 100_000
     searches: int = 100
@@ -49,9 +49,10 @@ class Sizes:
     def quick(cls) -> "Sizes":
         """Return sizes for a first look: two minutes; the lease is shorter than the one that is promised for."""
         return cls(
-            accepts_s=4, waits=80, streams=60, token_streams=4, tokens=80, turns_s=5, crowd=100, large_crowd=400,
+            accepts_s=4, waits=80, streams=60, token_streams=4, tokens=80, turns_s=5, concurrent=100,
+            many_concurrent=400,
             in_flight=200, lost_runs=10, lost_turn_s=5, lease_ttl_s=6, finished_runs=100_000, claims=200,
-            queued=10_000, beside_the_crowd=20, picks=50,
+            queued=10_000, beside_a_backlog=20, picks=50,
             searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
             idle_triggers=100_000, due_triggers=5_000, renamed_runs=500,
             trees=8, tree_latencies=20, starts=2, bare_tasks=1_000, bare_pings=100,
@@ -61,10 +62,10 @@ class Sizes:
     def tiny(cls) -> "Sizes":
         """Return sizes that prove that a measurement runs, and nothing else."""
         return cls(
-            accepts_s=0.4, waits=3, streams=2, token_streams=2, tokens=5, turns_s=0.5, clients=2, crowd=3,
-            large_crowd=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,
+            accepts_s=0.4, waits=3, streams=2, token_streams=2, tokens=5, turns_s=0.5, clients=2, concurrent=3,
+            many_concurrent=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,
             few_finished_runs=100, claims=3,
-            queued=20, beside_the_crowd=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
+            queued=20, beside_a_backlog=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
             renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2,
             starts=1,

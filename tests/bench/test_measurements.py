@@ -63,7 +63,7 @@ async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
     for row in ("accept", "wait", "first-event", "tokens"):
         p50, p95, p99 = (figure.value for figure in results[row].figures)
         assert 0 < p50 <= p95 <= p99 < 60_000
-    assert results["crowd-200"].figures[0].value > sizes.turn_s
+    assert results["concurrent-200"].figures[0].value > sizes.turn_s
     assert [figure.value for figure in results["recovery"].figures if figure.label == "run twice"] == [0]
     cpu_ms = results["turns"].details["cpu_ms_per_run"]
     assert {"api", "worker", "postgres", "valkey", "load generator"} <= set(cpu_ms)

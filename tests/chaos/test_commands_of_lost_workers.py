@@ -62,7 +62,7 @@ def _lines(file: Path) -> list[str]:
 
 
 @proves("child.killed-worker")
-async def test_a_killed_worker_takes_its_commands_with_it(fleet: Fleet, tmp_path: Path) -> None:
+async def test_the_commands_of_a_killed_worker_end_with_it(fleet: Fleet, tmp_path: Path) -> None:
     _, pids = await _start_command(fleet, tmp_path / "pids")
     # The worker alone, and not its group.
     os.kill(fleet.workers[0].pid, signal.SIGKILL)
@@ -70,7 +70,7 @@ async def test_a_killed_worker_takes_its_commands_with_it(fleet: Fleet, tmp_path
 
 
 @proves("child.descendants")
-async def test_a_canceled_run_takes_its_commands_with_it(fleet: Fleet, tmp_path: Path) -> None:
+async def test_the_commands_of_a_canceled_run_end_with_it(fleet: Fleet, tmp_path: Path) -> None:
     run, pids = await _start_command(fleet, tmp_path / "pids")
     await fleet.client.runs.cancel(run.id)
     assert await asyncio.to_thread(wait_until_gone, pids, 10) == set()

@@ -61,7 +61,7 @@ async def test_a_wiped_valkey_loses_no_run(own_servers: OwnServers):
 
 
 @proves("recover.postgres")
-async def test_a_killed_postgres_loses_no_run_and_says_unavailable_meanwhile(own_servers: OwnServers):
+async def test_a_killed_postgres_loses_no_run_and_answers_are_unavailable_meanwhile(own_servers: OwnServers):
     async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
         await _send(fleet, 3, 3)
         await own_servers.postgres.kill()

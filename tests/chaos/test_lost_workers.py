@@ -52,7 +52,7 @@ async def _check_each_ended_once(fleet: Fleet, database: Database, runs: Sequenc
 
 
 @proves("recover.kill", "recover.expired", "journal.once")
-async def test_runs_of_a_killed_worker_go_on_elsewhere_from_their_last_step(env: dict[str, str], database: Database):
+async def test_runs_of_a_killed_worker_continue_elsewhere_from_their_last_step(env: dict[str, str], database: Database):
     async with Fleet(env, workers=1, beat=True) as fleet:
         runs = await _send(fleet, seconds=3)
         await _until_steps(database, runs, 1)
@@ -64,7 +64,7 @@ async def test_runs_of_a_killed_worker_go_on_elsewhere_from_their_last_step(env:
 
 
 @proves("drain.sigterm")
-async def test_a_drained_worker_hands_its_runs_over_and_no_lease_is_lost(env: dict[str, str], database: Database):
+async def test_a_drained_worker_requeues_its_runs_and_no_lease_is_lost(env: dict[str, str], database: Database):
     async with Fleet(env, workers=2, beat=True) as fleet:
         runs = await _send(fleet, seconds=12)
         await _until_steps(database, runs, 1)

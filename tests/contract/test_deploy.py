@@ -55,12 +55,12 @@ def test_every_yaml_file_can_be_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
-def test_every_setting_that_is_named_exists(path: Path) -> None:
+def test_every_named_setting_exists(path: Path) -> None:
     named = set(re.findall(r"\bNOVA_[A-Z0-9_]+", path.read_text()))
     assert named <= SETTINGS
 
 
-def test_every_resource_of_the_kustomization_is_there_and_none_is_forgotten() -> None:
+def test_the_kustomization_lists_every_resource() -> None:
     for folder in ("base", "keda"):
         (kustomization,) = _documents(DEPLOY / "kubernetes" / folder / "kustomization.yaml")
         files = {path.name for path in (DEPLOY / "kubernetes" / folder).iterdir()} - {"kustomization.yaml"}
@@ -111,7 +111,7 @@ def test_every_selector_finds_the_pods_of_a_deployment() -> None:
     assert selected - labels == {"migrate"}
 
 
-def test_autoscaling_leaves_room_below_a_workers_slots() -> None:
+def test_autoscaling_starts_below_a_workers_slots() -> None:
     scaled = next(m for m in _all_manifests() if m["kind"] == "ScaledObject")
     target = int(scaled["spec"]["triggers"][0]["metadata"]["targetQueryValue"])
     (settings,) = _documents(DEPLOY / "kubernetes" / "base" / "settings.yaml")
@@ -125,7 +125,7 @@ def test_the_image_is_made_from_the_hashed_lock_and_is_not_root() -> None:
 
 
 @pytest.mark.parametrize("lock", sorted([*ROOT.glob("requirements*.txt"), *DEPLOY.glob("requirements*.txt")]))
-def test_every_locked_package_has_hashes_and_no_place_is_named(lock: Path) -> None:
+def test_every_locked_package_has_hashes_and_no_index_is_named(lock: Path) -> None:
     text = lock.read_text()
     packages = re.findall(r"^[a-z0-9][^=\s]*==\S+.*$", text, re.MULTILINE)
     assert packages
@@ -134,7 +134,7 @@ def test_every_locked_package_has_hashes_and_no_place_is_named(lock: Path) -> No
     assert not re.search(r"^\s*--(?!hash)", text, re.MULTILINE)
 
 
-def test_the_locks_agree_with_each_other_and_hold_what_the_project_asks_for() -> None:
+def test_the_locks_agree_and_contain_the_projects_dependencies() -> None:
     def versions(path: Path) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for name, version in re.findall(r"^([a-z0-9][\w.-]*)(?:\[.*\])?==(\S+)", path.read_text(), re.MULTILINE):

@@ -140,7 +140,7 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", _PAGES)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for link in links(page):
         if link.startswith(("https://", "http://")):
             continue

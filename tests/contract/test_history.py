@@ -16,7 +16,7 @@ def script() -> dict[str, Any]:
     return runpy.run_path(str(_SCRIPT))
 
 
-def test_a_subject_with_a_body_is_good(script: dict[str, Any]) -> None:
+def test_a_subject_with_a_body_is_accepted(script: dict[str, Any]) -> None:
     assert script["problems_of"]("Requeue runs of a crashed worker\n\nTheir leases expired.\n") == []
 
 

@@ -79,7 +79,7 @@ async def test_after_a_busy_day_every_key_has_a_ttl(harness: Harness):
     assert await harness.redis.exists("nova:interactive") or await harness.redis.exists("nova:interactive:5")
 
 
-async def test_a_key_without_an_end_is_found(redis: Redis):
+async def test_a_key_without_a_ttl_is_found(redis: Redis):
     await redis.set("nova:forgotten", "1")
     await redis.set("nova:kept", "1", ex=10)
     await redis.rpush("nova:interactive", "a doorbell")

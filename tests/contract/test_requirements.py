@@ -44,7 +44,7 @@ def test_every_proof_names_a_promise():
     assert not unknown, f"not promised in tests/requirements.py: {unknown}"
 
 
-def test_a_test_cannot_prove_what_is_not_promised():
+def test_a_test_cannot_prove_an_unknown_promise():
     with pytest.raises(KeyError, match="no-such-promise"):
         proves("no-such-promise")
 

@@ -20,12 +20,11 @@ _MAY_SLEEP = {
     "contract/engines/test_stopping.py: on_tool_calls",
     "unit/observability/test_asgi.py: body",
     # A load is spread over time; nothing depends on how long it takes.
-    "unit/streams/test_hub.py: test_those_who_stay_hear_on_while_a_crowd_comes_and_leaves",
+    "unit/streams/test_hub.py: test_followers_keep_receiving_while_many_others_join_and_leave",
     "unit/streams/test_hub.py: test_followers_that_join_and_leave_at_any_moment_each_see_everything",
     # A window of the library `limits`, which reads the machine's clock.
-    "unit/engines/test_rate_limiter.py: test_a_debt_is_forgotten_with_its_window",
-    "unit/engines/test_rate_limiter.py: "
-    "test_tokens_drawn_for_a_key_whose_requests_are_spent_are_there_for_its_next_call",
+    "unit/engines/test_rate_limiter.py: test_a_debt_expires_with_its_window",
+    "unit/engines/test_rate_limiter.py: test_tokens_taken_for_a_key_without_requests_left_serve_its_next_call",
     "unit/engines/test_rate_limiter.py: test_tokens_taken_for_a_call_stopped_in_the_queue_serve_the_next",
 }
 

@@ -50,7 +50,7 @@ def _unknown_words(sql: str) -> list[str]:
     ]
 
 
-def test_statements_compare_with_words_of_the_vocabulary() -> None:
+def test_statements_compare_with_values_of_the_vocabulary() -> None:
     statements = dict(_statements())
     assert sum(len(_COMPARED.findall(sql)) for sql in statements.values()) > 100
     assert {name: found for name, sql in statements.items() if (found := _unknown_words(sql))} == {}
@@ -65,7 +65,7 @@ def test_statements_compare_with_words_of_the_vocabulary() -> None:
         ("WHERE kind <> 'user'", []),
     ],
 )
-def test_a_word_that_no_vocabulary_has_is_found(sql: str, unknown: list[str]) -> None:
+def test_a_value_outside_the_vocabulary_is_found(sql: str, unknown: list[str]) -> None:
     assert _unknown_words(sql) == unknown
 
 

@@ -29,7 +29,7 @@ async def harness(database: Database, redis: Redis, settings: Settings) -> Async
     await harness.close()
 
 
-async def test_1_a_message_is_a_row_before_the_caller_hears_that_it_was_accepted(harness: Harness):
+async def test_1_a_message_is_a_row_before_it_is_answered_with_accepted(harness: Harness):
     accepted = await harness.submit("What is a fence?")
     row = await harness.run(accepted.run_id)
     assert (row["status"], row["seq"], row["attempt"]) == ("queued", 1, 0)
@@ -41,7 +41,7 @@ async def test_2_a_doorbell_carries_ids_and_says_only_that_there_is_work(harness
     assert (bell.run_id, bell.thread_id, bell.queue) == (accepted.run_id, accepted.thread_id, "interactive")
 
 
-async def test_3_a_worker_that_hears_the_bell_claims_the_run_and_the_fence_grows(harness: Harness):
+async def test_3_a_worker_that_gets_the_doorbell_claims_the_run_and_the_fence_grows(harness: Harness):
     worker = harness.worker()
     accepted, slot = await harness.begin(worker, plan(doors={0: "thinking"}), "thinking")
     row = await harness.run(accepted.run_id)
@@ -83,7 +83,7 @@ async def test_6_a_follower_gets_events_whose_ids_have_no_gaps(harness: Harness)
     assert (await harness.run(accepted.run_id))["final_event_id"] == str(seen[-1].cursor)
 
 
-async def test_7_the_next_message_hears_what_was_said_before(harness: Harness):
+async def test_7_the_next_turn_gets_the_messages_before(harness: Harness):
     worker = harness.worker()
     first = await harness.submit("My name is Ada.")
     await harness.submit("What is my name?", first.thread_id)
@@ -91,7 +91,7 @@ async def test_7_the_next_message_hears_what_was_said_before(harness: Harness):
     assert harness.engine.model_calls[-1].texts == ("My name is Ada.", "Step 0. Done.", "What is my name?")
 
 
-async def test_8_when_the_worker_dies_another_goes_on_after_the_last_committed_step(harness: Harness):
+async def test_8_when_the_worker_dies_another_continues_after_the_last_committed_step(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     accepted, _ = await harness.begin(worker, plan(["search"], doors={1: "thinking"}), "thinking")
     await worker.crash()

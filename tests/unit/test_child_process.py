@@ -14,23 +14,23 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="Programs have a supe
 BOUNDS = Bounds(timeout_s=20, head_bytes=1_000)
 
 
-async def test_a_program_reads_what_it_is_given_and_its_output_is_returned() -> None:
+async def test_a_program_gets_its_input_and_its_output_is_returned() -> None:
     given = b"line\n" * 100_000
     result = await run_child(["wc", "-l"], BOUNDS, env={"PATH": os.defpath}, given=given)
     assert (result.exit_code, result.text().strip()) == (0, "100000")
 
 
-async def test_a_program_that_does_not_read_what_it_is_given_does_no_harm() -> None:
+async def test_a_program_may_ignore_its_input() -> None:
     result = await run_child(["true"], BOUNDS, env={"PATH": os.defpath}, given=bytes(5_000_000))
     assert result.exit_code == 0
 
 
-async def test_it_has_the_environment_that_it_is_given_and_no_other() -> None:
+async def test_a_program_has_only_the_given_environment() -> None:
     result = await run_child(["/usr/bin/env"], BOUNDS, env={"A": "b"})
     assert result.text() == "A=b\n"
 
 
-async def test_errors_are_output_only_where_that_is_wanted() -> None:
+async def test_stderr_is_output_only_if_requested() -> None:
     command = ["/bin/sh", "-c", "echo out; echo err >&2"]
     assert (await run_child(command, BOUNDS, env={})).text() == "out\n"
     assert (await run_child(command, BOUNDS, env={}, with_errors=True)).text() == "out\nerr\n"
@@ -45,14 +45,14 @@ async def test_the_first_and_the_last_bytes_are_kept(head: int, tail: int) -> No
     assert result.omitted_bytes == max(100 - head - tail, 0)
 
 
-async def test_output_without_end_costs_no_memory() -> None:
+async def test_endless_output_costs_no_memory() -> None:
     result = await run_child(["/usr/bin/yes"], Bounds(0.5, 100, 100), env={})
     assert result.exit_code is None
     assert len(result.head + result.tail) == 200
     assert result.omitted_bytes > 1_000_000
 
 
-async def test_a_program_that_is_not_there_is_an_error_and_leaves_no_pipe_open() -> None:
+async def test_a_missing_program_is_an_error_and_leaves_no_pipe_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError):
         await run_child(["/nothing/here"], BOUNDS, env={})
@@ -120,7 +120,7 @@ async def test_a_process_with_a_session_of_its_own_and_no_environment_ends_with_
 @linux
 @pytest.mark.parametrize("thread", ["main", "other"])
 @proves("child.killed-worker")
-async def test_nothing_of_a_program_outlives_a_killed_process_that_ran_it(thread: str) -> None:
+async def test_no_process_of_a_program_outlives_its_killed_caller(thread: str) -> None:
     read_end, write_end = os.pipe()
     escaping = _escaping(write_end, "import time; time.sleep(60)")
     run = f"asyncio.run(run_child({escaping!r}, Bounds(60, 100), env={{}}, passed=({write_end},)))"

@@ -17,7 +17,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("media_type", list(WHOLE))
-def test_a_file_that_is_what_it_says_has_no_problem(media_type: str) -> None:
+def test_a_valid_file_has_no_problem(media_type: str) -> None:
     assert media_problem(media_type, base64.b64encode(WHOLE[media_type]).decode()) is None
     assert "incomplete" in (bytes_problem(media_type, WHOLE[media_type][:-4]) or "")
     others = [other for other in WHOLE if other != media_type]
@@ -26,7 +26,7 @@ def test_a_file_that_is_what_it_says_has_no_problem(media_type: str) -> None:
 
 
 @pytest.mark.parametrize("raw", [png(8_001, 1), png(1, 8_001), jpeg(8_001, 1), jpeg(1, 9_000)])
-def test_more_pixels_than_the_provider_takes_are_a_problem(raw: bytes) -> None:
+def test_more_pixels_than_the_provider_accepts_are_a_problem(raw: bytes) -> None:
     media_type = "image/png" if raw.startswith(b"\x89PNG") else "image/jpeg"
     assert "at most 8000" in (bytes_problem(media_type, raw) or "")
     assert bytes_problem("image/png", png(8_000, 8_000)) is None
@@ -49,5 +49,5 @@ def test_a_header_that_cannot_be_read_is_a_problem() -> None:
         ("application/pdf", "A" * (24 * 1024 * 1024 + 4), "at most 25,165,824"),
     ],
 )
-def test_what_cannot_be_decoded_is_a_problem(media_type: str, data: str, says: str) -> None:
+def test_undecodable_data_is_a_problem(media_type: str, data: str, says: str) -> None:
     assert says in (media_problem(media_type, data) or "")

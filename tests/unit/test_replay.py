@@ -61,7 +61,7 @@ CURSORS = st.builds(EventCursor, attempt=st.integers(0, 6), seq=st.integers(0, 8
 
 
 @given(recorded_runs())
-def test_a_whole_replay_begins_with_a_start_and_ends_with_the_final_event_alone(run: RecordedRun) -> None:
+def test_a_whole_replay_begins_with_a_start_and_ends_with_one_final_event(run: RecordedRun) -> None:
     events = list(replay(run, EventCursor()))
     assert events[0][1].type == "stream_start"
     assert events[-1][1].type == "stream_end"
@@ -97,7 +97,7 @@ def test_a_follower_cut_off_anywhere_in_a_replay_misses_nothing_by_resuming(run:
 
 
 @given(recorded_runs(), CURSORS, CURSORS)
-def test_a_hole_is_filled_with_the_steps_that_closed_in_it(
+def test_a_gap_is_filled_with_the_steps_that_closed_in_it(
     run: RecordedRun, after: EventCursor, upto: EventCursor
 ) -> None:
     filled = list(replay_steps(run, after, upto))

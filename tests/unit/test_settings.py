@@ -13,7 +13,7 @@ from nova_workers.config import unknown_variables
         ("nova_api__prot", "did you mean NOVA_API__PORT?"),
     ],
 )
-def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant(name: str, told: str) -> None:
+def test_an_unknown_variable_is_reported_with_the_nearest_setting(name: str, told: str) -> None:
     assert unknown_variables({name: "1"}) == [f"{name} is set, but is not a setting; {told}"]
 
 

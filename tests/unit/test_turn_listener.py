@@ -53,7 +53,7 @@ def _ignore(*_: object) -> None:
 
 
 @pytest.mark.parametrize("listener", [TurnListener(), EngineCallbacks(), ForwardingListener(TurnListener())])
-async def test_by_default_a_turn_goes_on_and_nothing_happens(listener: TurnListener) -> None:
+async def test_default_callbacks_continue_the_turn(listener: TurnListener) -> None:
     for name, given in PLAIN.items():
         assert getattr(listener, name)(*given) is None
     await listener.on_tool_calls(STEP)
@@ -102,7 +102,7 @@ async def test_every_callback_is_called_under_its_own_name() -> None:
         ({"on_token", "on_reasoning", "on_restart"}, True, True, True),
     ],
 )
-def test_a_response_is_not_asked_for_again_where_a_callback_got_a_part_and_cannot_void_it(
+def test_a_response_is_not_retried_if_its_partial_text_cannot_be_voided(
     given: set[str], text: bool, reasoning: bool, may: bool
 ) -> None:
     callbacks: dict[str, Any] = dict.fromkeys(given, _ignore)
@@ -110,12 +110,12 @@ def test_a_response_is_not_asked_for_again_where_a_callback_got_a_part_and_canno
     assert listener.can_restart(text=text, reasoning=reasoning) is may
 
 
-async def test_without_a_listener_of_its_own_a_subagent_is_authorized_as_the_turn_is() -> None:
+async def test_a_subagent_without_its_own_listener_is_authorized_like_the_turn() -> None:
     nested = EngineCallbacks(authorize_tool=_deny).subagent("c1", "scout")
     assert not (await nested.authorize_tool("send", {})).allowed
 
 
-def test_a_wrapper_is_not_in_the_path_of_what_it_does_not_override() -> None:
+def test_a_wrapper_does_not_intercept_callbacks_that_it_does_not_override() -> None:
     class UpperCasing(ForwardingListener):
         def on_token(self, text: str) -> None:
             self._to.on_token(text.upper())

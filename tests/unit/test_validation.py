@@ -36,13 +36,13 @@ def test_every_pattern_of_the_api_and_the_settings_is_described_in_words() -> No
     assert used - set(ACCEPTED_FORMS) == set()
 
 
-def test_a_mistyped_field_is_named_beside_the_right_one_and_all_others() -> None:
+def test_a_mistyped_field_is_reported_with_the_nearest_and_all_names() -> None:
     problem = _problems(AgentCreate, {"id": "a", "name": "A", "modle": "x"})["modle"]
     assert problem.startswith("there is no such field; did you mean 'model'? The fields are: ")
     assert "capabilities" in problem
 
 
-def test_a_field_inside_another_is_looked_up_where_it_stands() -> None:
+def test_a_nested_field_is_looked_up_in_its_own_model() -> None:
     helper = {"description": "d", "prompt": "p", "tols": []}
     found = _problems(AgentCreate, {"id": "a", "name": "A", "subagents": {"one": helper}})
     assert set(found) == {"subagents.one.tols"}

@@ -16,7 +16,7 @@ from tests.bench.rows.start import measure_start
 from tests.bench.rows.tokens import measure_tokens
 from tests.bench.rows.trees import measure_trees
 from tests.bench.rows.triggers import measure_triggers
-from tests.bench.rows.turns import measure_crowd, measure_large_crowd, measure_turns
+from tests.bench.rows.turns import measure_concurrent, measure_many_concurrent, measure_turns
 from tests.bench.stage import Bench
 
 __all__ = ["ROWS"]
@@ -27,8 +27,8 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "first-event": measure_first_event,
     "tokens": measure_tokens,
     "turns": measure_turns,
-    "crowd-200": measure_crowd,
-    "crowd-1000": measure_large_crowd,
+    "concurrent-200": measure_concurrent,
+    "concurrent-1000": measure_many_concurrent,
     "memory": measure_memory,
     "recovery": measure_recovery,
     "claims": measure_claims,

@@ -29,13 +29,13 @@ _LEFT = "SELECT count(*) FROM runs WHERE status = 'queued'"
 
 
 async def measure_fairness(bench: Bench) -> Result:
-    """Keep a worker busy with one tenant's crowd, and send messages of another one by one."""
+    """Keep a worker busy with one tenant's backlog, and send messages of another one by one."""
     sizes = bench.sizes
     async with bench.stage(slots=_SLOTS) as stage:
         assert stage.fleet.tenant_id is not None
         message = scripted({"sleep_s": _TURN_S}, {"say": "Done"})
         await queue_runs(stage.database, bench.servers.redis_url, stage.fleet.tenant_id, sizes.queued, message)
-        waited_s, went_before = await _send(stage, sizes.beside_the_crowd)
+        waited_s, went_before = await _send(stage, sizes.beside_a_backlog)
         left = int(await stage.database.fetchval(_LEFT))
         picks_s = await _pick(stage.database, sizes.picks)
     return Result(
@@ -63,7 +63,7 @@ async def _send(stage: Stage, count: int) -> tuple[list[float], list[int]]:
     went_before: list[int] = []
     try:
         for at in range(count):
-            # Not in step with the turns of the crowd.
+            # Not synchronous with the turns of the backlog.
             await asyncio.sleep(_TURN_S * (at % 7) / 7)
             answer = await client.post("/v1/runs/wait", {"message": "hello"})
             run_id = answer.json()["id"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tests.bench.figures import Figure, Result
 from tests.bench.stage import Bench, Stage, scripted
 
-__all__ = ["measure_crowd", "measure_large_crowd", "measure_turns"]
+__all__ = ["measure_concurrent", "measure_many_concurrent", "measure_turns"]
 
 _SPARE_SLOTS = 24
 """Beside the turns: for effects and ticks, which take slots too."""
@@ -45,19 +45,23 @@ async def measure_turns(bench: Bench) -> Result:
     )
 
 
-async def measure_crowd(bench: Bench) -> Result:
+async def measure_concurrent(bench: Bench) -> Result:
     """Many turns that wait for a model, at once."""
-    count, bare = bench.sizes.crowd, bench.bare
-    return await _crowd(bench, "crowd-200", count, bound_s=3.2, bare_s=bare.crowd_s if bare else None)
+    count, bare = bench.sizes.concurrent, bench.bare
+    return await _run_concurrent(
+        bench, "concurrent-200", count, bound_s=3.2, bare_s=bare.concurrent_s if bare else None
+    )
 
 
-async def measure_large_crowd(bench: Bench) -> Result:
+async def measure_many_concurrent(bench: Bench) -> Result:
     """Very many, in one worker process."""
-    count, bare = bench.sizes.large_crowd, bench.bare
-    return await _crowd(bench, "crowd-1000", count, bound_s=8.0, bare_s=bare.large_crowd_s if bare else None)
+    count, bare = bench.sizes.many_concurrent, bench.bare
+    return await _run_concurrent(
+        bench, "concurrent-1000", count, bound_s=8.0, bare_s=bare.many_concurrent_s if bare else None
+    )
 
 
-async def _crowd(bench: Bench, row: str, count: int, *, bound_s: float, bare_s: float | None) -> Result:
+async def _run_concurrent(bench: Bench, row: str, count: int, *, bound_s: float, bare_s: float | None) -> Result:
     slots = count + _SPARE_SLOTS
     message = scripted({"sleep_s": bench.sizes.turn_s}, {"say": "Done"})
     async with bench.stage(slots=slots) as stage:

@@ -12,7 +12,7 @@ __all__ = ["NOT_AGAIN", "ClaudeStage"]
 
 NOT_AGAIN = frozenset(
     {
-        "test_a_call_that_was_in_flight_is_interrupted_unless_it_may_run_again",
+        "test_a_call_in_flight_is_interrupted_unless_it_is_idempotent",
         "test_a_call_that_ends_while_the_turn_is_being_stopped_keeps_its_result",
         "test_a_journal_that_ended_the_turn_is_only_read",
         "test_a_lost_run_stops_without_another_callback",

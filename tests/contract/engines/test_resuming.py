@@ -23,7 +23,7 @@ async def _whole_turn(stage: Stage) -> tuple[list[StepRecord], tuple[Message, ..
 
 
 @pytest.mark.parametrize("committed", [1, 2])
-async def test_a_turn_goes_on_after_the_last_committed_step(
+async def test_a_turn_continues_after_the_last_committed_step(
     stage: Stage, recorder: TurnRecorder, bench: Bench, committed: int
 ) -> None:
     records, messages = await _whole_turn(stage)
@@ -62,7 +62,7 @@ async def test_a_resumed_turn_keeps_counting_steps_and_calls(
         ("running", "add", 1, "completed"),
     ],
 )
-async def test_a_call_that_was_in_flight_is_interrupted_unless_it_may_run_again(
+async def test_a_call_in_flight_is_interrupted_unless_it_is_idempotent(
     stage: Stage,
     recorder: TurnRecorder,
     bench: Bench,

@@ -182,7 +182,7 @@ async def test_a_canceled_task_is_canceled(stage: Stage, bench: Bench) -> None:
     assert bench.canceled.is_set()
 
 
-async def test_turns_at_the_same_time_do_not_mix(stage: Stage) -> None:
+async def test_concurrent_turns_do_not_mix(stage: Stage) -> None:
     numbers = range(stage.at_once)
     if isinstance(stage, WireStage):
         options = stage.options([Answer("never")])

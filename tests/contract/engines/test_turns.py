@@ -30,7 +30,7 @@ async def test_a_turn_needs_no_callbacks(stage: Stage, bench: Bench) -> None:
     assert_valid(result.messages)
 
 
-async def test_reasoning_streams_apart_from_the_answer(stage: Stage, recorder: TurnRecorder) -> None:
+async def test_reasoning_streams_separately_from_the_answer(stage: Stage, recorder: TurnRecorder) -> None:
     options = stage.options([Answer("Yes", think="Hmm")])
     result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert ("reasoning", "Hmm") in recorder.log
@@ -72,7 +72,7 @@ async def test_waiting_for_a_slow_model_after_tools_is_announced(
     assert recorder.log.index("tokens") > recorder.log.index("steering")
 
 
-async def test_a_tool_is_called_and_its_result_goes_back(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
+async def test_a_tool_is_called_and_its_result_is_sent_back(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
     answers = [Answer(calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three")]
     options = stage.options(answers, mcp_servers=bench.servers())
     result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
@@ -103,7 +103,7 @@ async def test_calls_are_committed_before_the_first_of_them_runs(
     assert [call.status for call in after.tool_calls] == ["completed"] * 2
 
 
-async def test_calls_of_one_step_run_at_the_same_time(stage: Stage, bench: Bench) -> None:
+async def test_calls_of_one_step_run_concurrently(stage: Stage, bench: Bench) -> None:
     options = stage.options([Answer(calls=(Call("meet"), Call("meet"))), Answer("ok")], mcp_servers=bench.servers())
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 10)
     assert [call.result for call in result.tool_calls] == [(text_block("met"),)] * 2

@@ -45,7 +45,7 @@ async def test_a_new_value_keeps_a_description_that_is_not_given(secrets: Secret
     assert (await secrets.put("ten_1", "TOKEN", VALUE, by="person", description="")).description == ""
 
 
-async def test_tenants_see_only_their_own(secrets: Secrets) -> None:
+async def test_tenants_see_only_their_own_secrets(secrets: Secrets) -> None:
     await secrets.put("ten_1", "TOKEN", VALUE, by="person")
     assert await secrets.list("ten_2", after=None, limit=10) == ()
     with pytest.raises(NotFound, match="There is no secret 'TOKEN'"):
@@ -70,7 +70,7 @@ async def test_a_moved_or_changed_row_does_not_decrypt(database: Database, secre
         await secrets.get(*row)
 
 
-async def test_two_rows_that_were_exchanged_do_not_open(database: Database, secrets: Secrets) -> None:
+async def test_exchanged_rows_do_not_decrypt(database: Database, secrets: Secrets) -> None:
     await secrets.put("ten_1", "LOW", VALUE, by="person")
     await secrets.put("ten_1", "HIGH", "another value", by="person")
     await database.execute("UPDATE secrets a SET ciphertext = b.ciphertext FROM secrets b WHERE a.name <> b.name")
@@ -98,7 +98,7 @@ async def test_a_name_has_one_form(secrets: Secrets, name: str) -> None:
         ("Bearer [secret:TOKEN]", "not the secret itself"),
     ],
 )
-async def test_a_value_that_cannot_be_kept_is_refused_and_not_quoted(secrets: Secrets, value: str, says: str) -> None:
+async def test_an_invalid_value_is_refused_and_not_quoted(secrets: Secrets, value: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as refused:
         await secrets.put("ten_1", "TOKEN", value, by="person")
     assert refused.value.fields["field"] == "value"
@@ -151,7 +151,7 @@ async def test_a_rotation_moves_every_secret_under_the_current_key(database: Dat
 
 
 @proves("secrets.rotation")
-async def test_any_number_may_rotate_and_write_at_once(database: Database, secrets: Secrets) -> None:
+async def test_concurrent_rotations_and_writes_are_safe(database: Database, secrets: Secrets) -> None:
     values = await _fill(secrets, 60)
     rotators = [Secrets(database, Vault([NEW, OLD])) for _ in range(4)]
     results, _ = await asyncio.gather(
@@ -178,7 +178,7 @@ async def test_secrets_that_cannot_be_decrypted_are_counted_and_block_no_other(
     assert [line["secret_name"] for line in logs if line["event"] == "secret_not_rotated"] == ["S001"]
 
 
-async def test_for_hiding_only_what_opens_is_of_interest(database: Database, secrets: Secrets) -> None:
+async def test_only_secrets_that_can_be_decrypted_are_redacted(database: Database, secrets: Secrets) -> None:
     await _fill(secrets, 4)
     await database.execute("UPDATE secrets SET key_id = 'lost' WHERE name = 'S000'")
     async with database.connection() as connection:

@@ -53,7 +53,7 @@ async def test_no_update_of_steps_touches_a_link_to_a_subtask(tasks: Tasks) -> N
     assert (await tasks.get(TENANT, 1)).steps[1].done
 
 
-async def test_a_subtask_takes_after_its_step(tasks: Tasks) -> None:
+async def test_a_subtask_inherits_title_and_details_of_its_step(tasks: Tasks) -> None:
     parent = await tasks.create(
         TENANT, A, new_task(status="active", steps=[{"title": "Call them", "details": "Number 7"}, {"title": "Two"}])
     )
@@ -86,7 +86,7 @@ async def test_a_step_has_one_subtask_and_only_of_an_active_task(tasks: Tasks) -
 
 
 @proves("tasks.subtask-owner")
-async def test_of_agents_only_the_owner_makes_subtasks(tasks: Tasks) -> None:
+async def test_only_the_owner_agent_creates_subtasks(tasks: Tasks) -> None:
     parent = await tasks.create(TENANT, B, new_task(status="active", steps=[{"title": "one"}]))
     with pytest.raises(Forbidden, match="Only 'a', who owns task 1"):
         await tasks.plans.create_subtask(TENANT, B, parent.id, parent.steps[0].id, SubtaskCreate())
@@ -96,14 +96,14 @@ async def test_of_agents_only_the_owner_makes_subtasks(tasks: Tasks) -> None:
     assert (child.owner_agent_id, child.created_by) == ("b", "a")
 
 
-async def test_two_who_give_one_step_away_at_once_make_one_subtask(tasks: Tasks) -> None:
+async def test_concurrent_delegations_of_a_step_create_one_subtask(tasks: Tasks) -> None:
     parent = await active_task(tasks, "one")
     made = await asyncio.gather(*(subtask_of(tasks, parent) for _ in range(5)), return_exceptions=True)
     assert sum(isinstance(one, TaskView) for one in made) == 1
     assert sum(isinstance(one, IllegalTransition) for one in made) == 4
 
 
-async def test_a_tree_is_only_so_deep(tasks: Tasks) -> None:
+async def test_the_depth_of_a_tree_is_limited(tasks: Tasks) -> None:
     task = await active_task(tasks, "one")
     for _ in range(MAX_TASK_DEPTH - 1):
         task = await subtask_of(tasks, task, steps=[{"title": "one"}])
@@ -140,7 +140,7 @@ async def test_the_end_of_a_subtask_marks_its_step_and_wakes_the_owner_above(
 
 
 @proves("tasks.wake")
-async def test_what_wakes_and_what_is_done_are_there_together_or_not_at_all(
+async def test_the_wake_and_the_end_of_a_subtask_are_one_transaction(
     tasks: Tasks, database: Database, bells: RecordedDoorbells
 ) -> None:
     parent = await active_task(tasks, "one")
@@ -154,9 +154,7 @@ async def test_what_wakes_and_what_is_done_are_there_together_or_not_at_all(
     assert bells.rung == []
 
 
-async def test_an_owner_who_ends_a_subtask_in_the_task_s_own_thread_is_awake(
-    tasks: Tasks, bells: RecordedDoorbells
-) -> None:
+async def test_an_owner_in_a_run_on_the_task_s_thread_is_not_woken(tasks: Tasks, bells: RecordedDoorbells) -> None:
     parent = await active_task(tasks, "one", "two")
     here = TaskActor("a", "run_1", parent.thread_id)
     await tasks.complete(TENANT, here, (await subtask_of(tasks, parent)).id)
@@ -165,7 +163,7 @@ async def test_an_owner_who_ends_a_subtask_in_the_task_s_own_thread_is_awake(
     assert len(bells.rung) == 1
 
 
-async def test_a_thread_that_was_deleted_is_made_anew_when_its_owner_is_woken(
+async def test_a_deleted_thread_is_created_again_when_its_owner_is_woken(
     tasks: Tasks, database: Database, bells: RecordedDoorbells
 ) -> None:
     parent = await active_task(tasks, "one", "two")

@@ -34,7 +34,9 @@ LEGAL = {("draft", "active"), ("draft", "canceled"), ("active", "done"), ("activ
 @proves("tasks.moves")
 @pytest.mark.parametrize("to_status", STATES)
 @pytest.mark.parametrize("from_status", STATES)
-async def test_a_task_makes_only_the_legal_moves(tasks: Tasks, from_status: TaskStatus, to_status: TaskStatus) -> None:
+async def test_a_task_makes_only_legal_transitions(
+    tasks: Tasks, from_status: TaskStatus, to_status: TaskStatus
+) -> None:
     task_id = await task_with_status(tasks, from_status)
     before = await tasks.get(TENANT, task_id)
     if (from_status, to_status) in LEGAL:
@@ -103,7 +105,7 @@ async def test_a_new_owner_gets_a_thread_of_its_own(tasks: Tasks, database: Data
     ]
 
 
-async def test_a_task_of_an_agent_that_was_deleted_cannot_begin(tasks: Tasks, database: Database) -> None:
+async def test_a_task_of_a_deleted_agent_cannot_be_activated(tasks: Tasks, database: Database) -> None:
     draft = await tasks.create(TENANT, A, new_task())
     await database.execute("UPDATE agents SET deleted_at = now() WHERE id = 'a'")
     with pytest.raises(NotFound, match=r"Agent 'a', who owns task 1, was deleted\. Give the task another owner"):
@@ -116,7 +118,7 @@ async def test_a_task_of_an_agent_that_was_deleted_cannot_begin(tasks: Tasks, da
 
 
 @proves("tasks.numbers")
-async def test_numbers_are_a_tenant_s_own_and_never_given_again(tasks: Tasks, database: Database) -> None:
+async def test_numbers_are_per_tenant_and_never_used_again(tasks: Tasks, database: Database) -> None:
     assert [(await tasks.create(TENANT, A, new_task())).id for _ in range(3)] == [1, 2, 3]
     assert (await tasks.create("ten_2", A, new_task())).id == 1
     await database.execute("DELETE FROM tasks WHERE tenant_id = :tenant_id", tenant_id=TENANT)
@@ -126,7 +128,7 @@ async def test_numbers_are_a_tenant_s_own_and_never_given_again(tasks: Tasks, da
 
 
 @proves("tasks.numbers")
-async def test_tasks_that_are_made_at_once_have_numbers_of_their_own(tasks: Tasks) -> None:
+async def test_concurrently_created_tasks_have_different_numbers(tasks: Tasks) -> None:
     made = await asyncio.gather(*(tasks.create(TENANT, A, new_task(str(at))) for at in range(12)))
     assert sorted(task.id for task in made) == list(range(1, 13))
 
@@ -142,7 +144,7 @@ async def test_the_last_number_is_the_last(tasks: Tasks, database: Database) -> 
         await tasks.create(TENANT, A, new_task())
 
 
-async def test_a_tenant_has_no_more_open_tasks_than_so_many(tasks: Tasks, database: Database) -> None:
+async def test_the_open_tasks_of_a_tenant_are_limited(tasks: Tasks, database: Database) -> None:
     await database.execute(
         "INSERT INTO tasks (tenant_id, id, title, owner_agent_id, created_by) "
         "SELECT :tenant_id, 1000 + n, 'x', 'a', 'a' FROM generate_series(1, :many::int) n",

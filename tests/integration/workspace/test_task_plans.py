@@ -18,7 +18,7 @@ from tests.requirements import proves
 
 
 @proves("tasks.steps")
-async def test_steps_that_are_given_by_id_stay_the_same_steps(tasks: Tasks) -> None:
+async def test_steps_given_by_id_stay_the_same(tasks: Tasks) -> None:
     one, two, three = (await active_task(tasks, "one", "two", "three")).steps
     await tasks.plans.update_step(TENANT, A, 1, two.id, StepPatch(done=True, details="with care"))
     given = (StepInput(id=two.id, title="zwei"), StepInput(title="new"), StepInput(id=one.id, title="one", done=True))
@@ -51,7 +51,7 @@ async def test_equal_values_change_nothing(tasks: Tasks) -> None:
     assert await kinds_of(tasks, task.id) == ["created"]
 
 
-async def test_a_step_of_another_task_is_not_taken(tasks: Tasks) -> None:
+async def test_a_step_of_another_task_is_refused(tasks: Tasks) -> None:
     other = await active_task(tasks, "theirs")
     task = await active_task(tasks, "mine")
     foreign = StepInput(id=other.steps[0].id, title="mine now")
@@ -88,7 +88,7 @@ async def test_resources_are_added_once_and_removed(tasks: Tasks) -> None:
     assert await kinds_of(tasks, task.id) == ["created", "resource_added", "resource_added", "resource_removed"]
 
 
-async def test_a_task_has_no_more_resources_and_steps_than_so_many(tasks: Tasks) -> None:
+async def test_the_resources_and_steps_of_a_task_are_limited(tasks: Tasks) -> None:
     task = await tasks.create(
         TENANT,
         A,

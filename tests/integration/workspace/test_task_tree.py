@@ -175,7 +175,7 @@ class _Tree(RuleBasedStateMachine):
 
 @proves("tasks.tree")
 @pytest.mark.timeout(300)
-def test_a_tree_of_tasks_holds_together_under_any_order_of_changes(database_url: str) -> None:
+def test_a_tree_of_tasks_is_consistent_under_any_order_of_changes(database_url: str) -> None:
     with asyncio.Runner() as runner:
         database = Database(database_url, pool_size=2)
         runner.run(add_tenants(database))

@@ -30,7 +30,7 @@ from tests.requirements import proves
 
 
 @proves("tasks.parts")
-async def test_an_agent_changes_what_it_owns_made_or_stands_above(tasks: Tasks, database: Database) -> None:
+async def test_an_agent_changes_tasks_that_it_owns_created_or_is_above(tasks: Tasks, database: Database) -> None:
     await database.execute(
         "INSERT INTO agents (tenant_id, id, version, spec) VALUES ('ten_1', 'c', 1, '{\"name\": \"c\"}')"
     )
@@ -51,14 +51,14 @@ async def test_an_agent_changes_what_it_owns_made_or_stands_above(tasks: Tasks, 
     await tasks.cancel(TENANT, A, child.id)
 
 
-async def test_an_agent_called_person_is_none(tasks: Tasks) -> None:
+async def test_an_agent_called_person_has_no_rights_of_people(tasks: Tasks) -> None:
     task = await tasks.create(TENANT, PERSON, new_task())
     with pytest.raises(Forbidden):
         await tasks.update(TENANT, TaskActor("person"), task.id, TaskPatch(title="Mine"))
 
 
 @proves("tasks.tenants")
-async def test_another_tenant_s_task_is_none(tasks: Tasks) -> None:
+async def test_another_tenant_s_task_is_not_found(tasks: Tasks) -> None:
     parent = await active_task(tasks, "one")
     child = await subtask_of(tasks, parent)
     step_id = parent.steps[0].id
@@ -120,7 +120,7 @@ async def test_a_change_from_an_old_view_is_refused(tasks: Tasks) -> None:
         await tasks.update(TENANT, A, task.id, TaskPatch(title="x", revision=seen))
 
 
-async def test_of_two_who_end_a_task_at_once_one_does(tasks: Tasks, bells: RecordedDoorbells) -> None:
+async def test_one_of_two_concurrent_ends_of_a_task_wins(tasks: Tasks, bells: RecordedDoorbells) -> None:
     parent = await active_task(tasks, "one")
     child = await subtask_of(tasks, parent)
     ends = await asyncio.gather(
@@ -133,7 +133,7 @@ async def test_of_two_who_end_a_task_at_once_one_does(tasks: Tasks, bells: Recor
     assert len(bells.rung) == 1
 
 
-async def test_a_tree_under_many_hands_does_not_lock_up(tasks: Tasks) -> None:
+async def test_concurrent_changes_of_a_tree_do_not_deadlock(tasks: Tasks) -> None:
     root = await active_task(tasks, *(str(at) for at in range(6)))
     children = [await subtask_of(tasks, root, at, steps=[{"title": "x"}]) for at in range(6)]
     grand = [await subtask_of(tasks, child) for child in children]
@@ -152,7 +152,7 @@ async def test_a_tree_under_many_hands_does_not_lock_up(tasks: Tasks) -> None:
 # Reading
 
 
-async def test_history_says_what_happened_and_who_did_it(tasks: Tasks) -> None:
+async def test_the_history_has_changes_and_their_authors(tasks: Tasks) -> None:
     task = await tasks.create(TENANT, A, new_task("First", description="d"))
     await tasks.update(TENANT, PERSON, task.id, TaskPatch(title="Second", status="active"))
     await tasks.complete(TENANT, A, task.id, "Good")
@@ -188,7 +188,7 @@ async def test_tasks_are_listed_newest_first_by_any_filter(tasks: Tasks) -> None
 
 
 @proves("tasks.section")
-async def test_the_prompt_says_of_a_task_what_there_is_to_know(tasks: Tasks, database: Database) -> None:
+async def test_the_prompt_describes_a_task(tasks: Tasks, database: Database) -> None:
     parent = await tasks.create(
         TENANT,
         A,

@@ -12,12 +12,12 @@ PAGER = Pager("ten_1", "runs", (str, int), ("thr_1", None))
 
 
 @given(POSITIONS)
-def test_a_cursor_is_read_back_as_what_it_was_written_from(position: tuple[str, int]) -> None:
+def test_a_cursor_round_trips(position: tuple[str, int]) -> None:
     assert PAGER.read(PAGER.write([*position])) == [*position]
 
 
 @given(POSITIONS, st.integers(0), st.characters(codec="ascii"))
-def test_any_change_of_a_cursor_is_noticed(position: tuple[str, int], place: int, letter: str) -> None:
+def test_any_change_of_a_cursor_is_detected(position: tuple[str, int], place: int, letter: str) -> None:
     cursor = PAGER.write([*position])
     place %= len(cursor)
     edited = cursor[:place] + letter + cursor[place + 1 :]

@@ -21,7 +21,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES)
-def test_what_is_json_without_nul_is_read_as_it_is(value: object) -> None:
+def test_json_without_nul_is_read_unchanged(value: object) -> None:
     assert parse_json(json.dumps(value).encode()) == value
 
 

@@ -35,5 +35,5 @@ def _base64(raw: bytes, media_type: str) -> dict[str, Any]:
         },
     ],
 )
-def test_a_block_that_a_provider_takes_is_accepted(block: dict[str, Any]) -> None:
+def test_a_block_that_the_provider_accepts_is_accepted(block: dict[str, Any]) -> None:
     assert content_of([block], max_chars=100) == (block,)

@@ -66,7 +66,7 @@ def _spec(**grants: CapabilityGrant) -> AgentSpec:
     return AgentSpec(name="x", capabilities=grants)
 
 
-def test_what_there_is_can_be_discovered_without_starting_anything() -> None:
+def test_capabilities_are_discovered_without_starting_anything() -> None:
     parrot = EchoCapability()
     (info,) = CapabilityRegistry([parrot]).discover()
     assert (info.name, [tool.name for tool in info.tools]) == ("parrot", ["parrot_say", "parrot_say_not"])
@@ -84,7 +84,7 @@ def test_what_there_is_can_be_discovered_without_starting_anything() -> None:
         (_spec(parrot=CapabilityGrant(config={"quiet": 1})), "capabilities.parrot.config.quiet", "fields are: loud"),
     ],
 )
-async def test_a_grant_that_cannot_be_is_refused_with_its_field(spec: AgentSpec, field: str, says: str) -> None:
+async def test_an_invalid_grant_is_refused_with_its_field(spec: AgentSpec, field: str, says: str) -> None:
     registry = CapabilityRegistry([EchoCapability()])
     with pytest.raises(InvalidInput) as at_writing:
         registry.validate(spec)
@@ -107,7 +107,7 @@ def test_a_subagent_may_have_the_tools_of_its_agent(tool: str) -> None:
     assert refused.value.fields["field"] == "subagents.eye.tools.1"
 
 
-def test_a_subagents_tools_are_not_known_where_servers_from_outside_bring_some() -> None:
+def test_a_subagents_tools_are_not_checked_if_external_servers_have_some() -> None:
     outside = EchoCapability(name="outside", tool="outside_say")
     outside.tools = None
     spec = _helped({"description": "x", "prompt": "x", "tools": ["whatever"]}).model_copy(
@@ -141,7 +141,7 @@ async def test_servers_with_unknown_tools_come_after_our_own() -> None:
 
 
 @pytest.mark.parametrize("twin", [EchoCapability(), EchoCapability(name="other")])
-def test_two_of_one_name_stop_the_process(twin: EchoCapability) -> None:
+def test_two_capabilities_of_one_name_stop_the_process(twin: EchoCapability) -> None:
     with pytest.raises(ConfigurationError, match="Two"):
         CapabilityRegistry([EchoCapability(), twin])
 
@@ -173,7 +173,7 @@ def _taking(tool: ToolDeclaration[Any], field: str) -> ToolDeclaration[Any]:
 
 
 @proves("secrets.declared")
-def test_the_tools_that_take_secrets_are_known_by_their_declaration() -> None:
+def test_tools_that_take_secrets_declare_it() -> None:
     parrot = EchoCapability()
     parrot.tools = tuple(_taking(tool, "words") for tool in parrot.tools or ())
     registry = CapabilityRegistry([parrot])

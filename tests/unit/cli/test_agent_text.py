@@ -74,13 +74,13 @@ def test_a_file_that_was_written_is_read_again(tmp_path: Path) -> None:
 @example(text="\n  a\n\n b \n")
 @example(text="\ta\n\x1bb")
 @given(text=st.text(alphabet=st.characters(codec="utf-8"), max_size=60))
-def test_any_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_round_trips(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("any") / "agent.yaml"
     path.write_bytes(agent_yaml(_view(instructions=text)).encode())
     assert read_spec(str(path)).get("instructions", "") == text
 
 
-def test_json_is_read_too_whole_or_as_show_writes_it(tmp_path: Path) -> None:
+def test_json_is_read_whole_or_in_the_form_of_show(tmp_path: Path) -> None:
     assert _read(tmp_path, '{"name": "x"}', "a.json") == {"name": "x"}
     assert _read(tmp_path, '{"id": "a", "version": 3, "spec": {"name": "x"}}', "a.json") == {"id": "a", "name": "x"}
 
@@ -99,18 +99,18 @@ def test_json_is_read_too_whole_or_as_show_writes_it(tmp_path: Path) -> None:
         ('{"name": "a", "capabilities": {"memory": {}, "memory": {}}}', "the key 'memory' is there twice"),
     ],
 )
-def test_what_is_no_configuration_is_refused_in_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_configuration_is_refused_in_one_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as refused:
         _read(tmp_path, text)
     assert "\n" not in refused.value.message
 
 
-def test_the_same_key_in_two_places_is_no_key_twice(tmp_path: Path) -> None:
+def test_the_same_key_in_two_mappings_is_no_duplicate(tmp_path: Path) -> None:
     text = "name: a\nsubagents:\n  a: &all {prompt: x, description: y}\n  b: {<<: *all, prompt: z}\n"
     assert _read(tmp_path, text)["subagents"]["b"] == {"prompt": "z", "description": "y"}
 
 
-def test_everything_that_is_set_is_shown() -> None:
+def test_all_fields_that_are_set_are_shown() -> None:
     shown = dict(agent_facts(_view(**WHOLE)))
     text = "\n".join(shown.values())
     for part in (
@@ -122,12 +122,12 @@ def test_everything_that_is_set_is_shown() -> None:
     assert {"duty: Water", "subagent: eye"} <= set(shown)
 
 
-def test_what_is_not_set_is_not_shown() -> None:
+def test_fields_that_are_not_set_are_not_shown() -> None:
     shown = {name for name, value in agent_facts(_view()) if value}
     assert shown == {"id", "version", "name", "model", "engine", "trust", "updated"}
 
 
-def test_a_diff_tells_lines_of_what_changed() -> None:
+def test_a_diff_shows_the_changed_lines() -> None:
     before, after = _view(1, instructions="one\ntwo"), _view(2, instructions="one\nthree", model="opus")
     lines = diff_lines(before, after)
     assert lines[0].startswith("--- whole version 1\t")

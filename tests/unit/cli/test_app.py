@@ -67,7 +67,7 @@ def test_a_setting_that_cannot_be_used_is_named_in_one_line(monkeypatch: pytest.
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_metadata_values_are_json_where_they_can_be() -> None:
+def test_metadata_values_are_json_if_they_parse() -> None:
     assert parse_metadata(["a=1", "b=x=y", 'c={"d":[true]}', "e="]) == {"a": 1, "b": "x=y", "c": {"d": [True]}, "e": ""}
 
 

@@ -26,7 +26,7 @@ def test_a_full_stdout_is_one_line(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", _COMMANDS, ids=" ".join)
-def test_a_reader_that_left_ends_a_command_quietly(arguments: list[str]) -> None:
+def test_a_closed_pipe_ends_a_command_quietly(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run([*_NOVA, *arguments], stdout=write, stderr=subprocess.PIPE, text=True, check=False)

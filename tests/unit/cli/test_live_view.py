@@ -67,7 +67,7 @@ def _on_screen(*events: Event) -> str:
     return screen.getvalue()
 
 
-def test_tokens_are_written_the_moment_they_come() -> None:
+def test_tokens_are_written_at_once() -> None:
     stdout = io.StringIO()
     view = LiveView(Output(json_mode=False, stdout=stdout, stderr=io.StringIO()))
     view.show(_start())
@@ -77,7 +77,7 @@ def test_tokens_are_written_the_moment_they_come() -> None:
     assert stdout.getvalue() == "Hello"
 
 
-def test_in_a_pipe_stdout_holds_the_answer_and_nothing_else() -> None:
+def test_in_a_pipe_stdout_has_only_the_answer() -> None:
     out, err = _piped(_start(), Thinking(), Token(text="Hi"), _tool("started"), _tool("completed", "saved"), _end())
     assert out == "Hi\n"
     assert "✓ memory_save · saved" in err
@@ -105,34 +105,34 @@ def test_an_end_with_text_that_was_not_streamed_shows_the_text() -> None:
     assert _piped(_start(), _end(text="All of it"))[0] == "All of it\n"
 
 
-def test_an_end_that_is_not_final_is_no_end() -> None:
+def test_an_end_that_is_not_final_does_not_end_the_view() -> None:
     out, _ = _piped(_start(), Token(text="a"), Step(index=0), _end(final=False, text="a"), _start(2), Token(text="b"))
     assert out == "a\nb\n"
 
 
-def test_text_that_no_step_closed_is_said_to_be_void_when_another_worker_goes_on() -> None:
+def test_unclosed_text_is_marked_void_when_another_worker_continues() -> None:
     out, err = _piped(_start(), Token(text="half a sent"), _start(2), Token(text="half a sentence"), _end())
     assert "comes again" in err
     assert out == "half a sent\nhalf a sentence\n"
 
 
-def test_an_answer_that_broke_off_is_said_to_be_void() -> None:
+def test_an_interrupted_answer_is_marked_void() -> None:
     out, err = _piped(_start(), Token(text="half a sent"), Restart(), Token(text="A whole one."), _end())
     assert out == "half a sent\nA whole one.\n"
     assert "comes again" in err
 
 
-def test_a_helpers_answer_that_broke_off_is_no_concern_of_the_reader() -> None:
+def test_an_interrupted_answer_of_a_subagent_is_not_marked() -> None:
     assert "comes again" not in _piped(_start(), Restart(agent="helper"), Token(text="Hi"), _end())[1]
 
 
-def test_a_new_attempt_after_a_committed_step_says_only_that_it_goes_on() -> None:
+def test_a_new_attempt_after_a_committed_step_only_notes_that_it_continues() -> None:
     _, err = _piped(_start(), Token(text="done"), Step(index=0), _start(2), _end())
     assert "continues" in err
     assert "again" not in err
 
 
-def test_what_a_tool_was_asked_and_what_it_gave_stand_on_one_line() -> None:
+def test_input_and_result_of_a_tool_are_on_one_line() -> None:
     _, err = _piped(_tool("started", "note 'tea'"), _tool("completed", "saved as mem_1"))
     assert err.splitlines() == ["✓ memory_save · note 'tea' · saved as mem_1"]
 
@@ -169,17 +169,17 @@ def test_control_sequences_of_a_tool_do_not_reach_a_terminal() -> None:
     assert "\x1b[2J" not in _on_screen(_tool("completed", "x\x1b[2Jy"))
 
 
-def test_a_pipe_gets_the_bytes_of_the_answer_as_they_are() -> None:
+def test_a_pipe_gets_the_answer_unchanged() -> None:
     assert _piped(Token(text="a\x1bb"), _end())[0] == "a\x1bb\n"
 
 
-def test_what_happens_right_now_is_wiped_before_the_answer() -> None:
+def test_the_current_activity_is_wiped_before_the_answer() -> None:
     shown = _on_screen(_start(), Thinking(), Token(text="Hi"), _end())
     assert shown.endswith("\r\x1b[2KHi\n")
     assert shown.count("\n") == 1
 
 
-def test_nothing_is_drawn_again_while_tokens_flow() -> None:
+def test_nothing_is_redrawn_while_tokens_stream() -> None:
     shown = _on_screen(*(Token(text=word) for word in ("a ", "b ", "c")), Thinking(), _end())
     assert re.sub(r"\r\x1b\[2K(\x1b\[2m… [^\x1b]*\x1b\[0m)?", "", shown) == "a b c\n"
 
@@ -205,7 +205,7 @@ def test_a_failure_is_shown_with_its_kind() -> None:
         (Steered(run_ids=("run_2", "run_3")), "2 messages joined"),
     ],
 )
-def test_what_happens_to_a_run_is_shown(event: Event, shown: str) -> None:
+def test_events_of_a_run_are_shown(event: Event, shown: str) -> None:
     assert shown in _piped(event)[1]
 
 
@@ -218,7 +218,7 @@ def test_the_last_line_shows_time_tokens_cost_and_the_run(cost: float | None, sh
 
 
 @pytest.mark.parametrize("limit", ["turns", "tokens", "cost"])
-def test_a_run_that_one_of_its_bounds_ended_says_at_which(limit: Limit) -> None:
+def test_the_bound_that_ended_a_run_is_shown(limit: Limit) -> None:
     end = _end(text="So far").model_copy(update={"limit": limit})
     assert _piped(end) == ("So far\n", f"stopped at its limit of {limit}\n")
 
@@ -231,7 +231,7 @@ def _waits(kind: str, *, answers_here: bool, options: tuple[str, ...] = ()) -> s
     return stderr.getvalue().splitlines()[-1]
 
 
-def test_a_question_says_how_it_is_answered_from_where_it_is_asked() -> None:
+def test_a_question_shows_how_to_answer_it_here() -> None:
     assert _waits("approval", answers_here=True) == "  type y to permit it, n to refuse it"
     assert _waits("user", answers_here=True, options=("tea",)) == "  type the answer"
     assert _waits("approval", answers_here=False) == "  answer with `nova runs answer run_1 --approve`"
@@ -251,5 +251,5 @@ def test_a_cost_line_without_a_time_has_none() -> None:
         ({}, "queued"),
     ],
 )
-def test_why_a_run_does_not_run_yet_is_a_sentence(fields: dict[str, Any], shown: str) -> None:
+def test_the_reason_why_a_run_waits_is_a_sentence(fields: dict[str, Any], shown: str) -> None:
     assert why_it_waits(run_view(**fields)) == shown

@@ -21,7 +21,7 @@ def _shown(text: str) -> str:
     return sink.getvalue()
 
 
-def test_it_is_formatted() -> None:
+def test_markdown_is_formatted() -> None:
     shown = _shown("# Plan\n\n- **one**\n- `two`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
     assert "\x1b[1m" in shown
     plain = _STYLES.sub("", shown)
@@ -51,12 +51,12 @@ def test_it_is_formatted() -> None:
         "[bold red]markup[/bold red]",
     ],
 )
-def test_it_cannot_drive_the_terminal(text: str) -> None:
+def test_markdown_cannot_control_the_terminal(text: str) -> None:
     plain = _STYLES.sub("", _shown(text))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", plain), repr(plain)
 
 
-def test_a_link_shows_where_it_leads() -> None:
+def test_a_link_shows_its_address() -> None:
     assert "http://elsewhere.test" in _STYLES.sub("", _shown("[your bank](http://elsewhere.test)"))
 
 
@@ -73,5 +73,5 @@ def test_a_link_shows_where_it_leads() -> None:
         ("\x1b[31mx", "[31mx"),
     ],
 )
-def test_a_file_is_saved_here_and_not_hidden(name: str, saved: str) -> None:
+def test_a_file_is_saved_in_the_current_directory_and_not_hidden(name: str, saved: str) -> None:
     assert local_name(name) == saved

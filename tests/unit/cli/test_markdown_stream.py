@@ -51,7 +51,7 @@ def _words(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_answer_comes_out_whole_however_it_was_cut(seed: int) -> None:
+def test_an_answer_is_whole_for_any_split(seed: int) -> None:
     console = _console()
     with console.capture() as whole:
         console.print(SafeMarkdown(ANSWER))
@@ -66,7 +66,7 @@ def test_lines_are_final_before_a_long_paragraph_ends_and_no_word_is_cut() -> No
     assert [word for line in (shown + rest).splitlines() for word in line.split()] == [f"word{at}" for at in range(60)]
 
 
-def test_a_fence_that_a_note_interrupts_goes_on_as_code() -> None:
+def test_a_fence_continues_as_code_after_a_note() -> None:
     stream = MarkdownStream(_console())
     stream.feed("```\nfirst *line*\n")
     assert "first *line*" in stream.close()

@@ -36,7 +36,7 @@ def test_a_table_in_a_pipe_cuts_nothing() -> None:
     assert "\x1b" not in stdout.getvalue()
 
 
-def test_a_terminal_shows_ids_whole_cuts_texts_and_says_what_it_has_no_room_for(
+def test_a_terminal_shows_ids_whole_cuts_texts_and_names_omitted_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -53,14 +53,14 @@ def test_a_terminal_shows_ids_whole_cuts_texts_and_says_what_it_has_no_room_for(
     assert notes.getvalue() == "no room for: cost; a wider terminal or --json shows them\n"
 
 
-def test_columns_that_are_empty_give_way_before_others() -> None:
+def test_empty_columns_are_omitted_before_others() -> None:
     columns: tuple[Column, ...] = ("id", ("active run", "spare"), ("updated", "spare"))
     layout = lay_out(columns, [(RUN, "", "2026-03-01 12:00:00")], width=52, gap=2)
     assert layout is not None
     assert (layout.widths, layout.left_out) == ({0: 30, 2: 19}, ("active run",))
 
 
-def test_texts_share_the_room_that_is_left() -> None:
+def test_texts_share_the_remaining_width() -> None:
     columns: tuple[Column, ...] = ("id", ("a", "text"), ("b", "text"), ("c", "text"))
     layout = lay_out(columns, [("x" * 10, "y" * 100, "y" * 15, "y" * 100)], width=80, gap=2)
     assert layout is not None
@@ -68,7 +68,7 @@ def test_texts_share_the_room_that_is_left() -> None:
     assert sum(layout.widths.values()) + 3 * 2 == 80
 
 
-def test_on_the_narrowest_terminal_an_id_goes_on_in_the_next_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_the_narrowest_terminal_an_id_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "24")
     screen = Screen()
     Output(json_mode=False, stdout=screen, stderr=io.StringIO()).table(("id", "status"), [(RUN, "queued")])
@@ -123,7 +123,7 @@ def test_a_duration_is_shown_in_two_units(seconds: float | None, shown: str) -> 
 @pytest.mark.parametrize(
     ("part", "whole", "filled"), [(0, 10, 0), (1, 1000, 1), (5, 10, 10), (10, 10, 20), (11, 10, 20), (3, 0, 0)]
 )
-def test_a_bar_shows_anything_above_nothing(part: float, whole: float, filled: int) -> None:
+def test_a_bar_shows_any_value_above_zero(part: float, whole: float, filled: int) -> None:
     drawn = bar(part, whole)
     assert len(drawn) == 20
     assert drawn.count("█") == filled

@@ -82,19 +82,19 @@ def test_an_answer_of_a_proxy_is_quoted(status: int, kind: type[NovaError]) -> N
     assert len(error.message) < 500
 
 
-def test_a_refused_connection_says_how_to_start_a_fleet() -> None:
+def test_a_refused_connection_names_the_command_that_starts_a_fleet() -> None:
     error = error_of_transport(httpx2.ConnectError("no", request=_REQUEST), "http://127.0.0.1:8700")
     assert "No fleet answers at http://127.0.0.1:8700" in error.message
     assert "nova up" in error.message
 
 
-def test_a_value_of_the_wrong_form_is_refused_in_our_own_words() -> None:
+def test_a_malformed_value_is_refused_with_our_own_message() -> None:
     with pytest.raises(InvalidInput, match=r"^resources\.0: value: 'notaurl' is not an http or https address"):
         build(TaskCreate, {"title": "x", "resources": [{"kind": "url", "value": "notaurl"}]})
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_https_to_a_plain_port_is_refused_at_once_with_the_url_that_was_meant(stream: bool) -> None:
+async def test_https_to_a_plain_port_is_refused_at_once_with_the_right_url(stream: bool) -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")

@@ -36,7 +36,7 @@ def _free_port() -> str:
         return str(free.getsockname()[1])
 
 
-def test_api_becomes_uvicorn_where_the_settings_say(tmp_path: Path) -> None:
+def test_api_becomes_uvicorn_at_the_configured_address(tmp_path: Path) -> None:
     port = _free_port()
     command, environment = _arguments_of_exec(tmp_path, "api", **SERVERS, NOVA_API__PORT=port)
     assert command[1:5] == ["nova_workers.devstack.run_module", "uvicorn", "api.app:create_app", "--factory"]
@@ -44,7 +44,7 @@ def test_api_becomes_uvicorn_where_the_settings_say(tmp_path: Path) -> None:
     assert environment["NOVA_DATABASE_URL"] == SERVERS["NOVA_DATABASE_URL"]
 
 
-def test_options_of_the_api_win_over_settings(tmp_path: Path) -> None:
+def test_options_of_the_api_override_settings(tmp_path: Path) -> None:
     command, _ = _arguments_of_exec(tmp_path, "api", "--host", "0.0.0.0", "--port", "0", **SERVERS)
     assert "--host 0.0.0.0 --port 0" in " ".join(command)
 
@@ -75,7 +75,7 @@ def test_a_process_joins_the_servers_of_nova_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["api", "worker"])
-def test_without_servers_a_process_says_which_variable_to_set(tmp_path: Path, command: str) -> None:
+def test_without_servers_the_error_names_the_variable_to_set(tmp_path: Path, command: str) -> None:
     done = _refused(tmp_path, command)
     assert done.code == 1
     assert done.err.startswith("nova: NOVA_DATABASE_URL is not set")
@@ -84,7 +84,7 @@ def test_without_servers_a_process_says_which_variable_to_set(tmp_path: Path, co
 
 
 @pytest.mark.parametrize("command", ["beat", "flower"])
-def test_the_clock_and_its_view_need_the_broker_alone(tmp_path: Path, command: str) -> None:
+def test_beat_and_flower_only_need_the_broker(tmp_path: Path, command: str) -> None:
     assert _refused(tmp_path, command).err.startswith("nova: NOVA_REDIS_URL is not set")
     options = ("--port", _free_port()) if command == "flower" else ()
     _, environment = _arguments_of_exec(tmp_path, command, *options, NOVA_REDIS_URL=SERVERS["NOVA_REDIS_URL"])
@@ -130,6 +130,6 @@ def test_a_process_names_variables_that_are_no_settings_before_it_starts(tmp_pat
     assert "nova: NOVA_API_PORT is set, but is not a setting; did you mean NOVA_API__PORT?" in shown
 
 
-def test_an_unknown_variable_of_a_section_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
+def test_an_unknown_variable_of_a_section_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
     shown = _refused(tmp_path, "worker", **SERVERS, NOVA_WORKER__CONCURENCY="7").err
     assert "NOVA_WORKER__CONCURENCY: there is no such field; did you mean 'concurrency'?" in shown

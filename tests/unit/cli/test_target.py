@@ -16,7 +16,7 @@ def _home(path: Path, *, state: object | None = None, key: str | None = None) ->
     return Settings(home=path)
 
 
-def test_without_any_hint_the_usual_address_is_asked(tmp_path: Path) -> None:
+def test_without_options_the_default_address_is_used(tmp_path: Path) -> None:
     target = find_target(_home(tmp_path), api_url=None, api_key=None)
     assert target.url == "http://127.0.0.1:8700"
     assert target.api_key is None
@@ -29,7 +29,7 @@ def test_the_files_of_nova_up_are_found(tmp_path: Path) -> None:
     assert (target.url, target.api_key) == ("http://127.0.0.1:9999", "nova_k")
 
 
-def test_options_win_over_files(tmp_path: Path) -> None:
+def test_options_override_files(tmp_path: Path) -> None:
     settings = _home(tmp_path, state={"api_url": "http://127.0.0.1:9999"}, key="nova_k")
     target = find_target(settings, api_url="https://fleet.example/", api_key="nova_other")
     assert (target.url, target.api_key) == ("https://fleet.example", "nova_other")
@@ -49,13 +49,13 @@ def test_the_key_of_this_machine_goes_to_its_loopback(tmp_path: Path, url: str) 
 @pytest.mark.parametrize(
     "url", ["127.0.0.1:8700", "ftp://x", "http://", "http://x:notaport", "http://[::1", "nonsense"]
 )
-def test_a_url_of_no_use_is_refused_with_its_value(tmp_path: Path, url: str) -> None:
+def test_an_unusable_url_is_refused_with_its_value(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigurationError, match="expected http://host:port") as caught:
         find_target(_home(tmp_path), api_url=url, api_key=None)
     assert repr(url) in caught.value.message
 
 
-def test_a_damaged_state_file_says_what_to_do(tmp_path: Path) -> None:
+def test_a_damaged_state_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "nova.json").write_text("{")
     with pytest.raises(ConfigurationError, match="Delete it"):
         find_target(Settings(home=tmp_path), api_url=None, api_key=None)

@@ -68,7 +68,7 @@ def test_without_known_costs_the_bars_are_of_tokens() -> None:
     assert [line.count("█") for line in lines[1:]] == [20, 10, 0]
 
 
-def test_nothing_is_said_in_words() -> None:
+def test_an_empty_report_is_a_sentence() -> None:
     lines, notes = _drawn(_report(total=UsageSum()), io.StringIO())
     assert (lines, notes) == ([], "Nothing was used since 2026-03-01 (UTC).\n")
 
@@ -86,7 +86,7 @@ def test_bars_grow_with_the_terminal_within_bounds() -> None:
     assert [bar_cells(width) for width in (None, 40, 100, 1_000)] == [20, 8, 36, 60]
 
 
-def test_a_key_cannot_drive_the_terminal() -> None:
+def test_a_group_key_cannot_control_the_terminal() -> None:
     hostile = UsageSum(key="x\x1b[2Jy", cost_usd=1)
     lines, _ = _drawn(_report(hostile, total=hostile), io.StringIO())
     assert "\x1b" not in "".join(lines)

@@ -69,14 +69,14 @@ def test_a_channel_comes_from_a_package_and_only_if_it_is_configured(parts: Chan
         (("user",), {}, "that is the inbox"),
     ],
 )
-def test_a_channel_that_is_missing_or_there_twice_stops_the_start(
+def test_a_missing_or_duplicate_channel_stops_the_start(
     channels: tuple[str, ...], by_agent: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=told):
         ChannelRoutes([NullChannel(name) for name in channels], by_agent)
 
 
-async def test_an_agent_that_is_named_has_its_own_channels_and_no_others() -> None:
+async def test_a_named_agent_has_only_its_own_channels() -> None:
     channels = [NullChannel("a"), NullChannel("b")]
     routes = ChannelRoutes(channels, {"*": ("a",), "nova": ("b",), "quiet": ()})
     assert (routes.of("nova"), routes.of("quiet"), routes.of("other"), routes.of(None)) == (("b",), (), ("a",), ("a",))

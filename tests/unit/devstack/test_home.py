@@ -46,20 +46,20 @@ def test_a_home_has_one_owner_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_while_the_owner_starts_there_is_no_address_to_tell(tmp_path: Path) -> None:
+def test_while_the_owner_starts_the_error_has_no_address(tmp_path: Path) -> None:
     with lock_home(tmp_path):
         write_state(tmp_path, STATE.model_copy(update={"pid": 1}))  # of an earlier stack that was killed
         with pytest.raises(AlreadyRunning, match="still starting"), lock_home(tmp_path):
             pass
 
 
-def test_a_home_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="NOVA_HOME is"), lock_home(tmp_path / "file" / "home"):
         pass
 
 
-def test_the_state_comes_back_as_it_was_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+def test_the_state_round_trips_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
     write_state(tmp_path, STATE)
     assert read_state(tmp_path) == STATE
     assert stat.S_IMODE((tmp_path / "nova.json").stat().st_mode) == 0o600
@@ -69,7 +69,7 @@ def test_the_state_comes_back_as_it_was_and_only_its_owner_may_read_it(tmp_path:
 
 
 @pytest.mark.parametrize("text", ["", "{", json.dumps({"pid": 1}), "\x00"])
-def test_a_damaged_state_file_is_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_state_file_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "nova.json").write_text(text)
     assert read_state(tmp_path) is None
 
@@ -84,14 +84,12 @@ def test_a_private_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_short_path_holds_its_socket_itself(tmp_path: Path) -> None:
+def test_a_short_path_contains_its_socket(tmp_path: Path) -> None:
     data = Path("/short/data")
     assert socket_folder(data) == data
 
 
-def test_a_deep_path_gets_a_private_folder_elsewhere_and_always_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deep_path_always_has_the_same_private_socket_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     deep = tmp_path / "/".join(["folder"] * 20)
     folder = socket_folder(deep)
@@ -101,7 +99,7 @@ def test_a_deep_path_gets_a_private_folder_elsewhere_and_always_the_same(
     assert socket_folder(deep / "other") != folder
 
 
-def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_folder_that_others_may_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     deep = tmp_path / "/".join(["folder"] * 20)
     socket_folder(deep).chmod(0o755)

@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_each_line_has_its_process_in_front_and_no_colour_in_a_pipe() -> None:
+def test_each_line_has_its_process_as_prefix_and_no_colour_in_a_pipe() -> None:
     stream = io.StringIO()
     lines = TerminalLines(stream)
     lines.line("api", "ready")
@@ -40,7 +40,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_a_reader_that_has_gone_is_no_reason_to_stop() -> None:
+def test_a_closed_reader_does_not_stop_the_stack() -> None:
     class ClosedPipe(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError

@@ -51,11 +51,11 @@ def test_it_saves_what_a_message_asks_to_remember(message: str) -> None:
     assert reply_to(said(message)).tool == ToolUse("memory_save", {"content": "Our release day is Thursday."})
 
 
-def test_it_looks_into_memory_for_a_personal_question() -> None:
+def test_it_searches_memories_for_a_personal_question() -> None:
     assert reply_to(said("When is our release day?")).tool == ToolUse("memory_list", {})
 
 
-def test_without_tools_it_calls_none() -> None:
+def test_without_tools_it_answers_without_calls() -> None:
     assert reply_to(said("Remember that it rains.", tools=[])).tool is None
 
 
@@ -70,7 +70,7 @@ def test_it_does_not_invent_a_memory() -> None:
     assert "Nothing about that" in reply_to(after("What is my favourite colour?", "Nothing is remembered.")).text
 
 
-def test_it_passes_a_tools_error_on() -> None:
+def test_it_repeats_the_error_of_a_tool() -> None:
     assert "no such memory" in reply_to(after("Remember X.", "no such memory", is_error=True)).text
 
 
@@ -84,7 +84,7 @@ def test_it_names_a_conversation() -> None:
 
 
 @pytest.mark.parametrize("request_", [{}, {"messages": []}, {"messages": [{"role": "user", "content": "hi"}]}])
-def test_an_odd_request_gets_an_answer_too(request_: dict[str, Any]) -> None:
+def test_an_odd_request_gets_an_answer(request_: dict[str, Any]) -> None:
     assert reply_to(request_).text
 
 

@@ -47,7 +47,7 @@ async def test_one_request_embeds_a_batch_in_order() -> None:
         (503, Unavailable),
     ],
 )
-async def test_the_status_says_who_acts(status: int, error: type[Exception]) -> None:
+async def test_the_status_decides_about_retries(status: int, error: type[Exception]) -> None:
     provider = _provider(lambda _: httpx2.Response(status, text="no"))
     with pytest.raises(error, match=str(status)):
         await provider.embed(["a"])
@@ -65,14 +65,14 @@ async def test_the_status_says_who_acts(status: int, error: type[Exception]) -> 
         '{"data": [{"index": 0, "embedding": ["x"]}, {"index": 1, "embedding": [1]}]}',
     ],
 )
-async def test_an_answer_of_another_shape_is_tried_again(body: str) -> None:
+async def test_a_malformed_answer_is_retried(body: str) -> None:
     provider = _provider(lambda _: httpx2.Response(200, text=body))
     with pytest.raises(Unavailable):
         await provider.embed(["a", "b"])
     await provider.close()
 
 
-async def test_a_server_that_is_gone_is_tried_again() -> None:
+async def test_an_unreachable_server_is_retried() -> None:
     def gone(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("refused", request=request)
 

@@ -21,7 +21,7 @@ from nova_workers.effects.title import clean_title, title_from_words
         ("C++ Build Errors: Linker", "C++ Build Errors: Linker"),
     ],
 )
-def test_the_title_is_taken_out_of_its_wrapping(answer: str, title: str) -> None:
+def test_the_title_is_unwrapped(answer: str, title: str) -> None:
     assert clean_title(answer) == title
 
 
@@ -38,11 +38,11 @@ def test_the_title_is_taken_out_of_its_wrapping(answer: str, title: str) -> None
         "This conversation is about a user who would like to have their password reset today",
     ],
 )
-def test_rubbish_is_no_title(answer: str) -> None:
+def test_unusable_text_is_no_title(answer: str) -> None:
     assert clean_title(answer) is None
 
 
-def test_the_first_words_stand_in() -> None:
+def test_the_first_words_replace_a_missing_title() -> None:
     assert title_from_words("  please reset\nmy password for the web shop") == "please reset my password for the"
     assert title_from_words(" \n ") is None
     assert title_from_words("x" * 500) == "x" * 79 + "…"

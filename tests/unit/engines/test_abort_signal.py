@@ -1,7 +1,7 @@
 from nova_workers.contracts.abort import AbortSignal
 
 
-async def test_listeners_hear_the_first_reason_once() -> None:
+async def test_subscribers_get_the_first_reason_once() -> None:
     heard: list[str] = []
     abort = AbortSignal()
     abort.subscribe(heard.append)
@@ -11,7 +11,7 @@ async def test_listeners_hear_the_first_reason_once() -> None:
     assert await abort.wait() == "drain"
 
 
-async def test_who_comes_late_hears_at_once() -> None:
+async def test_a_late_subscriber_is_called_at_once() -> None:
     heard: list[str] = []
     abort = AbortSignal()
     abort.abort("lost")
@@ -19,7 +19,7 @@ async def test_who_comes_late_hears_at_once() -> None:
     assert heard == ["lost"]
 
 
-async def test_who_left_hears_nothing() -> None:
+async def test_an_unsubscribed_callback_is_not_called() -> None:
     heard: list[str] = []
     abort = AbortSignal()
     unsubscribe = abort.subscribe(heard.append)

@@ -141,7 +141,7 @@ def _parse(event: Json) -> BetaRawMessageStreamEvent:
 
 @settings(deadline=None, max_examples=300)
 @given(blocks=_blocks, usage=_usages, stop_reason=st.sampled_from(["end_turn", "tool_use", "pause_turn", None]))
-def test_it_makes_of_any_stream_what_the_sdk_makes_of_it(
+def test_it_accumulates_any_stream_like_the_sdk(
     blocks: list[tuple[Json, list[Json]]], usage: Json, stop_reason: str | None
 ) -> None:
     ours = Accumulator()
@@ -162,7 +162,7 @@ def test_it_makes_of_any_stream_what_the_sdk_makes_of_it(
     assert (ours.model, ours.stop_reason, ours.complete) == (theirs.model, theirs.stop_reason, True)
 
 
-def test_a_call_is_given_when_it_is_whole() -> None:
+def test_a_call_is_returned_once_it_is_complete() -> None:
     accumulator = Accumulator()
     block: Json = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
     returned: list[Any] = []
@@ -176,7 +176,7 @@ def test_a_call_is_given_when_it_is_whole() -> None:
     assert [call for call in returned if call] == [{**block, "input": {"a": 1}}]
 
 
-def test_an_input_that_is_not_json_stays_the_text_that_it_is() -> None:
+def test_an_input_that_is_not_json_stays_text() -> None:
     accumulator = Accumulator()
     block: Json = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
     for event in _stream([(block, [{"type": "input_json_delta", "partial_json": '{"a": '}])], {}, "max_tokens"):

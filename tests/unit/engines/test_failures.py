@@ -33,10 +33,10 @@ def _failure(headers: dict[str, str]) -> AttemptFailed:
         ({"retry-after-ms": "soon"}, None),
     ],
 )
-def test_the_wait_that_the_provider_asks_for(headers: dict[str, str], wait_s: float | None) -> None:
+def test_the_delay_that_the_provider_requests(headers: dict[str, str], wait_s: float | None) -> None:
     assert _failure(headers).retry_after_s == wait_s
 
 
-def test_a_date_is_a_wait_until_then() -> None:
+def test_a_date_is_a_delay_until_then() -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert _failure({"retry-after": date}).retry_after_s == pytest.approx(60, abs=2)

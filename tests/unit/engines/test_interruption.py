@@ -15,7 +15,7 @@ async def test_a_wait_inside_a_section_is_cut_short() -> None:
     assert _cancel_requests() == 0
 
 
-async def test_a_wait_outside_a_section_is_not() -> None:
+async def test_a_wait_outside_a_section_is_not_interrupted() -> None:
     abort = AbortSignal()
     with Interruption(abort) as interruption:
         abort.abort("cancel")
@@ -40,7 +40,7 @@ async def test_a_deadline_cuts_like_a_signal() -> None:
     assert stopped.value.reason == "timeout"
 
 
-async def test_the_first_reason_stays() -> None:
+async def test_the_first_reason_is_kept() -> None:
     abort = AbortSignal()
     with Interruption(abort, 0.0) as interruption:
         abort.abort("drain")
@@ -50,7 +50,7 @@ async def test_the_first_reason_stays() -> None:
     assert stopped.value.reason == "drain"
 
 
-async def test_a_cancellation_from_outside_stays_one() -> None:
+async def test_an_outer_cancellation_propagates() -> None:
     abort = AbortSignal()
 
     async def turn() -> None:
@@ -80,7 +80,7 @@ async def test_an_error_that_the_cut_provokes_is_still_a_stop() -> None:
     assert _cancel_requests() == 0
 
 
-async def test_a_turn_that_ended_listens_no_more() -> None:
+async def test_an_ended_turn_is_unsubscribed() -> None:
     abort = AbortSignal()
     with Interruption(abort, 0.01) as interruption:
         pass

@@ -38,7 +38,7 @@ def test_each_alias_is_the_newest_model_of_its_family_in_the_sdk() -> None:
         assert resolve_model(alias) in known_models()
 
 
-def test_an_override_goes_first_and_an_unknown_name_passes_through() -> None:
+def test_an_override_takes_precedence_and_an_unknown_name_passes_through() -> None:
     assert resolve_model("opus", {"opus": "mine"}) == "mine"
     assert resolve_model("fast", {"fast": "claude-haiku-4-5"}) == "claude-haiku-4-5"
     assert resolve_model("claude-opus-4-5-20251101", {}) == "claude-opus-4-5-20251101"

@@ -44,7 +44,7 @@ def test_strict_mode_is_asked_for_where_it_can_express_the_schema(schema: dict[s
 
 
 @pytest.mark.parametrize("name", ["add", "a" * 64, "a" * 65, "mcp__server__" + "x" * 100, "with.dot", "ä"])
-def test_names_of_tools_fit_the_provider_and_come_back(name: str) -> None:
+def test_tool_names_are_valid_for_the_provider_and_mapped_back(name: str) -> None:
     wire = wire_name(name)
     assert len(wire) <= 64
     assert wire.replace("_", "").replace("-", "").isalnum()
@@ -52,7 +52,7 @@ def test_names_of_tools_fit_the_provider_and_come_back(name: str) -> None:
     assert ToolNames([name, "other"]).own(wire) == name
 
 
-def test_long_names_that_begin_alike_stay_apart() -> None:
+def test_long_names_with_a_common_prefix_stay_distinct() -> None:
     assert wire_name("x" * 70 + "a") != wire_name("x" * 70 + "b")
 
 

@@ -23,7 +23,7 @@ async def _must_wait(limiter: RateLimiter, tokens: int) -> None:
             await limiter.take(["a"], MODEL, tokens)
 
 
-async def test_what_is_left_of_a_unit_serves_the_next_calls() -> None:
+async def test_the_rest_of_a_unit_is_used_by_the_next_calls() -> None:
     limiter = _limiter(RateLimit(tokens=10_000))
     async with asyncio.timeout(5):
         for _ in range(2_000):
@@ -39,14 +39,14 @@ async def test_estimated_tokens_that_were_not_used_are_returned_once() -> None:
     await _must_wait(limiter, 500)
 
 
-async def test_what_was_used_beyond_the_estimate_is_owed_by_the_next_call() -> None:
+async def test_usage_beyond_the_estimate_is_taken_by_the_next_call() -> None:
     limiter = _limiter(RateLimit(tokens=1_000))
     grant = await limiter.take(["a"], MODEL, 100)
     grant.settle(TokenUsage(800, 100))
     await _must_wait(limiter, 200)
 
 
-async def test_a_debt_is_forgotten_with_its_window() -> None:
+async def test_a_debt_expires_with_its_window() -> None:
     limiter = _limiter(RateLimit(tokens=1_000), window_s=1)
     grant = await limiter.take(["a"], MODEL, 10)
     grant.settle(TokenUsage(5_000))
@@ -56,7 +56,7 @@ async def test_a_debt_is_forgotten_with_its_window() -> None:
         await limiter.take(["a"], MODEL, 10)
 
 
-async def test_tokens_drawn_for_a_key_whose_requests_are_spent_are_there_for_its_next_call() -> None:
+async def test_tokens_taken_for_a_key_without_requests_left_serve_its_next_call() -> None:
     limiter = _limiter(RateLimit(requests=1, tokens=1_000), window_s=4)
     began_s = time.monotonic()
     await limiter.take(["a"], MODEL, 100)

@@ -30,7 +30,7 @@ async def test_an_answer_comes_in_a_tuple() -> None:
 
 
 @pytest.mark.parametrize("error", [RedisConnectionError("gone"), OSError("no file"), TimeoutError()])
-async def test_one_that_is_away_is_not_asked_for_a_while(error: Exception) -> None:
+async def test_an_unavailable_redis_is_not_asked_for_a_while(error: Exception) -> None:
     line = Line()
     line.error = error
     assert [await line.link.ask(line.answer) for _ in range(3)] == [None] * 3
@@ -39,20 +39,20 @@ async def test_one_that_is_away_is_not_asked_for_a_while(error: Exception) -> No
     assert await line.link.ask(line.answer) == ("yes",)
 
 
-async def test_one_that_hangs_is_given_up() -> None:
+async def test_a_hanging_redis_times_out() -> None:
     line = Line()
     assert await line.link.ask(lambda: asyncio.sleep(60)) is None
     assert await line.link.ask(line.answer) is None
 
 
-async def test_a_defect_is_not_taken_for_an_absence() -> None:
+async def test_a_defect_is_not_taken_for_an_outage() -> None:
     line = Line()
     line.error = KeyError("a bug")
     with pytest.raises(KeyError):
         await line.link.ask(line.answer)
 
 
-async def test_a_cancellation_that_the_client_swallows_is_heard_all_the_same() -> None:
+async def test_a_cancellation_that_the_client_swallows_still_propagates() -> None:
     line, began = Line(), asyncio.Event()
 
     async def swallow() -> str:

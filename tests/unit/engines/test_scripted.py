@@ -25,7 +25,7 @@ async def _play(
     return await ScriptedEngine(environment="development").run(message, options, "sandbox", callbacks=callbacks)
 
 
-def test_it_refuses_to_exist_in_production() -> None:
+def test_it_cannot_be_created_in_production() -> None:
     with pytest.raises(ConfigurationError, match="must not run in production"):
         ScriptedEngine(environment="production")
 
@@ -36,7 +36,7 @@ async def test_without_a_script_it_echoes() -> None:
     assert (result.model, result.stop_reason) == ("scripted", "end_turn")
 
 
-async def test_the_script_of_a_message_goes_before_the_options() -> None:
+async def test_the_script_of_a_message_overrides_the_options() -> None:
     result = await _play([{"say": "options"}], json.dumps({"script": [{"say": "message"}]}))
     assert result.text == "message"
 
@@ -56,7 +56,7 @@ async def test_a_message_that_only_looks_like_a_script_is_a_message(message: str
         ([{"error": {"kind": "no such kind"}}], "0.error.kind"),
     ],
 )
-async def test_a_script_of_the_wrong_form_fails_the_turn_and_says_where(script: Any, where: str) -> None:
+async def test_a_malformed_script_fails_the_turn_with_the_position(script: Any, where: str) -> None:
     result = await _play(script)
     assert result.stop_reason == "error"
     assert result.error is not None
@@ -78,11 +78,11 @@ async def test_tools_are_played_with_result_failure_and_sleep() -> None:
     assert [call.id for call in result.tool_calls] == [f"toolu_local_0_{at}" for at in range(4)]
 
 
-async def test_a_script_that_ends_with_a_tool_gets_a_closing_word() -> None:
+async def test_a_script_that_ends_with_a_tool_gets_a_final_text() -> None:
     assert (await _play([{"tool": {"name": "a"}}])).text == "Done."
 
 
-async def test_usage_is_what_the_script_says() -> None:
+async def test_a_script_sets_the_usage() -> None:
     result = await _play([{"say": "x", "usage": {"input_tokens": 7, "output_tokens": 3, "cost_usd": 0.5}}])
     assert result.usage.tokens == TokenUsage(input_tokens=7, output_tokens=3, cost_usd=0.5)
 

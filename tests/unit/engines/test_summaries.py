@@ -18,7 +18,7 @@ from nova_workers.contracts.summaries import MAX_SUMMARY_CHARS, tool_result_summ
         ("ping", {}, "Ping"),
     ],
 )
-def test_a_call_reads_as_what_it_does(name: str, given: JsonObject, summary: str) -> None:
+def test_a_call_is_summarized_by_its_action(name: str, given: JsonObject, summary: str) -> None:
     assert tool_use_summary(name, given) == summary
 
 
@@ -31,7 +31,7 @@ def test_a_call_reads_as_what_it_does(name: str, given: JsonObject, summary: str
         ("interrupted", "This call was", "count: interrupted"),
     ],
 )
-def test_a_result_reads_as_what_came_of_it(status: ToolCallStatus, said: str, summary: str) -> None:
+def test_a_result_is_summarized_by_its_outcome(status: ToolCallStatus, said: str, summary: str) -> None:
     call = ToolCall("toolu_1", "count", {}, 0, 0, status=status, result=(text_block(said),) if said else ())
     assert tool_result_summary(call) == summary
 

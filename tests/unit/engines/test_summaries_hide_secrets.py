@@ -10,7 +10,7 @@ VALUE = "tok_0123456789abcdef"
 BEFORE = "x" * (MAX_SUMMARY_CHARS - 30)
 
 
-def test_a_secret_that_a_summary_would_cut_is_taken_out_first() -> None:
+def test_a_secret_is_redacted_before_a_summary_is_cut() -> None:
     call = ToolCall("c1", "get", {}, 0, 0, "completed", (text_block(f"{BEFORE} {VALUE}"),))
     with hiding(Redactor({"KEY": VALUE})):
         told = [

@@ -40,7 +40,7 @@ async def names(pool: ConnectionPool, **servers: McpServer) -> dict[str, str]:
     return {name: tool.description for name, tool in tools.items()}
 
 
-async def test_names_that_become_equal_stay_apart(pool: ConnectionPool) -> None:
+async def test_names_that_become_equal_stay_distinct(pool: ConnectionPool) -> None:
     assert await names(pool, s=ours("a.b", "a b", "a_b", "a-b")) == {
         "a_b": "a.b",
         "s__a_b": "a b",
@@ -49,7 +49,7 @@ async def test_names_that_become_equal_stay_apart(pool: ConnectionPool) -> None:
     }
 
 
-async def test_a_servers_name_for_a_tool_is_looked_at_too(pool: ConnectionPool) -> None:
+async def test_a_rule_also_matches_a_servers_own_tool_name(pool: ConnectionPool) -> None:
     servers = {"one": ours("x", "two__x"), "two": ours("x"), "t o": ours("x"), "t.o": ours("x")}
     assert await names(pool, **servers) == {
         "x": "x",
@@ -60,7 +60,7 @@ async def test_a_servers_name_for_a_tool_is_looked_at_too(pool: ConnectionPool) 
     }
 
 
-async def test_names_that_are_cut_stay_apart(pool: ConnectionPool) -> None:
+async def test_truncated_names_stay_distinct(pool: ConnectionPool) -> None:
     found = await names(pool, s=ours(*(LONG + str(number) for number in range(12))))
     assert list(found.values()) == [LONG + str(number) for number in range(12)]
     assert {len(name) for name in found} == {117}

@@ -69,7 +69,7 @@ async def client(api: _Api) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def test_a_request_takes_up_its_callers_trace(api: _Api, client: httpx2.AsyncClient) -> None:
+async def test_a_request_continues_its_callers_trace(api: _Api, client: httpx2.AsyncClient) -> None:
     answer = await client.get("/v1/threads/thr_1", headers={"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"})
     (span,) = api.spans.get_finished_spans()
     assert answer.json()["traceparent"].split("-")[1] == TRACE

@@ -47,7 +47,7 @@ def test_a_line_is_an_event_with_fields(lines: io.StringIO) -> None:
     }
 
 
-def test_lines_of_other_libraries_go_the_same_way(lines: io.StringIO) -> None:
+def test_lines_of_other_libraries_have_the_same_format(lines: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(run_id="run_1", fence=7):
         logging.getLogger("asyncpg").warning("slow %s", "query")
     (line,) = _read(lines)

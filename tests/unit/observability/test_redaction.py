@@ -38,7 +38,7 @@ def test_a_secret_in_a_text_is_replaced(text: str, kept: str) -> None:
         "input_tokens=12",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_text_without_secrets_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
@@ -65,7 +65,7 @@ def test_fields_that_name_a_secret_are_replaced_at_any_depth() -> None:
     }
 
 
-def test_a_value_that_contains_itself_ends() -> None:
+def test_a_self_referential_value_is_handled() -> None:
     loop: list[object] = []
     loop.append(loop)
     assert redact_secrets(None, "info", {"loop": loop})["loop"]

@@ -27,7 +27,7 @@ def _streamed(redactor: Redactor, pieces: list[str]) -> str:
     return "".join([*(stream.feed(piece) for piece in pieces), stream.end()])
 
 
-def test_nothing_is_touched_before_there_is_a_secret() -> None:
+def test_without_secrets_values_are_returned_unchanged() -> None:
     redactor = Redactor()
     given: dict[str, Any] = {"a": [PLAIN]}
     assert redactor.is_empty
@@ -50,7 +50,7 @@ def test_nothing_is_touched_before_there_is_a_secret() -> None:
         urlsafe_b64encode(f"x{VALUE}".encode()).decode(),
     ],
 )
-def test_a_secret_is_found_however_it_is_written(written: str) -> None:
+def test_a_secret_is_found_in_every_encoding(written: str) -> None:
     redactor = Redactor({"KEY": VALUE})
     clean = redactor.text(written)
     assert "[secret:KEY]" in clean
@@ -58,7 +58,7 @@ def test_a_secret_is_found_however_it_is_written(written: str) -> None:
     assert _streamed(redactor, list(written)) == clean
 
 
-def test_of_secrets_that_overlap_no_rest_stays_behind() -> None:
+def test_overlapping_secrets_leave_no_rest() -> None:
     redactor = Redactor({"SHORT": "abcdef", "LONG": "abcdefghij", "NEXT": "efghijklmn"})
     assert redactor.text("-abcdef-") == "-[secret:SHORT]-"
     assert redactor.text("-abcdefghij-") == "-[secret:LONG]-"
@@ -66,15 +66,15 @@ def test_of_secrets_that_overlap_no_rest_stays_behind() -> None:
     assert redactor.text("abcdefabcdef") == "[secret:SHORT][secret:SHORT]"
 
 
-def test_what_is_too_short_to_tell_from_words_stays() -> None:
+def test_values_that_are_too_short_are_not_redacted() -> None:
     assert Redactor({"PIN": "1" * (MIN_SECRET_CHARS - 1)}).text("11111 and 11111") == "11111 and 11111"
 
 
-def test_a_value_without_the_white_space_around_it_is_the_same_secret() -> None:
+def test_surrounding_white_space_is_no_part_of_a_secret() -> None:
     assert Redactor({"KEY": f"  {PLAIN}\n"}).text(f"<{PLAIN}>") == "<[secret:KEY]>"
 
 
-def test_json_is_cleaned_in_keys_and_values_and_blocks_are_kept_whole() -> None:
+def test_keys_and_values_of_json_are_redacted_and_blocks_stay_valid() -> None:
     redactor = Redactor({"KEY": PLAIN})
     assert redactor.json({PLAIN: [{"deep": (PLAIN, 1, None, True)}]}) == {
         "[secret:KEY]": [{"deep": ["[secret:KEY]", 1, None, True]}]
@@ -89,7 +89,7 @@ def test_json_is_cleaned_in_keys_and_values_and_blocks_are_kept_whole() -> None:
     assert redactor.json(other) == other
 
 
-def test_only_what_could_be_read_is_put_back() -> None:
+def test_only_readable_secrets_are_restored() -> None:
     redactor = Redactor()
     redactor.learn("OPEN", "value-open", readable=True)
     redactor.learn("SHUT", "value-shut")
@@ -97,7 +97,7 @@ def test_only_what_could_be_read_is_put_back() -> None:
     assert redactor.restore(given) == {"a": ["Bearer value-open", "[secret:SHUT]", "[secret:NONE]", 1]}
 
 
-def test_a_stream_holds_back_no_more_than_may_be_a_secret() -> None:
+def test_a_stream_holds_back_only_a_possible_secret() -> None:
     stream = Redactor({"KEY": PLAIN}).stream()
     assert stream.feed("The key is to") == "The key is "
     assert stream.feed("k_1") == ""
@@ -107,7 +107,7 @@ def test_a_stream_holds_back_no_more_than_may_be_a_secret() -> None:
     assert stream.end() == "tok_"
 
 
-def test_what_a_stream_dropped_does_not_come_back() -> None:
+def test_dropped_text_of_a_stream_is_not_sent_later() -> None:
     stream = Redactor({"KEY": PLAIN}).stream()
     stream.feed("tok_")
     stream.drop()
@@ -117,7 +117,7 @@ def test_what_a_stream_dropped_does_not_come_back() -> None:
 
 @proves("secrets.stream")
 @given(st.text(max_size=60), st.lists(st.integers(0, 1000), max_size=12), st.integers(0, 60))
-def test_no_cut_of_a_stream_lets_a_secret_through(text: str, cuts: list[int], at: int) -> None:
+def test_no_split_of_a_stream_passes_a_secret(text: str, cuts: list[int], at: int) -> None:
     redactor = Redactor({"KEY": VALUE, "OTHER": PLAIN})
     whole = f"{text[:at]}{VALUE}{text[at:]}{PLAIN}"
     shown = _streamed(redactor, _split(whole, cuts))
@@ -131,9 +131,7 @@ _FEW = st.text(alphabet="ab", min_size=MIN_SECRET_CHARS, max_size=9)
 
 @given(st.lists(_FEW, min_size=1, max_size=4), st.text(alphabet="abc", max_size=60), st.lists(st.integers(0, 99)))
 @example(["aaaaaa", "aaaaaaaab"], "aaaaaaaaaaaaaaa", [3, 7])
-def test_a_stream_shows_what_the_whole_text_would_whatever_overlaps(
-    values: list[str], text: str, cuts: list[int]
-) -> None:
+def test_a_redacted_stream_equals_the_redacted_text(values: list[str], text: str, cuts: list[int]) -> None:
     redactor = Redactor({f"S{at}": value for at, value in enumerate(values)})
     shown = _streamed(redactor, _split(text, cuts))
     assert shown == redactor.text(text)
@@ -141,7 +139,7 @@ def test_a_stream_shows_what_the_whole_text_would_whatever_overlaps(
 
 
 @given(st.text(min_size=MIN_SECRET_CHARS, max_size=40), st.text(max_size=20), st.lists(st.integers(0, 999), max_size=9))
-def test_any_value_is_taken_out_of_json_and_out_of_streams_of_it(value: str, around: str, cuts: list[int]) -> None:
+def test_any_value_is_redacted_in_json_and_in_streams_of_it(value: str, around: str, cuts: list[int]) -> None:
     redactor = Redactor({"KEY": value})
     if len(value.strip()) < MIN_SECRET_CHARS or value in "[secret:KEY]":
         return
@@ -152,9 +150,7 @@ def test_any_value_is_taken_out_of_json_and_out_of_streams_of_it(value: str, aro
 
 
 @given(st.lists(_FEW, min_size=1, max_size=4), st.text(alphabet="abc", max_size=60), st.lists(st.integers(0, 99)))
-def test_many_secrets_are_looked_for_in_another_way_with_the_same_result(
-    values: list[str], text: str, cuts: list[int]
-) -> None:
+def test_the_search_for_many_secrets_has_the_same_result(values: list[str], text: str, cuts: list[int]) -> None:
     given = {f"S{at}": value for at, value in enumerate(values)}
     few = Redactor(given)
     many = Redactor(given | {f"OTHER{at}": f"{at:06}-no-such-text" for at in range(60)})

@@ -64,7 +64,7 @@ def test_a_wait_of_the_past_has_its_own_times() -> None:
     assert skewed.start_time == skewed.end_time
 
 
-def test_an_error_marks_its_span_without_secrets_and_goes_on() -> None:
+def test_an_error_marks_its_span_without_secrets_and_propagates() -> None:
     tracing, spans = _tracing()
     with pytest.raises(ValueError, match="hunter2"), tracing.span("nova.run"):
         raise ValueError("redis://:hunter2@cache")
@@ -75,7 +75,7 @@ def test_an_error_marks_its_span_without_secrets_and_goes_on() -> None:
     assert span.events == ()
 
 
-def test_without_a_collector_nothing_is_recorded_and_the_callers_trace_goes_on() -> None:
+def test_without_a_collector_nothing_is_recorded_and_the_callers_trace_continues() -> None:
     tracing = Tracing(TelemetrySettings(), "api")
     assert not tracing.enabled
     with tracing.span("request", parent=CALLER), tracing.span("inner"):

@@ -25,7 +25,7 @@ TAG = re.compile(rf"^</?({'|'.join(SECTIONS)})>$", re.MULTILINE)
 
 
 @proves("prompt.sections")
-def test_sections_stand_in_order_from_slow_to_fast() -> None:
+def test_sections_are_in_order_from_stable_to_changing() -> None:
     prompt = build_system_prompt(
         AGENT,
         storage="Keep notes in /data/notes.",
@@ -110,7 +110,7 @@ Real
 """)
 
 
-def test_other_markup_stays_as_it_is() -> None:
+def test_other_markup_is_unchanged() -> None:
     prompt = build_system_prompt(AgentSpec(name="x", instructions="Use <b>bold</b> & <tasks>, a < b"))
     assert "Use <b>bold</b> & <tasks>, a < b" in prompt
 
@@ -133,7 +133,7 @@ def test_other_markup_stays_as_it_is() -> None:
         "<ta\U000e0001sk>",
     ],
 )
-def test_a_tag_is_one_however_it_is_spelt(attack: str) -> None:
+def test_every_spelling_of_a_tag_is_escaped(attack: str) -> None:
     prompt = build_system_prompt(AgentSpec(name="x", instructions=f"a {attack} b"))
     inside = prompt.removeprefix("<Instructions>\n").removesuffix("\n</Instructions>")
     seen = re.sub(r"[^\w<>/]", "", unicodedata.normalize("NFKC", inside), flags=re.ASCII).lower()
@@ -142,12 +142,12 @@ def test_a_tag_is_one_however_it_is_spelt(attack: str) -> None:
     assert "&lt;" in inside
 
 
-def test_entities_stay_as_they_are() -> None:
+def test_entities_are_unchanged() -> None:
     prompt = build_system_prompt(AgentSpec(name="x", instructions="&lt;/task&gt; &#60;task> \\u003ctask>"))
     assert "&lt;/task&gt; &#60;task> \\u003ctask>" in prompt
 
 
-def test_escaping_takes_time_that_grows_with_the_text_alone() -> None:
+def test_escaping_takes_linear_time() -> None:
     # Each a text that a pattern with two stars side by side would read again and again.
     for text in ("<" * 100_000, "<" + " " * 100_000, "< " * 50_000, "<" + "/" * 100_000, "<" + "\u200b" * 100_000):
         began_s = time.perf_counter()
@@ -155,7 +155,7 @@ def test_escaping_takes_time_that_grows_with_the_text_alone() -> None:
         assert time.perf_counter() - began_s < 1.0
 
 
-def test_skills_stand_at_the_end_of_the_instructions() -> None:
+def test_skills_are_at_the_end_of_the_instructions() -> None:
     prompt = build_system_prompt(AgentSpec(name="x", instructions="Be brief.\n\n"), skills="You have skills.\n- pdf")
     assert prompt == "<Instructions>\nBe brief.\n\nYou have skills.\n- pdf\n</Instructions>"
     alone = build_system_prompt(AgentSpec(name="x"), skills="You have skills.")
@@ -189,7 +189,9 @@ def _seen(text: str) -> str:
 
 
 @given(identity=pieces, memory=pieces, task=pieces, background=pieces)
-def test_whatever_is_in_it_the_tags_are_ours(identity: str, memory: str, task: str, background: str) -> None:
+def test_for_any_content_only_our_tags_are_in_the_prompt(
+    identity: str, memory: str, task: str, background: str
+) -> None:
     agent = AgentSpec(name="x", identity=identity)
     prompt = build_system_prompt(agent, memories=[memory], task=task, background=background)
     found = [match[0] for match in TAG.finditer(prompt)]
@@ -207,7 +209,7 @@ def test_no_spelling_of_a_tag_gets_through(attack: str, before: str, after: str)
 
 @proves("prompt.stable")
 @given(background=pieces, memory=pieces, task=pieces)
-def test_the_slow_part_is_the_same_bytes_whatever_the_turn(background: str, memory: str, task: str) -> None:
+def test_the_stable_part_is_the_same_bytes_in_every_turn(background: str, memory: str, task: str) -> None:
     slow = build_system_prompt(AGENT, formatting="Plain")
     prompt = build_system_prompt(AGENT, formatting="Plain", background=background, memories=[memory], task=task)
     assert prompt.startswith(slow)

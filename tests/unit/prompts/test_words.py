@@ -14,12 +14,14 @@ from nova_workers.prompts import background_words, formatting_words, storage_wor
         ("sms", {"sms": ""}, ""),
     ],
 )
-def test_the_operators_words_for_a_channel_go_first(channel: str | None, given: dict[str, str], words: str) -> None:
+def test_the_operators_format_for_a_channel_takes_precedence(
+    channel: str | None, given: dict[str, str], words: str
+) -> None:
     assert formatting_words(channel, given, fixed_form=False) == words
     assert formatting_words(channel, given, fixed_form=True) == ""
 
 
-def test_without_any_it_is_markdown() -> None:
+def test_the_default_format_is_markdown() -> None:
     assert formatting_words("mail", {}, fixed_form=False).startswith("Answer in Markdown.")
 
 
@@ -38,7 +40,7 @@ def test_the_ways_to_reach_a_person_from_the_background_are_named() -> None:
     )
 
 
-def test_an_agent_that_may_ask_learns_where_its_question_goes() -> None:
+def test_the_prompt_says_where_a_question_goes() -> None:
     words = background_words(ways=[("notifications", "notify_user")], can_ask=True)
     assert "`ask_user` is put into the person's inbox" in words
     assert words.endswith("The other ways to reach the person: `notify_user` for what the person should know now.")

@@ -97,7 +97,7 @@ def _open_step() -> StepRecord:
     return StepRecord(0, (Message("assistant", (text_block("Let me see."), *uses)),), calls, complete=False)
 
 
-def test_a_step_that_was_left_open_is_closed_in_the_order_of_its_calls():
+def test_an_open_step_is_closed_in_the_order_of_its_calls():
     step = close_journal(Journal((_open_step(),), 2))
     assert step is not None
     assert [call.status for call in step.tool_calls] == ["interrupted", "completed", "failed"]
@@ -110,6 +110,6 @@ def test_a_journal_that_is_complete_needs_no_closing():
     assert close_journal(Journal((_FINAL,), 2)) is None
 
 
-def test_a_failure_keeps_the_text_that_there_was():
+def test_a_failure_keeps_the_partial_text():
     outcome = failed(EngineError("unknown", "It broke.", retryable=True), Journal((_open_step(),), 2))
     assert (outcome.status, outcome.text) == ("failed", "Let me see.")

@@ -113,7 +113,7 @@ def a_step(call: ToolCall) -> StepRecord:
     return StepRecord(0, (Message("assistant", (text_block(f"I use {VALUE}"), use)),), (call,), complete=False)
 
 
-async def test_every_method_that_passes_content_on_passes_no_secret() -> None:
+async def test_no_callback_with_content_passes_a_secret() -> None:
     recorder, to = redacted()
     call = a_call(result=(text_block(f"got {VALUE}"),), error=f"no {VALUE}")
     step = a_step(call)
@@ -137,7 +137,7 @@ async def test_every_method_that_passes_content_on_passes_no_secret() -> None:
     assert recorder.text("scout") == f"{HIDDEN} and tok_"
 
 
-async def test_a_message_that_was_all_thought_still_says_something() -> None:
+async def test_a_message_of_only_redacted_thinking_is_not_empty() -> None:
     recorder, to = redacted()
     thought = {"type": "thinking", "thinking": VALUE, "signature": "s"}
     messages = (Message("assistant", (thought,)), Message("assistant", (thought, text_block("a"))))
@@ -148,13 +148,13 @@ async def test_a_message_that_was_all_thought_still_says_something() -> None:
     ]
 
 
-async def test_what_may_be_called_is_judged_by_what_would_be_called() -> None:
+async def test_authorization_gets_the_real_arguments() -> None:
     recorder, to = redacted()
     await to.authorize_tool("send", {"k": VALUE})
     assert recorder.heard == [("authorize", {"k": VALUE})]
 
 
-def test_what_is_held_back_comes_before_what_happens_next() -> None:
+def test_held_back_text_precedes_the_next_event() -> None:
     recorder, to = redacted()
     to.on_token("tok_")
     to.on_thinking()
@@ -169,7 +169,7 @@ def test_what_is_held_back_comes_before_what_happens_next() -> None:
     ]
 
 
-def test_what_is_void_is_not_held_on_to() -> None:
+def test_void_text_is_not_held_back() -> None:
     recorder, to = redacted()
     to.on_token("tok_12")
     to.on_restart()
@@ -179,7 +179,7 @@ def test_what_is_void_is_not_held_on_to() -> None:
 
 
 @given(st.lists(st.integers(0, 40), max_size=10))
-def test_no_cut_of_the_answer_lets_it_through(cuts: list[int]) -> None:
+def test_no_split_of_the_answer_passes_a_secret(cuts: list[int]) -> None:
     recorder, to = redacted()
     whole = f"a {VALUE} b {VALUE}{VALUE[:4]}"
     places = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
@@ -190,7 +190,7 @@ def test_no_cut_of_the_answer_lets_it_through(cuts: list[int]) -> None:
 
 
 @proves("secrets.declared")
-async def test_a_value_is_a_secret_from_when_the_model_gives_it_to_a_tool_that_takes_secrets() -> None:
+async def test_a_value_is_redacted_once_the_model_passes_it_to_a_tool_that_takes_secrets() -> None:
     for name in ("keep_key", "vault__keep_key", "mcp__vault__keep_key"):
         recorder, redactor = RecordingListener(), Redactor({"OTHER": "another"})
         redactor.watch({"keep_key": ("value",)})
@@ -237,7 +237,7 @@ def test_a_result_has_no_secret_in_any_field() -> None:
     assert clean.stop_reason == "end_turn"
 
 
-def test_what_a_call_waits_for_stays_what_it_is_without_its_secrets() -> None:
+def test_a_redacted_wait_request_stays_valid() -> None:
     """Secrets may be as long as a bound, shorter than their placeholder, or words of the form."""
     # A name of 64 characters: its placeholder is longer than the values.
     name = "N" * 64
@@ -264,7 +264,7 @@ def test_what_a_call_waits_for_stays_what_it_is_without_its_secrets() -> None:
     assert (approval.tool_name, approval.params) == ("question", {"k": f"[secret:{name}]"})
 
 
-def test_calls_that_are_still_to_be_made_get_their_arguments_back() -> None:
+def test_pending_calls_get_their_original_arguments() -> None:
     redactor = Redactor()
     redactor.learn("KEY", VALUE, readable=True)
     redactor.learn("SHUT", "shut-away")

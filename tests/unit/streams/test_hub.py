@@ -25,7 +25,7 @@ def _at(seq: int, attempt: int = 1) -> EventCursor:
 
 
 @proves("events.resume")
-async def test_a_follower_gets_what_was_and_then_what_comes(redis: Redis):
+async def test_a_follower_gets_past_events_and_then_live_ones(redis: Redis):
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         events = publisher.open(RUN, 1)
         say(events, "a", "b")
@@ -52,7 +52,7 @@ async def test_a_follower_that_resumes_from_any_id_misses_nothing_and_gets_nothi
 
 
 @proves("events.gap")
-async def test_a_message_that_was_lost_on_the_way_is_read_from_the_stream(redis: Redis):
+async def test_a_lost_message_is_read_from_the_stream(redis: Redis):
     async with hub_on(redis) as hub, hub.follow(RUN, _START) as feed:
         await _publish(redis, 1, stored=True)
         await collect(feed, _at(1))
@@ -61,7 +61,7 @@ async def test_a_message_that_was_lost_on_the_way_is_read_from_the_stream(redis:
         assert texts(await collect(feed, _at(3))) == ["1-2 2", "1-3 3"]
 
 
-async def test_a_gap_that_the_stream_has_as_well_is_passed_on_as_a_gap(redis: Redis):
+async def test_a_gap_of_the_stream_itself_is_passed_on(redis: Redis):
     async with hub_on(redis) as hub, hub.follow(RUN, _START) as feed:
         await _publish(redis, 1, stored=True)
         await collect(feed, _at(1))
@@ -69,7 +69,7 @@ async def test_a_gap_that_the_stream_has_as_well_is_passed_on_as_a_gap(redis: Re
         assert texts(await collect(feed, _at(5))) == ["1-5 5"]
 
 
-async def test_events_of_an_attempt_that_was_overtaken_are_left_out(redis: Redis):
+async def test_events_of_an_older_attempt_are_dropped(redis: Redis):
     async with hub_on(redis) as hub, hub.follow(RUN, _START) as feed:
         await _publish(redis, 1, attempt=2, stored=True)
         await collect(feed, _at(1, attempt=2))
@@ -79,7 +79,7 @@ async def test_events_of_an_attempt_that_was_overtaken_are_left_out(redis: Redis
 
 
 @proves("events.gap")
-async def test_a_follower_that_is_slower_than_its_run_is_brought_up_to_date(redis: Redis):
+async def test_a_slow_follower_gets_missed_events_from_the_stream(redis: Redis):
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         events = publisher.open(RUN, 1)
         async with hub.follow(RUN, _START) as slow, hub.follow(RUN, _START) as quick:
@@ -124,7 +124,7 @@ async def test_channels_without_followers_are_unsubscribed_and_do_not_pile_up(re
 
 
 @proves("events.resume")
-async def test_a_run_that_was_left_can_be_followed_again(redis: Redis):
+async def test_a_run_can_be_followed_again(redis: Redis):
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         events = publisher.open(RUN, 1)
         say(events, "a")
@@ -149,22 +149,22 @@ async def test_a_run_that_was_left_can_be_followed_again(redis: Redis):
 
 
 @proves("events.resume")
-async def test_those_who_stay_hear_on_while_a_crowd_comes_and_leaves(redis: Redis):
+async def test_followers_keep_receiving_while_many_others_join_and_leave(redis: Redis):
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         events = publisher.open(RUN, 1)
         async with hub.follow(RUN, _START) as feed:
             say(events, "a")
             await collect(feed, _at(1))
             until = asyncio.Event()
-            crowd: list[asyncio.Task[None]] = []
+            others: list[asyncio.Task[None]] = []
             for wave in range(4):
                 leaving, until = until, asyncio.Event()
-                crowd += [asyncio.create_task(_stay(hub, f"{RUN}_{wave}_{at}", until)) for at in range(100)]
+                others += [asyncio.create_task(_stay(hub, f"{RUN}_{wave}_{at}", until)) for at in range(100)]
                 # The next ones join while these leave.
                 leaving.set()
                 await asyncio.sleep(0.01)
             until.set()
-            await asyncio.gather(*crowd)
+            await asyncio.gather(*others)
             say(events, "b")
             assert texts(await collect(feed, _at(2))) == ["1-2 b"]
 
@@ -181,7 +181,7 @@ async def _follow(hub: StreamHub, run_id: str, upto: int) -> None:
 
 
 @proves("events.redis-away", "events.gap")
-async def test_followers_go_on_after_the_connection_broke(redis: Redis, wire: RedisProxy):
+async def test_followers_continue_after_a_broken_connection(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url)
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub:
         events = publisher.open(RUN, 1)
@@ -200,7 +200,7 @@ async def test_followers_go_on_after_the_connection_broke(redis: Redis, wire: Re
 
 
 @proves("events.redis-away")
-async def test_a_follower_that_comes_while_redis_is_away_is_served_when_it_is_back(redis: Redis, wire: RedisProxy):
+async def test_a_follower_that_joins_while_redis_is_unavailable_is_served_later(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url)
     wire.refusing = True
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub:
@@ -237,7 +237,7 @@ async def test_followers_that_join_and_leave_at_any_moment_each_see_everything(r
     assert hub.open_feeds == 0
 
 
-async def test_a_follower_that_comes_between_the_last_ones_leaving_and_the_channels_end_is_served(redis: Redis):
+async def test_a_follower_that_joins_while_its_channel_is_being_unsubscribed_is_served(redis: Redis):
     """The confirmation of the channel arrives when it has no follower; the next one must not wait for another."""
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(redis) as hub:
         say(publisher.open(RUN, 1), "a")

@@ -15,7 +15,7 @@ from tests.unit.streams.stage import RUN, publisher_on, say, stored, texts
 
 
 @proves("events.ids", "events.batched")
-async def test_events_have_ids_without_holes_and_travel_together(redis: Redis):
+async def test_events_have_ids_without_gaps_and_are_sent_in_batches(redis: Redis):
     async with publisher_on(redis) as publisher:
         events = publisher.open(RUN, 3)
         say(events, *"abcde")
@@ -27,7 +27,7 @@ async def test_events_have_ids_without_holes_and_travel_together(redis: Redis):
 
 
 @proves("events.batched")
-async def test_the_first_event_leaves_at_once_and_those_after_it_once_an_interval(redis: Redis):
+async def test_the_first_event_is_sent_at_once_and_later_ones_once_per_interval(redis: Redis):
     clock = ManualClock()
     async with publisher_on(redis, clock=clock) as publisher:
         events = publisher.open(RUN, 1)
@@ -42,7 +42,7 @@ async def test_the_first_event_leaves_at_once_and_those_after_it_once_an_interva
     assert await redis.xlen(run_events(RUN)) == 2
 
 
-async def test_an_urgent_event_takes_those_before_it_along_at_once(redis: Redis):
+async def test_an_urgent_event_is_sent_at_once_with_those_before_it(redis: Redis):
     async with publisher_on(redis, clock=ManualClock()) as publisher:
         events = publisher.open(RUN, 1)
         say(events, "first")
@@ -93,7 +93,7 @@ async def test_a_flush_whose_reply_was_lost_does_not_silence_the_stream(redis: R
 
 
 @proves("events.redis-away")
-async def test_events_wait_while_redis_is_away(redis: Redis, wire: RedisProxy):
+async def test_events_wait_while_redis_is_unavailable(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
     async with publisher_on(client, flush_ms=0) as publisher:
         events = publisher.open(RUN, 1)
@@ -112,7 +112,7 @@ async def test_events_wait_while_redis_is_away(redis: Redis, wire: RedisProxy):
     assert texts(await stored(redis, "run_2")) == ["0-1 stream_end"]
 
 
-async def test_while_redis_is_away_the_newest_events_are_kept(redis: Redis, wire: RedisProxy):
+async def test_while_redis_is_unavailable_the_newest_events_are_kept(redis: Redis, wire: RedisProxy):
     client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
     async with publisher_on(client, flush_ms=0) as publisher:
         wire.refusing = True
@@ -130,7 +130,7 @@ async def test_while_redis_is_away_the_newest_events_are_kept(redis: Redis, wire
     assert [event.cursor.seq for event in kept] == list(range(51, 10_051))
 
 
-async def test_a_batch_that_comes_back_to_a_full_buffer_gives_way_to_what_is_newer(redis: Redis):
+async def test_a_batch_put_back_into_a_full_buffer_is_replaced_by_newer_events(redis: Redis):
     async with publisher_on(redis) as publisher:
         events = publisher.open(RUN, 1)
         say(events, *("x" for _ in range(10_000)))
@@ -147,7 +147,7 @@ async def test_a_batch_that_comes_back_to_a_full_buffer_gives_way_to_what_is_new
 
 
 @proves("redis.ttl")
-async def test_a_stream_has_a_ttl_which_is_renewed_and_comes_back_after_a_wipe(redis: Redis):
+async def test_a_stream_has_a_ttl_that_is_renewed_also_after_a_wipe(redis: Redis):
     clock = ManualClock()
     async with publisher_on(redis, flush_ms=0, clock=clock) as publisher:
         events = publisher.open(RUN, 1)
@@ -167,7 +167,7 @@ async def test_a_stream_has_a_ttl_which_is_renewed_and_comes_back_after_a_wipe(r
 
 
 @proves("input.any-text")
-async def test_half_a_character_does_not_stop_a_stream(redis: Redis):
+async def test_a_lone_surrogate_does_not_stop_a_stream(redis: Redis):
     async with publisher_on(redis) as publisher:
         events = publisher.open(RUN, 1)
         say(events, "a\ud83d", "b")
@@ -175,7 +175,7 @@ async def test_half_a_character_does_not_stop_a_stream(redis: Redis):
     assert texts(await stored(redis)) == ["1-1 a\ufffd", "1-2 b"]
 
 
-async def test_many_runs_leave_in_one_round_trip(redis: Redis):
+async def test_events_of_many_runs_are_sent_in_one_round_trip(redis: Redis):
     async with publisher_on(redis) as publisher:
         for at in range(300):
             say(publisher.open(f"run_{at}", 1), "hello")

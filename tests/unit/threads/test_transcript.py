@@ -22,7 +22,7 @@ def _said(text: str) -> Message:
     return Message("user", (text_block(text),))
 
 
-def test_a_conversation_that_needs_nothing_is_left_as_it_is():
+def test_a_valid_conversation_is_unchanged():
     messages = (_said("hi"), Message("assistant", _uses("a")), Message("user", _results("a")))
     assert repair(messages) == messages
 
@@ -34,7 +34,7 @@ def test_a_call_at_the_end_gets_its_result():
     assert all(block["is_error"] for block in repaired[-1].content)
 
 
-def test_missing_results_go_before_those_that_are_there_and_before_other_words():
+def test_missing_results_precede_existing_ones_and_other_text():
     after = Message("user", (*_results("b"), text_block("and?")))
     (_, repaired) = repair((Message("assistant", _uses("a", "b")), after))
     assert [block.get("tool_use_id", block.get("text")) for block in repaired.content] == ["a", "b", "and?"]

@@ -34,7 +34,7 @@ def test_private_and_reserved_addresses_are_not_public(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PUBLIC)
-def test_what_is_on_the_internet_is(text: str) -> None:
+def test_internet_addresses_are_public(text: str) -> None:
     assert is_public(ip_address(text))
 
 
@@ -47,7 +47,7 @@ def test_the_standard_library_knows_no_private_address_that_we_let_through(addre
 
 
 @given(addresses_6)
-def test_nor_in_ipv6(address: IPv6Address) -> None:
+def test_the_standard_library_knows_no_private_ipv6_address_that_we_let_through(address: IPv6Address) -> None:
     if is_public(address) and address not in NAT64:
         assert address.is_global
         assert not address.is_multicast
@@ -77,5 +77,5 @@ def test_no_wrapper_makes_a_private_address_public(wrapper: str, address: IPv4Ad
 
 
 @pytest.mark.parametrize("text", ["fe80::1%eth0", "::1%0", "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "", "x"])
-def test_only_the_usual_form_is_an_address(text: str) -> None:
+def test_only_the_canonical_form_is_an_address(text: str) -> None:
     assert parse_address(text) is None

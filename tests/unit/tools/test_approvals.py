@@ -36,17 +36,17 @@ def _bash(command: str, *rules: dict[str, Any], **more: Any) -> str:
         ("anything", "*"),
     ],
 )
-def test_a_rule_fits_tools_by_their_names(tool: str, rule: str, decision: str, kind: str) -> None:
+def test_a_rule_matches_tools_by_their_names(tool: str, rule: str, decision: str, kind: str) -> None:
     assert _judge(tool, {}, {"tool": rule, "decision": decision}).kind == kind
 
 
-def test_a_tool_that_no_rule_knows_is_allowed() -> None:
+def test_a_tool_without_a_matching_rule_is_allowed() -> None:
     rules = ({"tool": "note_*", "decision": "never"}, {"tool": "mcp__*", "decision": "ask"})
     assert _judge("memory_save", {"content": "x"}, *rules) == Verdict("allow")
     assert _judge("Note_delete", {}, *rules).kind == "allow", "names are compared with their case"
 
 
-def test_the_first_rule_that_fits_decides() -> None:
+def test_the_first_matching_rule_decides() -> None:
     rules = (
         {"tool": "note_delete", "decision": "never"},
         {"tool": "note_*", "pattern": "*draft*", "decision": "always"},
@@ -90,7 +90,7 @@ def test_a_pattern_is_compared_with_the_main_text_and_the_arguments_as_json(
         ("ls", False, False),
     ],
 )
-def test_a_command_is_vouched_for_as_a_whole_and_forbidden_by_any_part(command: str, always: bool, never: bool) -> None:
+def test_a_command_is_allowed_as_a_whole_and_denied_by_any_part(command: str, always: bool, never: bool) -> None:
     rule = {"tool": "Bash", "pattern": "git *"}
     permitted = _bash(command, {**rule, "decision": "always"}, unlisted_commands="deny")
     assert (permitted == "allow") == always
@@ -98,12 +98,12 @@ def test_a_command_is_vouched_for_as_a_whole_and_forbidden_by_any_part(command: 
     assert (_bash(command, {**rule, "decision": "ask"}) == "ask") == never
 
 
-def test_always_answers_what_the_agent_would_ask_and_what_it_does_not_list() -> None:
+def test_always_allows_what_the_agent_would_ask_and_does_not_list() -> None:
     assert _bash("make x", unlisted_commands="ask") == "ask"
     assert _bash("make x", ALWAYS_BASH, unlisted_commands="deny", ask_commands=["make *"]) == "allow"
 
 
-def test_always_does_not_lift_what_is_denied_or_what_the_operator_wants_asked() -> None:
+def test_always_does_not_override_denials_or_the_operators_questions() -> None:
     assert _bash("sudo ls", ALWAYS_BASH) == "deny"
     assert _bash("rm -rf /", ALWAYS_BASH) == "deny"
     assert _bash("curl x", ALWAYS_BASH, deny_commands=["curl *"]) == "deny"
@@ -123,7 +123,7 @@ def test_rules_come_after_the_trust_and_the_repeat_guard() -> None:
     assert rules[-1] == "repeat"
 
 
-def test_a_question_says_to_a_person_what_is_to_be_done() -> None:
+def test_an_approval_describes_the_call_to_a_person() -> None:
     verdict = _judge("note_delete", {"title": "My\n plan" + "x" * 900}, {"tool": "note_*", "decision": "ask"})
     assert verdict.rule == "ask: note_*"
     assert verdict.reason is not None
@@ -133,7 +133,7 @@ def test_a_question_says_to_a_person_what_is_to_be_done() -> None:
     assert "nobody" not in verdict.reason.lower()
 
 
-def test_arguments_too_long_to_look_at_are_vouched_for_by_no_rule_and_slip_past_none() -> None:
+def test_arguments_that_are_too_long_are_allowed_by_no_rule_and_denied_by_any() -> None:
     params = {"content": "x" * 1_100_000}
     rules = [ApprovalRule(tool="*", pattern="*y*", decision=decision) for decision in ("always", "never")]
     assert first_rule(rules, "Write", params) is rules[1]
@@ -159,11 +159,11 @@ def test_any_call_is_judged(pattern: str, params: dict[str, Any]) -> None:
         ({"tool": "x", "decision": "ask", "until": "tomorrow"}, "until"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused_with_its_field(rule: dict[str, Any], field: str) -> None:
+def test_an_invalid_rule_is_refused_with_its_field(rule: dict[str, Any], field: str) -> None:
     with pytest.raises(ValidationError, match=rf"approvals\.0\.{field}"):
         Permissions.model_validate({"approvals": [rule]})
 
 
-def test_there_are_only_so_many_rules() -> None:
+def test_the_number_of_rules_is_limited() -> None:
     with pytest.raises(ValidationError, match="approvals"):
         Permissions.model_validate({"approvals": [{"tool": "x", "decision": "ask"}] * 101})

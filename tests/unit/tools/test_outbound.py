@@ -89,7 +89,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("host", [*NUMBERS, *PLAIN, "127.0.0.1.", "[fe80::1%25eth0]", "①②⑦.⓪.⓪.①", "127。0。0。1"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_no_way_to_write_a_private_address_is_let_through(host: str, scheme: str) -> None:
+async def test_no_spelling_of_a_private_address_is_accepted(host: str, scheme: str) -> None:
     await _refused(Outbound(OutboundRules()), f"{scheme}://{host}/")
 
 
@@ -117,7 +117,7 @@ def test_a_name_with_a_private_address_among_its_addresses_is_refused(
     st.text(max_size=60),
     st.sampled_from(["http://", "https://", "", "//", "http:", "http://[", "file://", "http://x@"]),
 )
-def test_nothing_that_is_written_reaches_anything_or_raises_anything_else(text: str, start: str) -> None:
+def test_any_text_as_url_is_refused_and_raises_nothing_else(text: str, start: str) -> None:
     async def attempt() -> None:
         async def nowhere(host: str, port: int) -> Sequence[str]:
             return ("127.0.0.1",)
@@ -143,17 +143,17 @@ def test_nothing_that_is_written_reaches_anything_or_raises_anything_else(text: 
         ("http://[::1", ""),
     ],
 )
-async def test_what_is_no_web_address_is_refused(url: str, why: str) -> None:
+async def test_a_value_that_is_no_url_is_refused(url: str, why: str) -> None:
     message = await _refused(_outbound(names=Names(example_test=(PUBLIC,)), allow_hosts=()), url)
     assert why in message
 
 
-async def test_the_message_does_not_tell_the_address_behind_a_name() -> None:
+async def test_the_message_does_not_reveal_the_address_of_a_host_name() -> None:
     message = await _refused(_outbound(names=Names(evil_test=("10.1.2.3",)), allow_hosts=()), "http://evil.test/")
     assert "10.1.2.3" not in message
 
 
-async def test_the_host_is_resolved_once_and_the_connection_goes_to_what_was_checked(web: WebServer) -> None:
+async def test_the_host_is_resolved_once_and_the_checked_address_is_used(web: WebServer) -> None:
     web.page("/", reply(b"first"))
     names = Names(site_test=[("127.0.0.1",), ("127.0.0.3",)])
     answer = await _outbound(web, names).request("GET", f"http://site.test:{web.port}/")
@@ -161,7 +161,7 @@ async def test_the_host_is_resolved_once_and_the_connection_goes_to_what_was_che
     assert f"host: site.test:{web.port}\r\n" in web.heads[0].lower()
 
 
-async def test_a_name_that_changes_its_mind_between_two_redirects_is_checked_anew(web: WebServer) -> None:
+async def test_each_redirect_resolves_and_checks_the_host_again(web: WebServer) -> None:
     web.page("/", redirect(f"http://other.test:{web.port}/inner"))
     web.page("/inner", reply(b"secret"))
     names = Names(site_test=("127.0.0.1",), other_test=[("127.0.0.1",)])
@@ -170,7 +170,7 @@ async def test_a_name_that_changes_its_mind_between_two_redirects_is_checked_ane
     assert len(web.heads) == 1
 
 
-async def test_an_address_that_does_not_answer_is_followed_by_the_next(web: WebServer) -> None:
+async def test_the_next_address_is_tried_if_one_does_not_answer(web: WebServer) -> None:
     web.page("/", reply(b"here"))
     names = Names(site_test=("127.0.0.77", "127.0.0.1"))
     assert (await _outbound(web, names).request("GET", f"http://site.test:{web.port}/")).body == b"here"
@@ -190,7 +190,7 @@ async def test_an_address_that_does_not_answer_is_followed_by_the_next(web: WebS
         "gopher://site.test/",
     ],
 )
-async def test_a_redirect_stands_under_the_same_guard(web: WebServer, to: str) -> None:
+async def test_a_redirect_passes_the_same_guard(web: WebServer, to: str) -> None:
     web.page("/", redirect(to.format(port=web.port)))
     web.page("/inner", reply(b"secret"))
     await _refused(_outbound(web, Names(site_test=("127.0.0.1",))), f"http://site.test:{web.port}/")
@@ -243,7 +243,7 @@ def _raw_deflate(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", _raw_deflate)]
 )
-async def test_packed_bodies_are_unpacked_in_bounds(web: WebServer, encoding: str, pack: Any) -> None:
+async def test_compressed_bodies_are_decompressed_within_bounds(web: WebServer, encoding: str, pack: Any) -> None:
     web.page("/", reply(pack(b"hello " * 1_000), content_encoding=encoding))
     web.page("/bomb", reply(pack(bytes(100_000_000)), content_encoding=encoding))
     outbound = _outbound(web, max_bytes=1_000_000)
@@ -277,7 +277,7 @@ async def test_a_broken_answer_is_a_failure_and_no_crash(web: WebServer, page: b
 @pytest.mark.parametrize(
     "page", [b"HTTP/1.1 200 OK\r\n\r\nslow<stall>", b"<stall>", reply(b"", content_length="9") + b"<stall>"]
 )
-async def test_a_server_that_hangs_is_left_in_time(web: WebServer, page: bytes) -> None:
+async def test_a_hanging_server_times_out(web: WebServer, page: bytes) -> None:
     web.page("/", page)
     began_s = time.monotonic()
     with pytest.raises(OutboundFailed, match="did not answer within"):

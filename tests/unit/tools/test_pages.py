@@ -30,7 +30,7 @@ async def _fetch(web: WebServer, path: str = "/", max_chars: int = 10_000, max_b
     return await WebPages(Outbound(rules), max_chars=max_chars).fetch(f"http://127.0.0.1:{web.port}{path}")
 
 
-async def test_html_becomes_markdown_without_what_is_not_to_be_read(web: WebServer) -> None:
+async def test_html_becomes_markdown_without_scripts_and_styles(web: WebServer) -> None:
     web.page("/", redirect("/real"))
     web.page("/real", reply(gzip.compress(HTML.encode()), kind="text/html; charset=utf-8", content_encoding="gzip"))
     page = await _fetch(web)
@@ -68,7 +68,7 @@ async def test_text_is_read_as_its_server_says(web: WebServer, kind: str, body: 
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", "application/pdf", "video/mp4", ""])
-async def test_what_is_no_text_is_refused(web: WebServer, kind: str) -> None:
+async def test_binary_content_is_refused(web: WebServer, kind: str) -> None:
     web.page("/", reply(b"\x89PNG\x00\x00", kind=kind))
     with pytest.raises(ToolFailure, match="no text"):
         await _fetch(web)

@@ -38,7 +38,7 @@ def test_a_native_tool_above_the_trust_is_refused_and_any_other_is_not(trust: Tr
 
 
 @given(st.text(min_size=1), st.dictionaries(st.text(), st.text()))
-def test_what_a_trust_allows_every_higher_trust_allows(name: str, params: dict[str, str]) -> None:
+def test_a_higher_trust_allows_all_of_a_lower_one(name: str, params: dict[str, str]) -> None:
     verdicts = [_policy(trust).judge(name, params).kind for trust in LEVELS]
     assert verdicts == sorted(verdicts, key=["deny", "ask", "allow"].index)
 
@@ -81,7 +81,7 @@ def test_commands_that_ran_before_a_resume_count() -> None:
         "x" * (MAX_LINE_CHARS + 1),
     ],
 )
-def test_what_ruins_a_machine_is_refused(command: str) -> None:
+def test_destructive_commands_are_refused(command: str) -> None:
     assert _kind(command) == "deny"
 
 
@@ -98,7 +98,7 @@ def test_what_ruins_a_machine_is_refused(command: str) -> None:
         "",
     ],
 )
-def test_ordinary_commands_are_not(command: str) -> None:
+def test_ordinary_commands_are_not_refused(command: str) -> None:
     assert _kind(command) == "allow"
 
 
@@ -128,25 +128,25 @@ GIT = {"allow_commands": ("git *", "ls*"), "ask_commands": ("git push*",), "unli
         ("git2>/dev/null log", "deny"),
     ],
 )
-def test_a_line_is_vouched_for_only_as_a_whole(command: str, kind: str) -> None:
+def test_a_line_is_allowed_only_as_a_whole(command: str, kind: str) -> None:
     assert _kind(command, **GIT) == kind
 
 
-def test_deny_goes_before_ask_and_ask_before_allow() -> None:
+def test_deny_overrides_ask_and_ask_overrides_allow() -> None:
     permissions = {"allow_commands": ("*",), "ask_commands": ("git *",), "deny_commands": ("git push*",)}
     assert _kind("git push", **permissions) == "deny"
     assert _kind("git log", **permissions) == "ask"
     assert _kind("ls", **permissions) == "allow"
 
 
-def test_the_operators_patterns_hold_for_every_agent() -> None:
+def test_the_operators_patterns_apply_to_every_agent() -> None:
     policy = CommandPolicy(Permissions(allow_commands=("*",)), deny=("curl *",), ask=("make deploy",))
     assert policy.judge("true && /usr/bin/curl x").kind == "deny"
     assert policy.judge("make deploy").kind == "ask"
 
 
 @pytest.mark.parametrize("unlisted", ["allow", "ask", "deny"])
-def test_what_no_pattern_knows_is_for_the_agent_to_say(unlisted: str) -> None:
+def test_the_agents_setting_decides_about_unlisted_commands(unlisted: str) -> None:
     assert _kind("make", allow_commands=("git *",), unlisted_commands=unlisted) == unlisted
 
 

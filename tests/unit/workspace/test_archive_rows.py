@@ -79,18 +79,18 @@ def _checked(table: str, row: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 @proves("archive.whole")
-def test_a_value_that_code_would_stumble_over_later_is_refused(row: tuple[str, dict[str, Any]], says: str) -> None:
+def test_a_value_that_readers_could_not_handle_is_refused(row: tuple[str, dict[str, Any]], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         _checked(*row)
 
 
 @pytest.mark.parametrize("table", [kept.name for kept in KEPT if small_row(kept.name)[1]])
-def test_a_row_that_is_right_stays_as_it_is(table: str) -> None:
+def test_a_valid_row_is_unchanged(table: str) -> None:
     _, row = small_row(table)
     checked = _checked(table, row)
     assert {name: checked[name] for name in row} == row
 
 
-def test_what_a_skill_says_of_itself_comes_from_its_text() -> None:
+def test_a_skills_front_matter_comes_from_its_text() -> None:
     checked = _checked(*small_row("skills", description="Not this.", body="", front_matter={}))
     assert (checked["description"], checked["skill_md"]) == ("Reads PDFs.", SKILL)

@@ -64,7 +64,7 @@ def firings(line: str, zone: str, after: str, count: int) -> list[str]:
     ],
 )
 @proves("triggers.gap")
-def test_a_time_that_does_not_exist_is_made_up_for_after_the_gap(line: str, after: str, expected: list[str]) -> None:
+def test_a_skipped_time_is_due_after_the_gap(line: str, after: str, expected: list[str]) -> None:
     assert firings(line, "Europe/Berlin", after, 2) == expected
 
 
@@ -80,20 +80,20 @@ def test_a_time_that_does_not_exist_is_made_up_for_after_the_gap(line: str, afte
     ],
 )
 @proves("triggers.twice")
-def test_a_time_that_comes_twice_is_taken_once_by_name_and_twice_as_an_interval(
+def test_a_repeated_time_is_due_once_if_named_and_twice_as_an_interval(
     line: str, after: str, expected: list[str]
 ) -> None:
     assert firings(line, "Europe/Berlin", after, len(expected)) == expected
 
 
-def test_a_day_that_does_not_exist_is_made_up_for_at_the_start_of_the_next() -> None:
+def test_a_skipped_day_is_due_at_the_start_of_the_next() -> None:
     assert firings("0 12 * * *", "Pacific/Apia", "2011-12-29T13:00", 2) == [
         "12-31 00:00:00+1400",
         "12-31 12:00:00+1400",
     ]
 
 
-def test_a_change_of_half_an_hour_is_borne() -> None:
+def test_a_clock_change_of_half_an_hour_is_handled() -> None:
     assert firings("15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00", 2) == [
         "10-04 02:30:00+1100",
         "10-05 02:15:00+1100",
@@ -117,7 +117,7 @@ def test_a_change_of_half_an_hour_is_borne() -> None:
         ("0 0 */10 * 0-6", ["01-11", "01-21", "01-31"]),
     ],
 )
-def test_days_are_combined_as_cron_does_it(line: str, expected: list[str]) -> None:
+def test_days_are_combined_like_in_cron(line: str, expected: list[str]) -> None:
     found = firings(line, "UTC", "2026-01-01T00:00", len(expected))
     assert [each[:5] for each in found] == expected
 
@@ -182,7 +182,7 @@ def test_a_sixth_field_is_the_second() -> None:
         "* * * * * 60",
     ],
 )
-def test_what_is_no_cron_line_is_refused(line: str) -> None:
+def test_an_invalid_cron_line_is_refused(line: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_cron(line)
     assert caught.value.fields["field"] == "schedule"
@@ -302,7 +302,7 @@ def second_opinion(line: str, zone: ZoneInfo, after: datetime) -> Iterator[datet
 @example(line="*/15 2 * * *", where=("Europe/Berlin", datetime(2026, 3, 28, 12, tzinfo=UTC)))
 @example(line="1 0-2 * * *", where=("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)))
 @hypothesis_settings(max_examples=300, deadline=None)
-def test_lines_fire_when_cronsim_says(line: str, where: tuple[str, datetime]) -> None:
+def test_lines_fire_at_the_times_of_cronsim(line: str, where: tuple[str, datetime]) -> None:
     """Over the changes of clocks of real zones; but for one kind of line, which see."""
     name, after = where
     zone = ZoneInfo(name)
@@ -362,7 +362,7 @@ def _skipped(moment: datetime, zone: ZoneInfo) -> list[datetime]:
 @example(line="33 * * * *", where=("Australia/Lord_Howe", datetime(2005, 10, 28, 5, 3, 29, tzinfo=UTC)))
 @example(line="0 12 * * *", where=("Pacific/Apia", datetime(2011, 12, 29, 5, tzinfo=UTC)))
 @hypothesis_settings(max_examples=150, deadline=None)
-def test_lines_fire_as_if_one_had_watched_the_clock(line: str, where: tuple[str, datetime]) -> None:
+def test_lines_fire_as_by_watching_the_clock(line: str, where: tuple[str, datetime]) -> None:
     """In zones too whose changes cronsim cannot do: of half an hour, at one minute past midnight, of a whole day."""
     name, after = where
     zone, until = ZoneInfo(name), after + timedelta(days=4)
@@ -379,7 +379,7 @@ def test_lines_fire_as_if_one_had_watched_the_clock(line: str, where: tuple[str,
 
 @given(line=LINES, where=changes(ZONES), cut=st.integers(0, 19))
 @hypothesis_settings(max_examples=100, deadline=None)
-def test_firings_grow_and_do_not_depend_on_where_one_began_to_look(
+def test_firings_increase_and_do_not_depend_on_the_starting_point(
     line: str, where: tuple[str, datetime], cut: int
 ) -> None:
     name, after = where

@@ -30,7 +30,7 @@ ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Sydney", "Asia/K
 LINES = ("30 2 * * *", "0 9 * * mon-fri", "15 3 1 * *", "*/20 * * * *", "0 */6 * * *", "30 1 * * sun")
 
 
-def test_a_slot_fires_in_its_time_and_not_before() -> None:
+def test_an_occurrence_fires_at_its_time_and_not_before() -> None:
     occurrences, occurrence = Occurrences(), MADE + MINUTE
     early = occurrences.due(EVERY, occurrence, occurrence - timedelta(microseconds=1))
     assert (early.firing, early.next_occurrence) == ((), occurrence)
@@ -50,7 +50,7 @@ def test_a_slot_fires_in_its_time_and_not_before() -> None:
     catchup=st.sampled_from(("once", "each")),
     period_s=st.integers(60, 5_000),
 )
-def test_no_slot_is_lost_and_none_comes_twice(
+def test_no_occurrence_is_lost_and_none_fires_twice(
     late_s: int, catchup_s: int, jitter_s: int, catchup: CatchUp, period_s: int
 ) -> None:
     """At any moment every occurrence is missed, passed over or fires, in order, and exactly one of these."""
@@ -82,7 +82,7 @@ def test_no_slot_is_lost_and_none_comes_twice(
     catchup=st.sampled_from(("once", "each")),
 )
 @proves("triggers.catch-up")
-def test_what_a_fleet_looks_at_in_its_own_pace_fires_whatever_the_window(
+def test_occurrences_on_time_fire_with_any_window(
     late_s: float, catchup_s: int, jitter_s: int, catchup: CatchUp
 ) -> None:
     occurrences, occurrence = Occurrences(), MADE + 10 * MINUTE
@@ -110,7 +110,7 @@ def test_without_a_window_the_latest_of_those_on_time_fires(late_s: float, misse
     looks_s=st.lists(st.integers(1, 90_000), min_size=3, max_size=30),
 )
 @proves("triggers.oracle")
-def test_what_fires_over_many_looks_is_what_a_second_implementation_names(
+def test_firings_over_many_ticks_equal_those_of_a_second_implementation(
     line: str, zone: str, since: datetime, looks_s: list[int]
 ) -> None:
     """If each occurrence is caught up, the times and number of ticks do not matter."""
@@ -134,7 +134,7 @@ def test_what_fires_over_many_looks_is_what_a_second_implementation_names(
     assert fired == expected
 
 
-def test_jitter_follows_from_trigger_and_slot_alone() -> None:
+def test_jitter_depends_only_on_trigger_and_occurrence() -> None:
     moments = [jitter_of("trg_1", MADE + at * MINUTE, 60) for at in range(200)]
     tokyo = MADE.astimezone(ZoneInfo("Asia/Tokyo"))
     assert moments == [jitter_of("trg_1", tokyo + at * MINUTE, 60) for at in range(200)]

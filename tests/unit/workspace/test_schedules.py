@@ -27,7 +27,7 @@ def firings(
     return list(islice(next_firings(schedule, after=after, made_at=MADE), count))
 
 
-def test_a_period_counts_from_when_the_trigger_was_made() -> None:
+def test_a_period_counts_from_the_creation_of_the_trigger() -> None:
     assert firings("every", "60", count=2) == [MADE + timedelta(minutes=1), MADE + timedelta(minutes=2)]
     assert firings("every", "60", MADE + timedelta(minutes=2), count=1) == [MADE + timedelta(minutes=3)]
     assert firings("every", "60", MADE - timedelta(days=1), count=1) == [MADE + timedelta(minutes=1)]
@@ -55,7 +55,7 @@ def test_a_period_never_drifts(period_s: int, after_s: int, start_s: int | None)
     assert found[0] == first or found[0] - timedelta(seconds=period_s) <= after
 
 
-def test_a_point_in_time_comes_once() -> None:
+def test_a_single_time_is_due_once() -> None:
     assert firings("at", "2030-05-01T09:00:00.5+02:00") == [datetime(2030, 5, 1, 7, 0, 0, 500_000, tzinfo=UTC)]
     assert firings("at", "2030-01-01 12:00:00z") == []
     assert parse_schedule("at", "2030-05-01t09:00:00+02:00", "UTC").text == "2030-05-01T07:00:00Z"
@@ -89,7 +89,7 @@ def test_nothing_fires_before_the_start_or_after_the_end() -> None:
         ("at", "2101-01-01T00:00:00Z"),
     ],
 )
-def test_what_is_no_schedule_is_refused(kind: TriggerKind, text: str) -> None:
+def test_an_invalid_schedule_is_refused(kind: TriggerKind, text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_schedule(kind, text, "UTC")
     assert caught.value.fields["field"] == "schedule"
@@ -98,7 +98,7 @@ def test_what_is_no_schedule_is_refused(kind: TriggerKind, text: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "Nowhere", "EUROPE/BERLIN", "Europe/", "/etc/localtime", "../UTC", "a\x00b", "Factory"]
 )
-def test_what_is_no_time_zone_is_refused(name: str) -> None:
+def test_an_unknown_time_zone_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_schedule("every", "60", name)
     assert caught.value.fields["field"] == "timezone"

@@ -58,7 +58,7 @@ def _task(**fields: Any) -> TaskView:
     return TaskView.model_validate({**given, **fields})
 
 
-def test_every_state_says_where_it_leads() -> None:
+def test_every_status_lists_its_successors() -> None:
     assert set(LEGAL_MOVES) == set(STATES)
     assert {(here, there) for here in STATES for there in LEGAL_MOVES[here]} == {
         ("draft", "active"),
@@ -68,7 +68,7 @@ def test_every_state_says_where_it_leads() -> None:
     }
 
 
-def test_a_refused_move_names_both_states_and_where_it_may_go() -> None:
+def test_an_illegal_transition_names_both_statuses_and_the_legal_ones() -> None:
     with pytest.raises(
         IllegalTransition, match=r"^Task 3 cannot go from 'draft' to 'done'\. It can become active or canceled\.$"
     ):
@@ -79,14 +79,14 @@ def test_a_refused_move_names_both_states_and_where_it_may_go() -> None:
         check_move(3, "done", "active")
 
 
-def test_a_whole_plan_that_is_the_same_is_no_change() -> None:
+def test_an_equal_plan_is_no_change() -> None:
     present = [_step("one"), _step("two", done=True)]
     plan = make_plan(1, present, [StepInput(id=step.id, title=step.title) for step in present])
     assert not plan.changes
     assert plan.details == {}
 
 
-def test_only_what_differs_is_written() -> None:
+def test_only_changed_steps_are_written() -> None:
     present = [_step("one"), _step("two"), _step("three")]
     given = [StepInput(id=present[0].id, title="one"), StepInput(id=present[2].id, title="three")]
     plan = make_plan(1, present, given)
@@ -94,7 +94,7 @@ def test_only_what_differs_is_written() -> None:
     assert [(step.id, step.position) for step in plan.written] == [(present[2].id, 1)]
 
 
-def test_a_linked_step_can_be_moved_and_worded_but_not_marked_or_dropped() -> None:
+def test_a_linked_step_can_be_moved_and_edited_but_not_marked_or_removed() -> None:
     linked = _step("one", subtask=_subtask())
     plan = make_plan(1, [linked], [StepInput(title="zero"), StepInput(id=linked.id, title="eins", done=False)])
     assert [(step.title, step.position, step.done) for step in plan.written] == [("zero", 0, False), ("eins", 1, False)]
@@ -108,7 +108,7 @@ def test_a_linked_step_can_be_moved_and_worded_but_not_marked_or_dropped() -> No
 
 
 @given(st.data())
-def test_a_plan_leaves_what_was_given_and_every_link(data: st.DataObject) -> None:
+def test_a_plan_has_the_given_steps_and_keeps_every_link(data: st.DataObject) -> None:
     subtasks = st.one_of(st.none(), st.builds(_subtask))
     present = data.draw(st.lists(st.builds(_step, st.sampled_from("abc"), subtask=subtasks), max_size=6))
     picked = data.draw(st.lists(st.sampled_from([*present, None]), max_size=8)) if present else [None]
@@ -140,14 +140,14 @@ def test_a_plan_leaves_what_was_given_and_every_link(data: st.DataObject) -> Non
     "value",
     ["https://example.org", "http://10.0.0.1:8080/a?b=c#d", "https://xn--bcher-kva.example/", "HTTP://EXAMPLE.ORG"],
 )
-def test_addresses_that_are_taken(value: str) -> None:
+def test_valid_urls_are_accepted(value: str) -> None:
     assert TaskResourceAdd(kind="url", value=f" {value} ").value == value
 
 
 @given(st.text(max_size=300))
 @example("\x1f")
 @example("\x00")
-def test_no_text_of_any_kind_breaks_a_task(text: str) -> None:
+def test_any_text_is_valid_in_a_task(text: str) -> None:
     try:
         task = TaskCreate.model_validate(
             {"title": text, "description": text, "steps": [{"title": text[:60], "details": text}]}
@@ -170,5 +170,5 @@ def test_the_description_of_the_longest_task_is_bounded() -> None:
     assert "y" * 2_000 in describe_task(task)
 
 
-def test_a_task_with_nothing_in_it_is_three_lines() -> None:
+def test_the_description_of_an_empty_task_is_three_lines() -> None:
     assert describe_task(_task()) == "Task 1: T\nStatus: active\nOwner: a"

@@ -14,7 +14,7 @@ OLD, NEW = os.urandom(32), os.urandom(32)
 PLACE = ("ten_1", "TOKEN")
 
 
-def test_what_was_sealed_opens_again() -> None:
+def test_a_sealed_value_can_be_decrypted() -> None:
     vault = Vault([("new", NEW), ("old", OLD)])
     sealed = vault.seal(*PLACE, "the value, with ünïcode")
     assert sealed.key_id == "new"
@@ -22,12 +22,12 @@ def test_what_was_sealed_opens_again() -> None:
     assert b"value" not in sealed.ciphertext
 
 
-def test_the_same_value_is_never_sealed_the_same() -> None:
+def test_equal_values_have_different_ciphertexts() -> None:
     vault = Vault([("new", NEW)])
     assert vault.seal(*PLACE, "value") != vault.seal(*PLACE, "value")
 
 
-def test_an_old_key_opens_and_does_not_seal() -> None:
+def test_an_old_key_decrypts_and_does_not_encrypt() -> None:
     sealed = Vault([("old", OLD)]).seal(*PLACE, "value")
     both = Vault([("new", NEW), ("old", OLD)])
     assert both.open(*PLACE, sealed) == "value"
@@ -37,13 +37,13 @@ def test_an_old_key_opens_and_does_not_seal() -> None:
 
 
 @pytest.mark.parametrize("place", [("ten_2", "TOKEN"), ("ten_1", "OTHER"), ("ten_1\0TOKEN", ""), ("", "ten_1\0TOKEN")])
-def test_a_row_that_was_moved_does_not_open(place: tuple[str, str]) -> None:
+def test_a_moved_ciphertext_does_not_decrypt(place: tuple[str, str]) -> None:
     vault = Vault([("new", NEW)])
     with pytest.raises(Conflict, match="cannot be opened"):
         vault.open(*place, vault.seal(*PLACE, "value"))
 
 
-def test_another_key_under_the_same_id_does_not_open() -> None:
+def test_another_key_with_the_same_id_does_not_decrypt() -> None:
     sealed = Vault([("k", OLD)]).seal(*PLACE, "value")
     with pytest.raises(Conflict, match="the key 'k' is not the one"):
         Vault([("k", NEW)]).open(*PLACE, sealed)
@@ -61,12 +61,12 @@ def test_no_bit_can_be_changed(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("ciphertext", [b"", b"\x01", b"\x01" + b"0" * 12, b"value"])
-def test_what_is_no_ciphertext_does_not_open(ciphertext: bytes) -> None:
+def test_invalid_ciphertexts_do_not_decrypt(ciphertext: bytes) -> None:
     with pytest.raises(Conflict, match="cannot be opened"):
         Vault([("new", NEW)]).open(*PLACE, Sealed("new", ciphertext))
 
 
-def test_without_a_key_nothing_is_kept() -> None:
+def test_without_a_key_nothing_is_encrypted() -> None:
     for use in (lambda: Vault([]).seal(*PLACE, "v"), lambda: Vault([]).open(*PLACE, Sealed("k", b""))):
         with pytest.raises(Conflict, match="NOVA_SECRETS__KEYS"):
             use()

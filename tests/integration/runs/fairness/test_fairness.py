@@ -173,7 +173,7 @@ async def test_priority_does_not_count_between_tenants(harness: Harness):
 
 @proves("fair.bells")
 async def test_no_run_is_left_without_a_doorbell_when_doorbells_serve_other_runs(harness: Harness):
-    """The last doorbell of a crowd is that of a run which was served by another's."""
+    """The last doorbell of a backlog is that of a run which another doorbell served."""
     await _tenant(harness, "ten_b")
     worker = harness.worker()
     a = await _submit(harness, harness.tenant_id, 1)
@@ -182,7 +182,7 @@ async def test_no_run_is_left_without_a_doorbell_when_doorbells_serve_other_runs
     async with harness.database.connection() as connection:
         entitled = await find_entitled(connection, "interactive")
     assert entitled is not None
-    # A crowd as long as the first is answered, and its doorbell is that of the one who is not next.
+    # A backlog while the first is answered, whose doorbell is that of the run that is not next.
     first, second = (mine, theirs) if entitled.bell == theirs else (theirs, mine)
     await _fill_broker(harness)
     await worker.answer(first)

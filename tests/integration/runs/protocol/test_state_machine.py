@@ -261,7 +261,19 @@ class _Protocol(RuleBasedStateMachine):
 
     @rule(
         what=st.sampled_from(
-            ["reconcile", "reconcile", "double", "drop", "reorder", "wipe", "pause", "resume", "cap", "uncap", "crowd"]
+            [
+                "reconcile",
+                "reconcile",
+                "double",
+                "drop",
+                "reorder",
+                "wipe",
+                "pause",
+                "resume",
+                "cap",
+                "uncap",
+                "backlog",
+            ]
         )
     )
     def happen(self, what: str) -> None:
@@ -282,7 +294,7 @@ class _Protocol(RuleBasedStateMachine):
                 await self.world.redis.flushdb()
             case "cap" | "uncap":
                 await self._cap(1 if what == "cap" else None)
-            case "crowd":
+            case "backlog":
                 # From now on every doorbell only says that a slot is free.
                 await self.world.redis.lpush(broker_queue("interactive"), "a doorbell")  # type: ignore[misc] - redis types it as for both worlds
             case _:

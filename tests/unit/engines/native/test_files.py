@@ -66,7 +66,7 @@ async def test_failures_are_reported_to_the_model(
     assert says in message
 
 
-async def test_an_empty_file_reads_as_something_that_a_model_takes(caller: NativeToolCaller) -> None:
+async def test_an_empty_file_has_a_non_empty_result(caller: NativeToolCaller) -> None:
     (caller.workdir / "empty").touch()
     assert (await caller.call("Read", file_path="empty")).strip()
 
@@ -76,7 +76,7 @@ PNG = base64.b64decode(
 )
 
 
-async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(caller: NativeToolCaller) -> None:
+async def test_valid_images_and_pdfs_are_shown(caller: NativeToolCaller) -> None:
     (caller.workdir / "a.png").write_bytes(PNG)
     (caller.workdir / "a.pdf").write_bytes(b"%PDF-1.7 and so on\n%%EOF\n")
     (caller.workdir / "lie.png").write_bytes(b"<html>")
@@ -102,9 +102,7 @@ async def test_images_and_pdfs_are_shown_if_they_are_what_they_say(caller: Nativ
     ],
     ids=["png", "padded png", "jpeg", "gif", "webp", "pdf"],
 )
-async def test_a_file_that_is_half_an_image_or_a_pdf_is_not_shown(
-    caller: NativeToolCaller, name: str, whole: bytes
-) -> None:
+async def test_a_truncated_image_or_pdf_is_not_shown(caller: NativeToolCaller, name: str, whole: bytes) -> None:
     path = caller.workdir / name
     path.write_bytes(whole)
     assert (await caller.outcome("Read", file_path=name)).content[0]["type"] in ("image", "document")
@@ -112,19 +110,17 @@ async def test_a_file_that_is_half_an_image_or_a_pdf_is_not_shown(
     assert "broken or incomplete" in await caller.failure("Read", file_path=name)
 
 
-async def test_a_picture_of_a_camera_that_writes_much_after_it_is_whole(caller: NativeToolCaller) -> None:
+async def test_an_image_with_much_trailing_data_is_valid(caller: NativeToolCaller) -> None:
     (caller.workdir / "a.jpg").write_bytes(JPEG + b"notes " * 1_000)
     assert (await caller.outcome("Read", file_path="a.jpg")).content[0]["type"] == "image"
 
 
-async def test_a_sound_is_no_image(caller: NativeToolCaller) -> None:
+async def test_a_sound_file_is_no_image(caller: NativeToolCaller) -> None:
     (caller.workdir / "a.webp").write_bytes(WEBP.replace(b"WEBP", b"WAVE"))
     assert "something else" in await caller.failure("Read", file_path="a.webp")
 
 
-async def test_directories_are_reached_and_nothing_beside_them(
-    caller: NativeToolCaller, outside: Path, tmp_path: Path
-) -> None:
+async def test_only_the_directories_are_reachable(caller: NativeToolCaller, outside: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "x.txt").write_text("mine too")
@@ -135,7 +131,7 @@ async def test_directories_are_reached_and_nothing_beside_them(
 
 
 @pytest.mark.parametrize("name", ["Read", "Write", "Edit", "Glob", "Grep"])
-async def test_no_link_leads_out(caller: NativeToolCaller, outside: Path, name: str) -> None:
+async def test_no_link_leaves_the_directories(caller: NativeToolCaller, outside: Path, name: str) -> None:
     work = caller.workdir
     (work / "in").mkdir()
     (work / "file").symlink_to(outside / "secret.txt")
@@ -174,7 +170,7 @@ PATHS = st.tuples(st.sampled_from(["", "/", "//", "./"]), st.lists(PARTS).map("/
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
 @given(path=PATHS | st.text(max_size=50) | st.just("a/" * 5_000))
-def test_no_path_leads_out(tmp_path: Path, caller: NativeToolCaller, path: str) -> None:
+def test_no_path_leaves_the_directories(tmp_path: Path, caller: NativeToolCaller, path: str) -> None:
     outside = tmp_path / "outside"
     if not outside.exists():
         outside.mkdir()
@@ -208,7 +204,7 @@ def _assert_untouched(outside: Path) -> None:
     assert (outside / "secret.txt").read_text() == SECRET
 
 
-async def test_edits_of_one_file_at_the_same_time_are_all_kept(caller: NativeToolCaller) -> None:
+async def test_concurrent_edits_of_one_file_are_all_kept(caller: NativeToolCaller) -> None:
     (caller.workdir / "f").write_text("".join(f"<{at}>" for at in range(20)))
     await asyncio.gather(
         *(caller.call("Edit", file_path="f", old_string=f"<{at}>", new_string=f"[{at}]") for at in range(20))
@@ -273,7 +269,7 @@ while True:
 """
 
 
-async def test_who_exchanges_a_file_for_a_link_in_the_moment_of_its_use_gains_nothing(
+async def test_a_file_that_is_exchanged_for_a_link_during_its_use_is_not_followed(
     caller: NativeToolCaller, outside: Path
 ) -> None:
     work = caller.workdir

@@ -60,7 +60,7 @@ def test_without_a_directory_there_are_no_tools_on_files(caller: NativeToolCalle
     assert set(FILE_TOOLS) <= caller.toolset("controlled", tmp_path, cwd=False).offered()
 
 
-async def test_only_what_reads_may_be_run_again(caller: NativeToolCaller) -> None:
+async def test_only_reading_tools_are_idempotent(caller: NativeToolCaller) -> None:
     again = {name for name in caller.tools.tools if await caller.tools.is_idempotent(name)}
     assert again == {"Read", "Glob", "Grep"}
     assert not await caller.tools.is_idempotent("nothing")
@@ -85,7 +85,7 @@ def test_schemas_are_plain(caller: NativeToolCaller) -> None:
         assert definition.description
 
 
-async def test_a_page_comes_with_its_address_and_status() -> None:
+async def test_a_page_has_its_address_and_status() -> None:
     native = NativeTools(fetcher=_Fetcher())
     caller = NativeToolCaller(native, Path("/nowhere")).with_tools(native.for_turn(EngineOptions(), "controlled"))
     outcome = await caller.outcome("WebFetch", url="http://x.test/")

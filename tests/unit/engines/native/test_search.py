@@ -36,7 +36,7 @@ async def test_files_are_listed_newest_first(caller: NativeToolCaller, tree: Pat
     assert await caller.call("Glob", pattern="*.rs") == "no matches"
 
 
-async def test_lines_are_found_with_their_place(caller: NativeToolCaller, tree: Path) -> None:
+async def test_lines_are_found_with_their_position(caller: NativeToolCaller, tree: Path) -> None:
     found = (await caller.call("Grep", pattern=r"needle \d")).splitlines()
     assert found == [f"{tree}/a.py:2:needle 0", f"{tree}/sub/b.py:2:needle 1", f"{tree}/sub/ü.txt:2:needle 2"]
     assert await caller.call("Grep", pattern="first", path="a.py") == f"{tree}/a.py:1:first line"

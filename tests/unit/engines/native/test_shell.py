@@ -37,9 +37,7 @@ async def test_long_output_is_cut_in_the_middle(caller: NativeToolCaller) -> Non
     assert len(output) < 2_200
 
 
-async def test_nothing_of_the_workers_environment_leaks(
-    caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_workers_environment_does_not_leak(caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "NOVA_DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SOME_NEW_SECRET"):
         monkeypatch.setenv(name, "hush")
     monkeypatch.setenv("HOME", "/home/operator")
@@ -51,14 +49,14 @@ async def test_nothing_of_the_workers_environment_leaks(
     assert not any(name.startswith(("NOVA", "ANTHROPIC")) for name in env)
 
 
-async def test_what_the_operator_names_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_variables_that_the_operator_names_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODE_PATH", "/node")
     native = NativeTools(shell=ShellSettings(passed_on=("NODE_PATH",)))
     assert await NativeToolCaller(native, tmp_path).call("Bash", command="echo $NODE_PATH") == "/node"
     native.close()
 
 
-async def test_a_command_over_its_time_is_stopped_and_what_it_said_is_kept(caller: NativeToolCaller) -> None:
+async def test_a_command_over_its_time_limit_is_stopped_and_its_output_kept(caller: NativeToolCaller) -> None:
     began_s = time.monotonic()
     outcome = await caller.outcome("Bash", command="echo so far; sleep 60", timeout_ms=300)
     assert outcome.content[0]["text"] == "so far\n[stopped: it took longer than 0.3 s]"
@@ -113,7 +111,7 @@ async def test_no_process_of_a_command_outlives_it(caller: NativeToolCaller, end
     assert await _gone(caller.workdir)
 
 
-def test_the_same_on_the_workers_loop(caller: NativeToolCaller) -> None:
+def test_no_process_outlives_a_command_on_the_workers_loop(caller: NativeToolCaller) -> None:
     async def attempt() -> None:
         assert await caller.call("Bash", command="echo hi; setsid sleep 1234 & sleep 0.1") == "hi"
         assert await _gone(caller.workdir)
@@ -123,7 +121,7 @@ def test_the_same_on_the_workers_loop(caller: NativeToolCaller) -> None:
     uvloop.run(attempt())
 
 
-async def test_a_process_is_not_left_behind_as_a_zombie_nor_a_pipe_open(caller: NativeToolCaller) -> None:
+async def test_no_zombie_and_no_open_pipe_is_left(caller: NativeToolCaller) -> None:
     await caller.call("Bash", command="true")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
@@ -133,7 +131,7 @@ async def test_a_process_is_not_left_behind_as_a_zombie_nor_a_pipe_open(caller: 
     assert not [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
 
 
-async def test_commands_run_at_the_same_time(caller: NativeToolCaller) -> None:
+async def test_commands_run_concurrently(caller: NativeToolCaller) -> None:
     meet = "touch {0}; until [ -e {1} ]; do sleep 0.01; done; echo met"
     both = await asyncio.gather(
         caller.call("Bash", command=meet.format("a", "b"), timeout_ms=20_000),
@@ -142,7 +140,7 @@ async def test_commands_run_at_the_same_time(caller: NativeToolCaller) -> None:
     assert both == ["met", "met"]
 
 
-async def test_a_command_that_cannot_be_given_is_refused(caller: NativeToolCaller) -> None:
+async def test_a_command_that_cannot_be_executed_is_refused(caller: NativeToolCaller) -> None:
     assert "NUL" in await caller.failure("Bash", command="echo \x00")
     assert "unicode" in await caller.failure("Bash", command="echo \ud800")
     caller.workdir.rmdir()
@@ -181,13 +179,13 @@ async def test_the_sandbox_wraps_every_command(tmp_path: Path, monkeypatch: pyte
     assert json.dumps(["--bind-try", str(work), str(work)])[1:-1] in text
 
 
-def test_a_sandbox_that_is_asked_for_and_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_configured_sandbox_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match="bubblewrap"):
         ShellSandbox.find(network=True)
 
 
-def test_a_sandbox_that_the_machine_does_not_allow_stops_the_worker_and_says_why(
+def test_a_sandbox_that_the_machine_does_not_allow_stops_the_worker_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "bwrap"

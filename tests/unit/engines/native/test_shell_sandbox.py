@@ -60,14 +60,14 @@ def caller(tmp_path: Path, home: Path) -> Iterator[NativeToolCaller]:
     caller.native.close()
 
 
-async def test_a_command_works_in_its_directory_and_what_it_writes_stays(caller: NativeToolCaller) -> None:
+async def test_a_command_works_in_its_directory_and_its_files_stay(caller: NativeToolCaller) -> None:
     assert await caller.call("Bash", command="pwd; echo data > file; cat file") == f"{caller.workdir}\ndata"
     assert (caller.workdir / "file").read_text() == "data\n"
     outcome = await caller.outcome("Bash", command="echo oops >&2; exit 3")
     assert outcome.content[0]["text"] == "oops\n[exit code 3]"
 
 
-async def test_directories_that_the_agent_was_given_can_be_written_though_they_are_hidden(
+async def test_the_agents_directories_are_writable_although_they_are_hidden(
     caller: NativeToolCaller, tmp_path: Path
 ) -> None:
     given = caller.with_tools(caller.toolset("unrestricted", tmp_path / "data"))
@@ -100,7 +100,7 @@ async def test_the_workers_home_and_data_look_empty(caller: NativeToolCaller, ho
     ],
 )
 @proves("engine.sandbox")
-async def test_what_confines_a_command_cannot_be_undone_from_inside_not_even_by_root(
+async def test_a_command_cannot_undo_its_confinement_even_as_root(
     caller: NativeToolCaller, home: Path, escape: str
 ) -> None:
     command = escape.format(home=home, work=caller.workdir)
@@ -120,7 +120,7 @@ async def test_a_command_has_no_capability_and_sees_no_process_but_its_own(calle
 
 @pytest.mark.parametrize("network", [False, True])
 @pytest.mark.usefixtures("home")
-async def test_the_network_is_there_only_where_the_operator_says(tmp_path: Path, *, network: bool) -> None:
+async def test_the_network_is_available_only_if_configured(tmp_path: Path, *, network: bool) -> None:
     caller = _caller(tmp_path, network=network)
     async with model_server() as server:
         port = server.url.rpartition(":")[2]
@@ -153,14 +153,14 @@ async def test_no_process_of_a_confined_command_outlives_it(caller: NativeToolCa
             await asyncio.sleep(0.02)
 
 
-async def test_nothing_of_the_workers_environment_is_seen(
+async def test_a_confined_command_does_not_see_the_workers_environment(
     caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
     assert "hush" not in await caller.call("Bash", command="env; cat /proc/*/environ")
 
 
-def test_a_user_whose_home_is_the_root_directory_has_a_sandbox_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_whose_home_is_the_root_directory_has_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/")
     command = ShellSandbox.find(network=False).wrap(["/bin/sh", "-c", "ls /usr/bin/env"], "/", ())
     assert subprocess.run(command, capture_output=True, check=False).stdout == b"/usr/bin/env\n"
@@ -178,7 +178,7 @@ def test_a_worker_that_is_not_root_confines_likewise(tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
-async def test_names_are_resolved_though_the_list_of_servers_is_a_link_into_what_is_hidden(
+async def test_names_are_resolved_if_resolv_conf_is_a_link_into_a_hidden_folder(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "resolv").write_text("nameserver 127.0.0.53\n")
