@@ -34,7 +34,7 @@ from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.publisher import EventPublisher
-from nova_workers.triggers.firing import TriggerFirer
+from nova_workers.triggers.on_request import TriggerFirer
 from nova_workers.upkeep.agent_moves import AgentMoves
 from nova_workers.workspace.agents.service import Agents
 from nova_workers.workspace.history import History

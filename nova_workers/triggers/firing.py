@@ -18,17 +18,17 @@ import structlog
 
 from nova_workers.config import TriggerSettings
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
-from nova_workers.contracts.http.triggers import TriggerFiringView
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.runs import CancelRequest, Doorbell
-from nova_workers.errors import Conflict, Gone, LimitExceeded, Unavailable
+from nova_workers.errors import Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import add_deliveries
 from nova_workers.ledger.runs.cancel import request_cancel
 from nova_workers.ledger.triggers import firing as ledger
-from nova_workers.ledger.triggers.firing import DueTrigger, NewFiring
-from nova_workers.ledger.triggers.outcomes import get_firing, settle, spent_since
+from nova_workers.ledger.triggers.due import DueTrigger, take_again, take_due, take_queued
+from nova_workers.ledger.triggers.firing import NewFiring
+from nova_workers.ledger.triggers.outcomes import settle, spent_since
 from nova_workers.observability.metrics import Metrics
 from nova_workers.triggers.gates import Gates
 from nova_workers.triggers.occurrences import Occurrences
@@ -38,12 +38,11 @@ from nova_workers.triggers.verdicts import (
     Verdict,
     day_began,
     limited,
-    over_limit,
     verdict_on,
     verdict_on_queued,
 )
 
-__all__ = ["Ticked", "TriggerFirer", "TriggerTicker"]
+__all__ = ["Ticked", "TriggerTicker"]
 
 _log = structlog.get_logger(__name__)
 
@@ -130,7 +129,7 @@ class TriggerTicker:
     async def _begin_queued(self, limit: int) -> _Batch:
         """Begin the oldest queued occurrence of each trigger without an open run; the next tick begins the rest."""
         async with self._database.transaction() as connection:
-            taken = await ledger.take_queued(connection, limit=limit)
+            taken = await take_queued(connection, limit=limit)
             batch = _Batch(taken=len(taken))
             known = await self._look_up(connection, [trigger for trigger, _ in taken], {})
             for trigger, occurrence in taken:
@@ -147,7 +146,7 @@ class TriggerTicker:
         taken: list[DueTrigger] = []
         try:
             async with self._database.transaction() as connection:
-                taken += await ledger.take_due(connection, limit=limit)
+                taken += await take_due(connection, limit=limit)
                 return await self._work(connection, taken, {})
         except Unavailable:
             raise
@@ -181,7 +180,7 @@ class TriggerTicker:
             if verdict.move.next_fire_at is not None
         ]
         async with self._database.transaction() as connection:
-            return await self._work(connection, await ledger.take_again(connection, leases), answers)
+            return await self._work(connection, await take_again(connection, leases), answers)
 
     async def _work(
         self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer]
@@ -244,60 +243,6 @@ class TriggerTicker:
                 _log.info(
                     "trigger.skipped", trigger_id=firing.trigger_id, reason=firing.skip_reason, detail=firing.detail
                 )
-
-
-class TriggerFirer:
-    """Fires a trigger on request."""
-
-    def __init__(self, database: Database, dispatcher: Dispatcher, metrics: Metrics) -> None:
-        self._database = database
-        self._dispatcher = dispatcher
-        self._metrics = metrics
-
-    async def fire(self, tenant_id: str, trigger_id: str) -> TriggerFiringView:
-        """Fire a trigger now, due or not, enabled or not. Its schedule does not change.
-
-        Raises:
-            NotFound: There is no such trigger.
-            Gone: It, its agent or its fixed thread was deleted.
-            LimitExceeded: It has reached its daily limit of runs or cost.
-            Unavailable: The database does not answer. Where the reply to the commit was lost, it may have fired.
-        """
-        async with self._database.transaction() as connection:
-            trigger = await ledger.take_one(connection, tenant_id, trigger_id)
-            await _check_fires(connection, trigger)
-            fixed = trigger.thread_id
-            firing = NewFiring(
-                new_id("fir"),
-                trigger.id,
-                trigger.now,
-                "fired",
-                run_id=new_id("run"),
-                thread_id=fixed or new_id("thr"),
-                new_thread=fixed is None,
-                manual=True,
-            )
-            bells = await ledger.insert_firings(connection, [firing])
-            if not bells:
-                raise Conflict(f"Trigger {trigger_id!r} fired at the same moment. Try again.", trigger_id=trigger_id)
-            view = await get_firing(connection, tenant_id, firing.id)
-        self._dispatcher.ring_runs(bells)
-        self._metrics.trigger_firings.labels("fired", "").inc()
-        self._metrics.runs_accepted.labels("background", "trigger").inc()
-        return view
-
-
-async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:
-    if not trigger.agent_lives:
-        raise Gone(f"Agent {trigger.agent_id!r} of trigger {trigger.id!r} was deleted.", agent_id=trigger.agent_id)
-    fixed = trigger.thread_id
-    if fixed is not None and not await ledger.lock_threads(connection, [fixed]):
-        raise Gone(f"Thread {fixed!r} of trigger {trigger.id!r} was deleted. Give it another.", thread_id=fixed)
-    if limited([trigger]):
-        spent = await spent_since(connection, [(trigger.id, day_began(trigger))])
-        refusal = over_limit(trigger, spent.get(trigger.id))
-        if refusal is not None:
-            raise LimitExceeded(f"Trigger {trigger.id!r} does not fire: {refusal[1]}", limit=refusal[0])
 
 
 async def _cancel(

@@ -13,7 +13,7 @@ from nova_workers.contracts.http.triggers import GATE, IdleGate, OpenTasksGate, 
 from nova_workers.errors import OutboundFailed
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.triggers import gates as ledger
-from nova_workers.ledger.triggers.firing import DueTrigger
+from nova_workers.ledger.triggers.due import DueTrigger
 from nova_workers.outbound import Outbound
 from nova_workers.triggers.verdicts import GateAnswer
 

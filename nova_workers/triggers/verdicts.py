@@ -13,7 +13,8 @@ from zoneinfo import ZoneInfo
 from nova_workers.contracts.http.triggers import SkipReason
 from nova_workers.errors import InvalidInput
 from nova_workers.ids import new_id
-from nova_workers.ledger.triggers.firing import DueTrigger, Move, NewFiring, QueuedOccurrence
+from nova_workers.ledger.triggers.due import DueTrigger, QueuedOccurrence
+from nova_workers.ledger.triggers.firing import Move, NewFiring
 from nova_workers.ledger.triggers.outcomes import Spent
 from nova_workers.triggers.occurrences import (
     COUNTED,

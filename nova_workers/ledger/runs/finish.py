@@ -13,7 +13,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_effects, insert_usage
 from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
-from nova_workers.ledger.runs.journal import (
+from nova_workers.ledger.runs.step_rows import (
     ADD_USAGE,
     CALLS,
     FACTS,

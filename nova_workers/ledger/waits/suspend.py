@@ -14,7 +14,7 @@ from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
-from nova_workers.ledger.runs.journal import FACTS, FACTS_ROW, usage_values
+from nova_workers.ledger.runs.step_rows import FACTS, FACTS_ROW, usage_values
 from nova_workers.ledger.waits.questions import inbox_item
 from nova_workers.vocabulary import SuspendedStatus
 

@@ -10,7 +10,7 @@ import pytest
 
 from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from nova_workers.ledger.triggers.definitions import delete_trigger
-from nova_workers.ledger.triggers.firing import take_one
+from nova_workers.ledger.triggers.due import take_one
 from nova_workers.triggers.verdicts import day_began
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves

@@ -9,8 +9,9 @@ from nova_workers.ledger.database import Row
 from nova_workers.ledger.triggers.definitions import get_trigger
 from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.triggers import definitions as workspace
-from nova_workers.triggers.firing import Ticked, TriggerFirer, TriggerTicker
+from nova_workers.triggers.firing import Ticked, TriggerTicker
 from nova_workers.triggers.gates import Gates
+from nova_workers.triggers.on_request import TriggerFirer
 from tests.support.harness.fault_injection import FaultInjectingDatabase, FaultInjector
 from tests.support.harness.workers import AGENT, Harness
 

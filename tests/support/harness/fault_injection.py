@@ -25,6 +25,7 @@ from nova_workers.ledger.orchestrations import locking as tree_locking
 from nova_workers.ledger.orchestrations import messages as tree_messages
 from nova_workers.ledger.runs import budgets, cancel, claim, fairness, finish, journal, leases, resume, submit
 from nova_workers.ledger.threads import compaction
+from nova_workers.ledger.triggers import due as trigger_due
 from nova_workers.ledger.triggers import firing as trigger_firing
 from nova_workers.ledger.triggers import gates as trigger_gates
 from nova_workers.ledger.triggers import outcomes as trigger_outcomes
@@ -71,6 +72,7 @@ _STATEMENTS: Final = _names(
     tree_agents,
     tree_locking,
     tree_messages,
+    trigger_due,
     trigger_firing,
     trigger_gates,
     trigger_outcomes,
