@@ -56,7 +56,7 @@ def openai_catalog(settings: Settings) -> Any:
         ConfigurationError: There are providers, but no model.
     """
     own = settings.openai
-    if not own.model:
+    if own.model is None:
         if own.providers or own.aliases:
             raise ConfigurationError(
                 "The engine 'openai' has settings, but NOVA_OPENAI__MODEL is not set. Set it to the model that the "

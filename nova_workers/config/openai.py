@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr
 
 from nova_workers.config.models import ModelPriceSetting
 from nova_workers.config.sections import Count, Section
@@ -53,7 +53,7 @@ class OpenAIProviderSetting(Section):
 class OpenAISettings(Section):
     """The engine `openai`: OpenAI, and every server that speaks its wire forms."""
 
-    model: str | None = None
+    model: Annotated[str | None, BeforeValidator(lambda given: given or None)] = None
     """What ``haiku``, ``sonnet`` and ``opus`` mean with this engine where `aliases` does not say: titles and summaries
     ask for them too. Without it the workers have no such engine, and do not import its SDK (0.4 s of CPU and 21 MB)."""
     aliases: dict[str, str] = Field(default_factory=dict[str, str])
