@@ -2,8 +2,8 @@
 
     python -m tests.bench [--quick] [--only ROW]… [--json FILE] [--markdown FILE]
 
-Starts its own servers and its own fleets, on data that is deleted at the end. Ends
-with 1 when a bound is missed and 2 when a measurement broke.
+Starts its own servers and fleets, on data that is deleted at the end. Exits with 1 if a bound is missed and 2 if a
+measurement failed.
 """
 
 import argparse
@@ -33,7 +33,7 @@ __all__ = ["main", "measure"]
 async def measure(
     servers: Servers, sizes: Sizes, rows: Sequence[str], console: Console, *, with_bare: bool = True
 ) -> list[Result]:
-    """Measure rows, one after the other, and return the results of those that did not break."""
+    """Measure rows, one after the other, and return the results of those that did not fail."""
     bench = Bench(servers, sizes)
     if with_bare:
         console.print("bare Celery …", style="dim")
@@ -44,7 +44,7 @@ async def measure(
         try:
             results.append(await ROWS[row](bench))
         except Exception:
-            # One measurement that breaks does not take the others' figures with it.
+            # A failed measurement does not lose the figures of the others.
             console.print_exception()
     return results
 
@@ -52,7 +52,7 @@ async def measure(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = _parser().parse_args(arguments)
-    # The developer's own settings would make it another fleet.
+    # Without the developer's own settings.
     for name in [name for name in os.environ if name.startswith(("NOVA_", "ANTHROPIC_"))]:
         del os.environ[name]
     console = Console(stderr=True)

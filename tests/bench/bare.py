@@ -1,4 +1,4 @@
-"""Bare Celery on the same broker, measured in the same way: what the fleet's figures stand beside."""
+"""Bare Celery on the same broker, measured in the same way, for comparison with the fleet's figures."""
 
 import asyncio
 import sys
@@ -33,11 +33,11 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class BareCelery:
-    """What bare Celery does with tasks that do nothing, or only sleep; one worker process, a pool of threads.
+    """Bare Celery with tasks that do nothing, or only sleep: one worker process, a pool of threads.
 
     Attributes:
         publishes_s: How long each `send_task` took.
-        pings_s: From before a publish to the word that its task has ended, one at a time.
+        pings_s: From before a publish until its task is known to have ended, one at a time.
         tasks_per_s: No-ops of a full queue.
         concurrent_s: Wall time of as many sleeping tasks as the row has turns.
         slot_mb: Memory of a task that sleeps.
@@ -58,7 +58,7 @@ async def measure_bare_celery(servers: Servers, sizes: Sizes) -> BareCelery:
     celery = build_celery(url, fail_fast=True)
     redis = Redis.from_url(url, socket_timeout=_TIMEOUT_S + 5)
     try:
-        # The queue is filled before there is a worker: so the one does not take CPU from the other.
+        # The queue is filled before there is a worker, so that the two do not compete for CPU.
         filled = _key()
         publishes_s = await asyncio.to_thread(_fill, celery, filled, sizes.bare_tasks)
         async with _worker(url, slots=max(sizes.many_concurrent, sizes.in_flight) + 24) as worker:

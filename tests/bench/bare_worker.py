@@ -1,8 +1,8 @@
-"""A bare Celery app on the fleet's own settings, whose tasks do nothing: what the queue alone costs.
+"""A bare Celery app on the fleet's own settings, whose tasks do nothing: the cost of the queue alone.
 
     NOVA_BENCH_BARE_REDIS_URL=… celery -A tests.bench.bare_worker:app worker -P threads
 
-It has no ledger, no lock, no events and no HTTP, and loses what it holds when it dies.
+It has no ledger, no lock, no events and no HTTP, and loses its tasks when it dies.
 """
 
 import itertools
@@ -31,7 +31,7 @@ def _record(key: str, value: float) -> None:
 
 @app.task(name=COUNT)
 def count(key: str, total: int) -> None:
-    """Do nothing; the last of `total` tells how long all took, from the first one's start."""
+    """Do nothing; the last of `total` records how long all took, from the first one's start."""
     began_s = _first_s.setdefault(key, time.monotonic())
     if next(_ended.setdefault(key, itertools.count(1))) == total:
         _record(key, time.monotonic() - began_s)
@@ -39,7 +39,7 @@ def count(key: str, total: int) -> None:
 
 @app.task(name=PING)
 def ping(key: str) -> None:
-    """Do nothing but say so."""
+    """Only record the end."""
     _record(key, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Measure what the anthropic engine costs beside the bare SDK, on the same stream from the same server.
+"""Measure the cost of the anthropic engine and of the bare SDK, on the same stream from the same server.
 
     python -m tests.bench.engine [--turns N] [--tokens N] [--at-once N]
 
@@ -38,7 +38,7 @@ _SHORT, _TRICKLE_S = 1, 6.0
 
 
 async def _serve(ready: Connection) -> None:
-    """Answer a prompt ``"<tokens> <seconds>"`` with so many tokens over so many seconds."""
+    """Answer a prompt ``"<tokens> <seconds>"`` with this number of tokens over these seconds."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):

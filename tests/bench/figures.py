@@ -1,4 +1,4 @@
-"""What is measured, as values: figures with their bounds, and the table's rows."""
+"""Results as values: figures with their bounds, and the table's rows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ class Figure:
     """One number of a row.
 
     Attributes:
-        label: What it is within the row, such as ``p95``; empty for a row's only number.
-        bound: What it must keep; None for a number that is only told.
+        label: Its name within the row, such as ``p95``; empty for a row's only number.
+        bound: Its limit; None for a number that is only reported.
         at_least: Whether the bound is the least allowed; else it is the most.
-        bare: The same number for a bare Celery app on the same broker, where that has one.
+        bare: The same number for a bare Celery app on the same broker, if it has one.
     """
 
     label: str
@@ -56,7 +56,7 @@ class Result:
 
     @property
     def met(self) -> bool | None:
-        """Whether every bound is kept; None where there is none."""
+        """Whether every bound is kept; None without any."""
         verdicts = [figure.met for figure in self.figures if figure.met is not None]
         return all(verdicts) if verdicts else None
 

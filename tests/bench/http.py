@@ -1,6 +1,6 @@
 """A load generator's HTTP client: HTTP/1.1 with kept connections on bare asyncio protocols.
 
-The load generator shares the machine's cores with what it measures, so each of its own milliseconds spoils the
+The load generator shares the machine's cores with the measured processes, so each of its own milliseconds distorts the
 figure. A request costs this client about 0.1 ms of CPU; the general-purpose clients take 0.5 to 1 ms
 (the CPU it did use stands in the table's footnotes). It speaks to our own API only: no redirects, no TLS, no retries.
 """

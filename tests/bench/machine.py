@@ -1,4 +1,4 @@
-"""What the kernel says of this machine and of processes: CPU time, memory, load."""
+"""Reads CPU time, memory and load of this machine and its processes from the kernel."""
 
 import os
 import platform
@@ -50,7 +50,7 @@ def tree_cpu_s(pid: int) -> float:
 
 
 def descendants_cpu_s(pid: int) -> float:
-    """Return the CPU time of a process's descendants alone."""
+    """Return the CPU time of a process's descendants, without its own."""
     return tree_cpu_s(pid) - cpu_s(pid)
 
 
@@ -77,7 +77,7 @@ def _busy_s() -> float:
 
 
 class CpuMeter:
-    """Measures over a block how much CPU processes used, and how much the rest of the machine did.
+    """Measures the CPU time of processes, and of the rest of the machine, over a block.
 
     Args:
         processes: By name, how to read the CPU seconds that each has used so far.
@@ -103,7 +103,7 @@ class CpuMeter:
         self.wall_s = time.perf_counter() - self._began_s
 
     def details(self, runs: int) -> dict[str, Any]:
-        """Return what belongs beside every figure: CPU time a run, and how many cores others kept busy."""
+        """Return the context of every figure: CPU time per run, and how many cores other processes kept busy."""
         return {
             "runs": runs,
             "cpu_ms_per_run": {name: used_s * 1000 / runs for name, used_s in self.used_s.items()},
@@ -116,7 +116,7 @@ class CpuMeter:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine that was measured on."""
+    """The machine of the measurement."""
 
     cpu: str
     cores: int

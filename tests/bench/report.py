@@ -23,7 +23,7 @@ _NOISE = "cores_used_by_others"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that one run of the bench found out."""
+    """All results of one run of the bench."""
 
     machine: Machine
     began_at: datetime
@@ -48,7 +48,7 @@ class Report:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
     def to_markdown(self) -> str:
-        """Return the table with its footnotes, as a page of documentation holds it."""
+        """Return the table with its footnotes, in the form of the documentation page."""
         lines = [
             self._caption(),
             "",

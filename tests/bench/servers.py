@@ -1,4 +1,4 @@
-"""Postgres and Valkey as `nova up` starts them: on a disk, durable, with nothing turned off for speed."""
+"""Postgres and Valkey as `nova up` starts them: on a disk and durable."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""How much each measurement measures."""
+"""Sizes of the measurements."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["Sizes"]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: enough for steady percentiles in under eight minutes, or little, to see that it works."""
+    """Sizes: enough for steady percentiles in under eight minutes, or small ones for a check."""
 
     accepts_s: float = 12.0
     accepts_per_s: float = 50.0
@@ -47,7 +47,7 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> "Sizes":
-        """Return sizes for a first look: two minutes; the lease is shorter than the one that is promised for."""
+        """Return sizes for a quick run of two minutes; the lease is shorter than the default."""
         return cls(
             accepts_s=4, waits=80, streams=60, token_streams=4, tokens=80, turns_s=5, concurrent=100,
             many_concurrent=400,
@@ -60,7 +60,7 @@ class Sizes:
 
     @classmethod
     def tiny(cls) -> "Sizes":
-        """Return sizes that prove that a measurement runs, and nothing else."""
+        """Return sizes that only prove that a measurement runs."""
         return cls(
             accepts_s=0.4, waits=3, streams=2, token_streams=2, tokens=5, turns_s=0.5, clients=2, concurrent=3,
             many_concurrent=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,

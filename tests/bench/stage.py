@@ -29,13 +29,13 @@ _POLL_S = 0.05
 
 
 def scripted(*items: Mapping[str, Any]) -> str:
-    """Return a message that has the scripted engine play these items."""
+    """Return a message with a script for the scripted engine."""
     return orjson.dumps({"script": items}).decode()
 
 
 @dataclass(slots=True)
 class Stage:
-    """One fleet and what is needed to drive it."""
+    """One fleet and its clients."""
 
     servers: Servers
     fleet: Fleet
@@ -104,7 +104,7 @@ SELECT NOT EXISTS (SELECT 1 FROM runs WHERE status IN ('queued', 'running', 'wai
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What every measurement gets: the servers, how much to measure, and what to stand beside."""
+    """The arguments of every measurement: servers, sizes, and bare Celery's figures."""
 
     servers: Servers
     sizes: Sizes
@@ -118,7 +118,7 @@ class Bench:
 
         Args:
             slots: Turns that the worker takes at once.
-            worker_app: The worker's Celery app, where a measurement needs one of its own.
+            worker_app: The worker's Celery app, if a measurement needs its own.
             env: Settings that differ from the defaults.
         """
         async with self.servers.fresh_database() as url:

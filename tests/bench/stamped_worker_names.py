@@ -1,4 +1,4 @@
-"""What the bench and its worker agree on; apart, since importing the worker's module starts one."""
+"""Names that the bench and its worker share; a separate module, since importing the worker's starts one."""
 
 __all__ = ["STAMP", "STAMPED_WORKER_APP"]
 

@@ -1,4 +1,4 @@
-"""Every measurement runs, on tiny sizes, and gives figures that can be true. What they are is for `make bench`."""
+"""Every measurement runs, on tiny sizes, with plausible figures. `make bench` measures the real ones."""
 
 import math
 from collections.abc import AsyncGenerator, Mapping
@@ -20,7 +20,7 @@ from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
 _OWN_FLEET = ("tokens", "recovery", "claims", "search", "backfill", "triggers", "rename")
-"""Rows whose fleet is another one, or none."""
+"""Rows with another fleet, or without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def long_run(seconds: float) -> str:
 
 
 class Server:
-    """A server of one test's own, which can die and come back on its data."""
+    """A server of one test, which can die and restart on its data."""
 
     def __init__(self, spec: ProcessSpec, log: Path) -> None:
         self._spec = spec

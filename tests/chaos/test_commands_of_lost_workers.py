@@ -1,4 +1,4 @@
-"""Commands that agents run end with their worker, and with their run, whatever they did to stay."""
+"""Commands of agents end with their worker and with their run, even if they try to escape."""
 
 from __future__ import annotations
 

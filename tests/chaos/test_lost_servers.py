@@ -1,4 +1,4 @@
-"""Postgres or Valkey go away in the middle of the work: what was accepted is done, once."""
+"""Postgres or Valkey are killed during work: every accepted run is executed once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ async def _send(fleet: Fleet, seconds: float, count: int) -> list[RunView]:
 
 
 async def _check_all_ended_once(database_url: str, count: int) -> None:
-    """Wait for the end of all runs in the ledger itself: no live event is needed for it."""
+    """Wait for the end of all runs in the ledger, without live events."""
     database = Database(database_url, pool_size=1)
     try:
-        # Celery tries a broker that is away at growing intervals.
+        # Celery reconnects to an unavailable broker at growing intervals.
         async with asyncio.timeout(150):
             while True:
                 if await database.fetchval("SELECT count(*) FROM runs WHERE status = 'succeeded'") == count:

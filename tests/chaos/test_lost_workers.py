@@ -24,7 +24,7 @@ async def _send(fleet: Fleet, seconds: float, count: int = _RUNS) -> list[RunVie
 
 
 async def _until_steps(database: Database, runs: Sequence[RunView], steps: int) -> None:
-    """Wait until each run has committed so many steps."""
+    """Wait until each run has committed a number of steps."""
     async with asyncio.timeout(40):
         while True:
             done = await database.fetchval(

@@ -28,7 +28,7 @@ SECOND = timedelta(seconds=1)
 
 
 async def _occurrences(database: Database, at_least: int) -> None:
-    """Wait until so many occurrences have fired."""
+    """Wait until a number of occurrences have fired."""
     async with asyncio.timeout(90):
         while True:
             try:
@@ -46,7 +46,7 @@ def _failed_ticks(fleet: Fleet) -> int:
 
 
 async def _check_each_once(database: Database) -> None:
-    """Check that there is no occurrence left out, none that fired twice, and that every run came to its end."""
+    """Check that no occurrence was left out or fired twice, and that every run ended."""
     await database.execute("UPDATE triggers SET enabled = false, next_fire_at = NULL, next_slot_at = NULL")
     await database.execute("UPDATE trigger_firings SET outcome = 'skipped' WHERE outcome = 'queued'")
     rows = await database.fetch("SELECT scheduled_for, outcome, run_id FROM trigger_firings ORDER BY scheduled_for")

@@ -1,4 +1,4 @@
-"""A run that waits for a person outlives every process of the fleet."""
+"""A run that waits for a person survives the death of every process of the fleet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ASK = {"tool": {"name": "ask_user", "input": {"question": "Shall I?", "options"
 
 
 async def _ask(fleet: Fleet) -> RunView:
-    """Have an agent ask a person, and return its run when it waits."""
+    """Let an agent ask a person, and return its waiting run."""
     spec = {"id": "asker", "name": "Asker", "engine": "scripted", "capabilities": {"user": {}, "memory": {}}}
     await fleet.client.agents.create(AgentCreate.model_validate(spec))
     remember = {"tool": {"name": "memory_save", "input": {"content": "It was asked"}}}

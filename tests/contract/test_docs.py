@@ -1,4 +1,4 @@
-"""What the documents say is true: snippets run, commands parse, names exist, tables are complete."""
+"""The documents are true: snippets run, commands parse, names exist, tables are complete."""
 
 import json
 import os

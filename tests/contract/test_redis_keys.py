@@ -1,4 +1,4 @@
-"""Redis holds nothing that cannot be lost: every key has an end, but those of Celery's own transport."""
+"""Redis has nothing that cannot be lost: every key has a TTL, except those of Celery's own transport."""
 
 from __future__ import annotations
 

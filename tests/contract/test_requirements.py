@@ -1,4 +1,4 @@
-"""Promises and tests are tied both ways."""
+"""Every promise has a test, and every proof a promise."""
 
 from __future__ import annotations
 

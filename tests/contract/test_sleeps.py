@@ -8,8 +8,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 
-_NOT_LOOKED_AT = ("bench", "support/servers")
-"""What measures times, and servers that act slow."""
+_NOT_CHECKED = ("bench", "support/servers")
+"""Code that measures times, and deliberately slow servers."""
 _FOR_EVER_S = 60
 """Longer than a test may take: what a test ends, not what it waits for."""
 
@@ -50,7 +50,7 @@ def test_no_test_waits_for_a_fixed_time() -> None:
     found: dict[str, int] = {}
     for path in sorted(TESTS.rglob("*.py")):
         name = path.relative_to(TESTS).as_posix()
-        if not name.startswith(_NOT_LOOKED_AT):
+        if not name.startswith(_NOT_CHECKED):
             found |= {f"{name}: {function}": line for function, line in _sleeps(ast.parse(path.read_text()))}
     new = {where: line for where, line in found.items() if where not in _MAY_SLEEP}
     assert not new, f"wait with `until` or `stays` of tests/support/waiting.py, or by an injected clock: {new}"

@@ -29,9 +29,9 @@ KEPT = {
     r"[`\"]nobody[`\"]": "an account of Unix",
     # What scripts read: changing it would break them.
     r"mend: str|(finding|found)\.mend": "a field of `nova doctor --json`",
-    # Changing it would make workers of two versions miss each other's notes.
+    # Workers of two versions share it.
     r"nova:knock:": "a Redis key",
-    # What models read is English prose, not the field's terms.
+    # Prompts are English prose for models.
     r"\b[Nn]obody (answer(s|ed) in time|can be asked|reads your answer)|Tell it to nobody": "prompts",
     r"ask nobody, and use|when somebody refers to|what whoever goes on must know": "prompts",
     r"the user is told of it": "prompts",

@@ -39,7 +39,7 @@ def reader(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def log(reader: Mapping[str, str], settings: Settings, tmp_path: Path) -> Iterator[Path]:
-    """What `nova up` says, once the fleet is up. Its servers are those of the tests; short leases save time."""
+    """The output of `nova up`, once the fleet is up. Its servers are those of the tests; short leases save time."""
     servers = {"NOVA_DATABASE_URL": settings.require_database_url(), "NOVA_REDIS_URL": settings.require_redis_url()}
     log = tmp_path / "up.log"
     with log.open("wb") as sink:

@@ -1,4 +1,4 @@
-"""What a provider would refuse of images and PDFs is known before it is sent."""
+"""Images and PDFs that a provider would refuse are detected before they are sent."""
 
 import base64
 

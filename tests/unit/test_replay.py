@@ -16,7 +16,7 @@ COMPACTION = RecordedCompaction(900, 400, NOW, NOW)
 
 @st.composite
 def recorded_runs(draw: st.DrawFn) -> RecordedRun:
-    """Runs that are over, with steps over one or more attempts."""
+    """Ended runs, with steps over one or more attempts."""
     attempt, seq = 1, 1
     steps: list[RecordedStep] = []
     left_out = ("[Left out, since the model provider refused it: image. Too small.]",) * draw(st.integers(0, 1))

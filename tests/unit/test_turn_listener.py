@@ -1,4 +1,4 @@
-"""A turn listener does nothing until a subclass says otherwise; callbacks and wrappers cost only what they override."""
+"""A turn listener does nothing by default; callbacks and wrappers cost only what they override."""
 
 from __future__ import annotations
 

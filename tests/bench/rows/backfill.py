@@ -1,4 +1,4 @@
-"""What the backfill makes in a second, and what it costs when there is nothing to make."""
+"""Throughput of the backfill, and its cost without work."""
 
 import time
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ UPDATE upkeep_cursors
 
 @dataclass(frozen=True)
 class _Work:
-    """What one tick did, and how long it took."""
+    """The result of one tick, and its duration."""
 
     done: Backfilled
     took_s: float

@@ -1,4 +1,4 @@
-"""What a claim costs when the tables have grown."""
+"""Cost of a claim with large tables."""
 
 import random
 import time
@@ -68,7 +68,7 @@ SELECT 'msg_' || lpad(to_hex(i * 2 + m), 26, '0'), :tenant_id::text, 'thr_' || l
 
 
 async def measure_claims(bench: Bench) -> Result:
-    """Claim in turns from a small and from a large ledger, so that whatever else the machine does hits both."""
+    """Claim alternately from a small and a large ledger, so that other load on the machine affects both."""
     sizes = bench.sizes
     async with bench.servers.fresh_database() as few_url, bench.servers.fresh_database() as many_url:
         began_s = time.perf_counter()

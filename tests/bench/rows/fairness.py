@@ -1,4 +1,4 @@
-"""How long one message waits behind another tenant's thousands, and what it costs to say whose turn it is."""
+"""The wait of one message beside another tenant's thousands, and the cost of choosing the next run."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""How long a client waits: for the word that its message is accepted, for the first event, for the result."""
+"""How long a client waits: for the acceptance of its message, for the first event, for the result."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What a turn that waits for its model costs in memory."""
+"""Memory of a turn that waits for its model."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What becomes of runs whose worker is killed."""
+"""Recovery of runs whose worker is killed."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ __all__ = ["measure_recovery"]
 
 _SLOTS = 256
 
-# Their step before the kill is committed: it is the point from which the next worker goes on.
+# Their step before the kill is committed: it is the point from which the next worker continues.
 _ALL_IN_SECOND_STEP = """
 SELECT count(*) = cardinality(:run_ids::text[]) FROM turns
  WHERE run_id = ANY(:run_ids::text[]) AND steps = 1 AND status = 'running'

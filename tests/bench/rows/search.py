@@ -1,4 +1,4 @@
-"""What a search over an agent's past conversations costs when there are many of them."""
+"""Cost of a search over an agent's many past conversations."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ _WORDS = 30_000
 _DIMENSIONS = 384
 _CHUNK = 5_000
 _P95_MS = 250
-"""An agent that looks back waits for its model for seconds: a quarter of one is not felt."""
+"""An agent that searches waits for its model for seconds: a quarter of one does not matter."""
 
 _OFF = "DROP INDEX ix_message_texts__words; DROP INDEX ix_embeddings__hnsw_384"
 _ON = """
@@ -40,7 +40,7 @@ INSERT INTO threads (id, tenant_id, agent_id)
 SELECT 'thr_' || n, :tenant_id, 'nova' FROM generate_series(0, 499) n
 """
 
-# Vectors that stand together by thread, as those of conversations do.
+# Vectors that are similar within a thread, as those of conversations are.
 _VECTORS = """
 INSERT INTO embeddings (id, tenant_id, agent_id, thread_id, message_id, said_at, model, dimensions, embedding)
 SELECT 'emb_' || message_id, tenant_id, agent_id, thread_id, message_id, said_at, 'bench', 384,

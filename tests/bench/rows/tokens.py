@@ -55,7 +55,7 @@ async def _follow(client: LoadClient, streams: int, tokens: int, tokens_per_s: f
         assert answer.status == 200, answer.status
         assert seen == tokens, f"{seen} of {tokens} tokens arrived in whole pieces"
 
-    # Not all at the same instant: real turns are not in step.
+    # Not all at the same instant: real turns are not synchronous.
     async with asyncio.TaskGroup() as group:
         for _ in range(streams):
             group.create_task(follow())

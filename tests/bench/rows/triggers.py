@@ -1,4 +1,4 @@
-"""How long it takes to fire many triggers that are due in one second, and what a look costs when none is."""
+"""Time to fire many triggers that are due in one second, and the cost of a tick without due triggers."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ SELECT 'trg_' || lpad(n::text, 26, '0'), :tenant_id, 'agent-' || n % :agents::in
 
 
 class _Silence:
-    """Rings nothing: what is measured is the firing."""
+    """Rings nothing: only the firing is measured."""
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
         """Do nothing."""

@@ -1,4 +1,4 @@
-"""How much the fleet does: turns a second in a closed loop, and many slow turns at once."""
+"""Throughput: turns per second in a closed loop, and many slow turns at once."""
 
 import asyncio
 import os

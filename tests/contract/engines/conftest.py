@@ -10,7 +10,7 @@ from tests.support.servers.model_server import ModelServer, model_server
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what would only cost time."""
+    """Skip variants that would only cost time."""
     again = [
         item
         for item in items
@@ -52,5 +52,5 @@ async def bench() -> Bench:
 
 @pytest.fixture
 def recorder() -> TurnRecorder:
-    """Callbacks that write everything down."""
+    """Callbacks that record everything."""
     return TurnRecorder()

@@ -1,4 +1,4 @@
-"""What the contract suite says a model does, and how each engine is made to see it."""
+"""The behaviour of a model in the contract suite, and its form for each engine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Answer:
 
 
 class Stage(Protocol):
-    """An engine, and a model behind it that can be told what to do."""
+    """An engine with a model whose responses a test sets."""
 
     engine: Engine
     begins_in_s: float
@@ -164,7 +164,7 @@ class OpenAIStage(WireStage):
 
 
 class Bench:
-    """Tools for the model to call, and what became of them."""
+    """Tools for the model to call, and a record of the calls."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []
@@ -182,7 +182,7 @@ class Bench:
         }
 
     def servers(self) -> dict[str, InProcessMcpServer]:
-        """Return them as the options want them."""
+        """Return them in the form of the options."""
 
         async def list_tools(_: Any, __: Any) -> ListToolsResult:
             return ListToolsResult(
@@ -230,7 +230,7 @@ class Bench:
 
 
 class TurnRecorder:
-    """Callbacks that write down all that an engine tells."""
+    """Callbacks that record all that an engine reports."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []

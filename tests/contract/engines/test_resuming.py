@@ -1,4 +1,4 @@
-"""What every engine does with a journal: it goes on after the last committed step, and does nothing twice."""
+"""Every engine continues a journal after the last committed step, and does nothing twice."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What every engine does when a turn is stopped: aborts, deadlines, losses, failures."""
+"""Every engine stops a turn cleanly: aborts, deadlines, lost leases, failures."""
 
 import asyncio
 import json
@@ -146,7 +146,7 @@ async def test_a_failure_of_the_model_is_a_value_and_keeps_the_text(stage: Stage
     assert result.stop_reason == "error"
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("model_error", True)
-    # Of an error in mid-stream the Claude Code program tells that there was one, and not the provider's words.
+    # For an error in mid-stream the Claude Code program reports only that there was one, not the provider's message.
     assert ("mid-response" if stage.engine.name == "claude_agent" else "Overloaded") in result.error.message
     assert result.text == "So far"
     assert recorder.records[-1].final

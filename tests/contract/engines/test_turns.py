@@ -1,4 +1,4 @@
-"""What every engine does in a turn that nothing disturbs."""
+"""An undisturbed turn of every engine."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What tests of the workspace begin with."""
+"""Fixtures for tests of the workspace."""
 
 import pytest
 

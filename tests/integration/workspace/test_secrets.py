@@ -1,4 +1,4 @@
-"""Secrets in the ledger: encrypted there, bound to their place, rotated by any number at once."""
+"""Secrets in the ledger: encrypted, bound to their row, and safe under concurrent rotations."""
 
 from __future__ import annotations
 

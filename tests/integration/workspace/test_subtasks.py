@@ -1,4 +1,4 @@
-"""Tasks below tasks on real Postgres: links that hold, ends that wake, cancels that reach down."""
+"""Subtasks on real Postgres: links to steps, wake-ups at their end, and cancellation of a tree."""
 
 import asyncio
 

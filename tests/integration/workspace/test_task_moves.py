@@ -1,4 +1,4 @@
-"""How tasks move on real Postgres: where to, under which number, on which thread."""
+"""Transitions of tasks on real Postgres, their numbers and their threads."""
 
 import asyncio
 from collections.abc import Sequence

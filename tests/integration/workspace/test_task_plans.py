@@ -1,4 +1,4 @@
-"""What tasks consist of on real Postgres: steps that stay themselves, and resources."""
+"""Steps and resources of tasks on real Postgres."""
 
 import pytest
 

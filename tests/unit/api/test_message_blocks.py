@@ -1,4 +1,4 @@
-"""Images and documents that a model provider takes are accepted as they are."""
+"""Images and documents that a model provider accepts are accepted unchanged."""
 
 import base64
 from typing import Any

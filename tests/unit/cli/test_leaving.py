@@ -1,4 +1,4 @@
-"""How commands end when their output has nowhere to go, or when a person presses Ctrl-C: never with a traceback."""
+"""Commands end without a traceback if their output is closed, or after Ctrl-C."""
 
 import os
 import re

@@ -29,7 +29,7 @@ from tests.support.servers.api_stub import run_view
 
 
 class Screen(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Markdown of agents in a terminal: formatted, and unable to drive it."""
+"""Markdown of agents in a terminal: formatted, and without control of it."""
 
 import io
 import re

@@ -15,7 +15,7 @@ RUN = "run_01KADN2Z5N3VE7G2V0V0XQ6T8S"
 
 
 class Screen(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

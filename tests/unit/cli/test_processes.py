@@ -1,4 +1,4 @@
-"""What `nova up`, `api`, `worker`, `beat` and `flower` turn into."""
+"""The processes that `nova up`, `api`, `worker`, `beat` and `flower` exec."""
 
 import json
 import os
@@ -16,7 +16,7 @@ SERVERS = {"NOVA_DATABASE_URL": "postgresql://db/nova", "NOVA_REDIS_URL": "redis
 
 
 class ProcessReplaced(Exception):
-    """Stands for the moment in which the process is replaced."""
+    """Raised instead of replacing the process."""
 
 
 def _arguments_of_exec(home: Path, *arguments: str, **env: str) -> tuple[list[str], dict[str, str]]:

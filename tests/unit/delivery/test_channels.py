@@ -18,7 +18,7 @@ from tests.requirements import proves
 
 
 class NullChannel:
-    """A channel that leads nowhere."""
+    """A channel without a destination."""
 
     def __init__(self, name: str = "nowhere") -> None:
         self.name = name

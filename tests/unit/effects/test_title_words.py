@@ -1,4 +1,4 @@
-"""What counts as a title in what a model answers."""
+"""The title in a model's answer."""
 
 import pytest
 from hypothesis import given

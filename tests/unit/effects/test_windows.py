@@ -1,4 +1,4 @@
-"""What the local model sees of a long text."""
+"""The windows of a long text that the local model embeds."""
 
 from nova_workers.effects.minilm import WINDOW, windows
 

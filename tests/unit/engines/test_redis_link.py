@@ -1,4 +1,4 @@
-"""Questions to Redis that may go unanswered."""
+"""Requests to Redis that may stay unanswered."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from nova_workers.engines.resilience.redis_link import RedisLink
 
 
 class Line:
-    """A Redis that can be away, and a clock."""
+    """A Redis that can be unavailable, and a clock."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

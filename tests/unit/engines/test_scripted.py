@@ -1,4 +1,4 @@
-"""What only the scripted engine does: its script."""
+"""The script of the scripted engine."""
 
 import asyncio
 import json

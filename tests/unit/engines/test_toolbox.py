@@ -1,4 +1,4 @@
-"""By which names a model knows the tools of servers."""
+"""The names of servers' tools for the model."""
 
 from __future__ import annotations
 

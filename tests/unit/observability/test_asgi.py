@@ -1,4 +1,4 @@
-"""What the API's outermost layer says about each request."""
+"""Logs, metrics and spans of requests in the API's outermost layer."""
 
 import asyncio
 from collections.abc import AsyncIterator

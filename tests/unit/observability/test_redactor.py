@@ -1,4 +1,4 @@
-"""What is taken out of text, and that no way of cutting a stream into pieces lets a secret through."""
+"""Redaction of text, and of streams for any split into pieces."""
 
 import html
 import json

@@ -1,4 +1,4 @@
-"""The block in front of a turn's message."""
+"""The event context before a turn's message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sections say that no configuration says."""
+"""Sections of the prompt whose text is not from a configuration."""
 
 import pytest
 

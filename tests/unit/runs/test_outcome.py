@@ -1,4 +1,4 @@
-"""What an engine's result means for its run."""
+"""The outcome of a run for each result of an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reading side of streams: followers come, go, fall behind and are cut off; each sees every event once."""
+"""The reading side of streams: followers join, leave, fall behind and are cut off; each gets every event once."""
 
 from __future__ import annotations
 

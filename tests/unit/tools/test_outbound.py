@@ -1,4 +1,4 @@
-"""The guard of outbound requests, before a server on loopback that only tests may reach."""
+"""The guard of outbound requests, with a server on loopback that only tests may reach."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Who may call what."""
+"""The tool policy."""
 
 from typing import Any
 

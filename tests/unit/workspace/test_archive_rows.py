@@ -1,4 +1,4 @@
-"""What a row of an archive may hold: whatever code reads later without asking again is checked when it comes in."""
+"""Validation of an archive's rows: values that readers do not check again are checked at the import."""
 
 from __future__ import annotations
 

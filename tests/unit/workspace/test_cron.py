@@ -233,7 +233,7 @@ CYCLES = ((0, 59, 59), (0, 23, 23), (1, 31, 31), (1, 12, 12), (0, 6, 7))
 
 @st.composite
 def items(draw: st.DrawFn, place: int) -> tuple[str, frozenset[int]]:
-    """An item of a field, and what it means by the letter of the documents."""
+    """An item of a field, and its meaning by the documents."""
     first, last, written = CYCLES[place]
     step = draw(st.integers(1, 99))
     kind = draw(st.sampled_from(("star", "value", "range", "stepped value")))
@@ -303,7 +303,7 @@ def second_opinion(line: str, zone: ZoneInfo, after: datetime) -> Iterator[datet
 @example(line="1 0-2 * * *", where=("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)))
 @hypothesis_settings(max_examples=300, deadline=None)
 def test_lines_fire_at_the_times_of_cronsim(line: str, where: tuple[str, datetime]) -> None:
-    """Over the changes of clocks of real zones; but for one kind of line, which see."""
+    """Over the clock changes of real zones, except for one kind of line (see below)."""
     name, after = where
     zone = ZoneInfo(name)
     try:

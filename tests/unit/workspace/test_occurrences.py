@@ -53,7 +53,7 @@ def test_an_occurrence_fires_at_its_time_and_not_before() -> None:
 def test_no_occurrence_is_lost_and_none_fires_twice(
     late_s: int, catchup_s: int, jitter_s: int, catchup: CatchUp, period_s: int
 ) -> None:
-    """At any moment every occurrence is missed, passed over or fires, in order, and exactly one of these."""
+    """At any moment every occurrence is missed, skipped or fires: exactly one of these, in order."""
     occurrences = Occurrences()
     rule = replace(EVERY, schedule=str(period_s), catchup_s=catchup_s, jitter_s=jitter_s, catchup=catchup)
     period = timedelta(seconds=period_s)

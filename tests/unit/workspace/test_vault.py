@@ -1,4 +1,4 @@
-"""The cipher: what was sealed opens in its own place, under its own key, unchanged; and nowhere else."""
+"""The cipher: a sealed value decrypts only unchanged, under its own key, for its own name and tenant."""
 
 import os
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""Tools on files, and what keeps them in."""
+"""Tools on files, and their confinement."""
 
 import asyncio
 import base64
