@@ -18,10 +18,11 @@ from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.config.models import ModelRateLimit, ModelSettings
 from nova_workers.contracts.engine import Engine
+from nova_workers.contracts.ports import ShellRunner
 from nova_workers.engines.anthropic import AnthropicEngine, Profile, Windows
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
-from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
+from nova_workers.engines.native import CommandRunner, NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
 from nova_workers.engines.resilience import (
     ANY_MODEL,
     HealthKeys,
@@ -37,7 +38,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.tools import WebPages
 
-__all__ = ["EngineWindows", "build_engines"]
+__all__ = ["EngineWindows", "build_engines", "build_shell"]
 
 
 def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -> dict[str, Engine]:
@@ -175,6 +176,11 @@ def _shell(settings: Settings) -> ShellSettings:
         passed_on=tools.shell_environment,
         sandbox=sandbox,
     )
+
+
+def build_shell(settings: Settings) -> ShellRunner:
+    """Return what runs the shell commands of agents outside the engines: like their native Bash."""
+    return CommandRunner(_shell(settings))
 
 
 def _native_tools(settings: Settings) -> NativeTools:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
+from nova_workers.contracts.ports import CancelNotifier, Dispatcher, ShellRunner
 from nova_workers.ledger.database import Database
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.models.choosing import ModelChooser
@@ -13,7 +13,13 @@ __all__ = ["build_orchestrator"]
 
 
 def build_orchestrator(
-    database: Database, dispatcher: Dispatcher | None, notifier: CancelNotifier | None, models: ModelChooser
+    database: Database,
+    dispatcher: Dispatcher | None,
+    notifier: CancelNotifier | None,
+    models: ModelChooser,
+    shell: ShellRunner,
 ) -> OrchestrationCapability:
     """Return the tools of agents of orchestrations."""
-    return OrchestrationCapability(AgentActions(database, dispatcher, notifier, models), AgentViews(database, models))
+    return OrchestrationCapability(
+        AgentActions(database, dispatcher, notifier, models), AgentViews(database, models), shell
+    )

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
-from nova_workers.bootstrap.engines import build_engines
+from nova_workers.bootstrap.engines import build_engines, build_shell
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.model_choice import build_discovery, build_model_chooser
 from nova_workers.bootstrap.orchestrations import build_orchestrator
@@ -178,7 +178,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         metrics=metrics,
         tracing=tracing,
         orchestrated=TreeTransitions(dispatcher, canceller),
-        orchestrator=build_orchestrator(database, dispatcher, canceller, chooser),
+        orchestrator=build_orchestrator(database, dispatcher, canceller, chooser, build_shell(settings)),
         embedder=provider,
     )
     return WorkerServices(

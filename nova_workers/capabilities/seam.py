@@ -88,6 +88,8 @@ class CapabilityContext:
     """The configuration of the grant, an instance of the capability's class."""
     place: OrchestrationPlace | None = None
     """The agent's position in an orchestration, if the thread belongs to one."""
+    cwd: str | None = None
+    """The agent's working directory."""
     turn_id: str = ""
     fence: int = 0
     call_id: str | None = None

@@ -17,6 +17,8 @@ __all__ = [
     "Embedder",
     "FetchedPage",
     "ModelWindows",
+    "ShellOutcome",
+    "ShellRunner",
     "WebFetcher",
 ]
 
@@ -129,5 +131,33 @@ class WebFetcher(Protocol):
         Raises:
             ToolFailure: The address is not on the public internet, the server does not answer in time, or the response
                 is not text.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShellOutcome:
+    """The output of a shell command, and whether it failed or exceeded its time."""
+
+    text: str
+    failed: bool
+
+
+class ShellRunner(Protocol):
+    """Runs shell commands as the native Bash does: same shell, environment, sandbox, limits and supervisor."""
+
+    async def run(
+        self, command: str, *, cwd: str, writable: Sequence[str], timeout_s: float | None = None
+    ) -> ShellOutcome:
+        """Run a command.
+
+        Args:
+            command: The command line.
+            cwd: Its working directory.
+            writable: Further directories that a sandboxed command may write to.
+            timeout_s: Its time limit; None takes the default. The operator's limit applies to both.
+
+        Raises:
+            ToolFailure: The command cannot be started.
         """
         ...

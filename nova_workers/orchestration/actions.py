@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from nova_workers.capabilities.mcp_servers import McpServerForm
 from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import (
@@ -38,7 +39,7 @@ from nova_workers.orchestration.routing import TreeChange, deliver
 from nova_workers.orchestration.service import find_agent, pick_agent
 from nova_workers.orchestration.transitions import apply_change
 from nova_workers.runs.orchestrated import AfterTransition
-from nova_workers.vocabulary import ENDED_AGENTS
+from nova_workers.vocabulary import ENDED_AGENTS, PermissionMode
 
 __all__ = ["AgentActions", "Caller", "Spawned"]
 
@@ -128,15 +129,29 @@ class AgentActions:
                 fence=caller.fence,
             )
             owner = (await get_agent(connection, tree.tenant_id, tree.agent_id)).spec
+            agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
+        mode = pick_agent(agents, caller.agent_id, what="agent").permission_mode
         config = OrchestrationConfig.model_validate(tree.config)
-        return [await self._prepare_one(tree, owner, config, request) for request in requests]
+        return [await self._prepare_one(tree, owner, config, request, mode) for request in requests]
 
     async def _prepare_one(
-        self, tree: LockedTree, owner: AgentSpec, config: OrchestrationConfig, request: SpawnRequest
+        self,
+        tree: LockedTree,
+        owner: AgentSpec,
+        config: OrchestrationConfig,
+        request: SpawnRequest,
+        parent_mode: PermissionMode,
     ) -> _Prepared:
+        expert = _expert(config, request.expert_id)
+        if expert is not None:
+            request = replace(
+                request, permission_mode=expert.permission_mode, cwd=expert.cwd, tools=_expert_tools(owner, expert)
+            )
+        if parent_mode == "PLAN":
+            # Otherwise an agent that may only read would write through a child.
+            request = replace(request, permission_mode="PLAN")
         check_tools(owner, request.tools)
         check_cwd(owner, request.cwd)
-        expert = _expert(config, request.expert_id)
         chosen = await self._models.choose(
             tree.tenant_id,
             config,
@@ -477,6 +492,13 @@ def _expert(config: OrchestrationConfig, expert_id: str | None) -> ExpertProfile
         known = ", ".join(sorted(config.experts)) or "none are configured"
         raise ExpertNotFoundError(f"There is no expert {expert_id!r}. Known: {known}.", expert_id=expert_id)
     return expert
+
+
+def _expert_tools(owner: AgentSpec, expert: ExpertProfile) -> tuple[str, ...] | None:
+    """Return the native tools of an expert that the owner's trust permits; None for those of its role."""
+    if expert.tools is None:
+        return None
+    return tuple(tool for tool in native_tools(owner.trust, owner.native_tools) if tool in expert.tools)
 
 
 def _named_servers(

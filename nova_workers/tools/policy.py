@@ -1,8 +1,9 @@
 """Whether a tool call may be made: one decision for every call of a run, whichever engine asks.
 
-In order: the repeat guard, the trust, the agent's approval rules (the first that fits decides), and for shell commands
-the patterns (deny, then ask, then allow, then what the agent says of commands that no pattern knows). Deny goes before
-ask and ask before allow, so that a wide permission ("git *") leaves room for a narrow caution ("git push*").
+In order: the repeat guard, the trust, the agent's approval rules (the first that fits; ``never`` refuses), the
+permission mode of an orchestration's agent (`modes`), the other approval rules, and for shell commands the patterns
+(deny, then ask, then allow, then what the agent says of commands that no pattern knows). Deny goes before ask and ask
+before allow, so that a wide permission ("git *") leaves room for a narrow caution ("git push*").
 
 A rule that always allows a shell command answers what the agent itself would ask or leave unlisted. What is denied, by
 the built-in list, the operator or the agent, stays denied, and what the operator wants asked is asked.
@@ -13,12 +14,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from nova_workers.contracts.agents import Permissions
+from nova_workers.contracts.agents import ApprovalRule, Permissions
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import ToolAuthorization, ToolCall, TrustLevel
 from nova_workers.contracts.native import RESERVED_NAMES, SHELL_TOOL, native_tools
+from nova_workers.contracts.orchestration import RUN_BASH
 from nova_workers.tools.approvals import describe_rule, first_rule, main_text
 from nova_workers.tools.commands import BUILT_IN_DENIALS, MAX_COMMANDS, MAX_LINE_CHARS, matching, read_command
+from nova_workers.tools.modes import ModeRules
 
 __all__ = ["MAX_REPEATS", "CommandPolicy", "ToolPolicy", "Verdict"]
 
@@ -129,7 +132,12 @@ class ToolPolicy:
     """
 
     def __init__(
-        self, trust: TrustLevel, commands: CommandPolicy, *, native_tools_only: Collection[str] | None = None
+        self,
+        trust: TrustLevel,
+        commands: CommandPolicy,
+        *,
+        native_tools_only: Collection[str] | None = None,
+        mode: ModeRules | None = None,
     ) -> None:
         """Take what decides.
 
@@ -137,18 +145,22 @@ class ToolPolicy:
             trust: Of the agent.
             commands: Its permissions.
             native_tools_only: Its allow-list of native tools; None allows all of the trust.
+            mode: The rules of its permission mode; None outside orchestrations.
         """
         self._trust: TrustLevel = trust
         self._native = frozenset(native_tools(trust, native_tools_only))
         self._commands = commands
+        self._mode = mode
+        self._shells = frozenset({SHELL_TOOL}) if mode is None else frozenset({SHELL_TOOL, RUN_BASH})
         self._made: Counter[str] = Counter()
 
     def remember(self, calls: Iterable[ToolCall]) -> None:
         """Count calls that the run made before this worker had it."""
-        self._made.update(_command(call.params) for call in calls if call.tool_name == SHELL_TOOL)
+        self._made.update(_command(call.params) for call in calls if call.tool_name in self._shells)
 
     def judge(self, tool_name: str, params: JsonObject) -> Verdict:
         """Return the verdict on a call that is about to be made."""
+        tool_name = SHELL_TOOL if tool_name in self._shells else tool_name
         if tool_name == SHELL_TOOL:
             command = _command(params)
             self._made[command] += 1
@@ -170,11 +182,30 @@ class ToolPolicy:
                 describe_rule(rule),
                 f"This agent must not use {tool_name!r} like this. Find another way, or say what you cannot do.",
             )
+        by_mode = None if self._mode is None else self._mode.judge(tool_name)
+        if by_mode == "deny":
+            return _refuse_in_mode(tool_name, self._mode)
+        if by_mode == "allow":
+            # What is denied, or must be asked by the operator or the orchestration, stands in its way in every mode.
+            return self._commands.judge(_command(params), approved=True) if tool_name == SHELL_TOOL else _ALLOW
+        return self._judge_by_rules(tool_name, params, rule)
+
+    def _judge_by_rules(self, tool_name: str, params: JsonObject, rule: ApprovalRule | None) -> Verdict:
         approved = rule is not None and rule.decision == "always"
         verdict = self._commands.judge(_command(params), approved=approved) if tool_name == SHELL_TOOL else _ALLOW
         if rule is not None and rule.decision == "ask" and verdict.kind != "deny":
             return Verdict("ask", describe_rule(rule), _question(tool_name, params))
         return verdict
+
+
+def _refuse_in_mode(tool_name: str, rules: ModeRules | None) -> Verdict:
+    mode = None if rules is None else rules.mode
+    return Verdict(
+        "deny",
+        f"mode: {mode}",
+        f"In the permission mode {mode} an agent reads and works with other agents; {tool_name!r} does neither. Say "
+        "what should be done, or leave it to an agent that may.",
+    )
 
 
 def _refuse(pattern: str) -> Verdict:

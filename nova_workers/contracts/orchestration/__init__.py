@@ -3,7 +3,9 @@
 from nova_workers.contracts.orchestration.agents import (
     MAX_PROMPT_CHARS,
     MAX_SUMMARY_CHARS,
+    ORCHESTRATION_TOOLS,
     READ_TOOLS,
+    RUN_BASH,
     TASK_COMPLETE,
     AgentDescriptor,
     AgentResult,
@@ -17,7 +19,9 @@ from nova_workers.contracts.orchestration.limits import OrchestrationLimits, Tre
 __all__ = [
     "MAX_PROMPT_CHARS",
     "MAX_SUMMARY_CHARS",
+    "ORCHESTRATION_TOOLS",
     "READ_TOOLS",
+    "RUN_BASH",
     "TASK_COMPLETE",
     "AgentDescriptor",
     "AgentResult",

@@ -20,7 +20,9 @@ from nova_workers.vocabulary import AgentRole, AgentState, Complexity, Permissio
 __all__ = [
     "MAX_PROMPT_CHARS",
     "MAX_SUMMARY_CHARS",
+    "ORCHESTRATION_TOOLS",
     "READ_TOOLS",
+    "RUN_BASH",
     "TASK_COMPLETE",
     "AgentDescriptor",
     "AgentResult",
@@ -35,6 +37,29 @@ READ_TOOLS = ("Read", "Glob", "Grep")
 """The native tools of a master: it reads and reasons, and delegates work that changes files."""
 TASK_COMPLETE = "task_complete"
 """The tool whose successful call ends the turn."""
+
+RUN_BASH = "run_bash"
+"""The orchestration tool that runs shell commands. Every rule for the native Bash applies to it."""
+ORCHESTRATION_TOOLS = frozenset(
+    {
+        "ask_parent",
+        "check_child_status",
+        "consult_expert",
+        "consult_peer",
+        "get_child_history",
+        "get_children_status",
+        "recommend_model",
+        "report_progress",
+        "respond_to_child",
+        "restart_child",
+        "send_child_prompt",
+        "spawn_child",
+        "spawn_children_parallel",
+        TASK_COMPLETE,
+        "wait_for_message",
+    }
+)
+"""Tools that every permission mode allows. `ask_user` is one of the capability `user`; `RUN_BASH` is none of them."""
 
 
 class _Value(BaseModel):
@@ -55,6 +80,10 @@ class OrchestrationPlace(_Value):
     cwd: str | None = None
     """Working directory, instead of that of the agent whose configuration bounds the tree."""
     deadline_at: datetime | None = None
+    whitelist: tuple[str, ...] = ()
+    """Shell commands that need no permission, by the configuration of the orchestration."""
+    blacklist: tuple[str, ...] = ()
+    """Shell commands that a person must permit, likewise."""
     reasoning_ms: int = 0
     """Reasoning time of earlier attempts of this activation."""
 

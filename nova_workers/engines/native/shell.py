@@ -7,7 +7,7 @@ state to lose, needs no cleanup between calls, and allows a step's calls to run 
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
@@ -15,13 +15,14 @@ from pydantic import Field
 from nova_workers.child_process import Bounds, ChildResult, run_child
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
+from nova_workers.contracts.ports import ShellOutcome
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.sandbox import ShellSandbox
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 
-__all__ = ["Shell", "ShellSettings"]
+__all__ = ["CommandRunner", "Shell", "ShellSettings"]
 
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
 """Environment variables of the worker that commands get. An allow-list, so that unknown secrets stay out."""
@@ -59,14 +60,46 @@ class _BashInput(ToolInput):
     timeout_ms: Annotated[int | None, Field(gt=0, description="Most time that it may take, in milliseconds.")] = None
 
 
+class CommandRunner:
+    """Runs commands. Implements `nova_workers.contracts.ports.ShellRunner`."""
+
+    def __init__(self, settings: ShellSettings) -> None:
+        self._settings = settings
+
+    async def run(
+        self, command: str, *, cwd: str, writable: Sequence[str], timeout_s: float | None = None
+    ) -> ShellOutcome:
+        """Run a command. See `ShellRunner.run`."""
+        if "\x00" in command:
+            raise ToolFailure(f"{SHELL_TOOL}: a command cannot contain NUL characters.", tool=SHELL_TOOL)
+        settings = self._settings
+        timeout_s = min(settings.timeout_s if timeout_s is None else timeout_s, settings.max_timeout_s)
+        half = settings.output_bytes // 2
+        line = [_SHELL, "--noprofile", "--norc", "-c", command]
+        if settings.sandbox is not None:
+            line = settings.sandbox.wrap(line, cwd, (cwd, *writable))
+        try:
+            result = await run_child(
+                line,
+                Bounds(timeout_s, half, half),
+                env=_environment(cwd, settings.passed_on, os.environ),
+                cwd=cwd,
+                with_errors=True,
+            )
+        except OSError as error:
+            raise ToolFailure(
+                f"{SHELL_TOOL}: the command cannot be started: {error.strerror}", tool=SHELL_TOOL
+            ) from error
+        return _outcome(result, timeout_s)
+
+
 class Shell:
-    """Runs the commands of one turn."""
+    """The native tool: runs the commands of one turn."""
 
     def __init__(self, settings: ShellSettings, cwd: str, directories: Sequence[str], *, max_timeout_s: float) -> None:
-        self._settings = settings
+        self._runner = CommandRunner(replace(settings, max_timeout_s=min(settings.max_timeout_s, max_timeout_s)))
         self._cwd = cwd
-        self._writable = (cwd, *directories)
-        self._max_timeout_s = min(settings.max_timeout_s, max_timeout_s)
+        self._directories = tuple(directories)
 
     def tool(self) -> NativeTool:
         """Return the tool."""
@@ -76,26 +109,9 @@ class Shell:
 
     async def _run(self, given: JsonObject) -> ToolOutcome:
         asked = _BashInput.read(SHELL_TOOL, given)
-        if "\x00" in asked.command:
-            raise ToolFailure("Bash: a command cannot contain NUL characters.", tool=SHELL_TOOL)
-        settings = self._settings
-        timeout_s = settings.timeout_s if asked.timeout_ms is None else asked.timeout_ms / 1000
-        timeout_s = min(timeout_s, self._max_timeout_s)
-        half = settings.output_bytes // 2
-        command = [_SHELL, "--noprofile", "--norc", "-c", asked.command]
-        if settings.sandbox is not None:
-            command = settings.sandbox.wrap(command, self._cwd, self._writable)
-        try:
-            result = await run_child(
-                command,
-                Bounds(timeout_s, half, half),
-                env=_environment(self._cwd, settings.passed_on, os.environ),
-                cwd=self._cwd,
-                with_errors=True,
-            )
-        except OSError as error:
-            raise ToolFailure(f"Bash: the command cannot be started: {error.strerror}", tool=SHELL_TOOL) from error
-        return _outcome(result, timeout_s)
+        timeout_s = None if asked.timeout_ms is None else asked.timeout_ms / 1000
+        done = await self._runner.run(asked.command, cwd=self._cwd, writable=self._directories, timeout_s=timeout_s)
+        return text_outcome(done.text, failed=done.failed)
 
 
 def _environment(cwd: str, passed_on: Sequence[str], ours: Mapping[str, str]) -> dict[str, str]:
@@ -105,10 +121,10 @@ def _environment(cwd: str, passed_on: Sequence[str], ours: Mapping[str, str]) ->
     return {**env, "HOME": cwd, "TERM": "dumb", "SHELL": _SHELL}
 
 
-def _outcome(result: ChildResult, timeout_s: float) -> ToolOutcome:
+def _outcome(result: ChildResult, timeout_s: float) -> ShellOutcome:
     text = result.text().rstrip("\n")
     if result.exit_code is None:
-        return text_outcome(f"{text}\n[stopped: it took longer than {timeout_s:g} s]".lstrip("\n"), failed=True)
+        return ShellOutcome(f"{text}\n[stopped: it took longer than {timeout_s:g} s]".lstrip("\n"), failed=True)
     if result.exit_code != 0:
-        return text_outcome(f"{text}\n[exit code {result.exit_code}]".lstrip("\n"), failed=True)
-    return text_outcome(text)
+        return ShellOutcome(f"{text}\n[exit code {result.exit_code}]".lstrip("\n"), failed=True)
+    return ShellOutcome(text, failed=False)

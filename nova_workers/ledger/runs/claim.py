@@ -80,7 +80,9 @@ CASE WHEN c.orchestration_id IS NOT NULL THEN (
     SELECT jsonb_build_object('spec', p.spec, 'place', jsonb_build_object(
                'orchestration_id', o.id, 'agent_id', p.id, 'parent_id', p.parent_id, 'role', p.role, 'depth', p.depth,
                'permission_mode', p.permission_mode, 'cwd', p.cwd, 'limits', o.limits, 'deadline_at', o.deadline_at,
-               'reasoning_ms', p.reasoning_ms))
+               'reasoning_ms', p.reasoning_ms,
+               'whitelist', COALESCE(o.config #> '{engine,command_policy,whitelist}', '[]'),
+               'blacklist', COALESCE(o.config #> '{engine,command_policy,blacklist}', '[]')))
       FROM orchestration_agents p JOIN orchestrations o ON o.id = p.orchestration_id
      WHERE p.thread_id = c.thread_id
 ) END

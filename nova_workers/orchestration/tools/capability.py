@@ -7,6 +7,8 @@ from dataclasses import replace
 from pydantic import BaseModel
 
 from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, NoConfig, Servers
+from nova_workers.contracts.orchestration import RUN_BASH
+from nova_workers.contracts.ports import ShellRunner
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.tools.children import child_tools
 from nova_workers.orchestration.tools.conversation import conversation_tools
@@ -15,6 +17,7 @@ from nova_workers.orchestration.tools.intelligence import intelligence_tools
 from nova_workers.orchestration.tools.lifecycle import lifecycle_tools
 from nova_workers.orchestration.tools.observing import observing_tools
 from nova_workers.orchestration.tools.seam import Declarations
+from nova_workers.orchestration.tools.shell import may_run_commands, shell_tools
 from nova_workers.orchestration.views import AgentViews
 from nova_workers.vocabulary import AgentRole
 
@@ -37,7 +40,7 @@ class OrchestrationCapability:
     description = "Lets agents of an orchestration spawn, ask, prompt and watch other agents."
     config: type[BaseModel] = NoConfig
 
-    def __init__(self, actions: AgentActions, views: AgentViews) -> None:
+    def __init__(self, actions: AgentActions, views: AgentViews, shell: ShellRunner) -> None:
         self.tools: Declarations = (
             *conversation_tools(actions),
             *child_tools(actions),
@@ -45,6 +48,7 @@ class OrchestrationCapability:
             *lifecycle_tools(actions),
             *observing_tools(views),
             *intelligence_tools(views),
+            *shell_tools(shell),
         )
 
     @staticmethod
@@ -55,7 +59,11 @@ class OrchestrationCapability:
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
         """Return the tools of the agent's role."""
         role: AgentRole = "WORKER" if context.place is None else context.place.role
-        tools = tuple(tool for tool in self.tools if _has(role, tool.name))
+        tools = tuple(
+            tool
+            for tool in self.tools
+            if (may_run_commands(context) if tool.name == RUN_BASH else _has(role, tool.name))
+        )
         return DeclaredServer(CAPABILITY, tools, replace(context, config=config))
 
 

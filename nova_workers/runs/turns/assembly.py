@@ -128,6 +128,8 @@ class TurnAssembler:
             EngineFailure: The agent's working directory cannot be created.
         """
         agent = claim.agent
+        own_cwd = None if claim.place is None else claim.place.cwd
+        cwd = own_cwd or await self._directories.directory(claim)
         context = CapabilityContext(
             tenant_id=claim.tenant_id,
             agent_id=claim.agent_id,
@@ -140,11 +142,10 @@ class TurnAssembler:
             directory=claim.directory,
             agent=agent,
             place=claim.place,
+            cwd=cwd,
             turn_id=claim.turn_id,
             fence=claim.fence,
         )
-        own_cwd = None if claim.place is None else claim.place.cwd
-        cwd = own_cwd or await self._directories.directory(claim)
         servers = await self._capabilities.resolve(agent, context)
         prompt = await self._prompter.prompt(claim, abort, cwd=cwd, servers=servers)
         return EngineOptions(

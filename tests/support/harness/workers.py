@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.bootstrap.engines import build_shell
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.orchestrations import build_orchestrator
 from nova_workers.clock import Clock, SystemClock
@@ -106,7 +107,9 @@ class Worker:
             metrics=self.metrics,
             tracing=tracing,
             orchestrated=TreeTransitions(harness.bells, harness.canceller),
-            orchestrator=build_orchestrator(database, harness.bells, harness.canceller, harness.models),
+            orchestrator=build_orchestrator(
+                database, harness.bells, harness.canceller, harness.models, build_shell(harness.settings)
+            ),
         )
         self._control = ControlChannel(self.redis)
         self._background: list[asyncio.Task[None]] = []
