@@ -62,9 +62,7 @@ async def test_a_fleet_delivers_notifications_and_ends_of_runs_and_retries(
         await notify(database, Sender(fleet.tenant_id or "", "nova", run.thread_id, run.id), "Once more")
         await until(lambda: len(receiving.got) == 4, timeout_s=30)
         sent = "UPDATE deliveries SET due_at = now() WHERE status = 'pending' AND error IS NOT NULL RETURNING id"
-        async with asyncio.timeout(30):
-            while await database.fetchval(sent) is None:  # noqa: ASYNC110 - the state is the database's
-                await asyncio.sleep(0.05)
+        await until(lambda: database.fetchval(sent), timeout_s=30)
         await until(lambda: len(receiving.got) == 5, timeout_s=30)
         assert receiving.got[3].id == receiving.got[4].id
 

@@ -15,6 +15,7 @@ from tests.integration.effects.conftest import MakeRunner
 from tests.integration.effects.ledger import SeededRun, effect, make_due, seed_run, seed_thread
 from tests.requirements import proves
 from tests.support.data.seeded_embeddings import SeededEmbeddings
+from tests.support.waiting import until
 
 
 async def test_the_users_messages_and_the_answer_are_embedded_in_one_batch(
@@ -214,9 +215,7 @@ async def test_a_thread_that_is_deleted_during_embedding_leaves_no_vectors(
         await delete_thread(transaction, run.tenant_id, run.thread_id)
         # The effect writes its vectors and then waits for this transaction to see how it ends.
         provider.go_on.set()
-        async with asyncio.timeout(10):
-            while not await database.fetchval(_A_SESSION_WAITS):  # noqa: ASYNC110 - it waits in the server
-                await asyncio.sleep(0.005)
+        await until(lambda: database.fetchval(_A_SESSION_WAITS))
     await working
     assert await _kept(database, run) == (0, 0)
 

@@ -32,6 +32,7 @@ from nova_workers.tools import CommandPolicy, ToolPolicy, WebPages
 from tests.contract.engines.stage import assert_valid
 from tests.support.servers.model_server import ModelServer, Part, Stream
 from tests.support.servers.web_server import WebServer, reply, web_server
+from tests.support.waiting import until
 
 DONE = Stream((Part("text", ["Done"]),))
 
@@ -166,9 +167,7 @@ async def test_an_abort_ends_a_command_with_its_children_and_leaves_a_valid_tran
     server.reply(_calls(("Bash", {"command": "setsid sleep 999 & sleep 999 & touch born; wait"})), DONE)
     abort = AbortSignal()
     turn = asyncio.create_task(_run(engine, work, "unrestricted", abort=abort))
-    async with asyncio.timeout(20):
-        while not (work / "born").exists():  # noqa: ASYNC110 - a file raises no event
-            await asyncio.sleep(0.02)
+    await until((work / "born").exists, timeout_s=20)
     abort.abort("cancel")
     result = await asyncio.wait_for(turn, 10)
     assert result.stop_reason == "aborted"

@@ -14,6 +14,7 @@ from tests.support.harness.invariants import check_settled
 from tests.support.harness.manual_clock import ManualClock
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness, Worker
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -50,11 +51,11 @@ async def test_the_keeper_renews_until_the_run_ends(harness: Harness):
     worker = harness.worker(keeper=True)
     run, slot = await harness.begin(worker, plan(doors={0: "a"}), "a")
     first = (await harness.run(run.run_id))["lease_expires_at"]
-    async with asyncio.timeout(5):
-        while True:
-            if (await harness.run(run.run_id))["lease_expires_at"] > first:
-                break
-            await asyncio.sleep(0.05)
+
+    async def renewed() -> bool:
+        return (await harness.run(run.run_id))["lease_expires_at"] > first
+
+    await until(renewed)
     harness.engine.open("a")
     await slot
     assert await harness.status(run.run_id) == "succeeded"

@@ -10,6 +10,7 @@ import pytest
 
 from nova_workers.engines.native import search
 from nova_workers.engines.native.confined import Confinement
+from tests.support.waiting import until
 from tests.unit.engines.native.conftest import NativeToolCaller
 
 
@@ -91,9 +92,7 @@ async def test_a_search_that_is_canceled_while_it_begins_leaves_no_descriptor(
     with pytest.raises(asyncio.CancelledError):
         await searching
     # The thread closes it, perhaps a moment later. Its number may be reused by then.
-    async with asyncio.timeout(10):
-        while _is_open_on(tree, opened[0]):  # noqa: ASYNC110 - another thread's work has no event
-            await asyncio.sleep(0.005)
+    await until(lambda: not _is_open_on(tree, opened[0]))
 
 
 def _is_open_on(folder: Path, descriptor: int) -> bool:

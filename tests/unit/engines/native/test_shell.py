@@ -13,6 +13,7 @@ import uvloop
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings
 from nova_workers.errors import ConfigurationError
+from tests.support.waiting import until
 from tests.unit.engines.native.conftest import NativeToolCaller
 
 
@@ -83,16 +84,11 @@ def _family(workdir: Path) -> list[psutil.Process]:
 
 
 async def _gone(workdir: Path) -> bool:
-    async with asyncio.timeout(5):
-        while _family(workdir):  # noqa: ASYNC110 - other processes raise no events
-            await asyncio.sleep(0.02)
-    return True
+    return await until(lambda: not _family(workdir), timeout_s=5)
 
 
 async def _born(workdir: Path) -> None:
-    async with asyncio.timeout(10):
-        while not (workdir / "born").exists():  # noqa: ASYNC110 - nor do files
-            await asyncio.sleep(0.02)
+    await until((workdir / "born").exists)
 
 
 @pytest.mark.parametrize("end", ["exit", "timeout", "cancel"])

@@ -16,6 +16,7 @@ from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings
 from nova_workers.errors import ConfigurationError
 from tests.requirements import proves
 from tests.support.servers.model_server import model_server
+from tests.support.waiting import until
 from tests.unit.engines.native.conftest import NativeToolCaller
 
 
@@ -142,15 +143,11 @@ async def test_no_process_of_a_confined_command_outlives_it(caller: NativeToolCa
     command += "true" if end == "exit" else "wait"
     timeout_ms = 800 if end == "timeout" else 60_000
     call = asyncio.create_task(caller.outcome("Bash", command=command, timeout_ms=timeout_ms))
-    async with asyncio.timeout(10):
-        while not (caller.workdir / "born").exists():  # noqa: ASYNC110 - files raise no events
-            await asyncio.sleep(0.02)
+    await until((caller.workdir / "born").exists)
     if end == "cancel":
         call.cancel()
     await asyncio.wait((call,))
-    async with asyncio.timeout(5):
-        while _sleepers():  # noqa: ASYNC110 - other processes raise no events
-            await asyncio.sleep(0.02)
+    await until(lambda: not _sleepers(), timeout_s=5)
 
 
 async def test_a_confined_command_does_not_see_the_workers_environment(
