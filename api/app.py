@@ -14,6 +14,7 @@ from api.openapi import install_openapi
 from api.routes import reference
 from api.routes.operations import fleet, health, keys, tenant, tenants, usage
 from api.routes.orchestrations import config as orchestration_config
+from api.routes.orchestrations import events as orchestration_events
 from api.routes.orchestrations import models as orchestration_models
 from api.routes.orchestrations import trees as orchestration_trees
 from api.routes.runs import answers, events, runs, submissions, threads
@@ -34,6 +35,7 @@ from api.routes.workspace import (
 from api.state import ApiState
 from api.stopping import on_stop_signal
 from api.streaming.following import RunFollower
+from api.streaming.following_trees import TreeFollower
 from api.streaming.run_watch import RunWatch
 from api.streaming.stream_permits import StreamPermits
 from nova_workers.bootstrap.api import ApiServices, build_api
@@ -79,6 +81,7 @@ _ROUTERS = (
     orchestration_config.router,
     orchestration_models.router,
     orchestration_trees.router,
+    orchestration_events.router,
     webhooks.router,
 )
 
@@ -116,6 +119,7 @@ def build_app(settings: Settings) -> FastAPI:
         keys=KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s),
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
+        tree_follower=TreeFollower(services.database, services.hub, watch),
         permits=StreamPermits(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
         schema_head=schema_head(),
     )

@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 
 from api.key_cache import KeyCache
 from api.streaming.following import RunFollower
+from api.streaming.following_trees import TreeFollower
 from api.streaming.run_watch import RunWatch
 from api.streaming.stream_permits import StreamPermits
 from nova_workers.bootstrap.api import ApiServices
@@ -22,6 +23,7 @@ class ApiState:
     keys: KeyCache
     watch: RunWatch
     follower: RunFollower
+    tree_follower: TreeFollower
     permits: StreamPermits
     schema_head: str
     """The revision of the schema that this version of the code needs."""

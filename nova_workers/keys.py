@@ -19,6 +19,8 @@ __all__ = [
     "model_breaker",
     "model_rate_limits",
     "open_streams",
+    "orchestration_channel",
+    "orchestration_events",
     "profile_cooldown",
     "run_channel",
     "run_events",
@@ -62,6 +64,16 @@ def run_events(run_id: str) -> str:
 def run_channel(run_id: str) -> str:
     """Pub/sub channel that carries each new stream entry of a run to the API processes. No key."""
     return f"nova:run:{run_id}:live"
+
+
+def orchestration_events(orchestration_id: str) -> str:
+    """Stream: events of an orchestration's agents, ids by Redis. TTL `EVENTS_TTL_S` after the last entry."""
+    return f"nova:orchestration:{orchestration_id}:events"
+
+
+def orchestration_channel(orchestration_id: str) -> str:
+    """Pub/sub channel that notifies the API processes of new entries of an orchestration. No key."""
+    return f"nova:orchestration:{orchestration_id}:live"
 
 
 def worker_presence(worker_id: str) -> str:

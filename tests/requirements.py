@@ -288,6 +288,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # orchestrations
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
     "orchestration.tenants": "An orchestration, its agents and its messages are reachable for their tenant only.",
+    "orchestration.events": "One stream has what all agents of an orchestration do, and resumes after any event.",
     "orchestration.model-fits": "A model outside peer_models, of an unavailable provider or too weak is never taken.",
     "orchestration.rankings": "Models are ranked by the ended runs of agents, by one statement that may be repeated.",
     "orchestration.discovery": "Discovery of models changes nothing that a person set, and no program can fail it.",

@@ -21,7 +21,7 @@ from nova_workers.streams.hub import Feed, StreamHub
 from nova_workers.streams.replay import replay, replay_steps
 from nova_workers.streams.wire import FIELD, LiveEvent, decode
 
-__all__ = ["Ending", "Follower", "RunFollower", "Target"]
+__all__ = ["Ending", "Follower", "RunFollower", "Target", "until_first"]
 
 Ending = Literal["over", "gone", "closing"]
 """Why following ended: the run ended, the client disconnected, or the process stops."""
@@ -103,7 +103,7 @@ class RunFollower:
             return "over"
         async with self._hub.follow(target.run_id, target.after) as feed:
             with self._watch.watch(target.run_id) as woken:
-                ending = await _until_first(
+                ending = await until_first(
                     delivery.pump(feed), woken, follower.until_gone(), follower.idle_every_s, follower.on_idle
                 )
         if ending == "over":
@@ -123,7 +123,7 @@ class RunFollower:
         """
         async with self._hub.follow(target.run_id, _START) as feed:
             with self._watch.watch(target.run_id) as woken:
-                ending = await _until_first(_until_final(feed, after_attempt), woken, until_gone, timeout_s)
+                ending = await until_first(_until_final(feed, after_attempt), woken, until_gone, timeout_s)
         return "over" if ending == "done" else ending
 
     async def _read_stream(self, target: Target, state: RunState) -> Sequence[LiveEvent] | None:
@@ -218,7 +218,7 @@ def _asks(event: LiveEvent, after_attempt: int) -> bool:
     )
 
 
-async def _until_first(
+async def until_first(
     work: Coroutine[Any, Any, None],
     woken: asyncio.Future[Wake],
     until_gone: Coroutine[Any, Any, None],

@@ -12,18 +12,23 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.streaming.following import RunFollower, Target
+from api.streaming.following_trees import TreeFollower, TreeTarget
 from api.streaming.stream_permits import StreamPermit
 from nova_workers.errors import Unavailable
+from nova_workers.ledger.orchestrations.trees import TreeHead
 from nova_workers.ledger.runs.reads import RunState
 from nova_workers.observability.metrics import Metrics
+from nova_workers.streams.trees import TreeItem
 from nova_workers.streams.wire import LiveEvent
 
-__all__ = ["EVENT_STREAM", "RunEventStream"]
+__all__ = ["EVENT_STREAM", "RunEventStream", "TreeEventStream"]
 
 _log = structlog.get_logger(__name__)
 
 EVENT_STREAM = "text/event-stream"
 _HEARTBEAT = b": heartbeat\n\n"
+# `no-transform` and the nginx header keep proxies from gathering events into larger pieces.
+_HEADERS = {"cache-control": "no-store, no-transform", "x-accel-buffering": "no"}
 
 
 class RunEventStream(Response):
@@ -51,8 +56,7 @@ class RunEventStream(Response):
         self.status_code = 200
         self.background = None
         self.body = b""
-        # `no-transform` and the nginx header keep proxies from gathering events into larger pieces.
-        self.init_headers({"cache-control": "no-store, no-transform", "x-accel-buffering": "no", **(headers or {})})
+        self.init_headers({**_HEADERS, **(headers or {})})
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,6 +77,50 @@ class RunEventStream(Response):
             await self._permit.free()
 
 
+class TreeEventStream(Response):
+    """The events of an orchestration as they come, until its end. Releases its permit when it ends, for any reason."""
+
+    media_type = EVENT_STREAM
+
+    def __init__(
+        self,
+        target: TreeTarget,
+        head: TreeHead,
+        *,
+        follower: TreeFollower,
+        permit: StreamPermit,
+        metrics: Metrics,
+        heartbeat_s: float,
+    ) -> None:
+        self._target = target
+        self._head = head
+        self._follower = follower
+        self._permit = permit
+        self._metrics = metrics
+        self._heartbeat_s = heartbeat_s
+        self.status_code = 200
+        self.background = None
+        self.body = b""
+        self.init_headers(dict(_HEADERS))
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        client = _Client(receive, send, self._heartbeat_s)
+        self._metrics.open_streams.inc()
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            ending = await self._follower.follow(self._target, self._head, client)
+            if ending != "gone":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except Unavailable as error:
+            _log.warning("events.cut_short", orchestration_id=self._target.orchestration_id, error=error.message)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._metrics.open_streams.dec()
+            await self._permit.free()
+
+
 class _Client:
     """The client side of a response: writes frames and detects a disconnect."""
 
@@ -83,6 +131,10 @@ class _Client:
 
     async def on_events(self, events: Sequence[LiveEvent]) -> None:
         body = b"".join(_frame(event) for event in events)
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def on_items(self, items: Sequence[TreeItem]) -> None:
+        body = b"".join(_tree_frame(item) for item in items)
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def on_idle(self) -> None:
@@ -102,3 +154,8 @@ def _frame(event: LiveEvent) -> bytes:
         kind.encode(),
         orjson.dumps(event.event),
     )
+
+
+def _tree_frame(item: TreeItem) -> bytes:
+    kind: str = item.record["event"]["type"]
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (str(item.cursor).encode(), kind.encode(), orjson.dumps(item.record))

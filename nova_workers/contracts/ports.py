@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nova_workers.contracts.deliveries import DeliveryItem
+from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 
 __all__ = [
@@ -40,10 +41,17 @@ class Dispatcher(Protocol):
 
 
 class CancelNotifier(Protocol):
-    """Speeds up cancel requests that a transaction has committed. Without it, leases and the reconciler find them."""
+    """Speeds up and publishes what a transaction has committed.
+
+    Without it, leases and the reconciler find cancel requests, and streams lack events that the ledger has.
+    """
 
     async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
         """Notify the workers that hold the runs, and announce the runs that ended at once."""
+        ...
+
+    def announce_tree(self, news: TreeNews) -> None:
+        """Publish what a transaction changed in an orchestration. Returns at once; never raises."""
         ...
 
 

@@ -37,8 +37,7 @@ from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser
 from nova_workers.orchestration.profile import agent_spec, check_cwd, check_tools
 from nova_workers.orchestration.routing import TreeChange, deliver
 from nova_workers.orchestration.service import find_agent, pick_agent
-from nova_workers.orchestration.transitions import apply_change
-from nova_workers.runs.orchestrated import AfterTransition
+from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ENDED_AGENTS, PermissionMode
 
 __all__ = ["AgentActions", "Caller", "Spawned"]
@@ -433,8 +432,8 @@ class AgentActions:
             )
             change = TreeChange(connection, tree)
             yield change
+            after = await after_change(change)
         if self._dispatcher is not None and self._notifier is not None:
-            after = AfterTransition(tuple(change.bells), tuple(change.cancels))
             await apply_change(self._dispatcher, self._notifier, after)
 
 

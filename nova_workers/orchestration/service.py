@@ -15,6 +15,7 @@ from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.agents import NewAgent
+from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.ledger.orchestrations.trees import orchestration_of_run
 from nova_workers.ledger.runs.submit import find_idempotent, take_idempotency_key
@@ -24,8 +25,7 @@ from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.profile import agent_spec, check_cwd
 from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch
-from nova_workers.orchestration.transitions import apply_change
-from nova_workers.runs.orchestrated import AfterTransition
+from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ENDED_AGENTS, RunQueue, RunSource
 
 __all__ = ["NewOrchestration", "Orchestrations", "Started", "find_agent", "narrowed_limits", "pick_agent"]
@@ -151,8 +151,10 @@ class Orchestrations:
             )
             if inserted is None:
                 raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
-        orchestration_id, master_id, bell = inserted
+            orchestration_id, master_id, bell = inserted
+            news = await changed_now(connection, orchestration_id)
         self._dispatcher.ring_runs([bell])
+        self._notifier.announce_tree(news)
         return Started(orchestration_id, master_id, bell.run_id)
 
     async def continue_(self, tenant_id: str, orchestration_id: str, task: str) -> Started:
@@ -172,7 +174,8 @@ class Orchestrations:
                     "for its end."
                 )
             run_id = await activate(change, master, task)
-        await self._apply(change)
+            after = await after_change(change)
+        await apply_change(self._dispatcher, self._notifier, after)
         return Started(tree.id, master.id, run_id)
 
     async def prompt(self, tenant_id: str, orchestration_id: str, agent: str, text: str) -> AgentDescriptor:
@@ -203,7 +206,8 @@ class Orchestrations:
             await deliver(change)
             if target.state in ENDED_AGENTS:
                 await activate_with_prompts(change, target)
-        await self._apply(change)
+            after = await after_change(change)
+        await apply_change(self._dispatcher, self._notifier, after)
         return target
 
     async def kill(self, tenant_id: str, orchestration_id: str, agent: str | None, why: str) -> list[str]:
@@ -219,12 +223,9 @@ class Orchestrations:
             change = TreeChange(connection, tree)
             target = await find_agent(connection, tree, agent or tree.master_id)
             killed = await kill_branch(change, target, why=why)
-        await self._apply(change)
-        return killed
-
-    async def _apply(self, change: TreeChange) -> None:
-        after = AfterTransition(tuple(change.bells), tuple(change.cancels))
+            after = await after_change(change)
         await apply_change(self._dispatcher, self._notifier, after)
+        return killed
 
 
 async def _replay(connection: Connection, new: NewOrchestration, key: str) -> Started:

@@ -17,8 +17,7 @@ from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.locking import skip_locked_trees
 from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, kill_branch, report_end
-from nova_workers.orchestration.transitions import apply_change
-from nova_workers.runs.orchestrated import AfterTransition
+from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ACTIVE_AGENTS
 
 __all__ = ["OrchestrationTicker"]
@@ -60,24 +59,27 @@ class OrchestrationTicker:
                 if tree is None:
                     return False
                 change = TreeChange(connection, tree)
-                await self._report_ends(change)
+                reported = await self._report_ends(change)
                 if tree.deadline_at is not None and tree.deadline_at <= self._clock.now():
                     await self._end_overdue(change)
                 else:
                     await break_deadlocks(change, await deliver(change))
+                if not (reported or change.bells or change.cancels):
+                    return False
+                after = await after_change(change)
         except Unavailable:
             raise
         except Exception:
             _log.exception("orchestration.not_swept", orchestration_id=orchestration_id)
             return False
-        after = AfterTransition(tuple(change.bells), tuple(change.cancels))
         await apply_change(self._dispatcher, self._notifier, after)
         return bool(change.bells or change.cancels)
 
-    async def _report_ends(self, change: TreeChange) -> None:
-        """Report agents whose run ended outside a worker. Such a run was canceled, or its report was lost."""
+    async def _report_ends(self, change: TreeChange) -> int:
+        """Report agents whose run ended outside a worker: it was canceled, or its report was lost. Return how many."""
         tree = change.tree
-        for row in await messages.unreported(change.connection, tree.id):
+        rows = await messages.unreported(change.connection, tree.id)
+        for row in rows:
             succeeded, canceled = row["status"] == "succeeded", row["status"] == "canceled"
             state = "COMPLETED" if succeeded else "KILLED" if canceled else "FAILED"
             code = None if succeeded else "killed" if canceled else row["error_kind"] or "unknown"
@@ -103,6 +105,7 @@ class OrchestrationTicker:
                     error=why,
                 )
                 await report_end(change, agent, result)
+        return len(rows)
 
     async def _end_overdue(self, change: TreeChange) -> None:
         master = await ledger.get_agent(change.connection, change.tree.tenant_id, change.tree.master_id)

@@ -12,6 +12,7 @@ from nova_workers.contracts.runs import Claim, Finish
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
+from nova_workers.ledger.orchestrations.changes import changed_now, news_of_agents
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.orchestration.activation import activate_with_prompts
 from nova_workers.orchestration.lifecycle import legal_sources
@@ -19,7 +20,7 @@ from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deli
 from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import AgentState
 
-__all__ = ["TreeTransitions", "apply_change"]
+__all__ = ["TreeTransitions", "after_change", "apply_change"]
 
 _log = structlog.get_logger(__name__)
 
@@ -52,7 +53,9 @@ class TreeTransitions:
     async def _move(self, connection: Connection, claim: Claim, state: AgentState) -> None:
         place = _place(claim)
         sources = legal_sources(state) if state == "RUNNING" else ("PENDING",)
-        await ledger.move(connection, [place.agent_id], state, sources, run_id=claim.run_id)
+        moved = await ledger.move(connection, [place.agent_id], state, sources, run_id=claim.run_id)
+        if moved:
+            self._notifier.announce_tree(await news_of_agents(connection, place.orchestration_id, moved))
 
     async def suspended(
         self, connection: Connection, tree: LockedTree, claim: Claim, reasoning_ms: int
@@ -66,7 +69,7 @@ class TreeTransitions:
             state = _WAITING_FOR.get(own[0]) or await _state_of_any(connection, tree, place)
             await ledger.move(connection, [place.agent_id], state, legal_sources(state), run_id=claim.run_id)
             await break_deadlocks(change, await deliver(change, waits))
-        return _after(change)
+        return await after_change(change)
 
     async def finished(self, connection: Connection, tree: LockedTree, claim: Claim, finish: Finish) -> AfterTransition:
         """Record the end of an activation, report it to the parent, and continue with prompts that came meanwhile."""
@@ -86,7 +89,7 @@ class TreeTransitions:
         )
         if ended is None or not ended.moved:
             # It was killed, or failed to break a deadlock, and has been reported.
-            return _after(change)
+            return await after_change(change)
         agent = ended.agent
         result = AgentResult(
             agent.id,
@@ -99,7 +102,7 @@ class TreeTransitions:
         await report_end(change, agent, result, has_children=ended.has_active_children)
         if state != "KILLED":
             await activate_with_prompts(change, agent)
-        return _after(change)
+        return await after_change(change)
 
     async def apply(self, after: AfterTransition) -> None:
         """Ring the doorbells, and apply cancel requests."""
@@ -109,6 +112,8 @@ class TreeTransitions:
 async def apply_change(dispatcher: Dispatcher, notifier: CancelNotifier, after: AfterTransition) -> None:
     """Do what follows the commit of a change. A failure is logged: the reconciler does it later."""
     dispatcher.ring_runs(after.bells)
+    if after.news is not None:
+        notifier.announce_tree(after.news)
     if not after.cancels:
         return
     try:
@@ -117,8 +122,10 @@ async def apply_change(dispatcher: Dispatcher, notifier: CancelNotifier, after: 
         _log.exception("orchestration.cancels_not_applied")
 
 
-def _after(change: TreeChange) -> AfterTransition:
-    return AfterTransition(tuple(change.bells), tuple(change.cancels))
+async def after_change(change: TreeChange) -> AfterTransition:
+    """Return what follows the commit of a change. The last call before the commit."""
+    news = await changed_now(change.connection, change.tree.id)
+    return AfterTransition(tuple(change.bells), tuple(change.cancels), news)
 
 
 def _place(claim: Claim) -> OrchestrationPlace:

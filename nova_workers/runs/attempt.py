@@ -31,7 +31,7 @@ from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed,
 from nova_workers.runs.turns.permission import tool_policy
 from nova_workers.runs.turns.recorder import TurnRecorder
 from nova_workers.runs.turns.runner import TurnRunner
-from nova_workers.streams.publisher import EventPublisher, RunEvents
+from nova_workers.streams.publisher import EventPublisher, RunEvents, TreeSource
 from nova_workers.threads.lease import HeldRun, LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
 
@@ -76,7 +76,9 @@ class AttemptRunner:
         """
         claim = run.claim
         parts = self._parts
-        events = parts.publisher.open(claim.run_id, claim.attempt)
+        place = claim.place
+        tree = None if place is None else TreeSource(place.orchestration_id, place.agent_id)
+        events = parts.publisher.open(claim.run_id, claim.attempt, tree)
         started_s = parts.clock.monotonic_s()
         journal = Journal((), 1)
         if claim.attempt > 1:

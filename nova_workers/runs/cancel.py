@@ -8,6 +8,7 @@ from typing import NamedTuple
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled
+from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.database import Database
@@ -138,6 +139,10 @@ class Canceller:
         await self.apply_requests(requests)
         ended = sum(request.ended for request in requests)
         return _Requested(ended, len(requests) - ended)
+
+    def announce_tree(self, news: TreeNews) -> None:
+        """Publish what a transaction changed in an orchestration."""
+        self._publisher.announce_tree(news)
 
     async def apply_requests(self, requests: Sequence[ledger.CancelRequest]) -> None:
         """Apply committed cancel requests at once. After a crash before this, leases and the reconciler apply them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest, Claim, Doorbell, Finish
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.locking import LockedTree
@@ -18,10 +19,11 @@ __all__ = ["AfterTransition", "OrchestratedRuns"]
 
 @dataclass(frozen=True, slots=True)
 class AfterTransition:
-    """What follows the commit of a transition: doorbells, and cancel requests to apply at once."""
+    """What follows the commit of a transition: doorbells, cancel requests to apply at once, events to publish."""
 
     bells: tuple[Doorbell, ...] = ()
     cancels: tuple[CancelRequest, ...] = ()
+    news: TreeNews | None = None
 
 
 class OrchestratedRuns(Protocol):
@@ -32,11 +34,11 @@ class OrchestratedRuns(Protocol):
         ...
 
     async def starting(self, connection: Connection, claim: Claim) -> None:
-        """A worker has the run. One statement, outside a transaction."""
+        """A worker has the run. Outside a transaction."""
         ...
 
     async def running(self, connection: Connection, claim: Claim) -> None:
-        """The engine is about to be called. One statement, outside a transaction."""
+        """The engine is about to be called. Outside a transaction."""
         ...
 
     async def suspended(

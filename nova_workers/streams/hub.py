@@ -16,7 +16,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.contracts.events import EventCursor
-from nova_workers.keys import CONTROL_CHANNEL, run_channel, run_events
+from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel, run_events
+from nova_workers.streams.trees import TreeFeed
 from nova_workers.streams.wire import FIELD, LiveEvent, decode
 
 __all__ = ["Feed", "StreamHub"]
@@ -113,7 +114,8 @@ class StreamHub:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._pubsub = redis.pubsub()
-        self._feeds: dict[str, set[Feed]] = {}
+        self._feeds: dict[str, set[Feed | TreeFeed]] = {}
+        """By channel."""
         self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
         self._lock = asyncio.Lock()
@@ -130,17 +132,29 @@ class StreamHub:
         While Redis is unavailable the feed yields nothing; it catches up afterwards.
         """
         feed = Feed(self._redis, run_id, after)
-        feeds = self._feeds.setdefault(run_id, set())
+        async with self._fed(feed, run_channel(run_id)):
+            yield feed
+
+    @asynccontextmanager
+    async def follow_tree(self, orchestration_id: str) -> AsyncGenerator[TreeFeed]:
+        """Follow an orchestration: the feed learns of new entries, and reads them from its stream."""
+        feed = TreeFeed(self._redis, orchestration_id)
+        async with self._fed(feed, orchestration_channel(orchestration_id)):
+            yield feed
+
+    @asynccontextmanager
+    async def _fed(self, feed: Feed | TreeFeed, channel: str) -> AsyncGenerator[None]:
+        feeds = self._feeds.setdefault(channel, set())
         feeds.add(feed)
         try:
-            if run_id in self._subscribed:
+            if channel in self._subscribed:
                 feed.resync()
-            await self._join(run_id)
-            yield feed
+            await self._join(channel)
+            yield
         finally:
             feeds.discard(feed)
             if not feeds:
-                self._feeds.pop(run_id, None)
+                self._feeds.pop(channel, None)
                 await self._leave()
 
     async def run(self) -> None:
@@ -151,7 +165,7 @@ class StreamHub:
                 async with self._lock:
                     self._wanted |= self._feeds.keys()
                     # An unused channel keeps the connection in subscribed mode while there are no feeds.
-                    await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *map(run_channel, self._wanted))
+                    await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *self._wanted)
                 while True:
                     self._take(await self._pubsub.get_message(timeout=None))
             except RedisError as error:
@@ -166,17 +180,17 @@ class StreamHub:
         """Close the connection."""
         await self._pubsub.aclose()
 
-    async def _join(self, run_id: str) -> None:
+    async def _join(self, channel: str) -> None:
         """Subscribe, unless already subscribed."""
         async with self._lock:
-            if run_id in self._wanted or run_id not in self._feeds:
+            if channel in self._wanted or channel not in self._feeds:
                 return
-            self._wanted.add(run_id)
+            self._wanted.add(channel)
             try:
-                await self._pubsub.subscribe(run_channel(run_id))
+                await self._pubsub.subscribe(channel)
             except RedisError as error:
                 # `run` subscribes to all that is wanted once Redis answers.
-                _log.warning("hub.not_subscribed", run_id=run_id, error=str(error))
+                _log.warning("hub.not_subscribed", channel=channel, error=str(error))
 
     async def _leave(self) -> None:
         """Unsubscribe from channels without followers, in batches: a command per run would be expensive."""
@@ -190,7 +204,7 @@ class StreamHub:
             self._wanted -= left
             self._subscribed -= left
             try:
-                await self._pubsub.unsubscribe(*map(run_channel, left))
+                await self._pubsub.unsubscribe(*left)
             except RedisError as error:
                 # A left-over subscription does no harm.
                 _log.warning("hub.not_unsubscribed", channels=len(left), error=str(error))
@@ -198,19 +212,19 @@ class StreamHub:
     def _take(self, message: Mapping[str, object] | None) -> None:
         if message is None:
             return
-        channel = message["channel"]
-        name = channel.decode() if isinstance(channel, bytes) else str(channel)
-        run_id = name.removeprefix("nova:run:").removesuffix(":live")
-        feeds = self._feeds.get(run_id, ())
+        named = message["channel"]
+        channel = named.decode() if isinstance(named, bytes) else str(named)
+        feeds = self._feeds.get(channel, ())
         if message["type"] == "subscribe":
             # Also received after every reconnect: events that were published in between are in the stream. And received
             # when the last follower has just left: the next may come before the channel is unsubscribed.
-            if run_id in self._wanted:
-                self._subscribed.add(run_id)
+            if channel in self._wanted:
+                self._subscribed.add(channel)
             for feed in feeds:
                 feed.resync()
         elif message["type"] == "message" and feeds:
             data = message["data"]
-            events = list(decode(data if isinstance(data, bytes) else str(data).encode()))
+            # Of an orchestration there is only a notification, without a payload.
+            events = list(decode(data if isinstance(data, bytes) else str(data).encode())) if data else []
             for feed in feeds:
                 feed.push(events)

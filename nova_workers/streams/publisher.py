@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import orjson
 import structlog
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError, ResponseError
 
 from nova_workers.clock import Clock
 from nova_workers.contracts.content import storable_json
 from nova_workers.contracts.events import Event, EventCursor
-from nova_workers.keys import EVENTS_MAX_ENTRIES, EVENTS_TTL_S, run_channel, run_events
+from nova_workers.contracts.orchestration.events import TreeNews
+from nova_workers.keys import (
+    EVENTS_MAX_ENTRIES,
+    EVENTS_TTL_S,
+    orchestration_channel,
+    orchestration_events,
+    run_channel,
+    run_events,
+)
 from nova_workers.streams.wire import FIELD, encode
 
 __all__ = ["EventPublisher", "RunEvents"]
@@ -24,6 +36,9 @@ _log = structlog.get_logger(__name__)
 
 _MAX_BUFFERED = 10_000
 """Events of one run kept while Redis is unavailable. Older ones are dropped: clients fill the gap from the ledger."""
+_MAX_NEWS = 10_000
+"""Changes of orchestrations kept while Redis is unavailable; the ledger has them all."""
+_PUBLISH_TREE = (Path(__file__).parent / "publish_tree.lua").read_text(encoding="utf-8")
 _MAX_BATCH = 200
 """Events per entry, so that a late reader does not parse huge documents."""
 _RETRY_S = 0.25
@@ -31,11 +46,20 @@ _EXPIRE_EVERY_S = 10.0
 """A run that streams for hours keeps its events, and one whose key Redis lost gets its TTL again."""
 
 
+@dataclass(frozen=True, slots=True)
+class TreeSource:
+    """The orchestration on whose stream the events of a run are published too, and the run's agent in it."""
+
+    orchestration_id: str
+    agent_id: str
+
+
 class RunEvents:
     """The stream of one attempt of one run. `emit` never waits and never fails."""
 
-    def __init__(self, publisher: EventPublisher, run_id: str, attempt: int) -> None:
+    def __init__(self, publisher: EventPublisher, run_id: str, attempt: int, tree: TreeSource | None = None) -> None:
         self.run_id = run_id
+        self.tree = tree
         self.attempt = attempt
         self.due_s = 0.0
         """Earliest time of the next flush."""
@@ -85,6 +109,7 @@ class EventPublisher:
         self._flush_s = flush_ms / 1000
         self._clock = clock
         self._dirty: dict[RunEvents, None] = {}
+        self._news: deque[TreeNews] = deque(maxlen=_MAX_NEWS)
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -93,9 +118,16 @@ class EventPublisher:
         """Return an event with the current time."""
         return event.model_copy(update={"at": self._clock.now()})
 
-    def open(self, run_id: str, attempt: int) -> RunEvents:
+    def open(self, run_id: str, attempt: int, tree: TreeSource | None = None) -> RunEvents:
         """Begin the stream of an attempt."""
-        return RunEvents(self, run_id, attempt)
+        return RunEvents(self, run_id, attempt, tree)
+
+    def announce_tree(self, news: TreeNews) -> None:
+        """Send what a transaction changed in an orchestration, on its stream."""
+        if news.records:
+            self._news.append(news)
+            self._idle.clear()
+            self._wake.set()
 
     def mark_dirty(self, events: RunEvents) -> None:
         """Note that a run has something to send."""
@@ -134,6 +166,8 @@ class EventPublisher:
         due = [events for events in self._dirty if events.due_s <= now_s]
         if due:
             await self._send(due, now_s)
+        if self._news:
+            await self._send_news()
         if not self._dirty:
             self._idle.set()
         else:
@@ -154,15 +188,7 @@ class EventPublisher:
                 continue
             payload = encode(events.attempt, batch)
             batches.append((events, batch, commands))
-            pipeline.xadd(
-                run_events(events.run_id),
-                {FIELD: payload},
-                id=f"{events.attempt}-{batch[-1][0]}",
-                maxlen=EVENTS_MAX_ENTRIES,
-                approximate=True,
-            )
-            pipeline.publish(run_channel(events.run_id), payload)
-            commands += 2
+            commands += _add(pipeline, events, f"{events.attempt}-{batch[-1][0]}", payload)
             if now_s >= events.expire_due_s or b'"stream_end"' in payload:
                 pipeline.expire(run_events(events.run_id), EVENTS_TTL_S)
                 commands += 1
@@ -182,6 +208,23 @@ class EventPublisher:
             elif isinstance(answer, Exception):
                 _log.warning("events.not_sent", run_id=events.run_id, error=str(answer))
 
+    async def _send_news(self) -> None:
+        """Send the changes of orchestrations. After a failure they are sent again: an event may come twice."""
+        sent = list(self._news)
+        pipeline = self._redis.pipeline(transaction=False)
+        for news in sent:
+            name = orchestration_events(news.orchestration_id)
+            batch = [(0, _to_json(record)) for record in news.records]
+            pipeline.xadd(name, {FIELD: encode(0, batch)}, maxlen=EVENTS_MAX_ENTRIES, approximate=True)
+            pipeline.expire(name, EVENTS_TTL_S)
+            pipeline.publish(orchestration_channel(news.orchestration_id), b"")
+        answers = await pipeline.execute(raise_on_error=False)
+        for _ in sent:
+            self._news.popleft()
+        for answer in answers:
+            if isinstance(answer, Exception):
+                _log.warning("events.tree_not_sent", error=str(answer))
+
     async def _look_who_writes(self, events: RunEvents, last_seq: int) -> None:
         """Find the reason of a refusal: a later attempt writes now, or the entry was added and its reply lost."""
         newest = cast(
@@ -192,7 +235,21 @@ class EventPublisher:
             _log.warning("events.refused", run_id=events.run_id, attempt=events.attempt, last_seq=last_seq)
 
 
-def _to_json(event: Event) -> bytes:
+def _add(pipeline: Pipeline, events: RunEvents, entry_id: str, payload: bytes) -> int:
+    """Add an entry to the stream of a run and to that of its orchestration; return the number of commands."""
+    name, tree = run_events(events.run_id), events.tree
+    if tree is None:
+        pipeline.xadd(name, {FIELD: payload}, id=entry_id, maxlen=EVENTS_MAX_ENTRIES, approximate=True)
+    else:
+        keys = (name, orchestration_events(tree.orchestration_id))
+        source = (tree.agent_id, events.run_id)
+        pipeline.eval(_PUBLISH_TREE, 2, *keys, entry_id, payload, *source, EVENTS_MAX_ENTRIES, EVENTS_TTL_S)
+        pipeline.publish(orchestration_channel(tree.orchestration_id), b"")
+    pipeline.publish(run_channel(events.run_id), payload)
+    return 2 if tree is None else 3
+
+
+def _to_json(event: BaseModel) -> bytes:
     try:
         return event.model_dump_json(exclude_none=True).encode()
     except PydanticSerializationError:

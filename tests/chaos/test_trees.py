@@ -32,6 +32,9 @@ class _NoNotifier:
     async def apply_requests(self, requests: Sequence[object]) -> None:
         """Do nothing."""
 
+    def announce_tree(self, news: object) -> None:
+        """Do nothing."""
+
 
 def _leaf(name: str) -> str:
     return script({"tool": {"name": "work", "result": "done"}}, {"sleep_s": 0.5}, complete(name))

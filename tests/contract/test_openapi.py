@@ -161,6 +161,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "POST /v1/orchestrations/{orchestration_id}/continue runs",
             "POST /v1/orchestrations/{orchestration_id}/kill runs",
             "POST /v1/orchestrations/{orchestration_id}/agents/{agent}/prompt runs",
+            "GET /v1/orchestrations/{orchestration_id}/events runs",
             "POST /v1/webhooks workspace",
             "GET /v1/webhooks workspace",
             "GET /v1/webhooks/{webhook_id} workspace",

@@ -29,6 +29,9 @@ SELECT run_id FROM orchestration_agents WHERE orchestration_id = :id AND parent_
 
 
 class _NoNotifier:
+    def announce_tree(self, news: object) -> None:
+        """Do nothing."""
+
     async def apply_requests(self, requests: Sequence[object]) -> None:
         pass
 

@@ -1,0 +1,75 @@
+"""``/v1/orchestrations/{id}/events``: one stream of what all agents of an orchestration do."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+
+from api.auth import RunsCaller
+from api.errors import InvalidCursor
+from api.openapi import problems
+from api.params import OrchestrationIdPath
+from api.state import State
+from api.streaming.following_trees import TreeTarget
+from api.streaming.sse import EVENT_STREAM, TreeEventStream
+from nova_workers.contracts.orchestration.events import TreeCursor
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"])
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": (
+            "Server-sent events: `id` is `<ms>-<seq>-<number>`, `event` the type, `data` a JSON object with the event "
+            "in `event`, and its source: `agent_id`, `run_id`, and `event_id` on the stream of that run. Comments are "
+            "heartbeats. The stream ends after `orchestration_end`."
+        ),
+        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+    },
+    204: {"description": "The client has the last event; a browser's EventSource stops asking."},
+}
+_CURSOR_CHARS = 60
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", max_length=_CURSOR_CHARS, description="Id of the last event that the client has."),
+]
+After = Annotated[
+    str | None, Query(max_length=_CURSOR_CHARS, description="As Last-Event-ID, which wins, for a first request.")
+]
+
+
+@router.get(
+    "/{orchestration_id}/events", response_class=Response, responses={**_RESPONSES, **problems(400, 404, 422, 429)}
+)
+async def follow_orchestration(
+    orchestration_id: OrchestrationIdPath,
+    caller: RunsCaller,
+    state: State,
+    last_event_id: LastEventId = None,
+    after: After = None,
+) -> Response:
+    """Follow all agents of an orchestration, from the start or after an event, to its end."""
+    target = TreeTarget(caller.tenant_id, orchestration_id, _cursor(last_event_id or after))
+    head = await state.tree_follower.find(target)
+    if head.finished_at is not None and target.after.ms > 0 and not await state.tree_follower.has_more(target):
+        return Response(status_code=204, media_type=EVENT_STREAM)
+    async with state.permits.hold(caller.key_id) as permit:
+        return TreeEventStream(
+            target,
+            head,
+            follower=state.tree_follower,
+            permit=permit.handed_over(),
+            metrics=state.services.metrics,
+            heartbeat_s=state.services.settings.api.heartbeat_s,
+        )
+
+
+def _cursor(text: str | None) -> TreeCursor:
+    if text is None:
+        return TreeCursor()
+    try:
+        return TreeCursor.parse(text)
+    except ValueError as error:
+        raise InvalidCursor(
+            f"{text!r} is not an event id; give the id of an event of this orchestration.", field="Last-Event-ID"
+        ) from error

@@ -1,0 +1,127 @@
+"""What changed in a tree, as events: by the present transaction, or since a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from nova_workers.contracts.orchestration.events import (
+    AgentMessageSent,
+    AgentStateChanged,
+    OrchestrationEnd,
+    TreeNews,
+    TreeRecord,
+)
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["changed_now", "news_of_agents", "recorded_news"]
+
+_AGENTS = """
+SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.model, a.activations, a.summary, a.error_code,
+       a.error_message, a.run_id, a.state_at AS at,
+       ARRAY(SELECT DISTINCT e.id
+               FROM runs r JOIN run_waits w ON w.run_id = r.id AND w.status = 'open' AND w.kind = 'message',
+                    jsonb_array_elements_text(w.request->'agent_ids') AS e(id)
+              WHERE r.id = a.run_id AND r.status = 'waiting' ORDER BY e.id) AS waits_for
+  FROM orchestration_agents a
+ WHERE a.orchestration_id = :id
+"""
+_MESSAGES = """
+SELECT m.id, m.type, m.source_id, m.target_id, m.correlation_id, m.payload->>'text' AS text,
+       (m.payload->>'percent')::float8 AS percent, m.created_at AS at
+  FROM orchestration_messages m
+ WHERE m.orchestration_id = :id
+"""
+_END = """
+SELECT o.id, o.master_id, a.run_id, a.state, a.summary, a.error_code, a.error_message, o.finished_at AS at
+  FROM orchestrations o JOIN orchestration_agents a ON a.id = o.master_id
+ WHERE o.id = :id AND o.finished_at IS NOT NULL
+"""
+
+# now() is the start of the transaction, and the time that its statements write.
+_AGENTS_NOW = f"{_AGENTS} AND a.state_at = now() ORDER BY a.id"
+_MESSAGES_NOW = f"{_MESSAGES} AND m.created_at = now() ORDER BY m.id"
+_END_NOW = f"{_END} AND o.finished_at = now()"
+_NOW = f"""
+SELECT (SELECT jsonb_agg(to_jsonb(x)) FROM ({_MESSAGES_NOW}) x) AS sent,
+       (SELECT jsonb_agg(to_jsonb(x)) FROM ({_AGENTS_NOW}) x) AS moved,
+       (SELECT jsonb_agg(to_jsonb(x)) FROM ({_END_NOW}) x) AS ended
+"""
+_AGENTS_OF = f"{_AGENTS} AND a.id = ANY(:agent_ids::text[])"
+_AGENTS_ALL = f"{_AGENTS} ORDER BY a.state_at, a.id"
+_MESSAGES_ALL = f"{_MESSAGES} ORDER BY m.id"
+
+
+async def changed_now(connection: Connection, orchestration_id: str) -> TreeNews:
+    """Return what the present transaction has changed in a tree so far."""
+    row = await connection.fetchrow(_NOW, id=orchestration_id)
+    if row is None:
+        return _news(orchestration_id, ())
+    found = (*map(_sent, row["sent"] or ()), *map(_moved, row["moved"] or ()), *map(_ended, row["ended"] or ()))
+    return _news(orchestration_id, found)
+
+
+async def news_of_agents(connection: Connection, orchestration_id: str, agent_ids: Sequence[str]) -> TreeNews:
+    """Return the states of agents as they stand."""
+    rows = await connection.fetch(_AGENTS_OF, id=orchestration_id, agent_ids=list(agent_ids))
+    return _news(orchestration_id, [_moved(row) for row in rows])
+
+
+async def recorded_news(connection: Connection, orchestration_id: str) -> list[tuple[datetime, TreeRecord]]:
+    """Return what the ledger has of the past of a tree, oldest first: messages, latest states and the end."""
+    rows = [
+        *((row["at"], 0, row["id"], _sent(row)) for row in await connection.fetch(_MESSAGES_ALL, id=orchestration_id)),
+        *((row["at"], 1, row["id"], _moved(row)) for row in await connection.fetch(_AGENTS_ALL, id=orchestration_id)),
+        *((row["at"], 2, row["id"], _ended(row)) for row in await connection.fetch(_END, id=orchestration_id)),
+    ]
+    return [(at, record) for at, _, _, record in sorted(rows, key=lambda each: each[:3])]
+
+
+def _news(orchestration_id: str, records: Sequence[TreeRecord]) -> TreeNews:
+    return TreeNews(orchestration_id=orchestration_id, records=tuple(records))
+
+
+def _moved(row: Row | Mapping[str, Any]) -> TreeRecord:
+    event = AgentStateChanged(
+        at=row["at"],
+        agent_id=row["id"],
+        parent_id=row["parent_id"],
+        depth=row["depth"],
+        role=row["role"],
+        name=row["name"],
+        state=row["state"],
+        model=row["model"],
+        activations=row["activations"],
+        waits_for=tuple(row["waits_for"]),
+        summary=row["summary"],
+        error_code=row["error_code"],
+        error_message=row["error_message"],
+    )
+    return TreeRecord(agent_id=row["id"], run_id=row["run_id"], event=event)
+
+
+def _sent(row: Row | Mapping[str, Any]) -> TreeRecord:
+    event = AgentMessageSent(
+        at=row["at"],
+        message_id=row["id"],
+        message_type=row["type"],
+        source_id=row["source_id"],
+        target_id=row["target_id"],
+        correlation_id=row["correlation_id"],
+        text=row["text"] or "",
+        percent=row["percent"],
+    )
+    return TreeRecord(agent_id=row["source_id"] or row["target_id"], event=event)
+
+
+def _ended(row: Row | Mapping[str, Any]) -> TreeRecord:
+    event = OrchestrationEnd(
+        at=row["at"],
+        orchestration_id=row["id"],
+        state=row["state"],
+        summary=row["summary"],
+        error_code=row["error_code"],
+        error_message=row["error_message"],
+    )
+    return TreeRecord(agent_id=row["master_id"], run_id=row["run_id"], event=event)
