@@ -34,7 +34,7 @@ from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.config.plugins import resolve_plugins
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser
-from nova_workers.orchestration.profile import agent_spec, check_cwd, check_tools
+from nova_workers.orchestration.profile import agent_spec, check_cwd, check_tools, is_peer
 from nova_workers.orchestration.routing import TreeChange, deliver
 from nova_workers.orchestration.service import find_agent, pick_agent
 from nova_workers.orchestration.transitions import after_change, apply_change
@@ -159,12 +159,16 @@ class AgentActions:
             model=request.model or (None if expert is None else expert.model),
             complexity=request.complexity,
         )
-        servers = resolve_plugins(
-            config.plugins,
-            role=request.role,
-            prompt=request.prompt,
-            mcp_servers=_named_servers(config, expert, request),
-            exclude_plugins=(*request.exclude_plugins, *(() if expert is None else expert.exclude_plugins)),
+        servers = (
+            {}
+            if is_peer(request)
+            else resolve_plugins(
+                config.plugins,
+                role=request.role,
+                prompt=request.prompt,
+                mcp_servers=_named_servers(config, expert, request),
+                exclude_plugins=(*request.exclude_plugins, *(() if expert is None else expert.exclude_plugins)),
+            )
         )
         name = request.name or (None if expert is None else expert.name or expert.expert_id)
         name = name or request.role.capitalize()

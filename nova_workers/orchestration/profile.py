@@ -18,7 +18,7 @@ from nova_workers.orchestration.models.choosing import ChosenModel
 from nova_workers.prompts.orchestration import expert_words, master_words, role_words
 from nova_workers.vocabulary import AgentRole, ReasoningEffort
 
-__all__ = ["agent_spec", "check_cwd", "check_tools", "expert_descriptions"]
+__all__ = ["agent_spec", "check_cwd", "check_tools", "expert_descriptions", "is_peer"]
 
 _READ_ONLY_ROLES: tuple[AgentRole, ...] = ("MASTER", "EXPERT", "REVIEWER")
 
@@ -48,9 +48,13 @@ def agent_spec(
     """Return the configuration that the agent's runs use.
 
     A master has no capabilities of the owner, since they may write; its orchestration tools come with its place in the
-    tree. Other agents have those of the owner, and the plugins.
+    tree. A peer has none either. Other agents have those of the owner, and the plugins.
     """
-    capabilities = {} if request.role == "MASTER" else {k: v for k, v in owner.capabilities.items() if k != "mcp"}
+    capabilities = (
+        {}
+        if request.role == "MASTER" or is_peer(request)
+        else {k: v for k, v in owner.capabilities.items() if k != "mcp"}
+    )
     if request.role != "EXPERT":
         capabilities["user"] = CapabilityGrant(tools=("ask_user",))
     if servers:
@@ -89,6 +93,11 @@ def _reasoning(owner: AgentSpec, chosen: ChosenModel) -> dict[str, object]:
     # A model that thinks takes no temperature.
     temperature = owner.temperature if budget_tokens is None else None
     return {"thinking_budget_tokens": budget_tokens, "temperature": temperature}
+
+
+def is_peer(request: SpawnRequest) -> bool:
+    """Return whether a request is for a second opinion: an expert without a profile, on another model."""
+    return request.role == "EXPERT" and request.expert_id is None
 
 
 def expert_descriptions(config: OrchestrationConfig) -> dict[str, str]:

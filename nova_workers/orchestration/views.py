@@ -59,6 +59,11 @@ class AgentViews:
         config = await self._config(caller)
         return await self.models.recommend(caller.tenant_id, config, task, complexity)
 
+    async def peers(self, caller: Caller) -> tuple[dict[str, str], str | None]:
+        """Return the models to ask for a second opinion by name, and the one that is asked if none is named."""
+        config = await self._config(caller)
+        return await self.models.peers(caller.tenant_id, config), config.defaults.peer_model
+
     async def _config(self, caller: Caller) -> OrchestrationConfig:
         async with self.database.connection() as connection:
             return OrchestrationConfig.model_validate(

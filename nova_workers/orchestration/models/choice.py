@@ -14,6 +14,7 @@ __all__ = ["ModelSelector", "Recommendation", "Score"]
 
 _ALTERNATIVES: Final = 3
 _MASTER_CATEGORY: Final[TaskCategory] = "agentic"
+_PEER_CATEGORY: Final[TaskCategory] = "complex-reasoning"
 
 Score = Callable[[ModelCapability, TaskCategory], float]
 """How good a model is for a kind of work, from 0 to 1."""
@@ -143,6 +144,17 @@ class ModelSelector:
                 tier=wanted.tier,
             )
         return self._sorted(of_tier, _MASTER_CATEGORY)[0]
+
+    def best_of(self, provider: str) -> ModelCapability | None:
+        """Return the strongest model of a provider that is permitted and available; None if there is none."""
+        models = [
+            model
+            for model in self._available(self.registry)
+            if model.provider == provider and (not self.peer_models or model.model_id in self.peer_models)
+        ]
+        tier = max((tier_rank(model.tier) for model in models), default=None)
+        strongest = [model for model in models if tier_rank(model.tier) == tier]
+        return self._sorted(strongest, _PEER_CATEGORY)[0] if strongest else None
 
     def _ranked(self, category: TaskCategory, tier: ModelTier) -> list[ModelCapability]:
         """Return the models that suffice, by tier from the lowest, and the best of each first; never none."""

@@ -64,3 +64,10 @@ class ModelChooser(Protocol):
             ModelNotAvailableError: No model that is permitted and available suffices.
         """
         ...
+
+    async def peers(self, tenant_id: str, config: OrchestrationConfig) -> dict[str, str]:
+        """Return the models that may be asked for a second opinion, by the names to ask for.
+
+        Each available provider stands for its strongest model; `peer_model` and `peer_models` are named too.
+        """
+        ...

@@ -66,6 +66,16 @@ class RankedModels:
         selector: ModelSelector = await self._catalog.selector(tenant_id, config)
         return selector.recommend(task_description, complexity)
 
+    async def peers(self, tenant_id: str, config: OrchestrationConfig) -> dict[str, str]:
+        """Return the models that may be asked for a second opinion. See `ModelChooser.peers`."""
+        selector = await self._catalog.selector(tenant_id, config)
+        names = {model.model_id: name for name, model in reversed(config.models.items())}
+        best = {provider: selector.best_of(provider) for provider in sorted(config.providers)}
+        found = {provider: names[model.model_id] for provider, model in best.items() if model is not None}
+        defaults = config.defaults
+        configured = (*((defaults.peer_model,) if defaults.peer_model else ()), *defaults.peer_models)
+        return found | {name: name for name in configured}
+
 
 def _chosen(
     model: ModelCapability,

@@ -44,7 +44,7 @@ class OrchestrationCapability:
         self.tools: Declarations = (
             *conversation_tools(actions),
             *child_tools(actions),
-            *expert_tools(actions),
+            *expert_tools(actions, views),
             *lifecycle_tools(actions),
             *observing_tools(views),
             *intelligence_tools(views),
