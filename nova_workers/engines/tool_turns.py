@@ -1,7 +1,9 @@
 """Turns with native tools, MCP servers and subagents, for engines that ask a model over the wire."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from anthropic.lib.tools.mcp import UnsupportedMCPValueError, mcp_content
@@ -47,7 +49,7 @@ def _as_is(listener: TurnListener) -> TurnListener:
 
 @dataclass(frozen=True, slots=True)
 class ToolTurns:
-    """Plays turns and the turns of their subagents. One object serves a process.
+    """Sets up turns, and plays those of their subagents. One object serves a process.
 
     Attributes:
         provider: The engine's name, for results.
@@ -64,17 +66,22 @@ class ToolTurns:
     admit: Callable[[Toolset, TurnListener], Awaitable[Toolset]] = _without_server_tools
     watch: Callable[[TurnListener], TurnListener] = _as_is
 
-    async def play(
+    @asynccontextmanager
+    async def open(
         self,
-        message: str | tuple[JsonObject, ...],
         options: EngineOptions,
         trust: TrustLevel,
         *,
         listener: TurnListener,
         abort: AbortSignal | None,
         make_responder: MakeResponder,
-    ) -> EngineResult:
-        """Play one turn. See `nova_workers.contracts.engine.Engine.run`."""
+    ) -> AsyncGenerator[tuple[Turn, Callable[[], tuple[str, ...] | None]]]:
+        """Set up one turn for the block, in which its engine plays it, and release its tools afterwards.
+
+        Yields:
+            The turn, and a function that returns the names of the tools that the model was offered (None if no model
+            was called).
+        """
         listener = self.watch(listener)
         budget = Budget(options)
         native = await self.admit(self.native.for_turn(options, trust), listener)
@@ -106,8 +113,7 @@ class ToolTurns:
                 turn = Turn(
                     responder, tools, options, listener, interruption, budget=budget, reads_only=tools.reads_only
                 )
-                result = await turn.play(message, provider=self.provider)
-            return replace(result, tools_available=_offered(shared, native.server_tools, options))
+                yield turn, partial(_offered, shared, native.server_tools, options)
         finally:
             await shared.close()
 

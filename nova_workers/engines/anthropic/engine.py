@@ -18,6 +18,7 @@ Native tools are `nova_workers.engines.native`, by trust; MCP servers work at ev
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from nova_workers.contracts.abort import AbortSignal
@@ -129,14 +130,13 @@ class AnthropicEngine:
         refusal = self._unpriced(options) or self._untempered(options)
         if refusal is not None:
             return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
-        return await self._turns.play(
-            message,
-            options,
-            trust,
-            listener=callbacks or TurnListener(),
-            abort=abort,
-            make_responder=self._responder,
-        )
+        listener = callbacks or TurnListener()
+        async with self._turns.open(options, trust, listener=listener, abort=abort, make_responder=self._responder) as (
+            turn,
+            offered,
+        ):
+            result = await turn.play(message, provider=self.name)
+            return replace(result, tools_available=offered())
 
     def _responder(
         self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]

@@ -10,6 +10,7 @@ them, and the caller could not authorize their calls.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
@@ -89,14 +90,13 @@ class OpenAIEngine:
         refusal = self._refusal(options)
         if refusal is not None:
             return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
-        return await self._turns.play(
-            message,
-            options,
-            trust,
-            listener=callbacks or TurnListener(),
-            abort=abort,
-            make_responder=self._responder,
-        )
+        listener = callbacks or TurnListener()
+        async with self._turns.open(options, trust, listener=listener, abort=abort, make_responder=self._responder) as (
+            turn,
+            offered,
+        ):
+            result = await turn.play(message, provider=self.name)
+            return replace(result, tools_available=offered())
 
     async def close(self) -> None:
         """Close the connection pools."""
