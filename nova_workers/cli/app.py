@@ -33,6 +33,12 @@ class Lazy:
 
 COMMANDS = (
     Lazy("send", "nova_workers.cli.talk.send", "Send one message and stream the answer.", _TALK),
+    Lazy(
+        "orchestrate",
+        "nova_workers.cli.orchestrations.orchestrate",
+        "Give a task to a tree of agents, and watch it.",
+        _TALK,
+    ),
     Lazy("chat", "nova_workers.cli.talk.chat", "Talk with an agent on one thread.", _TALK),
     Lazy("agents", "nova_workers.cli.workspace.agents", "List, make and change agents.", _LOOK),
     Lazy("capabilities", "nova_workers.cli.workspace.capabilities", "See what agents can be granted.", _LOOK),
@@ -65,7 +71,7 @@ COMMANDS = (
     Lazy(
         "orchestrations",
         "nova_workers.cli.orchestrations.commands",
-        "Agents that run agents: their configuration and models.",
+        "See and change trees of agents, their configuration and models.",
         _LOOK,
     ),
     Lazy("webhooks", "nova_workers.cli.workspace.webhooks", "Notify other programs of what happens here.", _LOOK),

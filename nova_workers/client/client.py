@@ -19,6 +19,7 @@ from nova_workers.client.deliveries import Deliveries, Files
 from nova_workers.client.memories import History, Memories
 from nova_workers.client.notes import Notes
 from nova_workers.client.orchestration_config import OrchestrationConfigs, OrchestrationModels
+from nova_workers.client.orchestrations import Orchestrations
 from nova_workers.client.runs import Runs
 from nova_workers.client.secrets import Secrets
 from nova_workers.client.skills import Skills
@@ -78,6 +79,7 @@ class NovaClient:
         self.deliveries = Deliveries(self._transport)
         self.fleet = Fleet(self._transport)
         self.usage = UsageReports(self._transport)
+        self.orchestrations = Orchestrations(self._transport)
         self.orchestration_config = OrchestrationConfigs(self._transport)
         self.orchestration_models = OrchestrationModels(self._transport)
         self.tenants = Tenants(self._transport)

@@ -17,7 +17,7 @@ from nova_workers.contracts.http.wire import OnBusy, RunQueue, RunView, Stateles
 from nova_workers.errors import InvalidInput
 from nova_workers.vocabulary import ENDED_RUNS
 
-__all__ = ["app"]
+__all__ = ["app", "parse_metadata", "read_message"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -55,7 +55,7 @@ async def send(
     started_s = time.monotonic()
     view = LiveView(session.out, reasoning=reasoning)
     given = {
-        "message": _read_message(message),
+        "message": read_message(message),
         "thread_id": thread,
         "agent_id": agent if thread else agent or "nova",
         "on_busy": on_busy,
@@ -105,7 +105,12 @@ def parse_metadata(pairs: list[str]) -> dict[str, Any]:
     return found
 
 
-def _read_message(message: str) -> str:
+def read_message(message: str) -> str:
+    """Return a message given on the command line, or on stdin.
+
+    Raises:
+        InvalidInput: It is empty or not UTF-8.
+    """
     if message != "-":
         text = message
     else:

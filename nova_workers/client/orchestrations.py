@@ -1,0 +1,155 @@
+"""The client's calls of orchestrations: trees of agents that work on one task."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from pydantic import ValidationError
+
+from nova_workers.client.transport import EventSource, Params, Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.orchestrations import (
+    AgentKill,
+    AgentPrompt,
+    OrchestrationContinue,
+    OrchestrationCreate,
+    OrchestrationMessageView,
+    OrchestrationTree,
+    OrchestrationView,
+)
+from nova_workers.contracts.orchestration.events import (
+    OrchestrationEnd,
+    TreeCursor,
+    TreeRecord,
+    tree_record_adapter,
+)
+from nova_workers.errors import NovaError, Unavailable
+from nova_workers.ids import new_id
+
+__all__ = ["Orchestrations"]
+
+_PATH = "/v1/orchestrations"
+_NO_MORE_EVENTS = 204
+
+
+class Orchestrations:
+    """``/v1/orchestrations``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def start(self, task: OrchestrationCreate, *, idempotency_key: str | None = None) -> OrchestrationView:
+        """Start an orchestration, with an Idempotency-Key, generated unless given, so that a retry starts no other."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return await self._transport.fetch(OrchestrationView, "POST", _PATH, body=task, headers=headers)
+
+    async def get(self, orchestration_id: str) -> OrchestrationView:
+        """Return an orchestration."""
+        return await self._transport.fetch(OrchestrationView, "GET", f"{_PATH}/{orchestration_id}")
+
+    async def list(
+        self,
+        *,
+        open: bool | None = None,
+        agent_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[OrchestrationView]:
+        """Return a page of orchestrations, newest first."""
+        params: Params = {
+            "open": None if open is None else str(open).lower(),
+            "agent_id": agent_id,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._transport.fetch(Page[OrchestrationView], "GET", _PATH, params=params)
+
+    async def tree(self, orchestration_id: str) -> OrchestrationTree:
+        """Return all agents of an orchestration, parents before children."""
+        return await self._transport.fetch(OrchestrationTree, "GET", f"{_PATH}/{orchestration_id}/tree")
+
+    async def messages(
+        self, orchestration_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[OrchestrationMessageView]:
+        """Return a page of the messages between agents, oldest first."""
+        return await self._transport.fetch(
+            Page[OrchestrationMessageView],
+            "GET",
+            f"{_PATH}/{orchestration_id}/messages",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+    async def continue_(self, orchestration_id: str, follow_up: OrchestrationContinue) -> OrchestrationView:
+        """Give an ended master a follow-up task."""
+        return await self._change(orchestration_id, "continue", follow_up)
+
+    async def kill(self, orchestration_id: str, kill: AgentKill | None = None) -> OrchestrationView:
+        """Kill an agent and all below it; without one the whole tree."""
+        return await self._change(orchestration_id, "kill", kill or AgentKill())
+
+    async def prompt(self, orchestration_id: str, agent: str, prompt: AgentPrompt) -> OrchestrationView:
+        """Send a message to an agent."""
+        return await self._change(orchestration_id, f"agents/{agent}/prompt", prompt)
+
+    async def events(
+        self, orchestration_id: str, *, after: TreeCursor | None = None
+    ) -> AsyncGenerator[tuple[TreeCursor, TreeRecord]]:
+        """Yield the events of all agents from `after` on, in order, each once, until the orchestration ends.
+
+        A dropped connection is resumed after the last event. Event types that this client does not know are skipped.
+        Close the generator (`contextlib.aclosing`) when leaving it early.
+
+        Raises:
+            Unavailable: The connection was lost more often in a row than `Retry` allows.
+            NotFound: No such orchestration.
+        """
+        seen = after or TreeCursor()
+        failures, over = 0, False
+        while True:
+            cause: NovaError | None = None
+            headers = {"Last-Event-ID": str(seen)} if seen.key() > (0, 0, 0) else None
+            try:
+                async with self._transport.listen(
+                    "GET", f"{_PATH}/{orchestration_id}/events", headers=headers
+                ) as source:
+                    if source.response.status_code == _NO_MORE_EVENTS:
+                        return
+                    async with aclosing(_read(source)) as feed:
+                        async for cursor, record in feed:
+                            seen, failures = cursor, 0
+                            if record is not None:
+                                over = isinstance(record.event, OrchestrationEnd)
+                                yield cursor, record
+                    if over:
+                        return
+            except Unavailable as error:
+                cause = error
+            failures += 1
+            if failures > self._transport.retry.attempts:
+                raise Unavailable(
+                    f"The event stream of {orchestration_id} was lost {failures} times in a row. The orchestration "
+                    f"goes on; follow it again with `nova orchestrations tree {orchestration_id} --follow`.",
+                    orchestration_id=orchestration_id,
+                ) from cause
+            await asyncio.sleep(self._transport.retry.delay_s(failures))
+
+    async def _change(
+        self, orchestration_id: str, how: str, body: OrchestrationContinue | AgentKill | AgentPrompt
+    ) -> OrchestrationView:
+        return await self._transport.fetch(OrchestrationView, "POST", f"{_PATH}/{orchestration_id}/{how}", body=body)
+
+
+async def _read(source: EventSource) -> AsyncGenerator[tuple[TreeCursor, TreeRecord | None]]:
+    """Yield the events of an open stream; None stands for one of an unknown type."""
+    async for frame in source:
+        if frame.data and frame.id:
+            yield TreeCursor.parse(frame.id), _parse(frame.data)
+
+
+def _parse(data: str) -> TreeRecord | None:
+    try:
+        return tree_record_adapter.validate_json(data)
+    except ValidationError as error:
+        if {item["type"] for item in error.errors()} == {"union_tag_invalid"}:
+            return None
+        raise
