@@ -78,6 +78,14 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("DELETE", "/v1/webhooks/{webhook_id}", None),
     ("POST", "/v1/webhooks/{webhook_id}/rotate", {}),
     ("POST", "/v1/webhooks/{webhook_id}/test", None),
+    ("GET", "/v1/orchestrations/{orchestration_id}", None),
+    ("GET", "/v1/orchestrations/{orchestration_id}/tree", None),
+    ("GET", "/v1/orchestrations/{orchestration_id}/messages", None),
+    ("GET", "/v1/orchestrations/{orchestration_id}/events", None),
+    ("POST", "/v1/orchestrations/{orchestration_id}/continue", {"task": "mine now"}),
+    ("POST", "/v1/orchestrations/{orchestration_id}/kill", {}),
+    ("POST", "/v1/orchestrations/{orchestration_id}/agents/{agent}/prompt", {"text": "mine now"}),
+    ("GET", "/v1/orchestrations/config/versions/{version}", None),
 ]
 # Names are per tenant: these create a row of that name.
 MAKES_ITS_OWN = {("PUT", "/v1/secrets/{name}"), ("PUT", "/v1/skills/{name}")}
@@ -99,6 +107,8 @@ LISTS = (
     "/v1/triggers",
     "/v1/webhooks",
     "/v1/usage",
+    "/v1/orchestrations",
+    "/v1/orchestrations/config",
     "/v1/export",
 )
 # Ids in bodies, which must not reach further either.
@@ -137,6 +147,8 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     run = (await other.post(f"/v1/threads/{thread['id']}/runs", json={"message": "secret"})).json()
     note = (await other.post("/v1/notes", json={"agent_id": "their-agent", "title": "Secret"})).json()
     memory = (await other.post("/v1/memories", json={"content": "Secret"})).json()
+    tree = (await other.post("/v1/orchestrations", json={"agent_id": "their-agent", "task": "Secret"})).json()
+    await other.put("/v1/orchestrations/config", json={"text": "engine:\n  max_agent_depth: 3\n"})
     await other.put("/v1/skills/their-skill", json={"skill_md": _SKILL_MD})
     trigger = {"agent_id": "their-agent", "kind": "every", "schedule": "3600", "prompt": "Secret"}
     task = await other.post(
@@ -156,6 +168,8 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "note_id": note["id"],
         "memory_id": memory["id"],
         "trigger_id": (await other.post("/v1/triggers", json=trigger)).json()["id"],
+        "orchestration_id": tree["id"],
+        "agent": tree["master_id"],
         "task_id": str(task.json()["id"]),
         "step_id": task.json()["steps"][0]["id"],
         "resource_id": task.json()["resources"][0]["id"],
