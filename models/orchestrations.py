@@ -36,6 +36,9 @@ class Orchestration(Table, table=True):
     source_run_id: str | None = id_ref(null=True, comment="The run whose agent started it")
     meta: dict[str, Any] = json(default="'{}'")
     deadline_at: datetime | None = time(null=True, comment="End of its time budget")
+    allowed_calls: list[dict[str, Any]] = json(
+        default="'[]'", comment="Tools, and shell commands, that a person allowed for all of its agents"
+    )
     created_at: datetime = time(now=True)
     finished_at: datetime | None = time(null=True, comment="When its master ended; null again after a continuation")
 

@@ -150,10 +150,13 @@ class Answer(_Value):
     Attributes:
         text: The answer to a question: one of its options, if it has any.
         approve: The decision on a call. `text` may give a reason.
+        remember: With `approve`, for agents of orchestrations: all agents of the tree may make such calls from now on.
+            That is any call of the tool, or the same shell command.
     """
 
     text: _AnswerText | None = None
     approve: bool | None = None
+    remember: bool = False
     by: Annotated[str, StringConstraints(max_length=200)] | None = None
     """The person who answers, for the record."""
 

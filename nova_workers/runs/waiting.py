@@ -12,12 +12,14 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound, Unavailable
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.orchestrations.permissions import allow_always
 from nova_workers.ledger.runs.cancel import run_status
 from nova_workers.ledger.waits import records as ledger
 from nova_workers.ledger.waits.records import Resolution, Wait
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.parents import child_resolution
+from nova_workers.tools import lasting_call
 
 __all__ = ["Waiting"]
 
@@ -54,12 +56,14 @@ class Waiting:
         wait = await self._find(tenant_id, run_id, wait_id)
         resolution = _answered(wait, answer)
         async with self._database.transaction() as connection:
+            if answer.remember:
+                await _remember(connection, wait, answer)
             ended, bell = await ledger.resolve_wait(connection, wait, resolution)
-        if not ended:
-            raise IllegalTransition(
-                f"Wait {wait.id!r} of run {run_id!r} has ended: another answer or the deadline came first.",
-                wait_id=wait.id,
-            )
+            if not ended:
+                raise IllegalTransition(
+                    f"Wait {wait.id!r} of run {run_id!r} has ended: another answer or the deadline came first.",
+                    wait_id=wait.id,
+                )
         self._ring(bell)
         await self._cancel_child(wait)
 
@@ -143,8 +147,22 @@ class Waiting:
             self._dispatcher.ring_runs([bell])
 
 
+async def _remember(connection: Connection, wait: Wait, answer: Answer) -> None:
+    """Allow a call for all agents of the tree. The tree's row is locked first, as in every change of a tree."""
+    if not isinstance(wait.request, AskApproval) or not answer.approve:
+        raise InvalidInput("remember: only an approval can be remembered; give approve too.", field="remember")
+    call = lasting_call(wait.request.tool_name, wait.request.params)
+    if not await allow_always(connection, wait.tenant_id, wait.run_id, call):
+        raise InvalidInput(
+            "remember: the run belongs to no orchestration. Add a rule to the agent's approvals instead.",
+            field="remember",
+        )
+
+
 def _answered(wait: Wait, answer: Answer) -> Resolution:
     record = answer.model_dump(mode="json", include={"text", "approve", "by"}, exclude_none=True)
+    if answer.remember:
+        record["remember"] = True
     if isinstance(wait.request, AskApproval):
         return _decided(answer, record)
     if answer.text is None:

@@ -7,9 +7,10 @@ from fnmatch import fnmatchcase
 from nova_workers.contracts.agents import ApprovalRule
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
+from nova_workers.contracts.orchestration import RUN_BASH
 from nova_workers.tools.commands import MAX_LINE_CHARS, matching, read_command
 
-__all__ = ["describe_rule", "first_rule", "main_text"]
+__all__ = ["describe_rule", "first_rule", "lasting_call", "main_text"]
 
 _MAIN_ARGUMENTS = ("command", "file_path", "path", "pattern", "url", "query", "prompt", "title", "name", "id")
 """What a call is about, where it has several texts; the first that it has."""
@@ -36,6 +37,13 @@ def first_rule(rules: Iterable[ApprovalRule], tool_name: str, params: JsonObject
         if _fits_texts(rule, rule.pattern, texts):
             return rule
     return None
+
+
+def lasting_call(tool_name: str, params: JsonObject) -> JsonObject:
+    """Return what a person allows who always allows a call in an orchestration: a tool, or one shell command."""
+    if tool_name in (SHELL_TOOL, RUN_BASH):
+        return {"tool": SHELL_TOOL, "command": str(params.get("command", "")).strip()}
+    return {"tool": tool_name}
 
 
 def describe_rule(rule: ApprovalRule) -> str:

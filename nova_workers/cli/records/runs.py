@@ -105,12 +105,15 @@ async def answer(
     run: RunArgument,
     text: Annotated[str | None, typer.Argument(help="The answer to its question, or why a call is refused.")] = None,
     approve: Annotated[bool | None, typer.Option("--approve/--deny", help="Permit the call that it asks for.")] = None,
+    always: Annotated[
+        bool, typer.Option("--always", help="With --approve: permit it to all agents of the orchestration from now on.")
+    ] = False,
     wait: Annotated[str | None, typer.Option(help="Which of several waits is meant; `nova waits` lists them.")] = None,
 ) -> None:
     """Answer a run that waits: a question with text, a call that needs permission with --approve or --deny."""
     if text is None and approve is None:
         raise InvalidInput("What is the answer? Give text, or --approve or --deny.", field="text")
-    given = {"text": text, "approve": approve, "wait_id": wait}
+    given = {"text": text, "approve": approve, "remember": always or None, "wait_id": wait}
     body = build(RunAnswer, {name: value for name, value in given.items() if value is not None})
     _show(session, await session.client.runs.answer(run, body))
 

@@ -28,6 +28,7 @@ from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.agents import tree_spending
+from nova_workers.ledger.orchestrations.permissions import is_allowed_always
 from nova_workers.ledger.runs import journal as ledger
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.persist import persist
@@ -35,7 +36,7 @@ from nova_workers.runs.turns.facts import PermissionsUsed, turn_facts
 from nova_workers.runs.turns.subagent_events import SubagentEvents
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun
-from nova_workers.tools import ToolPolicy
+from nova_workers.tools import ToolPolicy, Verdict, lasting_call
 
 __all__ = ["TurnRecorder"]
 
@@ -129,6 +130,8 @@ class TurnRecorder(TurnListener):
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
         """Authorize a call by the tool policy. A call that needs approval waits for it if the engine supports waits."""
         verdict = self._policy.judge(tool_name, params)
+        if verdict.kind == "ask" and await self._is_allowed_always(tool_name, params):
+            verdict = Verdict("allow", "always, for the whole orchestration")
         self._permissions_used.add(tool_name, verdict)
         answer = verdict.authorization()
         if verdict.kind == "allow":
@@ -139,6 +142,16 @@ class TurnRecorder(TurnListener):
         # An engine without waits treats the reason as a refusal.
         request = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
         return replace(answer, deferral=request.model_dump(mode="json"))
+
+    async def _is_allowed_always(self, tool_name: str, params: JsonObject) -> bool:
+        """Whether a person allowed such calls for the tree. Read when it matters, so that it applies at once."""
+        place, tenant_id = self._claim.place, self._claim.tenant_id
+        if place is None:
+            return False
+        call = lasting_call(tool_name, params)
+        return await persist(
+            self._database, self._run.abort, lambda c: is_allowed_always(c, tenant_id, place.orchestration_id, call)
+        )
 
     def on_thinking(self) -> None:
         """Publish that the turn waits for the model."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nova_workers.contracts.waits import Answer
+from nova_workers.errors import InvalidInput
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from tests.support.harness.trees import Forest, call, complete, spawn
 
@@ -147,3 +148,31 @@ async def test_the_children_of_an_agent_that_may_only_read_may_only_read(forest:
     )
     await forest.settle()
     assert [agent.permission_mode for agent in await forest.agents(started)] == ["PLAN", "PLAN", "PLAN"]
+
+
+async def test_a_call_that_is_always_allowed_is_not_asked_again_in_the_whole_tree(
+    forest: Forest, directory: Path
+) -> None:
+    made = call("run_bash", command="date", cwd=str(directory))
+    started = await forest.run(
+        spawn(made, made, complete("one"), name="a"),
+        spawn(made, complete("two"), name="b"),
+        complete("done"),
+        agent_id=OWNER,
+    )
+    child = (await forest.agents(started))[1]
+    answer = Answer(approve=True, remember=True)
+    await forest.harness.waiting.answer(forest.tenant_id, child.run_id, None, answer)
+    await forest.settle()
+    assert await forest.states(started) == ["COMPLETED", "COMPLETED", "COMPLETED"]
+    other = await forest.run(spawn(made, complete("x")), complete("done"), agent_id=OWNER)
+    assert await forest.harness.status((await forest.agents(other))[1].run_id) == "waiting", "Another tree asks."
+
+
+async def test_only_an_approval_in_an_orchestration_can_be_remembered(forest: Forest, directory: Path) -> None:
+    made = call("run_bash", command="date", cwd=str(directory))
+    started = await forest.run(spawn(made, complete("x")), complete("done"), agent_id=OWNER)
+    child = (await forest.agents(started))[1]
+    with pytest.raises(InvalidInput, match="only an approval can be remembered"):
+        await forest.harness.waiting.answer(forest.tenant_id, child.run_id, None, Answer(approve=False, remember=True))
+    assert await forest.harness.status(child.run_id) == "waiting"
