@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from nova_workers.client.transport import EventSource, Params, Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
+    AgentHistory,
     AgentKill,
     AgentPrompt,
     OrchestrationContinue,
@@ -25,6 +26,7 @@ from nova_workers.contracts.orchestration.events import (
 )
 from nova_workers.errors import NovaError, Unavailable
 from nova_workers.ids import new_id
+from nova_workers.vocabulary import HistoryDetail
 
 __all__ = ["Orchestrations"]
 
@@ -67,6 +69,13 @@ class Orchestrations:
     async def tree(self, orchestration_id: str) -> OrchestrationTree:
         """Return all agents of an orchestration, parents before children."""
         return await self._transport.fetch(OrchestrationTree, "GET", f"{_PATH}/{orchestration_id}/tree")
+
+    async def history(
+        self, orchestration_id: str, agent: str, *, detail_level: HistoryDetail = "summary"
+    ) -> AgentHistory:
+        """Return what an agent said and did."""
+        path = f"{_PATH}/{orchestration_id}/agents/{agent}/history"
+        return await self._transport.fetch(AgentHistory, "GET", path, params={"detail_level": detail_level})
 
     async def messages(
         self, orchestration_id: str, *, limit: int | None = None, cursor: str | None = None

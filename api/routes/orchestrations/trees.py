@@ -1,5 +1,6 @@
 """``/v1/orchestrations``: start, follow up, prompt and kill trees of agents, and see what they do."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -13,6 +14,8 @@ from api.state import State
 from api.submitting import IdempotencyKey, hash_of
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
+    AgentHistory,
+    AgentHistoryEntry,
     AgentKill,
     AgentPrompt,
     OrchestrationContinue,
@@ -22,8 +25,11 @@ from nova_workers.contracts.http.orchestrations import (
     OrchestrationView,
 )
 from nova_workers.ledger.orchestrations import trees as ledger
+from nova_workers.ledger.orchestrations.agents import agents_of
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.orchestration.service import NewOrchestration, narrowed_limits
+from nova_workers.orchestration.history import load_history, selected
+from nova_workers.orchestration.service import NewOrchestration, narrowed_limits, pick_agent
+from nova_workers.vocabulary import HistoryDetail
 
 __all__ = ["router"]
 
@@ -32,6 +38,7 @@ router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_c
 TreeAgentPath = Annotated[
     str, Path(description="An agent's id, or a part of it that no other agent's id has.", max_length=80)
 ]
+DetailQuery = Annotated[HistoryDetail, Query(description="How much of it.")]
 OpenQuery = Annotated[bool | None, Query(description="True: only open ones. False: only those that have ended.")]
 
 
@@ -135,6 +142,24 @@ async def list_orchestration_messages(
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda message: [message.id])
+
+
+@router.get("/{orchestration_id}/agents/{agent}/history", responses=problems(404, 422))
+async def get_orchestration_agent_history(
+    orchestration_id: OrchestrationIdPath,
+    agent: TreeAgentPath,
+    caller: RunsCaller,
+    state: State,
+    detail_level: DetailQuery = "summary",
+) -> AgentHistory:
+    """Get what an agent said and did: its texts and calls, or with `full` also thoughts, parameters and results."""
+    async with state.services.database.connection() as connection:
+        await ledger.tree_head(connection, caller.tenant_id, orchestration_id)
+        agents = await agents_of(connection, caller.tenant_id, orchestration_id)
+        found = pick_agent(agents, agent, what="agent")
+        entries = await load_history(connection, caller.tenant_id, found.thread_id)
+    shown = [AgentHistoryEntry(**asdict(entry)) for entry in selected(entries, detail_level)]
+    return AgentHistory(agent_id=found.id, entries=shown)
 
 
 @router.post("/{orchestration_id}/continue", responses=problems(404, 409, body=True))

@@ -10,9 +10,11 @@ from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.http.wire import Metadata, UsageView
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, OrchestrationLimits
 from nova_workers.contracts.waits import WaitView
-from nova_workers.vocabulary import AgentRole, AgentState, PermissionMode, RoutedMessageType, RunQueue
+from nova_workers.vocabulary import AgentRole, AgentState, HistoryEntryType, PermissionMode, RoutedMessageType, RunQueue
 
 __all__ = [
+    "AgentHistory",
+    "AgentHistoryEntry",
     "AgentKill",
     "AgentProgress",
     "AgentPrompt",
@@ -172,6 +174,29 @@ class OrchestrationTree(View):
     id: str
     master_id: str
     agents: list[TreeAgent]
+
+
+class AgentHistoryEntry(View):
+    """A part of what an agent said, thought, did or was given."""
+
+    type: HistoryEntryType
+    run_id: str | None
+    """The activation that it belongs to."""
+    at: datetime
+    text: str = ""
+    call_id: str | None = None
+    tool_name: str | None = None
+    params: dict[str, Any] | None = None
+    """Of a tool call, with all details."""
+    failed: bool = False
+    """Whether a tool's result is an error."""
+
+
+class AgentHistory(View):
+    """The conversation of an agent, oldest entry first: its newest 1,000 messages."""
+
+    agent_id: str
+    entries: list[AgentHistoryEntry]
 
 
 class OrchestrationMessageView(View):

@@ -126,6 +126,17 @@ async def test_orchestrations_are_listed_in_pages_by_state_and_agent(orchestrate
     assert (await http.get(PATH, params={"agent_id": "nova"})).json()["items"] == []
 
 
+async def test_the_history_of_an_agent_is_read_in_two_levels_of_detail(orchestrated: Orchestrated) -> None:
+    view = await orchestrated.run({"say": "Let me see. "}, call("report_progress", status="half"), complete("done"))
+    part = f"/agents/{view['master_id']}/history"
+    short = (await orchestrated.get(view["id"], part))["entries"]
+    assert {entry["type"] for entry in short} == {"USER_MESSAGE", "TEXT", "TOOL_CALL"}
+    assert all(entry["params"] is None for entry in short)
+    full = (await orchestrated.get(view["id"], f"{part}?detail_level=full"))["entries"]
+    assert next(entry["params"] for entry in full if entry["tool_name"] == "report_progress") == {"status": "half"}
+    assert "TOOL_RESULT" in {entry["type"] for entry in full}
+
+
 @proves("orchestration.tenants")
 async def test_another_tenant_reaches_nothing_of_an_orchestration(
     orchestrated: Orchestrated, api: Api, other_tenant: Tenant
@@ -133,7 +144,7 @@ async def test_another_tenant_reaches_nothing_of_an_orchestration(
     view = await orchestrated.run(spawn(call("wait_for_message"), wait=False), call("wait_for_message"))
     path = f"{PATH}/{view['id']}"
     async with api.client(other_tenant.key) as stranger:
-        for part in ("", "/tree", "/messages"):
+        for part in ("", "/tree", "/messages", f"/agents/{view['master_id']}/history"):
             assert (await stranger.get(path + part)).status_code == 404
         assert (await stranger.post(f"{path}/continue", json={"task": "x"})).status_code == 404
         assert (await stranger.post(f"{path}/kill", json={})).status_code == 404
