@@ -53,7 +53,7 @@ def thread_lock(thread_id: str) -> str:
 
 def thread_recheck(thread_id: str) -> str:
     """String: set by a doorbell that found the lock held, deleted by the release. TTL: the lock's."""
-    return f"nova:knock:thread:{thread_id}"
+    return f"nova:busy:thread:{thread_id}"
 
 
 def run_events(run_id: str) -> str:

@@ -63,7 +63,7 @@ async def test_after_a_busy_day_every_key_has_a_ttl(harness: Harness):
     dispatcher.ring_runs(harness.bells.waiting)
     await asyncio.gather(*(other.answer(bell) for bell in harness.bells.take()))
     assert await harness.redis.keys("nova:lock:*")
-    assert await harness.redis.keys("nova:knock:*")
+    assert await harness.redis.keys("nova:busy:*")
     assert await _permanent(harness.redis) == set()
     harness.engine.open("a")
     await slot

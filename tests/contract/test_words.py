@@ -27,10 +27,6 @@ KEPT = {
     # Names that are not ours.
     r"\.cancel(led|ling)\(": "methods of asyncio",
     r"[`\"]nobody[`\"]": "an account of Unix",
-    # What scripts read: changing it would break them.
-    r"mend: str|(finding|found)\.mend": "a field of `nova doctor --json`",
-    # Workers of two versions share it.
-    r"nova:knock:": "a Redis key",
     # Prompts are English prose for models.
     r"\b[Nn]obody (answer(s|ed) in time|can be asked|reads your answer)|Tell it to nobody": "prompts",
     r"ask nobody, and use|when somebody refers to|what whoever goes on must know": "prompts",

@@ -50,7 +50,7 @@ class Finding:
     name: str
     state: Literal["ok", "warn", "fail"]
     detail: str
-    mend: str = ""
+    fix: str = ""
 
 
 def check_variables(environ: Mapping[str, str]) -> list[Finding]:

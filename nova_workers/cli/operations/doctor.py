@@ -54,5 +54,5 @@ def show(out: Output, findings: list[Finding]) -> None:
     for finding in findings:
         mark, style = _MARKS[finding.state]
         out.text(f"{mark} {finding.name:<{width}}  {finding.detail}", "" if finding.state == "ok" else style)
-        if finding.mend:
-            out.text(f"  {'':<{width}}  → {finding.mend}", style)
+        if finding.fix:
+            out.text(f"  {'':<{width}}  → {finding.fix}", style)

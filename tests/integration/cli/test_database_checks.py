@@ -17,7 +17,7 @@ async def test_a_pgvector_that_is_too_old_is_reported(database: Database, databa
     await database.execute("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
     found = await _finding(database_url, "pgvector")
     assert (found.state, found.detail) == ("fail", "0.7.4 is too old for search by meaning")
-    assert "ALTER EXTENSION" in found.mend
+    assert "ALTER EXTENSION" in found.fix
     await database.execute("UPDATE pg_extension SET extversion = '0.10.0' WHERE extname = 'vector'")
     assert (await _finding(database_url, "pgvector")).state == "ok"
 

@@ -31,7 +31,7 @@ def _fails(done: Done, name: str, fix: str) -> None:
     assert done.json["ok"] is False
     finding = _finding(done, name)
     assert finding["state"] == "fail", finding
-    assert fix in finding["mend"]
+    assert fix in finding["fix"]
 
 
 @pytest.fixture
