@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-from nova_workers.capabilities.mcp_servers import McpServerForm
-from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import (
-    AgentSpawnError,
-    ExpertNotFoundError,
     InvalidInput,
     MaxDepthExceededError,
     MessageRoutingError,
@@ -27,20 +22,19 @@ from nova_workers.errors import (
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
-from nova_workers.ledger.orchestrations.agents import NewAgent
-from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree_of_run
+from nova_workers.ledger.orchestrations.locking import lock_tree_of_run
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate
-from nova_workers.orchestration.config.plugins import resolve_plugins
-from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
-from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser
-from nova_workers.orchestration.profile import agent_spec, check_cwd, check_tools, is_peer
+from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.models.choosing import ModelChooser
+from nova_workers.orchestration.placing import Spawned, check_room, place_spawn, send_prompt
+from nova_workers.orchestration.preparing import PreparedSpawn, prepare_spawn
 from nova_workers.orchestration.routing import TreeChange, deliver
 from nova_workers.orchestration.service import find_agent, pick_agent
 from nova_workers.orchestration.transitions import after_change, apply_change
-from nova_workers.vocabulary import ENDED_AGENTS, PermissionMode
+from nova_workers.vocabulary import ENDED_AGENTS
 
-__all__ = ["AgentActions", "Caller", "Spawned"]
+__all__ = ["AgentActions", "Caller"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +52,6 @@ class Caller:
     run_id: str
     fence: int
     key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spawned:
-    """A child that works on a prompt: fresh, restarted, or prompted while it was idle."""
-
-    agent_id: str
-    run_id: str
-    how: Literal["spawned", "restarted", "prompted"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A spawn request with everything resolved that needs no lock."""
-
-    request: SpawnRequest
-    spec: AgentSpec
-    chosen: ChosenModel
-    plugins: tuple[str, ...]
-    name: str
 
 
 class AgentActions:
@@ -113,11 +87,11 @@ class AgentActions:
                     f"are at level {parent.depth}. Do the work yourself."
                 )
             return [
-                await self._place(change, parent, each, f"{caller.key} {index}" if caller.key else None)
+                await place_spawn(change, parent, each, f"{caller.key} {index}" if caller.key else None)
                 for index, each in enumerate(prepared)
             ]
 
-    async def _prepare(self, caller: Caller, requests: Sequence[SpawnRequest]) -> list[_Prepared]:
+    async def _prepare(self, caller: Caller, requests: Sequence[SpawnRequest]) -> list[PreparedSpawn]:
         """Resolve models, plugins and configurations, before the tree is locked."""
         async with self._database.connection() as connection:
             tree = await lock_tree_of_run(
@@ -131,127 +105,9 @@ class AgentActions:
             agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
         mode = pick_agent(agents, caller.agent_id, what="agent").permission_mode
         config = OrchestrationConfig.model_validate(tree.config)
-        return [await self._prepare_one(tree, owner, config, request, mode) for request in requests]
-
-    async def _prepare_one(
-        self,
-        tree: LockedTree,
-        owner: AgentSpec,
-        config: OrchestrationConfig,
-        request: SpawnRequest,
-        parent_mode: PermissionMode,
-    ) -> _Prepared:
-        expert = _expert(config, request.expert_id)
-        if expert is not None:
-            request = replace(
-                request, permission_mode=expert.permission_mode, cwd=expert.cwd, tools=_expert_tools(owner, expert)
-            )
-        if parent_mode == "PLAN":
-            # Otherwise an agent that may only read would write through a child.
-            request = replace(request, permission_mode="PLAN")
-        check_tools(owner, request.tools)
-        check_cwd(owner, request.cwd)
-        chosen = await self._models.choose(
-            tree.tenant_id,
-            config,
-            role=request.role,
-            task=request.prompt,
-            model=request.model or (None if expert is None else expert.model),
-            complexity=request.complexity,
-        )
-        servers = (
-            {}
-            if is_peer(request)
-            else resolve_plugins(
-                config.plugins,
-                role=request.role,
-                prompt=request.prompt,
-                mcp_servers=_named_servers(config, expert, request),
-                exclude_plugins=(*request.exclude_plugins, *(() if expert is None else expert.exclude_plugins)),
-            )
-        )
-        name = request.name or (None if expert is None else expert.name or expert.expert_id)
-        name = name or request.role.capitalize()
-        spec = agent_spec(owner, request, chosen, config, name=name, servers=servers, expert=expert)
-        return _Prepared(request, spec, chosen, tuple(sorted(servers)), name)
-
-    async def _place(
-        self,
-        change: TreeChange,
-        parent: AgentDescriptor,
-        prepared: _Prepared,
-        key: str | None,
-    ) -> Spawned:
-        before = None if key is None else await messages.find_sent(change.connection, change.tree, key)
-        if before is not None:
-            return Spawned(before.target_id, before.payload["run_id"], before.payload["how"])
-        agents = await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)
-        child = await self._reusable(change, agents, parent, prepared) if prepared.request.reuse else None
-        if child is not None and child.state not in ENDED_AGENTS:
-            prompt_key = None if key is None else f"{key} prompt"
-            await _send_prompt(change, parent, child, prepared.request.prompt, prompt_key)
-            spawned = Spawned(child.id, child.run_id, "prompted")
-        else:
-            _check_room(change.tree, agents)
-            spawned = await self._activate(change, parent, prepared, child)
-        await messages.send(
-            change.connection,
-            change.tree,
-            "SPAWN_REQUEST",
-            source_id=parent.id,
-            target_id=spawned.agent_id,
-            payload={"text": prepared.request.prompt, "run_id": spawned.run_id, "how": spawned.how},
-            send_key=key,
-            delivered=True,
-        )
-        return spawned
-
-    async def _activate(
-        self,
-        change: TreeChange,
-        parent: AgentDescriptor,
-        prepared: _Prepared,
-        child: AgentDescriptor | None,
-    ) -> Spawned:
-        request = prepared.request
-        if child is not None:
-            run_id = await activate(change, child, request.prompt, parent_run_id=parent.run_id)
-            return Spawned(child.id, run_id, "restarted")
-        agent = NewAgent(
-            role=request.role,
-            name=prepared.name,
-            prompt=request.prompt,
-            spec=prepared.spec.model_dump(mode="json"),
-            parent_id=parent.id,
-            parent_run_id=parent.run_id,
-            depth=parent.depth + 1,
-            tools=prepared.spec.native_tools,
-            model=prepared.spec.model,
-            cwd=request.cwd,
-            plugins=prepared.plugins,
-            permission_mode=request.permission_mode,
-            expert_id=request.expert_id,
-            category=prepared.chosen.category,
-        )
-        agent_id, bell = await ledger.insert_agent(change.connection, change.tree, agent)
-        change.bells.append(bell)
-        return Spawned(agent_id, bell.run_id, "spawned")
-
-    async def _reusable(
-        self,
-        change: TreeChange,
-        agents: Sequence[AgentDescriptor],
-        parent: AgentDescriptor,
-        prepared: _Prepared,
-    ) -> AgentDescriptor | None:
-        """Return a child of the parent that matches a request: an idle one before an ended one."""
-        matching = [agent for agent in agents if agent.parent_id == parent.id and _matches(agent, prepared)]
-        busy = {message.target_id for message in await messages.pending(change.connection, [a.id for a in matching])}
-        idle = await messages.idle_agents(change.connection, [agent.id for agent in matching])
-        for agent in matching:
-            if agent.id in idle and agent.id not in busy:
-                return agent
-        return next((agent for agent in matching if agent.state in ("COMPLETED", "FAILED")), None)
+        return [
+            await prepare_spawn(self._models, tree, owner, config, request, parent_mode=mode) for request in requests
+        ]
 
     async def restart(self, caller: Caller, child: str, prompt: str) -> Spawned:
         """Restart an ended child with a new prompt. It keeps its identity and its conversation.
@@ -268,7 +124,7 @@ class AgentActions:
             if before is not None:
                 return Spawned(before.target_id, before.payload["run_id"], "restarted")
             target = await find_agent(change.connection, change.tree, child, below=caller.agent_id)
-            _check_room(change.tree, await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id))
+            check_room(change.tree, await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id))
             run_id = await activate(change, target, prompt, parent_run_id=caller.run_id)
             await messages.send(
                 change.connection,
@@ -369,7 +225,7 @@ class AgentActions:
                 raise MessageRoutingError(
                     f"Child {target.id!r} is {target.state} and receives no messages. Restart it with restart_child."
                 )
-            await _send_prompt(change, parent, target, prompt, caller.key)
+            await send_prompt(change, parent, target, prompt, caller.key)
             return target
 
     async def report_progress(self, caller: Caller, status: str, percent: float | None) -> None:
@@ -443,76 +299,3 @@ class AgentActions:
 
 async def _own(change: TreeChange, caller: Caller) -> AgentDescriptor:
     return await find_agent(change.connection, change.tree, caller.agent_id)
-
-
-async def _send_prompt(
-    change: TreeChange,
-    parent: AgentDescriptor,
-    child: AgentDescriptor,
-    prompt: str,
-    key: str | None,
-) -> None:
-    await messages.send(
-        change.connection,
-        change.tree,
-        "USER_PROMPT",
-        source_id=parent.id,
-        target_id=child.id,
-        payload={"text": prompt},
-        send_key=key,
-    )
-    await deliver(change)
-
-
-def _check_room(tree: LockedTree, agents: Sequence[AgentDescriptor]) -> None:
-    active = [agent for agent in agents if agent.state not in ENDED_AGENTS]
-    if len(active) >= tree.limits.max_concurrent_agents:
-        raise AgentSpawnError(
-            f"This orchestration has {len(active)} active agents, and may have {tree.limits.max_concurrent_agents}. "
-            "Wait for results with wait_for_message, or do the work yourself."
-        )
-
-
-def _matches(agent: AgentDescriptor, prepared: _Prepared) -> bool:
-    request, spec = prepared.request, prepared.spec
-    return (
-        agent.role == request.role
-        and agent.tools == spec.native_tools
-        and agent.model == spec.model
-        and agent.cwd == request.cwd
-        and agent.plugins == prepared.plugins
-        and agent.permission_mode == request.permission_mode
-        and agent.expert_id == request.expert_id
-        and (request.name is None or agent.name == request.name)
-    )
-
-
-def _expert(config: OrchestrationConfig, expert_id: str | None) -> ExpertProfile | None:
-    if expert_id is None:
-        return None
-    expert = config.experts.get(expert_id)
-    if expert is None:
-        known = ", ".join(sorted(config.experts)) or "none are configured"
-        raise ExpertNotFoundError(f"There is no expert {expert_id!r}. Known: {known}.", expert_id=expert_id)
-    return expert
-
-
-def _expert_tools(owner: AgentSpec, expert: ExpertProfile) -> tuple[str, ...] | None:
-    """Return the native tools of an expert that the owner's trust permits; None for those of its role."""
-    if expert.tools is None:
-        return None
-    return tuple(tool for tool in native_tools(owner.trust, owner.native_tools) if tool in expert.tools)
-
-
-def _named_servers(
-    config: OrchestrationConfig, expert: ExpertProfile | None, request: SpawnRequest
-) -> dict[str, McpServerForm] | None:
-    """Return the servers that a request or an expert names; None if neither names any."""
-    named = {} if expert is None else dict(expert.mcp_servers)
-    for name in request.mcp_servers or ():
-        plugin = config.plugins.get(name)
-        if plugin is None:
-            known = ", ".join(sorted(config.plugins)) or "none are configured"
-            raise AgentSpawnError(f"mcp_servers: there is no plugin {name!r}. Known: {known}.")
-        named[name] = plugin
-    return named if named or request.mcp_servers is not None else None

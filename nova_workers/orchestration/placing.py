@@ -1,0 +1,156 @@
+"""Gives a prepared spawn request to a child: an idle one that matches, else an ended one, else a fresh one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nova_workers.contracts.orchestration import AgentDescriptor
+from nova_workers.errors import AgentSpawnError
+from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations import messages
+from nova_workers.ledger.orchestrations.agents import NewAgent
+from nova_workers.ledger.orchestrations.locking import LockedTree
+from nova_workers.orchestration.activation import activate
+from nova_workers.orchestration.preparing import PreparedSpawn
+from nova_workers.orchestration.routing import TreeChange, deliver
+from nova_workers.vocabulary import ENDED_AGENTS
+
+__all__ = ["Spawned", "check_room", "place_spawn", "send_prompt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """A child that works on a prompt: fresh, restarted, or prompted while it was idle."""
+
+    agent_id: str
+    run_id: str
+    how: Literal["spawned", "restarted", "prompted"]
+
+
+async def place_spawn(
+    change: TreeChange,
+    parent: AgentDescriptor,
+    prepared: PreparedSpawn,
+    key: str | None,
+) -> Spawned:
+    """Give a request to a child, and record it under the key of the tool call; a repeated key finds the record.
+
+    Raises:
+        AgentSpawnError: There would be too many active agents.
+    """
+    before = None if key is None else await messages.find_sent(change.connection, change.tree, key)
+    if before is not None:
+        return Spawned(before.target_id, before.payload["run_id"], before.payload["how"])
+    agents = await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)
+    child = await _reusable(change, agents, parent, prepared) if prepared.request.reuse else None
+    if child is not None and child.state not in ENDED_AGENTS:
+        prompt_key = None if key is None else f"{key} prompt"
+        await send_prompt(change, parent, child, prepared.request.prompt, prompt_key)
+        spawned = Spawned(child.id, child.run_id, "prompted")
+    else:
+        check_room(change.tree, agents)
+        spawned = await _activate(change, parent, prepared, child)
+    await messages.send(
+        change.connection,
+        change.tree,
+        "SPAWN_REQUEST",
+        source_id=parent.id,
+        target_id=spawned.agent_id,
+        payload={"text": prepared.request.prompt, "run_id": spawned.run_id, "how": spawned.how},
+        send_key=key,
+        delivered=True,
+    )
+    return spawned
+
+
+async def _activate(
+    change: TreeChange,
+    parent: AgentDescriptor,
+    prepared: PreparedSpawn,
+    child: AgentDescriptor | None,
+) -> Spawned:
+    request = prepared.request
+    if child is not None:
+        run_id = await activate(change, child, request.prompt, parent_run_id=parent.run_id)
+        return Spawned(child.id, run_id, "restarted")
+    agent = NewAgent(
+        role=request.role,
+        name=prepared.name,
+        prompt=request.prompt,
+        spec=prepared.spec.model_dump(mode="json"),
+        parent_id=parent.id,
+        parent_run_id=parent.run_id,
+        depth=parent.depth + 1,
+        tools=prepared.spec.native_tools,
+        model=prepared.spec.model,
+        cwd=request.cwd,
+        plugins=prepared.plugins,
+        permission_mode=request.permission_mode,
+        expert_id=request.expert_id,
+        category=prepared.chosen.category,
+    )
+    agent_id, bell = await ledger.insert_agent(change.connection, change.tree, agent)
+    change.bells.append(bell)
+    return Spawned(agent_id, bell.run_id, "spawned")
+
+
+async def _reusable(
+    change: TreeChange,
+    agents: Sequence[AgentDescriptor],
+    parent: AgentDescriptor,
+    prepared: PreparedSpawn,
+) -> AgentDescriptor | None:
+    """Return a child of the parent that matches a request: an idle one before an ended one."""
+    matching = [agent for agent in agents if agent.parent_id == parent.id and _matches(agent, prepared)]
+    busy = {message.target_id for message in await messages.pending(change.connection, [a.id for a in matching])}
+    idle = await messages.idle_agents(change.connection, [agent.id for agent in matching])
+    for agent in matching:
+        if agent.id in idle and agent.id not in busy:
+            return agent
+    return next((agent for agent in matching if agent.state in ("COMPLETED", "FAILED")), None)
+
+
+async def send_prompt(
+    change: TreeChange,
+    parent: AgentDescriptor,
+    child: AgentDescriptor,
+    prompt: str,
+    key: str | None,
+) -> None:
+    """Send a prompt to an active child."""
+    await messages.send(
+        change.connection,
+        change.tree,
+        "USER_PROMPT",
+        source_id=parent.id,
+        target_id=child.id,
+        payload={"text": prompt},
+        send_key=key,
+    )
+    await deliver(change)
+
+
+def check_room(tree: LockedTree, agents: Sequence[AgentDescriptor]) -> None:
+    """Check that one more agent may be active. Raises `AgentSpawnError`."""
+    active = [agent for agent in agents if agent.state not in ENDED_AGENTS]
+    if len(active) >= tree.limits.max_concurrent_agents:
+        raise AgentSpawnError(
+            f"This orchestration has {len(active)} active agents, and may have {tree.limits.max_concurrent_agents}. "
+            "Wait for results with wait_for_message, or do the work yourself."
+        )
+
+
+def _matches(agent: AgentDescriptor, prepared: PreparedSpawn) -> bool:
+    request, spec = prepared.request, prepared.spec
+    return (
+        agent.role == request.role
+        and agent.tools == spec.native_tools
+        and agent.model == spec.model
+        and agent.cwd == request.cwd
+        and agent.plugins == prepared.plugins
+        and agent.permission_mode == request.permission_mode
+        and agent.expert_id == request.expert_id
+        and (request.name is None or agent.name == request.name)
+    )
