@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_workers.devstack.stand_in.reply import Reply, ToolUse
+from nova_workers.devstack.stand_in.tree import tree_reply
 from nova_workers.devstack.stand_in.work import work_reply
 from nova_workers.prompts import is_event_block
 
@@ -55,6 +56,8 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
     failed = any(result.get("is_error") for result in results)
     plan, last = _text_of(request.get("system")), _results_text(results)
     if not failed and (reply := work_reply(asked, plan, begun=_steps_begun(messages), last=last)) is not None:
+        return reply
+    if not failed and (reply := tree_reply(plan, asked, last)) is not None:
         return reply
     return _after_tool(results, asked) if results else _answer(request, asked)
 

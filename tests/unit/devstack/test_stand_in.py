@@ -8,6 +8,7 @@ import pytest
 
 from nova_workers.devstack.stand_in.rules import ToolUse, reply_to
 from nova_workers.prompts import work_words
+from nova_workers.prompts.orchestration import role_words
 
 TOOLS = [{"name": "memory_save"}, {"name": "memory_list"}, {"name": "memory_delete"}]
 
@@ -116,3 +117,25 @@ def test_it_works_through_a_task_step_by_step_and_ends_it() -> None:
 def test_work_that_fails_ends_with_what_the_tool_said() -> None:
     one = ToolUse("task_update_step", {"task_id": 3, "step_id": "tst_01A", "done": True})
     assert reply_to(_work(one, says="There is no task 3.", is_error=True)).text.endswith("There is no task 3.")
+
+
+def test_a_master_gives_its_parts_to_workers_and_sums_up_what_they_report() -> None:
+    master, task = role_words("MASTER"), "Do it: (1) write one line; (2) check it."
+    begun = reply_to({"system": master, "messages": [{"role": "user", "content": task}]})
+    assert begun.tool is not None
+    assert begun.tool.arguments["children"] == [
+        {"prompt": "Write one line", "name": "Line"},
+        {"prompt": "Check it", "name": "It"},
+    ]
+    report = "oag_1 (worker) completed its task:\nWrite one line: done.\n\noag_2 (worker) completed its task:\nFine."
+    result = {"type": "tool_result", "tool_use_id": "t", "content": report}
+    messages = [{"role": "user", "content": task}, {"role": "user", "content": [result]}]
+    ended = reply_to({"system": master, "messages": messages})
+    assert ended.tool is not None
+    assert ended.tool.arguments == {"summary": "Both parts: Write one line: done; Fine."}
+
+
+def test_a_worker_completes_its_task() -> None:
+    reply = reply_to({"system": role_words("WORKER"), "messages": [{"role": "user", "content": "Check it"}]})
+    assert reply.tool is not None
+    assert (reply.tool.name, reply.tool.arguments) == ("task_complete", {"summary": "Check it: done."})
