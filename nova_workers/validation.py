@@ -10,6 +10,8 @@ from pydantic import BaseModel
 __all__ = ["ACCEPTED_FORMS", "known_fields", "place_of", "problem_of"]
 
 ACCEPTED_FORMS: Final[Mapping[str, str]] = {
+    r"\S": "give some text that is not blank",
+    r"^https?://": "begin with http:// or https://",
     r"^[a-z0-9][a-z0-9-]*$": "use small letters, digits and hyphens, and begin with a letter or a digit",
     r"^[a-z0-9]+(-[a-z0-9]+)*$": "use small letters and digits, with single hyphens between them",
     r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$": "use letters, digits, _ and -, and begin with a letter or a digit",

@@ -249,7 +249,7 @@ async def test_a_follower_that_joins_while_its_channel_is_being_unsubscribed_is_
             leaving = asyncio.create_task(first.__aexit__(None, None, None))
             async with asyncio.timeout(5):
                 while True:
-                    if RUN in hub._subscribed:  # pyright: ignore[reportPrivateUsage] - the confirmation came
+                    if run_channel(RUN) in hub._subscribed:  # pyright: ignore[reportPrivateUsage] - the confirmation came
                         break
                     await asyncio.sleep(0.005)
             joining = asyncio.create_task(_follow(hub, RUN, upto=1))

@@ -85,6 +85,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/orchestrations/{orchestration_id}/continue", {"task": "mine now"}),
     ("POST", "/v1/orchestrations/{orchestration_id}/kill", {}),
     ("POST", "/v1/orchestrations/{orchestration_id}/agents/{agent}/prompt", {"text": "mine now"}),
+    ("GET", "/v1/orchestrations/{orchestration_id}/agents/{agent}/history", None),
     ("GET", "/v1/orchestrations/config/versions/{version}", None),
 ]
 # Names are per tenant: these create a row of that name.
