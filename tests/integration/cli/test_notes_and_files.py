@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nova_workers.contracts.deliveries import Sender, SentFileView
+from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.files import OutgoingFile, send_file
@@ -21,7 +22,8 @@ def sent(fleet: Fleet) -> SentFileView:
 
     async def send() -> SentFileView:
         database = Database(fleet.env["NOVA_DATABASE_URL"], pool_size=1)
-        sender = Sender(fleet.tenant_id or "", "nova", "thr_cli", "run_cli")
+        # A run of its own: what a run has sent already is not sent again, also after a person closed it.
+        sender = Sender(fleet.tenant_id or "", "nova", "thr_cli", new_id("run"))
         try:
             await notify(database, sender, "The report\x1b[2J is ready")
             return await send_file(database, sender, OutgoingFile("report.bin", CONTENT, "For you"))
