@@ -1,8 +1,10 @@
-"""Server-sent events: one response that follows one run.
+"""Server-sent events: one response that follows one run, or one orchestration.
 
 Leaner than `sse-starlette`'s (measured, see docs/decisions): no task group, lock or watcher per stream, and no
 patch of the server. A heartbeat is a comment, which proxies see and clients ignore.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +13,7 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.streaming.following import RunFollower, Target
+from api.streaming.following import Ending, RunFollower, Target
 from api.streaming.following_trees import TreeFollower, TreeTarget
 from api.streaming.stream_permits import StreamPermit
 from nova_workers.errors import Unavailable
@@ -31,10 +33,54 @@ _HEARTBEAT = b": heartbeat\n\n"
 _HEADERS = {"cache-control": "no-store, no-transform", "x-accel-buffering": "no"}
 
 
-class RunEventStream(Response):
-    """The events of a run as they come, until its final one. Releases its permit when it ends, for any reason."""
+class _EventStream(Response):
+    """Events as they come, until the last one. Releases its permit when it ends, for any reason."""
 
     media_type = EVENT_STREAM
+
+    def __init__(
+        self,
+        *,
+        permit: StreamPermit,
+        metrics: Metrics,
+        heartbeat_s: float,
+        about: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take what every stream needs; `about` names what is followed, for logs."""
+        self._permit = permit
+        self._metrics = metrics
+        self._heartbeat_s = heartbeat_s
+        self._about = about
+        self.status_code = 200
+        self.background = None
+        self.body = b""
+        self.init_headers({**_HEADERS, **(headers or {})})
+        del self.headers["content-length"]
+
+    async def _follow(self, client: _Client) -> Ending:
+        raise NotImplementedError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        client = _Client(receive, send, self._heartbeat_s)
+        self._metrics.open_streams.inc()
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            ending = await self._follow(client)
+            if ending != "gone":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except Unavailable as error:
+            # The status was already sent. A client reconnects after a stream that ends without its final event.
+            _log.warning("events.cut_short", **self._about, error=error.message)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._metrics.open_streams.dec()
+            await self._permit.free()
+
+
+class RunEventStream(_EventStream):
+    """The events of a run, until its final one."""
 
     def __init__(
         self,
@@ -47,40 +93,18 @@ class RunEventStream(Response):
         heartbeat_s: float,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        about = {"run_id": target.run_id}
+        super().__init__(permit=permit, metrics=metrics, heartbeat_s=heartbeat_s, about=about, headers=headers)
         self._target = target
         self._state = state
         self._follower = follower
-        self._permit = permit
-        self._metrics = metrics
-        self._heartbeat_s = heartbeat_s
-        self.status_code = 200
-        self.background = None
-        self.body = b""
-        self.init_headers({**_HEADERS, **(headers or {})})
-        del self.headers["content-length"]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
-        client = _Client(receive, send, self._heartbeat_s)
-        self._metrics.open_streams.inc()
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            ending = await self._follower.follow(self._target, self._state, client)
-            if ending != "gone":
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except Unavailable as error:
-            # The status was already sent. A client reconnects after a stream that ends without its final event.
-            _log.warning("events.cut_short", run_id=self._target.run_id, error=error.message)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self._metrics.open_streams.dec()
-            await self._permit.free()
+    async def _follow(self, client: _Client) -> Ending:
+        return await self._follower.follow(self._target, self._state, client)
 
 
-class TreeEventStream(Response):
-    """The events of an orchestration as they come, until its end. Releases its permit when it ends, for any reason."""
-
-    media_type = EVENT_STREAM
+class TreeEventStream(_EventStream):
+    """The events of an orchestration, until its end."""
 
     def __init__(
         self,
@@ -92,33 +116,14 @@ class TreeEventStream(Response):
         metrics: Metrics,
         heartbeat_s: float,
     ) -> None:
+        about = {"orchestration_id": target.orchestration_id}
+        super().__init__(permit=permit, metrics=metrics, heartbeat_s=heartbeat_s, about=about)
         self._target = target
         self._head = head
         self._follower = follower
-        self._permit = permit
-        self._metrics = metrics
-        self._heartbeat_s = heartbeat_s
-        self.status_code = 200
-        self.background = None
-        self.body = b""
-        self.init_headers(dict(_HEADERS))
-        del self.headers["content-length"]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
-        client = _Client(receive, send, self._heartbeat_s)
-        self._metrics.open_streams.inc()
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            ending = await self._follower.follow(self._target, self._head, client)
-            if ending != "gone":
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except Unavailable as error:
-            _log.warning("events.cut_short", orchestration_id=self._target.orchestration_id, error=error.message)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self._metrics.open_streams.dec()
-            await self._permit.free()
+    async def _follow(self, client: _Client) -> Ending:
+        return await self._follower.follow(self._target, self._head, client)
 
 
 class _Client:

@@ -36,14 +36,12 @@ class TreeChange:
     Attributes:
         bells: Doorbells of runs that were queued.
         cancels: Cancel requests to apply at once.
-        victims: Agents that were ended to break a deadlock.
     """
 
     connection: Connection
     tree: LockedTree
     bells: list[Doorbell] = field(default_factory=list[Doorbell])
     cancels: list[CancelRequest] = field(default_factory=list[CancelRequest])
-    victims: list[str] = field(default_factory=list[str])
 
 
 async def deliver(change: TreeChange, known: Sequence[OpenWait] | None = None) -> list[OpenWait]:
@@ -211,7 +209,6 @@ async def break_deadlocks(change: TreeChange, waits: Sequence[OpenWait]) -> None
         )
         if not await end_agent(change, agents[victim], code=error.code, why=error.message):
             return
-        change.victims.append(victim)
         waits = await messages.open_waits(change.connection, change.tree.id)
 
 

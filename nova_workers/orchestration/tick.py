@@ -16,6 +16,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.locking import skip_locked_trees
+from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, kill_branch, report_end
 from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ACTIVE_AGENTS
@@ -89,7 +90,7 @@ class OrchestrationTicker:
                 row["agent_id"],
                 row["run_id"],
                 state,
-                ACTIVE_AGENTS,
+                ACTIVE_AGENTS if state == "KILLED" else legal_sources(state),
                 summary=row["result_text"] or "",
                 error_code=code,
                 error_message=why,

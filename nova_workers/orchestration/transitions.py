@@ -18,7 +18,7 @@ from nova_workers.orchestration.activation import activate_with_prompts
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, report_end
 from nova_workers.runs.orchestrated import AfterTransition
-from nova_workers.vocabulary import AgentState
+from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
 
 __all__ = ["TreeTransitions", "after_change", "apply_change"]
 
@@ -82,7 +82,7 @@ class TreeTransitions:
             place.agent_id,
             claim.run_id,
             state,
-            legal_sources(state) if state != "KILLED" else legal_sources("FAILED"),
+            ACTIVE_AGENTS if state == "KILLED" else legal_sources(state),
             summary=finish.text,
             error_code="killed" if state == "KILLED" else code,
             error_message="Its run was canceled." if state == "KILLED" else why,

@@ -1,55 +1,51 @@
 """Maps the SDK's exceptions to the engine contract's failures."""
 
 import re
-from typing import NamedTuple
 
 import anthropic
 import httpx2
 
-from nova_workers.engines.resilience import AttemptFailed, Cause, retry_after_s
+from nova_workers.engines.resilience import AttemptFailed, retry_after_s
 from nova_workers.engines.turn import BlockPlace, ContentRefused
-from nova_workers.errors import EngineErrorKind, EngineFailure
+from nova_workers.engines.verdicts import (
+    FORBIDDEN,
+    INVALID,
+    NO_MODEL,
+    OUT_OF_ORDER,
+    OVERFLOW,
+    RATE_LIMITED,
+    REFUSED,
+    Verdict,
+)
+from nova_workers.errors import EngineFailure
 
 __all__ = ["failure_of"]
 
 
-class _Verdict(NamedTuple):
-    kind: EngineErrorKind
-    retryable: bool
-    cause: Cause
+_NO_KEY = Verdict("auth_failure", retryable=False, cause="request")
 
-
-_REFUSED = _Verdict("auth_failure", retryable=False, cause="key")
-_FORBIDDEN = _Verdict("auth_failure", retryable=False, cause="key_for_model")
-_RATE_LIMITED = _Verdict("rate_limit", retryable=True, cause="rate_limit")
-_OVERFLOW = _Verdict("context_overflow", retryable=False, cause="request")
-_OUT_OF_ORDER = _Verdict("model_error", retryable=True, cause="transport")
-_NO_MODEL = _Verdict("model_error", retryable=False, cause="model")
-_INVALID = _Verdict("model_error", retryable=False, cause="request")
-_NO_KEY = _Verdict("auth_failure", retryable=False, cause="request")
-
-_BY_TYPE: dict[str, _Verdict] = {
+_BY_TYPE: dict[str, Verdict] = {
     # ``error.type`` of the body. It is more specific than the status: an error within a stream has status 200.
-    "authentication_error": _REFUSED,
-    "permission_error": _FORBIDDEN,
-    "billing_error": _REFUSED,
-    "rate_limit_error": _RATE_LIMITED,
-    "request_too_large": _OVERFLOW,
-    "overloaded_error": _OUT_OF_ORDER,
-    "api_error": _OUT_OF_ORDER,
-    "timeout_error": _OUT_OF_ORDER,
-    "invalid_request_error": _INVALID,
-    "not_found_error": _NO_MODEL,
+    "authentication_error": REFUSED,
+    "permission_error": FORBIDDEN,
+    "billing_error": REFUSED,
+    "rate_limit_error": RATE_LIMITED,
+    "request_too_large": OVERFLOW,
+    "overloaded_error": OUT_OF_ORDER,
+    "api_error": OUT_OF_ORDER,
+    "timeout_error": OUT_OF_ORDER,
+    "invalid_request_error": INVALID,
+    "not_found_error": NO_MODEL,
 }
-_BY_STATUS: dict[int, _Verdict] = {
-    401: _REFUSED,
-    402: _REFUSED,
-    403: _FORBIDDEN,
-    404: _NO_MODEL,
-    408: _OUT_OF_ORDER,
-    409: _OUT_OF_ORDER,
-    413: _OVERFLOW,
-    429: _RATE_LIMITED,
+_BY_STATUS: dict[int, Verdict] = {
+    401: REFUSED,
+    402: REFUSED,
+    403: FORBIDDEN,
+    404: NO_MODEL,
+    408: OUT_OF_ORDER,
+    409: OUT_OF_ORDER,
+    413: OVERFLOW,
+    429: RATE_LIMITED,
 }
 _OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exceed context", "too many tokens")
 """The provider has no code for requests over the context window: they are invalid requests with these messages."""
@@ -72,7 +68,7 @@ def failure_of(error: Exception) -> EngineFailure:
     if isinstance(error, EngineFailure):
         return _found_in_reading(error)
     verdict = _judge(error)
-    if verdict is _INVALID and isinstance(error, anthropic.APIStatusError):
+    if verdict is INVALID and isinstance(error, anthropic.APIStatusError):
         says = error.api_message or error.message
         path = _REFUSED_BLOCK.search(says)
         if path is not None:
@@ -93,23 +89,23 @@ def _found_in_reading(failure: EngineFailure) -> EngineFailure:
     """Return the failure for a truncated stream or an invalid response, which we detected ourselves."""
     if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
         return failure
-    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=_OUT_OF_ORDER.cause)
+    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=OUT_OF_ORDER.cause)
 
 
-def _judge(error: Exception) -> _Verdict:
+def _judge(error: Exception) -> Verdict:
     match error:
         case anthropic.APIStatusError():
             return _judge_status(error)
         case anthropic.APIConnectionError() | anthropic.APIResponseValidationError() | httpx2.TransportError():
             # A connection that breaks within a stream raises the transport's own error.
-            return _OUT_OF_ORDER
+            return OUT_OF_ORDER
         case anthropic.CredentialsError() | TypeError() if _is_about_the_key(error):
             return _NO_KEY
         case ValueError() | LookupError() | RuntimeError() | OverflowError():
             # Otherwise the stream violates the protocol: broken JSON, or events out of order.
-            return _INVALID if _is_data_defect(error) else _OUT_OF_ORDER
+            return INVALID if _is_data_defect(error) else OUT_OF_ORDER
         case _:
-            return _Verdict("unknown", retryable=False, cause="request")
+            return Verdict("unknown", retryable=False, cause="request")
 
 
 def _is_about_the_key(error: Exception) -> bool:
@@ -124,15 +120,15 @@ def _is_data_defect(error: Exception) -> bool:
     return isinstance(error, ValueError) and _NOT_WRITABLE in str(error)
 
 
-def _judge_status(error: anthropic.APIStatusError) -> _Verdict:
+def _judge_status(error: anthropic.APIStatusError) -> Verdict:
     kind: str | None = error.type
     verdict = _BY_STATUS.get(error.status_code) or (_BY_TYPE.get(kind) if kind else None)
     if verdict is None:
         # Without an error body, 5xx is the server's fault and 4xx ours.
-        verdict = _OUT_OF_ORDER if error.status_code >= 500 or error.status_code < 400 else _INVALID
+        verdict = OUT_OF_ORDER if error.status_code >= 500 or error.status_code < 400 else INVALID
     says = (error.api_message or error.message).lower()
-    if verdict is _INVALID and any(words in says for words in _OVERFLOW_WORDS):
-        return _OVERFLOW
+    if verdict is INVALID and any(words in says for words in _OVERFLOW_WORDS):
+        return OVERFLOW
     return verdict
 
 

@@ -2,57 +2,53 @@
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import httpx2
 import openai
 
-from nova_workers.engines.resilience import AttemptFailed, Cause, retry_after_s
+from nova_workers.engines.resilience import AttemptFailed, retry_after_s
 from nova_workers.engines.turn import ContentRefused
-from nova_workers.errors import EngineErrorKind, EngineFailure
+from nova_workers.engines.verdicts import (
+    FORBIDDEN,
+    INVALID,
+    NO_MODEL,
+    OUT_OF_ORDER,
+    OVERFLOW,
+    RATE_LIMITED,
+    REFUSED,
+    Verdict,
+)
+from nova_workers.errors import EngineFailure
 
 __all__ = ["broken", "failure_of", "refusal", "stream_failure"]
 
 
-class _Verdict(NamedTuple):
-    kind: EngineErrorKind
-    retryable: bool
-    cause: Cause
+_UNKNOWN = Verdict("unknown", retryable=False, cause="request")
 
-
-_REFUSED = _Verdict("auth_failure", retryable=False, cause="key")
-_FORBIDDEN = _Verdict("auth_failure", retryable=False, cause="key_for_model")
-_RATE_LIMITED = _Verdict("rate_limit", retryable=True, cause="rate_limit")
-_OVERFLOW = _Verdict("context_overflow", retryable=False, cause="request")
-_OUT_OF_ORDER = _Verdict("model_error", retryable=True, cause="transport")
-_NO_MODEL = _Verdict("model_error", retryable=False, cause="model")
-_INVALID = _Verdict("model_error", retryable=False, cause="request")
-_UNKNOWN = _Verdict("unknown", retryable=False, cause="request")
-
-_BY_CODE: dict[str, _Verdict] = {
+_BY_CODE: dict[str, Verdict] = {
     # ``error.code`` or ``error.type`` of the body. It is more specific than the status.
-    "insufficient_quota": _REFUSED,
-    "billing_hard_limit_reached": _REFUSED,
-    "billing_not_active": _REFUSED,
-    "access_terminated": _REFUSED,
-    "invalid_api_key": _REFUSED,
-    "model_not_found": _NO_MODEL,
-    "context_length_exceeded": _OVERFLOW,
-    "rate_limit_exceeded": _RATE_LIMITED,
-    "server_error": _OUT_OF_ORDER,
-    "server_is_overloaded": _OUT_OF_ORDER,
-    "slow_down": _OUT_OF_ORDER,
-    "vector_store_timeout": _OUT_OF_ORDER,
+    "insufficient_quota": REFUSED,
+    "billing_hard_limit_reached": REFUSED,
+    "billing_not_active": REFUSED,
+    "access_terminated": REFUSED,
+    "invalid_api_key": REFUSED,
+    "model_not_found": NO_MODEL,
+    "context_length_exceeded": OVERFLOW,
+    "rate_limit_exceeded": RATE_LIMITED,
+    "server_error": OUT_OF_ORDER,
+    "server_is_overloaded": OUT_OF_ORDER,
+    "slow_down": OUT_OF_ORDER,
+    "vector_store_timeout": OUT_OF_ORDER,
 }
-_BY_STATUS: dict[int, _Verdict] = {
-    401: _REFUSED,
-    402: _REFUSED,
-    403: _FORBIDDEN,
-    404: _NO_MODEL,
-    408: _OUT_OF_ORDER,
-    409: _OUT_OF_ORDER,
-    413: _OVERFLOW,
-    429: _RATE_LIMITED,
+_BY_STATUS: dict[int, Verdict] = {
+    401: REFUSED,
+    402: REFUSED,
+    403: FORBIDDEN,
+    404: NO_MODEL,
+    408: OUT_OF_ORDER,
+    409: OUT_OF_ORDER,
+    413: OVERFLOW,
+    429: RATE_LIMITED,
 }
 _OVERFLOW_WORDS = re.compile(
     r"context (?:length|window|size|limit)|maximum (?:context|input) length|prompt is too long|too many tokens"
@@ -94,7 +90,7 @@ def failure_of(error: Exception, secrets: Iterable[str] = ()) -> EngineFailure:
 def stream_failure(code: str | None, message: str) -> EngineFailure:
     """Return the failure for an error within a stream of the Responses API."""
     text = f"The model provider failed: {message}" + (f" ({code})" if code else "")
-    verdict = _BY_CODE.get(code or "") or (_INVALID if _is_invalid(code, message) else _OUT_OF_ORDER)
+    verdict = _BY_CODE.get(code or "") or (INVALID if _is_invalid(code, message) else OUT_OF_ORDER)
     return _failure(verdict, text, (code,))
 
 
@@ -109,11 +105,11 @@ def refusal(why: str) -> EngineFailure:
 
 
 def _failure(
-    verdict: _Verdict, text: str, codes: tuple[str | None, ...], retry_after: float | None = None
+    verdict: Verdict, text: str, codes: tuple[str | None, ...], retry_after: float | None = None
 ) -> EngineFailure:
-    if verdict is _INVALID:
+    if verdict is INVALID:
         if _OVERFLOW_WORDS.search(text):
-            verdict = _OVERFLOW
+            verdict = OVERFLOW
         elif _is_about_media(text, " ".join(code or "" for code in codes)):
             return ContentRefused(text)
     return AttemptFailed(
@@ -131,12 +127,12 @@ def _found_in_reading(failure: EngineFailure) -> EngineFailure:
     """Return the failure for a truncated stream or an invalid response, which we detected ourselves."""
     if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
         return failure
-    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=_OUT_OF_ORDER.cause)
+    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=OUT_OF_ORDER.cause)
 
 
-def _judge_api(error: openai.APIError) -> _Verdict:
+def _judge_api(error: openai.APIError) -> Verdict:
     if isinstance(error, openai.APIResponseValidationError):
-        return _OUT_OF_ORDER
+        return OUT_OF_ORDER
     for code in (error.code, error.type):
         if code in _BY_CODE:
             return _BY_CODE[code]
@@ -145,12 +141,12 @@ def _judge_api(error: openai.APIError) -> _Verdict:
     # An error within a stream of chat completions has no status, but some servers give one as its code.
     if error.code is not None and error.code.isdecimal():
         return _by_status(int(error.code))
-    return _INVALID if _is_invalid(error.type, error.message) else _OUT_OF_ORDER
+    return INVALID if _is_invalid(error.type, error.message) else OUT_OF_ORDER
 
 
-def _by_status(status: int) -> _Verdict:
+def _by_status(status: int) -> Verdict:
     # Where the status says nothing more, 5xx is the server's fault and 4xx ours.
-    return _BY_STATUS.get(status) or (_INVALID if 400 <= status < 500 else _OUT_OF_ORDER)
+    return _BY_STATUS.get(status) or (INVALID if 400 <= status < 500 else OUT_OF_ORDER)
 
 
 def _is_invalid(code: str | None, message: str) -> bool:
@@ -162,13 +158,13 @@ def _is_invalid(code: str | None, message: str) -> bool:
     )
 
 
-def _judge(error: Exception) -> _Verdict:
+def _judge(error: Exception) -> Verdict:
     match error:
         case openai.APIConnectionError() | httpx2.TransportError():
-            return _OUT_OF_ORDER
+            return OUT_OF_ORDER
         case ValueError() | LookupError() | RuntimeError() | OverflowError() | AttributeError() | TypeError():
             # The stream violates the protocol: broken JSON, or pieces without their fields.
-            return _INVALID if _is_data_defect(error) else _OUT_OF_ORDER
+            return INVALID if _is_data_defect(error) else OUT_OF_ORDER
         case _:
             return _UNKNOWN
 
