@@ -45,7 +45,8 @@ async def activate(
     accepted = await insert_run(change.connection, submission, run_id)
     if accepted is None:
         raise AgentSpawnError(f"Agent {agent.id!r} cannot be restarted: its thread or configuration was deleted.")
-    await ledger.reactivate(change.connection, agent.id, run_id, prompt, legal_sources("PENDING"))
+    if not await ledger.reactivate(change.connection, agent.id, run_id, prompt, legal_sources("PENDING")):
+        raise AgentSpawnError(f"Agent {agent.id!r} was restarted meanwhile. Wait for its result.")
     if agent.parent_id is None:
         await ledger.close_tree(change.connection, change.tree.id, closed=False)
     change.bells.append(accepted.doorbell)
