@@ -20,17 +20,17 @@ from nova_workers.errors import (
     MessageRoutingError,
 )
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.locking import lock_tree_of_run
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.finding import find_agent, pick_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.placing import Spawned, check_room, place_spawn, send_prompt
 from nova_workers.orchestration.preparing import PreparedSpawn, prepare_spawn
 from nova_workers.orchestration.routing import TreeChange, deliver
-from nova_workers.orchestration.service import find_agent, pick_agent
 from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ENDED_AGENTS
 
@@ -236,7 +236,7 @@ class AgentActions:
         """
         async with self._changed(caller) as change:
             own = await _own(change, caller)
-            await ledger.set_progress(change.connection, own.id, caller.run_id, status, percent)
+            await activations.set_progress(change.connection, own.id, caller.run_id, status, percent)
             await messages.send(
                 change.connection,
                 change.tree,
@@ -258,7 +258,7 @@ class AgentActions:
         if not summary.strip():
             raise InvalidInput("summary: it is blank. Say what was done and what was found.", field="summary")
         async with self._changed(caller) as change:
-            await ledger.set_summary(change.connection, caller.agent_id, caller.run_id, summary.strip(), artifacts)
+            await activations.set_summary(change.connection, caller.agent_id, caller.run_id, summary.strip(), artifacts)
 
     async def expect_message(self, caller: Caller) -> None:
         """Check that a message can still arrive: the agent has a parent, an active child, or a message already.

@@ -7,8 +7,7 @@ from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.contracts.runs import Submission
 from nova_workers.errors import AgentSpawnError
 from nova_workers.ids import new_id
-from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations import messages
+from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.orchestration.lifecycle import can_restart, legal_sources
 from nova_workers.orchestration.routing import TreeChange
@@ -45,10 +44,10 @@ async def activate(
     accepted = await insert_run(change.connection, submission, run_id)
     if accepted is None:
         raise AgentSpawnError(f"Agent {agent.id!r} cannot be restarted: its thread or configuration was deleted.")
-    if not await ledger.reactivate(change.connection, agent.id, run_id, prompt, legal_sources("PENDING")):
+    if not await activations.reactivate(change.connection, agent.id, run_id, prompt, legal_sources("PENDING")):
         raise AgentSpawnError(f"Agent {agent.id!r} was restarted meanwhile. Wait for its result.")
     if agent.parent_id is None:
-        await ledger.close_tree(change.connection, change.tree.id, closed=False)
+        await open_trees.close_tree(change.connection, change.tree.id, closed=False)
     change.bells.append(accepted.doorbell)
     return run_id
 

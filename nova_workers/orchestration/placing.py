@@ -9,9 +9,9 @@ from typing import Literal
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.errors import AgentSpawnError
 from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations import messages
-from nova_workers.ledger.orchestrations.agents import NewAgent
+from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.locking import LockedTree
+from nova_workers.ledger.orchestrations.spawning import NewAgent
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.preparing import PreparedSpawn
 from nova_workers.orchestration.routing import TreeChange, deliver
@@ -91,7 +91,7 @@ async def _activate(
         expert_id=request.expert_id,
         category=prepared.chosen.category,
     )
-    agent_id, bell = await ledger.insert_agent(change.connection, change.tree, agent)
+    agent_id, bell = await spawning.insert_agent(change.connection, change.tree, agent)
     change.bells.append(bell)
     return Spawned(agent_id, bell.run_id, "spawned")
 

@@ -15,8 +15,8 @@ from nova_workers.contracts.orchestration import AgentDescriptor, AgentResult, R
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.errors import DeadlockDetectedError
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.orchestrations.messages import OpenWait
 from nova_workers.ledger.runs.cancel import request_cancel
@@ -93,7 +93,7 @@ async def report_end(
     if has_children:
         await _kill_children(change, agent, "its parent ended")
     if agent.parent_id is None:
-        await ledger.close_tree(change.connection, change.tree.id)
+        await open_trees.close_tree(change.connection, change.tree.id)
         return
     await messages.send(
         change.connection,
@@ -116,7 +116,7 @@ async def report_end(
 
 async def end_agent(change: TreeChange, agent: AgentDescriptor, *, code: str, why: str) -> bool:
     """Fail an active agent, stop its run, and report it. False if it has ended."""
-    moved = await ledger.move(
+    moved = await activations.move(
         change.connection,
         [agent.id],
         "FAILED",
@@ -156,7 +156,7 @@ async def _kill(change: TreeChange, agents: Sequence[AgentDescriptor], why: str)
     active = [agent for agent in agents if agent.state not in ENDED_AGENTS]
     if not active:
         return []
-    killed = await ledger.move(
+    killed = await activations.move(
         change.connection,
         [agent.id for agent in active],
         "KILLED",

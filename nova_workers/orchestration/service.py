@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits, SpawnRequest
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
-from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, InvalidInput, MessageRoutingError, NotFound
+from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, MessageRoutingError, NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations import messages
-from nova_workers.ledger.orchestrations.agents import NewAgent
+from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
+from nova_workers.ledger.orchestrations.spawning import NewAgent
 from nova_workers.ledger.orchestrations.trees import orchestration_of_run
 from nova_workers.ledger.runs.submit import find_idempotent, take_idempotency_key
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate, activate_with_prompts
 from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.finding import find_agent
+from nova_workers.orchestration.limits import limits_of
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.profile import agent_spec, check_cwd
 from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch
 from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ENDED_AGENTS, RunQueue, RunSource
 
-__all__ = ["NewOrchestration", "Orchestrations", "Started", "find_agent", "narrowed_limits", "pick_agent"]
+__all__ = ["NewOrchestration", "Orchestrations", "Started"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class Orchestrations:
                 ttl_s=self._idempotency_ttl_s,
             ):
                 return await _replay(connection, new, new.idempotency_key)
-            inserted = await ledger.insert_tree(
+            inserted = await spawning.insert_tree(
                 connection,
                 master,
                 tenant_id=new.tenant_id,
@@ -241,74 +242,6 @@ async def _replay(connection: Connection, new: NewOrchestration, key: str) -> St
     if found is None or ids is None:
         raise Gone(f"Idempotency-Key {key!r} belongs to an orchestration that was deleted. Use a new key.", key=key)
     return Started(*ids, found[1].run_id, replayed=True)
-
-
-def limits_of(config: OrchestrationConfig) -> OrchestrationLimits:
-    """Return the limits that a configuration sets."""
-    engine = config.engine
-    return OrchestrationLimits(
-        max_agent_depth=engine.max_agent_depth,
-        max_concurrent_agents=engine.max_concurrent_agents,
-        agent_timeout_seconds=engine.agent_timeout_seconds,
-        tool_call_timeout_seconds=engine.tool_call_timeout_seconds,
-    )
-
-
-def narrowed_limits(config: OrchestrationConfig, wanted: OrchestrationCreate) -> OrchestrationLimits:
-    """Return the limits of a new orchestration: its own budgets, and bounds that may be lower than the configuration's.
-
-    Raises:
-        InvalidInput: A bound is higher than the configuration permits.
-    """
-    limits = limits_of(config)
-    budgets = wanted.model_dump(include={"token_budget", "cost_budget_usd", "time_budget_s"})
-    bounds = wanted.model_dump(include=set(OrchestrationLimits.model_fields), exclude=set(budgets), exclude_none=True)
-    for field_name, bound in bounds.items():
-        if bound > (highest := getattr(limits, field_name)):
-            raise InvalidInput(
-                f"{field_name}: {bound!r} is more than the configuration permits, {highest:g}. Give a lower one, or "
-                "change `engine` with PUT /v1/orchestrations/config.",
-                field=field_name,
-            )
-    return limits.model_copy(update={**budgets, **bounds})
-
-
-async def find_agent(
-    connection: Connection, tree: LockedTree, part: str, *, below: str | None = None
-) -> AgentDescriptor:
-    """Return the agent of a tree with an id, or a unique part of it.
-
-    Args:
-        connection: The ledger.
-        tree: The orchestration.
-        part: The id, or a part of it that no other agent's id has.
-        below: Only children of this agent.
-
-    Raises:
-        NotFound: There is none, or there are several.
-    """
-    agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
-    if below is None:
-        return pick_agent(agents, part, what="agent")
-    return pick_agent([agent for agent in agents if agent.parent_id == below], part, what="child")
-
-
-def pick_agent(agents: Sequence[AgentDescriptor], part: str, *, what: str) -> AgentDescriptor:
-    """Return the agent with an id, or a unique part of it.
-
-    Raises:
-        NotFound: There is none, or there are several.
-    """
-    wanted = part.strip().casefold()
-    found = [agent for agent in agents if agent.id.casefold() == wanted] or [
-        agent for agent in agents if wanted and wanted in agent.id.casefold()
-    ]
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(agent.id for agent in (found or agents)) or "none"
-    if found:
-        raise NotFound(f"Several agents match {part!r}: {known}. Give more of the id.", kind="agent")
-    raise NotFound(f"There is no {what} {part!r}. There are: {known}.", kind="agent")
 
 
 async def _agent(connection: Connection, tree: LockedTree, agent_id: str) -> AgentDescriptor:

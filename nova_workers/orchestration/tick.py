@@ -13,8 +13,8 @@ from nova_workers.contracts.orchestration import AgentResult
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.locking import skip_locked_trees
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, kill_branch, report_end
@@ -46,7 +46,7 @@ class OrchestrationTicker:
         after, changed = "", 0
         while True:
             async with self._database.connection() as connection:
-                found = await ledger.open_trees(connection, after=after, limit=_BATCH)
+                found = await open_trees.list_open(connection, after=after, limit=_BATCH)
             for orchestration_id in found:
                 changed += await self._sweep(orchestration_id)
             if len(found) < _BATCH:
@@ -85,7 +85,7 @@ class OrchestrationTicker:
             state = "COMPLETED" if succeeded else "KILLED" if canceled else "FAILED"
             code = None if succeeded else "killed" if canceled else row["error_kind"] or "unknown"
             why = None if succeeded else row["error_message"] or f"Its run ended: {row['status']}."
-            ended = await ledger.end_activation(
+            ended = await activations.end_activation(
                 change.connection,
                 row["agent_id"],
                 row["run_id"],

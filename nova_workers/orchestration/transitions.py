@@ -10,8 +10,8 @@ from nova_workers.contracts.orchestration import AgentResult, OrchestrationPlace
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.runs import Claim, Finish
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations import messages
 from nova_workers.ledger.orchestrations.changes import changed_now, news_of_agents
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.orchestration.activation import activate_with_prompts
@@ -53,7 +53,7 @@ class TreeTransitions:
     async def _move(self, connection: Connection, claim: Claim, state: AgentState) -> None:
         place = _place(claim)
         sources = legal_sources(state) if state == "RUNNING" else ("PENDING",)
-        moved = await ledger.move(connection, [place.agent_id], state, sources, run_id=claim.run_id)
+        moved = await activations.move(connection, [place.agent_id], state, sources, run_id=claim.run_id)
         if moved:
             self._notifier.announce_tree(await news_of_agents(connection, place.orchestration_id, moved))
 
@@ -62,12 +62,12 @@ class TreeTransitions:
     ) -> AfterTransition:
         """Move the agent to the state that says what it waits for, deliver what is there, and look for a deadlock."""
         place, change = _place(claim), TreeChange(connection, tree)
-        await ledger.add_reasoning(connection, place.agent_id, claim.run_id, reasoning_ms)
+        await activations.add_reasoning(connection, place.agent_id, claim.run_id, reasoning_ms)
         waits = await messages.open_waits(connection, tree.id)
         own = [wait.messages.sender for wait in waits if wait.waiter == place.agent_id and wait.messages is not None]
         if own:
             state = _WAITING_FOR.get(own[0]) or await _state_of_any(connection, tree, place)
-            await ledger.move(connection, [place.agent_id], state, legal_sources(state), run_id=claim.run_id)
+            await activations.move(connection, [place.agent_id], state, legal_sources(state), run_id=claim.run_id)
             await break_deadlocks(change, await deliver(change, waits))
         return await after_change(change)
 
@@ -77,7 +77,7 @@ class TreeTransitions:
         succeeded = finish.status == "succeeded" and finish.limit is None
         state: AgentState = "COMPLETED" if succeeded else "KILLED" if finish.status == "canceled" else "FAILED"
         code, why = _failure(finish) if state == "FAILED" else (None, None)
-        ended = await ledger.end_activation(
+        ended = await activations.end_activation(
             connection,
             place.agent_id,
             claim.run_id,

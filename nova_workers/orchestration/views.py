@@ -10,10 +10,10 @@ from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.locking import frozen_config
 from nova_workers.orchestration.actions import Caller
 from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.finding import pick_agent
 from nova_workers.orchestration.history import load_history
 from nova_workers.orchestration.models.choice import Recommendation
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.service import pick_agent
 from nova_workers.vocabulary import Complexity
 
 __all__ = ["AgentViews"]

@@ -27,8 +27,10 @@ from nova_workers.contracts.http.orchestrations import (
 from nova_workers.ledger.orchestrations import trees as ledger
 from nova_workers.ledger.orchestrations.agents import agents_of
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
+from nova_workers.orchestration.finding import pick_agent
 from nova_workers.orchestration.history import load_history, selected
-from nova_workers.orchestration.service import NewOrchestration, narrowed_limits, pick_agent
+from nova_workers.orchestration.limits import narrowed_limits
+from nova_workers.orchestration.service import NewOrchestration
 from nova_workers.vocabulary import HistoryDetail
 
 __all__ = ["router"]

@@ -9,7 +9,7 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orchestrations.agents import tree_spending
+from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.runs.budgets import SpentToday, spent_today
 from nova_workers.runs.persist import persist
 

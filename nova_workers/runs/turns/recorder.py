@@ -27,7 +27,7 @@ from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.orchestrations.agents import tree_spending
+from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.orchestrations.permissions import is_allowed_always
 from nova_workers.ledger.runs import journal as ledger
 from nova_workers.ledger.runs.resume import Journal

@@ -20,6 +20,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger import scheduled
 from nova_workers.ledger.database import Connection, Database, Row
 from nova_workers.ledger.delivery import outbox
+from nova_workers.ledger.orchestrations import activations, open_trees, spawning
 from nova_workers.ledger.orchestrations import agents as tree_agents
 from nova_workers.ledger.orchestrations import locking as tree_locking
 from nova_workers.ledger.orchestrations import messages as tree_messages
@@ -55,6 +56,7 @@ def _names(*modules: ModuleType) -> dict[str, str]:
 
 
 _STATEMENTS: Final = _names(
+    activations,
     budgets,
     cancel,
     claim,
@@ -63,10 +65,12 @@ _STATEMENTS: Final = _names(
     finish,
     journal,
     leases,
+    open_trees,
     outbox,
     release,
     resume,
     scheduled,
+    spawning,
     submit,
     suspend,
     tree_agents,

@@ -1,0 +1,43 @@
+"""Open orchestrations: which there are, their end and continuation, and what their agents have used."""
+
+from __future__ import annotations
+
+from nova_workers.contracts.orchestration import TreeSpending
+from nova_workers.ledger.database import Connection
+
+__all__ = ["close_tree", "list_open", "tree_spending"]
+
+_CLOSE = "UPDATE orchestrations SET finished_at = now() WHERE id = :id AND finished_at IS NULL"
+_REOPEN = """
+UPDATE orchestrations
+   SET finished_at = NULL, deadline_at = now() + (limits->>'time_budget_s')::float8 * interval '1 second'
+ WHERE id = :id
+"""
+_OPEN = "SELECT id FROM orchestrations WHERE finished_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
+
+# Committed usage. A step counts once it is committed; the turns of one tree are a few hundred rows at most.
+_SPENDING = """
+SELECT COALESCE(sum(t.input_tokens + t.output_tokens + t.cache_read_tokens + t.cache_write_tokens), 0)::bigint
+           AS tokens,
+       COALESCE(sum(t.cost_usd), 0)::float8 AS cost_usd
+  FROM orchestration_agents a JOIN turns t ON t.thread_id = a.thread_id
+ WHERE a.orchestration_id = :orchestration_id AND t.id IS DISTINCT FROM :except_turn_id
+"""
+
+
+async def close_tree(connection: Connection, orchestration_id: str, *, closed: bool = True) -> None:
+    """Record that the master ended; or with `closed` false, that it continues, with a new time budget."""
+    await connection.execute(_CLOSE if closed else _REOPEN, id=orchestration_id)
+
+
+async def list_open(connection: Connection, *, after: str, limit: int) -> list[str]:
+    """Return ids of orchestrations whose master has not ended, after `after`."""
+    return [row["id"] for row in await connection.fetch(_OPEN, after=after, limit=limit)]
+
+
+async def tree_spending(
+    connection: Connection, orchestration_id: str, *, except_turn_id: str | None = None
+) -> TreeSpending:
+    """Return what all agents of an orchestration have used, as far as it is committed."""
+    row = await connection.fetchrow(_SPENDING, orchestration_id=orchestration_id, except_turn_id=except_turn_id)
+    return TreeSpending(0, 0.0) if row is None else TreeSpending(row["tokens"], row["cost_usd"])

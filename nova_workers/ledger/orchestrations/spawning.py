@@ -1,0 +1,186 @@
+"""Inserts orchestrations and agents, each with a thread and a first run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nova_workers.contracts.content import JsonObject, storable
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.errors import AgentSpawnError
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.inserts import insert_runs, insert_threads
+from nova_workers.ledger.orchestrations.locking import LockedTree
+from nova_workers.vocabulary import AgentRole, PermissionMode, RunSource
+
+__all__ = ["NewAgent", "insert_agent", "insert_tree"]
+
+_RUN = insert_runs(
+    "thread",
+    id=":run_id",
+    tenant_id="tenant_id",
+    thread_id=":thread_id",
+    agent_id=":agent_id",
+    seq="1",
+    content=":content",
+    queue=":queue",
+    source=":source",
+    parent_run_id=":parent_run_id",
+    depth=":depth",
+    meta=":metadata",
+)
+
+# The agent's thread and its first run, if the agent whose configuration bounds the tree still exists.
+_THREAD_AND_RUN = f"""
+thread AS (
+    {
+    insert_threads(
+        "agents WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL",
+        id=":thread_id",
+        agent_id="id",
+        orchestration_id=":orchestration_id",
+    )
+}
+    RETURNING id, tenant_id
+), run AS (
+    {_RUN}
+)
+"""
+
+_AGENT = """
+INSERT INTO orchestration_agents (id, tenant_id, orchestration_id, parent_id, thread_id, run_id, role, depth, name,
+                                  prompt, tools, model, cwd, plugins, permission_mode, expert_id, category, spec)
+SELECT :id, :tenant_id, :orchestration_id, :parent_id, :thread_id, :run_id, :role, :depth, :name,
+       :prompt, :tools, :model, :cwd, :plugins, :permission_mode, :expert_id, :category, :spec
+"""
+
+_INSERT = f"WITH {_THREAD_AND_RUN}, agent AS ({_AGENT} FROM run) SELECT id FROM run"
+
+# An orchestration with its master.
+_INSERT_TREE = f"""
+WITH {_THREAD_AND_RUN}, tree AS (
+    INSERT INTO orchestrations (id, tenant_id, agent_id, master_id, thread_id, task, config, config_version, limits,
+                                queue, source, source_run_id, meta, deadline_at)
+    SELECT :orchestration_id, :tenant_id, :agent_id, :id, :thread_id, :task, :config, :config_version, :limits,
+           :queue, :source, :parent_run_id, :metadata, now() + :time_budget_s::float8 * interval '1 second'
+      FROM run
+    RETURNING id
+), agent AS (
+    {_AGENT} FROM tree
+)
+SELECT id FROM run
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAgent:
+    """An agent to insert, with everything resolved."""
+
+    role: AgentRole
+    name: str
+    prompt: str
+    spec: JsonObject
+    parent_id: str | None = None
+    parent_run_id: str | None = None
+    depth: int = 0
+    tools: tuple[str, ...] | None = None
+    model: str | None = None
+    cwd: str | None = None
+    plugins: tuple[str, ...] = ()
+    permission_mode: PermissionMode = "DEFAULT"
+    expert_id: str | None = None
+    category: str | None = None
+
+
+async def insert_tree(
+    connection: Connection,
+    master: NewAgent,
+    *,
+    tenant_id: str,
+    agent_id: str,
+    task: str,
+    config: JsonObject,
+    config_version: int | None,
+    limits: JsonObject,
+    queue: str,
+    source: RunSource,
+    metadata: Mapping[str, Any],
+    run_id: str,
+) -> tuple[str, str, Doorbell] | None:
+    """Insert an orchestration with its master, whose run `run_id` is queued.
+
+    Returns:
+        Ids of the orchestration and the master, and the doorbell of the run; None if there is no such agent.
+    """
+    ids = {**_ids(new_id("orc")), "run_id": run_id}
+    run = await connection.fetchval(
+        _INSERT_TREE,
+        **_values(master),
+        **ids,
+        tenant_id=tenant_id,
+        agent_id=agent_id,
+        task=task,
+        config=config,
+        config_version=config_version,
+        limits=limits,
+        time_budget_s=limits.get("time_budget_s"),
+        queue=queue,
+        source=source,
+        metadata=dict(metadata),
+    )
+    if run is None:
+        return None
+    return ids["orchestration_id"], ids["id"], Doorbell(ids["run_id"], ids["thread_id"], queue)
+
+
+async def insert_agent(connection: Connection, tree: LockedTree, agent: NewAgent) -> tuple[str, Doorbell]:
+    """Insert an agent with a queued run, and return its id and the run's doorbell.
+
+    Raises:
+        AgentSpawnError: The agent whose configuration bounds the tree was deleted.
+    """
+    ids = _ids(tree.id)
+    run = await connection.fetchval(
+        _INSERT,
+        **_values(agent),
+        **ids,
+        tenant_id=tree.tenant_id,
+        agent_id=tree.agent_id,
+        queue=tree.queue,
+        source="agent",
+        metadata={},
+    )
+    if run is None:
+        raise AgentSpawnError(f"Agent {tree.agent_id!r}, which this orchestration runs under, was deleted.")
+    return ids["id"], Doorbell(ids["run_id"], ids["thread_id"], tree.queue)
+
+
+def _ids(orchestration_id: str) -> dict[str, str]:
+    return {
+        "orchestration_id": orchestration_id,
+        "id": new_id("oag"),
+        "thread_id": new_id("thr"),
+        "run_id": new_id("run"),
+    }
+
+
+def _values(agent: NewAgent) -> dict[str, Any]:
+    return {
+        "parent_id": agent.parent_id,
+        "parent_run_id": agent.parent_run_id,
+        "depth": agent.depth,
+        "role": agent.role,
+        "name": agent.name,
+        "prompt": storable(agent.prompt),
+        "content": [{"type": "text", "text": storable(agent.prompt)}],
+        "tools": None if agent.tools is None else list(agent.tools),
+        "model": agent.model,
+        "cwd": agent.cwd,
+        "plugins": list(agent.plugins),
+        "permission_mode": agent.permission_mode,
+        "expert_id": agent.expert_id,
+        "category": agent.category,
+        "spec": agent.spec,
+    }
