@@ -18,6 +18,7 @@ from claude_agent_sdk.types import HookEvent, HookInput, SyncHookJSONOutput
 from mcp.server import Server
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
+from nova_workers.engines.claude_agent.failures import is_media_refusal
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.names import BRIDGE, own_name
 from nova_workers.engines.claude_agent.process import ClaudeProcess, Launch
@@ -199,7 +200,7 @@ class Conversation:
             self._parts.subagents.show(str(parent), message)
         elif kind == "user":
             self._settle(message)
-        elif kind in ("stream_event", "result", "system"):
+        elif kind in ("stream_event", "result", "system") or is_media_refusal(message):
             self._frames.put_nowait(message)
 
     def _settle(self, message: JsonObject) -> None:

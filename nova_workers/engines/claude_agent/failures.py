@@ -2,12 +2,12 @@
 
 import re
 
-from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.content import ContentBlock, JsonObject, text_of
 from nova_workers.engines.resilience import AttemptFailed, Cause
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.errors import EngineErrorKind, EngineFailure
 
-__all__ = ["failure_of", "program_ended"]
+__all__ = ["failure_of", "is_media_refusal", "media_refusal_of", "program_ended"]
 
 _Verdict = tuple[EngineErrorKind, bool, Cause]
 
@@ -35,6 +35,9 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], _Verdict], ...] = (
 
 
 _ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.I)
+_MEDIA_ERRORS = {"media_removed": None, "pdf_too_large": "document", "pdf_password_protected": "document"}
+"""The program's names of the errors after which it omits a block from its own requests, and the kind of the block if
+the name states it."""
 
 
 def failure_of(result: JsonObject) -> EngineFailure:
@@ -42,7 +45,7 @@ def failure_of(result: JsonObject) -> EngineFailure:
     reported = _message_of(result)
     status = result.get("api_error_status")
     verdict = _judge(status if isinstance(status, int) else None, reported)
-    message = f"The Claude Code program reports: {reported}"
+    message = _reported(reported)
     if verdict is None:
         return EngineFailure(message, kind="unknown", retryable=False)
     kind, retryable, cause = verdict
@@ -50,6 +53,26 @@ def failure_of(result: JsonObject) -> EngineFailure:
         # The program numbers messages differently, so the place is unknown.
         return ContentRefused(message)
     return AttemptFailed(message, kind=kind, retryable=retryable, cause=cause)
+
+
+def is_media_refusal(message: JsonObject) -> bool:
+    """Return whether the program reports that it omits a block from now on, because the provider refused it.
+
+    The message comes before the program's next request, or before the result if the error ended the program's turn.
+    """
+    return message.get("type") == "assistant" and message.get("api_error") in _MEDIA_ERRORS
+
+
+def media_refusal_of(message: JsonObject) -> ContentRefused:
+    """Return the refusal that the program reports.
+
+    The program does not say which block it omits. So the turn selects one, and a new program continues with a note in
+    its place: what the ledger says is then what the provider gets.
+    """
+    named: JsonObject = message.get("api_error_params") or {}
+    media = _MEDIA_ERRORS[message["api_error"]] or named.get("media")
+    content: list[ContentBlock] = message.get("message", {}).get("content") or []
+    return ContentRefused(_reported(text_of(tuple(content)).removeprefix("API Error: ")), media=media)
 
 
 def program_ended(complaints: str) -> EngineFailure:
@@ -60,6 +83,10 @@ def program_ended(complaints: str) -> EngineFailure:
         kind=kind,
         retryable=retryable,
     )
+
+
+def _reported(text: str) -> str:
+    return f"The Claude Code program reports: {text}"
 
 
 def _message_of(result: JsonObject) -> str:

@@ -13,7 +13,6 @@ from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import (
     EngineOptions,
     EngineResult,
-    StepRecord,
     SubagentConfig,
     TurnListener,
 )
@@ -35,7 +34,7 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
 from nova_workers.engines.native import Toolset, TurnTools
 from nova_workers.engines.resilience import Resilience, ResilientResponder, Route
-from nova_workers.engines.turn import Interruption, Turn, query_message
+from nova_workers.engines.turn import Interruption, Turn
 
 __all__ = ["ClaudeTurn", "Shared"]
 
@@ -114,7 +113,7 @@ class ClaudeTurn:
                 result = await turn.play(content, provider=provider)
             self._freeze()
             result = replace(result, tools_available=self._opener.offered)
-            return await self._stored(result, content) if turn.is_final else result
+            return await self._stored(result, turn.conversation) if turn.is_final else result
         finally:
             if release is not None:
                 release()
@@ -137,16 +136,11 @@ class ClaudeTurn:
         )
         return Conversation(launch, parts)
 
-    async def _stored(self, result: EngineResult, content: tuple[ContentBlock, ...]) -> EngineResult:
+    async def _stored(self, result: EngineResult, conversation: Sequence[Message]) -> EngineResult:
         """Store the session of an ended turn. A turn that is requeued or waits continues from its journal instead."""
         sessions = self._options.sessions
-        if sessions is None:
-            return result
-        journal = [message for step in self._options.journal for message in _committed(step)]
-        session = self._opener.to_store(
-            (*self._options.history, query_message(content, self._options), *journal, *result.messages)
-        )
-        if session is None:
+        session = self._opener.to_store(conversation) if sessions is not None else None
+        if sessions is None or session is None:
             return result
         await sessions.save(session)
         return replace(result, session_id=session.id)
@@ -163,11 +157,6 @@ class ClaudeTurn:
             if self._holds_slot:
                 self._shared.slots.release()
             await self._tools.close()
-
-
-def _committed(step: StepRecord) -> tuple[Message, ...]:
-    """Return what an earlier attempt committed of a step; the rest of an open one is in this attempt's result."""
-    return step.messages if step.complete else step.messages[:1]
 
 
 def _agents(agents: Mapping[str, SubagentConfig], launcher: Launcher) -> dict[str, AgentDefinition]:

@@ -19,7 +19,7 @@ from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.anthropic.prices import Prices
 from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.conversation import Boundary, Conversation, Ended
-from nova_workers.engines.claude_agent.failures import failure_of, program_ended
+from nova_workers.engines.claude_agent.failures import failure_of, media_refusal_of, program_ended
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.reading import ResponseReader, usage_of
 from nova_workers.engines.resilience import AttemptFailed, ModelLimits, Route, TokenEstimate
@@ -170,6 +170,8 @@ class ClaudeProvider:
                     await self._pass(conversation, frame)
                 case Ended():
                     raise program_ended(frame.complaints)
+                case {"type": "assistant"}:
+                    raise media_refusal_of(frame)
                 case {"type": "result"}:
                     return self._end(frame, reader, draft)
                 case {"type": "stream_event", "event": event}:

@@ -3,7 +3,6 @@
 from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.loop import Turn
-from nova_workers.engines.turn.query import query_message
 from nova_workers.engines.turn.seam import (
     Ask,
     BlockPlace,
@@ -30,5 +29,4 @@ __all__ = [
     "Tools",
     "Turn",
     "TurnStopped",
-    "query_message",
 ]

@@ -23,7 +23,6 @@ from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.calls import CallRunner
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.turn.interruption import Interruption, ReasoningClock, TurnStopped
-from nova_workers.engines.turn.query import query_message
 from nova_workers.engines.turn.refusals import leave_out
 from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
@@ -91,7 +90,8 @@ class Turn:
         )
         self._reasoning = ReasoningClock(options.reasoning_timeout_s, interruption)
         self._tools = tools
-        self._conversation: list[Message] = []
+        self.conversation: list[Message] = []
+        """Every message so far, with a note instead of each block that the provider refused."""
         self._steering: tuple[Message, ...] = ()
         self._index = 0
         self._sequence = 0
@@ -110,7 +110,7 @@ class Turn:
             RunLost: The listener raised it. Its other errors propagate as well.
         """
         started_s = time.monotonic()
-        self._conversation = [*self._options.history, query_message(message, self._options)]
+        self.conversation = [*self._options.history, _query(message, self._options)]
         error: EngineError | None = None
         try:
             if self._options.output_schema is not None:
@@ -151,13 +151,13 @@ class Turn:
     async def _resume(self) -> StopReason | None:
         *before, last = self._options.journal
         for record in before:
-            self._conversation.extend(record.messages)
+            self.conversation.extend(record.messages)
         self._index = last.index
         self._sequence = sum(len(record.tool_calls) for record in self._options.journal)
         self._tally.text = text_of(last.messages[0].content) if last.messages else ""
         if not last.complete:
             step = OpenStep.reopened(last)
-            self._conversation.extend(step.response)
+            self.conversation.extend(step.response)
             self._step = step
             if step.approved:
                 # Once begun they may have had an effect, so the journal must record that before they begin.
@@ -165,7 +165,7 @@ class Turn:
             await self._runner.interrupt_in_flight(step)
             await self._runner.run(step)
             return self._defer(step) if step.deferred else await self._close(step, "tools")
-        self._conversation.extend(last.messages)
+        self.conversation.extend(last.messages)
         self._index += 1
         if last.final:
             return "end_turn"
@@ -182,7 +182,7 @@ class Turn:
 
     def _next_ask(self) -> Ask:
         steering, self._steering = self._steering, ()
-        return Ask(self._conversation, self._index, steering)
+        return Ask(self.conversation, self._index, steering)
 
     @asynccontextmanager
     async def _waiting(self, draft: Draft) -> AsyncGenerator[None]:
@@ -196,7 +196,7 @@ class Turn:
                 self._tally.model_calls += 1
                 yield
         except ContentRefused as refusal:
-            left_out = leave_out(self._conversation, refusal) if self._refusals < _MAX_REFUSALS else None
+            left_out = leave_out(self.conversation, refusal) if self._refusals < _MAX_REFUSALS else None
             if left_out is None:
                 raise
             self._refusals += 1
@@ -212,7 +212,7 @@ class Turn:
         return asyncio.get_running_loop().call_later(THINKING_DELAY_S, self._listener.on_thinking)
 
     async def _process_response(self, response: Response, extra_usage: TokenUsage) -> StopReason | None:
-        admitted = admit(response, self._conversation)
+        admitted = admit(response, self.conversation)
         if admitted.amended:
             _log.warning("model_response_amended", step=self._index, rejected=dict(admitted.rejected))
         with self._interruption.section():
@@ -281,7 +281,7 @@ class Turn:
         self._step = self._draft = None
         self.is_final = record.final
         fresh = record.messages[committed_messages:]
-        self._conversation.extend(fresh)
+        self.conversation.extend(fresh)
         self._tally.messages.extend(fresh)
         self._tally.calls.extend(record.tool_calls)
         return await self._listener.on_step(record)
@@ -289,7 +289,7 @@ class Turn:
     async def _take_steering(self) -> None:
         joined = await self._listener.take_steering()
         self._steering += joined
-        self._conversation.extend(joined)
+        self.conversation.extend(joined)
         self._tally.messages.extend(joined)
 
     async def _report_partial_step(self) -> None:
@@ -317,3 +317,11 @@ class Turn:
         self._listener.on_event(self._tally.event(duration_ms))
         output = self._check.value if self._check is not None and reason == "end_turn" else None
         return self._tally.result(reason, error, provider=provider, duration_ms=duration_ms, output=output)
+
+
+def _query(message: str | tuple[ContentBlock, ...], options: EngineOptions) -> Message:
+    """Return the message as the model gets it: the event context in a block of its own, then the content."""
+    content = (text_block(message),) if isinstance(message, str) else message
+    if options.event_context:
+        content = (text_block(options.event_context), *content)
+    return Message("user", content)

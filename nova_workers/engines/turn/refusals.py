@@ -1,6 +1,6 @@
 """Finds the block because of which a provider refused a request, and replaces it with a note."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block
@@ -23,10 +23,10 @@ class LeftOut:
 def leave_out(conversation: list[Message], refusal: ContentRefused) -> LeftOut | None:
     """Replace the refused block in `conversation`, and return it; None if there is no replaceable block.
 
-    If the provider did not name the block, it is the newest image or document: older ones were in requests that the
-    provider accepted.
+    If the provider did not name the block, it is the newest image or document, or the newest of the kind that the
+    provider named: older ones were in requests that the provider accepted.
     """
-    place = refusal.place or _newest_media(conversation)
+    place = refusal.place or _newest(conversation, _MEDIA if refusal.media is None else {refusal.media})
     block = None if place is None else _block_at(conversation, place)
     if place is None or block is None or block.get("type") not in REPLACEABLE:
         return None
@@ -43,9 +43,9 @@ def leave_out(conversation: list[Message], refusal: ContentRefused) -> LeftOut |
     return LeftOut(block, note)
 
 
-def _newest_media(conversation: list[Message]) -> BlockPlace | None:
+def _newest(conversation: list[Message], kinds: Set[str]) -> BlockPlace | None:
     for at in reversed(range(len(conversation))):
-        places = [place for place, block in _blocks(conversation[at], at) if block.get("type") in _MEDIA]
+        places = [place for place, block in _blocks(conversation[at], at) if block.get("type") in kinds]
         if places:
             return places[-1]
     return None

@@ -168,11 +168,13 @@ class ContentRefused(EngineFailure):
 
     Attributes:
         place: The block's position in `Ask.messages`; None if the provider did not name it.
+        media: Which kind of block it is, ``image`` or ``document``; None if the provider did not name that either.
     """
 
-    def __init__(self, message: str, /, *, place: BlockPlace | None = None) -> None:
+    def __init__(self, message: str, /, *, place: BlockPlace | None = None, media: str | None = None) -> None:
         super().__init__(message, kind="model_error", retryable=False)
         self.place = place
+        self.media = media
 
 
 class Responder(Protocol):

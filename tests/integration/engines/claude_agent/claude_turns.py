@@ -14,6 +14,7 @@ from tests.support.servers.model_server import ModelServer, Part, Stream
 
 __all__ = [
     "MODEL",
+    "PIXEL",
     "Sessions",
     "conversation_of",
     "options",
@@ -24,6 +25,8 @@ __all__ = [
 ]
 
 MODEL = "claude-sonnet-5"
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+"""A PNG of one pixel, as base64."""
 
 
 class Sessions:
