@@ -17,8 +17,8 @@ The command leads a session of its own (``own``), so that it cannot signal the s
 supervisor's group (``shared``), so that who signals that group reaches both.
 """
 
-# The module `signal` takes 4 ms, for its enumerations; what is below it has no stub.
-import _signal  # pyright: ignore[reportMissingImports]
+# Not the module `signal`, whose enumerations take 4 ms.
+import _signal  # pyright: ignore[reportMissingImports] - it has no stub
 import ctypes
 import os
 import select
